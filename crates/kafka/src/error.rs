@@ -6,10 +6,21 @@ use stafett_groups::{ConsumerError, GroupError};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
 use stafett_store::NotStored;
-use stafett_topics::{AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
+use stafett_topics::{AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
 
 use crate::configs::BadConfig;
 use crate::session::Close;
+
+/// Maps the reason why a batch is not admitted to its topic.
+pub(crate) fn admission(error: &AdmitError) -> ErrorCode {
+    match error {
+        AdmitError::NoSuchPartition => ErrorCode::UnknownTopicOrPartition,
+        AdmitError::NoBatch => ErrorCode::InvalidRecord,
+        AdmitError::Batch(why) => batch(why),
+        AdmitError::Transactional => ErrorCode::TransactionalIdAuthorizationFailed,
+        AdmitError::Times { .. } => ErrorCode::InvalidTimestamp,
+    }
+}
 
 /// Maps the reason why a batch is invalid.
 pub(crate) fn batch(error: &BatchError) -> ErrorCode {

@@ -2,6 +2,7 @@
 //!
 //! - `topic`: a topic, its settings, and how both are stored
 //! - `catalog`: all topics with their definitions and logs: create, change, grow, delete, append, read
+//! - `admission`: rules for batches on their way into a topic; `partitioner`: choice of the partition
 //! - `settings`: what topics follow that have set nothing
 //! - `registry`: all topics, by name and by id
 //! - `source`: topics as groups see them
@@ -9,18 +10,22 @@
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 
+mod admission;
 mod catalog;
 mod change_log;
 pub mod names;
+mod partitioner;
 mod producer_ids;
 mod registry;
 mod settings;
 mod source;
 mod topic;
 
+pub use admission::{AdmitError, Admitted};
 pub use catalog::{
     AlterError, CreateError, DeleteError, GrowError, LoadTopicsError, NewTopic, PARTITIONS_MAX, TopicCatalog,
 };
+pub use partitioner::partition_by_name;
 pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
-use stafett_model::{
-    BatchError, BatchHeader, Codec, LogId, ProduceLimits, recompress, records, sole_batch, with_append_time,
-};
-use stafett_topics::{Append, Outcome, Placed, Refusal, Rules, Topic, is_internal};
+use stafett_model::Codec;
+use stafett_topics::{AdmitError, Admitted, Append, Outcome, Placed, Refusal, Topic, is_internal};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;
@@ -28,8 +26,6 @@ const MESSAGES_FROM: i16 = 8;
 const TOPIC_BYTES_MIN: usize = 3;
 /// Minimum bytes of a partition in a request.
 const PARTITION_BYTES_MIN: usize = 5;
-/// Maximum records of a batch that get an error of their own.
-const RECORD_ERRORS_MAX: usize = 1000;
 /// No offset or time.
 const NONE: i64 = -1;
 
@@ -66,15 +62,6 @@ struct Refused {
     message: Str,
     /// Errors of single records, by index.
     records: Vec<(i32, Str)>,
-}
-
-/// A valid batch, ready to be appended.
-struct Checked {
-    log: LogId,
-    body: Bytes,
-    header: BatchHeader,
-    /// `NONE` if the records keep their own timestamps.
-    append_time: i64,
 }
 
 pub(super) fn stage(
@@ -126,7 +113,7 @@ fn read(
             let index = r.d.i32()?;
             let records = r.opt_bytes()?;
             r.tags()?;
-            let checked = match &topic {
+            let admitted = match &topic {
                 _ if !(-1..=1).contains(&acks) => Err(Refused::new(
                     ErrorCode::InvalidRequiredAcks,
                     "acks is one of -1, 0 and 1",
@@ -134,13 +121,13 @@ fn read(
                 Ok(topic) => check(shared, call.version, topic, index, records),
                 Err(refused) => Err(refused.clone()),
             };
-            answer.results.push(match checked {
-                Ok(checked) => {
-                    let result = PartitionResult::staged(index, &checked);
+            answer.results.push(match admitted {
+                Ok(admitted) => {
+                    let result = PartitionResult::staged(index, &admitted);
                     let pinned_bytes = std::mem::take(&mut pinned_bytes);
                     appends.push(Append {
                         pinned_bytes,
-                        ..Append::batch(checked.log, checked.body)
+                        ..Append::batch(admitted.log, admitted.body)
                     });
                     result
                 }
@@ -208,14 +195,14 @@ impl ProduceAnswer {
 }
 
 impl PartitionResult {
-    fn staged(index: i32, checked: &Checked) -> Self {
+    fn staged(index: i32, admitted: &Admitted) -> Self {
         Self {
             index,
             code: ErrorCode::None,
             base_offset: NONE,
-            append_time: checked.append_time,
+            append_time: admitted.append_time.unwrap_or(NONE),
             log_start: NONE,
-            staged: Some((checked.header.record_count.cast_unsigned(), checked.body.len())),
+            staged: Some((admitted.header.record_count.cast_unsigned(), admitted.body.len())),
             message: None,
             records: Vec::new(),
         }
@@ -302,118 +289,34 @@ fn check(
     topic: &Topic,
     partition: i32,
     records: Option<Bytes>,
-) -> Result<Checked, Refused> {
-    let log = u32::try_from(partition)
-        .ok()
-        .and_then(|partition| topic.log(partition));
-    let unknown = || {
-        Refused::new(
-            ErrorCode::UnknownTopicOrPartition,
-            "the topic has no such partition",
-        )
-    };
-    let log = log.ok_or_else(unknown)?;
-    let records = records.filter(|records| !records.is_empty());
-    let records = records.ok_or_else(|| Refused::new(ErrorCode::InvalidRecord, "there is no batch"))?;
-    let rules = shared.broker.catalog().rules(topic);
-    let limits = ProduceLimits {
-        batch_bytes_max: usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX),
-        ..ProduceLimits::default()
-    };
-    let (body, header) = sole_batch(&records, &limits).map_err(bad_batch)?;
-    if header.is_transactional() {
-        return Err(Refused::new(
-            ErrorCode::TransactionalIdAuthorizationFailed,
-            "transactions are not served",
-        ));
-    }
-    if version < ZSTD_FROM && header.codec() == Ok(Codec::Zstd) {
+) -> Result<Admitted, Refused> {
+    let admitted = shared
+        .broker
+        .catalog()
+        .admit(topic, partition, records, now_ms())?;
+    if version < ZSTD_FROM && admitted.arrived_as == Codec::Zstd {
         let message = "zstd is for produce requests of version 7 and up";
         return Err(Refused::new(ErrorCode::UnsupportedCompressionType, message));
     }
-    let now = now_ms();
-    if !rules.append_time {
-        check_times(&body, &header, &rules, now)?;
-    }
-    let (body, header) = compressed(body, header, &rules, &limits).map_err(bad_batch)?;
-    if !rules.append_time {
-        return Ok(Checked {
-            log,
-            body,
-            header,
-            append_time: NONE,
-        });
-    }
-    let body = with_append_time(&body, now).map_err(bad_batch)?.join();
-    Ok(Checked {
-        log,
-        body,
-        header,
-        append_time: now,
-    })
+    Ok(admitted)
 }
 
-/// Checks that the records' timestamps are near the clock. Records are read only if the batch's maximum is
-/// too late or if there is a lower bound. Records without a timestamp are valid.
-fn check_times(body: &Bytes, header: &BatchHeader, rules: &Rules, now: i64) -> Result<(), Refused> {
-    let latest = now.saturating_add_unsigned(rules.later_ms_max);
-    let earliest = match rules.earlier_ms_max {
-        u64::MAX => i64::MIN,
-        millis => now.saturating_sub_unsigned(millis),
-    };
-    if header.max_timestamp <= latest && earliest == i64::MIN {
-        return Ok(());
-    }
-    let mut wrong = Vec::new();
-    let read = records(body, ProduceLimits::default().decompressed_bytes_max).map_err(bad_batch)?;
-    for (index, record) in (0..).zip(read) {
-        let time = record.map_err(bad_batch)?.timestamp;
-        if time == NONE || (earliest..=latest).contains(&time) {
-            continue;
+impl From<AdmitError> for Refused {
+    fn from(error: AdmitError) -> Self {
+        let mut refused = Self::new(error::admission(&error), error.to_string());
+        if let AdmitError::Times { records, allowed } = error {
+            let (earliest, latest) = allowed.into_inner();
+            let message = |(index, time)| {
+                let message = format!(
+                    "Timestamp {time} of message with offset {index} is out of range. The timestamp should be \
+                     within [{earliest}, {latest}]"
+                );
+                (index, message.into())
+            };
+            refused.records = records.into_iter().map(message).collect();
         }
-        let message = format!(
-            "Timestamp {time} of message with offset {index} is out of range. The timestamp should be within \
-             [{earliest}, {latest}]"
-        );
-        wrong.push((index, message.into()));
-        if wrong.len() == RECORD_ERRORS_MAX {
-            break;
-        }
+        refused
     }
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    Err(Refused {
-        records: wrong,
-        ..Refused::new(
-            ErrorCode::InvalidTimestamp,
-            "One or more records have been rejected due to invalid timestamp",
-        )
-    })
-}
-
-/// Recompresses the batch if its codec differs from that of its topic.
-fn compressed(
-    body: Bytes,
-    header: BatchHeader,
-    rules: &Rules,
-    limits: &ProduceLimits,
-) -> Result<(Bytes, BatchHeader), BatchError> {
-    let Some(codec) = rules.codec else {
-        return Ok((body, header));
-    };
-    if header.codec()? == codec {
-        return Ok((body, header));
-    }
-    let body = recompress(&body, codec, limits.decompressed_bytes_max)?;
-    if body.len() > limits.batch_bytes_max {
-        return Err(BatchError::Oversized {
-            bytes: body.len(),
-            limit: limits.batch_bytes_max,
-        });
-    }
-    let header = BatchHeader::parse(&body)?;
-    Ok((body, header))
 }
 
 impl Refused {
@@ -424,10 +327,6 @@ impl Refused {
             records: Vec::new(),
         }
     }
-}
-
-fn bad_batch(batch: BatchError) -> Refused {
-    Refused::new(error::batch(&batch), batch.to_string())
 }
 
 fn wire_offset(offset: u64) -> i64 {

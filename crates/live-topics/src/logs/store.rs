@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stafett_journal::{Append, Ticket};
-use stafett_model::checksum::crc32c;
 use stafett_model::{BatchBuilder, Codec, Record};
+use stafett_topics::partition_by_name;
 
 use super::LiveLogs;
 use super::entry::BYTES_HEADER;
@@ -41,8 +41,8 @@ impl LiveLogs {
         let Some(log) = self.behind(message.topic) else {
             return false;
         };
-        let choice = usize::try_from(crc32c(message.topic.as_bytes())).unwrap_or(0);
-        let Some(partition) = log.partitions.get(choice % log.partitions.len().max(1)).copied() else {
+        let choice = partition_by_name(message.topic, log.partitions.len());
+        let Some(partition) = log.partitions.get(choice).copied() else {
             return false;
         };
         let headers = match message.payload {

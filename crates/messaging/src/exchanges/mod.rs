@@ -9,7 +9,6 @@
 //! - `publish`: messages on their way through exchanges; `plan`: where a batch of them goes; `way`: by
 //!   names
 //! - `facts`: what of a message exchanges can see
-//! - `partition`: which partition of a topic
 //! - `exchange`, `binding`: definitions and their stored form
 //! - `closing`: namespaces that are being deleted
 //! - `stored`: changes on their way into the journal
@@ -21,7 +20,6 @@ mod exchange;
 mod facts;
 mod load;
 mod metrics;
-mod partition;
 mod plan;
 pub(crate) mod publish;
 pub(crate) mod space;

@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use bytestring::ByteString;
 use smallvec::SmallVec;
 use stafett_journal::Frame;
-use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{LogId, Message, Namespace, SharedLock};
 use stafett_routing::Routes;
 use stafett_store::Stored;
@@ -13,7 +12,6 @@ use stafett_topics::{Topic, TopicDefaults, Topics};
 
 use super::binding::Destination;
 use super::facts::Seen;
-use super::partition::log_of;
 use super::space::Space;
 use super::{BindError, Exchanges, NewBinding, Target};
 use crate::delayed::Delayed;
@@ -67,10 +65,7 @@ impl Way {
             let settings = *self.settings.read();
             for topic in &places.topics {
                 let rules = settings.rules(&topic.settings);
-                let bytes_max = usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX);
-                // What the batch around a message takes.
-                let bytes_max = bytes_max.saturating_sub(HEADER_BYTES);
-                places.message_bytes_max = places.message_bytes_max.min(bytes_max);
+                places.message_bytes_max = places.message_bytes_max.min(rules.single_message_bytes_max());
                 places.append_time |= rules.append_time;
             }
         }
@@ -118,11 +113,13 @@ impl Places {
         self.queues.is_empty() && self.topics.is_empty()
     }
 
-    /// The logs that a message goes to: its partition of each topic.
+    /// The logs that a message goes to: in each topic the partition of its key or, without one, of its routing
+    /// key.
     pub(crate) fn logs(&self, message: &Message) -> SmallVec<[LogId; 1]> {
+        let key = message.key.as_deref().unwrap_or(message.routing_key.as_bytes());
         self.topics
             .iter()
-            .filter_map(|topic| log_of(topic, message))
+            .filter_map(|topic| topic.log_by_key(key))
             .collect()
     }
 
