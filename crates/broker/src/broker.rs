@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use stafett_groups::registry::LoadError;
 use stafett_groups::{GroupSettings, Groups};
-use stafett_journal::{Change, Journal, StateItem, StateUnreadable};
+use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
-use stafett_messaging::{Messaging, OpenError};
-use stafett_store::{NotStored, spaces, state_frame, store_synced};
-use stafett_topics::{LoadTopicsError, TopicCatalog, TopicDefaults, Topics};
+use stafett_messaging::Messaging;
+use stafett_store::{NotStored, spaces, store_synced};
+use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 
 use crate::overrides::Overrides;
-
-const CLUSTER_ID_KEY: &[u8] = b"cluster-id";
 
 #[derive(Debug)]
 pub struct Broker {
@@ -42,12 +39,6 @@ pub enum StartError {
     #[error(transparent)]
     State(#[from] StateUnreadable),
     #[error(transparent)]
-    Topics(#[from] LoadTopicsError),
-    #[error(transparent)]
-    Groups(#[from] LoadError),
-    #[error(transparent)]
-    Messaging(#[from] OpenError),
-    #[error(transparent)]
     NotStored(#[from] NotStored),
 }
 
@@ -58,7 +49,10 @@ impl Broker {
         let base = settings.topics;
         let catalog = Arc::new(TopicCatalog::load(Arc::clone(&journal), base)?);
         let followed = catalog.load_followed()?;
-        let cluster_id = load_cluster_id(&*journal)?;
+        let cluster_id = spaces::CLUSTER_ID.load(&*journal)?;
+        let cluster_id = cluster_id
+            .and_then(|id| id.try_into().ok())
+            .map(u128::from_be_bytes);
         let groups = Groups::open(
             Arc::clone(&journal),
             Arc::clone(catalog.topics()),
@@ -79,8 +73,7 @@ impl Broker {
             overrides,
         };
         if cluster_id.is_none() {
-            let put = Change::Put(broker.cluster_id.to_be_bytes().to_vec().into());
-            let put = state_frame(spaces::CLUSTER, CLUSTER_ID_KEY, put);
+            let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());
             store_synced(&*broker.journal, [put]).await?;
         }
         let defaults = broker.overrides.over(base);
@@ -140,18 +133,4 @@ impl Broker {
     pub fn cluster_id(&self) -> u128 {
         self.cluster_id
     }
-}
-
-fn load_cluster_id(journal: &dyn Journal) -> Result<Option<u128>, StateUnreadable> {
-    let mut id = None;
-    journal.load_state(spaces::CLUSTER, &mut |item| {
-        if let StateItem::Value {
-            key: CLUSTER_ID_KEY,
-            value,
-        } = item
-        {
-            id = value.try_into().ok().map(u128::from_be_bytes);
-        }
-    })?;
-    Ok(id)
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use stafett_groups::GroupOverrides;
-use stafett_journal::{Change, Journal, StateItem, StateUnreadable};
+use stafett_journal::{Change, Journal, StateUnreadable};
 use stafett_model::SharedLock;
-use stafett_store::{Changing, NotStored, spaces, state_frame, store_synced};
+use stafett_store::{Changing, NotStored, spaces, store_synced};
 use stafett_topics::{AlterError, TopicDefaults, TopicSettings};
 use tokio::sync::Semaphore;
 
@@ -64,19 +64,11 @@ impl Scope {
 impl Overrides {
     pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
         let mut set = BTreeMap::new();
-        let mut unknown = false;
-        journal.load_state(spaces::OVERRIDES, &mut |item| {
-            if let StateItem::Value { key, mut value } = item {
-                match (Scope::of(key), TopicSettings::decode(&mut value)) {
-                    (Some(scope), Some(settings)) => drop(set.insert(scope, Arc::new(settings))),
-                    _ => unknown = true,
-                }
-            }
+        spaces::OVERRIDES.load_values(journal, |key, mut value| {
+            let (scope, settings) = (Scope::of(key)?, TopicSettings::decode(&mut value)?);
+            set.insert(scope, Arc::new(settings));
+            Some(())
         })?;
-        if unknown {
-            let why = "settings made while running are of a format that this version does not know";
-            return Err(StateUnreadable(why.to_owned()));
-        }
         Ok(Self {
             set: SharedLock::new(set),
             read_group: OnceLock::new(),
@@ -151,7 +143,7 @@ impl Broker {
                 now.encode(&mut value);
                 Change::Put(value.into())
             };
-            let frame = state_frame(spaces::OVERRIDES, scope.key(), change);
+            let frame = spaces::OVERRIDES.change(scope.key(), change);
             store_synced(&*broker.journal, [frame]).await?;
             broker.overrides.put(scope.clone(), now, none);
             broker.on_scope_changed(&scope);

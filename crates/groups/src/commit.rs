@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use stafett_journal::{Change, Frame, Ticket};
-use stafett_store::{NotStored, spaces, state_frame, wall_ms};
+use stafett_store::{NotStored, spaces, wall_ms};
 use stafett_topics::TopicId;
 
 use super::commits::{Changes, Committed, PartitionChange};
@@ -178,7 +178,7 @@ impl Groups {
                     .inc_by(u64::try_from(removed.len()).unwrap_or(u64::MAX));
                 for (topic, partition) in removed {
                     let key = stored::commit_key(&group.name, topic, partition);
-                    frames.push(state_frame(spaces::COMMITS, key, Change::Delete));
+                    frames.push(spaces::COMMITS.delete(key));
                 }
                 if group.commits.is_empty() && group.kind.is_idle() {
                     left.push(Arc::clone(&group.name));
@@ -207,7 +207,7 @@ pub(super) fn frame(group: &str, (topic, partition, committed): &PartitionChange
         Some(committed) => Change::Put(stored::encode_commit(committed)),
         None => Change::Delete,
     };
-    state_frame(spaces::COMMITS, key, change)
+    spaces::COMMITS.change(key, change)
 }
 
 /// From when a group's commits may expire, beside their own time: not while it has members.

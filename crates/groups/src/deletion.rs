@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{Change, Frame};
-use stafett_store::{NotStored, spaces, state_frame};
+use stafett_journal::Frame;
+use stafett_store::{NotStored, spaces};
 use tokio::sync::oneshot;
 
 use super::commit::frame;
@@ -78,7 +78,7 @@ impl Groups {
 pub(super) fn forgetting(group: &Group) -> Vec<Frame> {
     let state = group.is_stored.then(|| {
         let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
-        state_frame(spaces::GROUPS, key, Change::Delete)
+        spaces::GROUPS.delete(key)
     });
     let settled = group.commits.topics().flat_map(|(topic, partitions)| {
         let index = partitions.iter().map(|(index, _)| *index);

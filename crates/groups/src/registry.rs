@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable, StateWait, Ticket};
 use stafett_model::{Durability, Lock, SharedLock};
-use stafett_store::{NotStored, appends, spaces, state_frame, wall_ms};
+use stafett_store::{NotStored, appends, spaces, wall_ms};
 use stafett_topics::Topics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -69,17 +69,6 @@ pub enum Absent {
     Fail(GroupError),
 }
 
-/// A stored group could not be read.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum LoadError {
-    #[error(transparent)]
-    State(#[from] StateUnreadable),
-    #[error("the state of group {0} is of a format that this version does not know")]
-    Group(String),
-    #[error("a committed offset of group {0} is of a format that this version does not know")]
-    Commit(String),
-}
-
 impl Groups {
     /// Loads what is stored and starts to keep time. Call it within a runtime.
     pub fn open(
@@ -87,7 +76,7 @@ impl Groups {
         topics: Arc<Topics>,
         settings: GroupSettings,
         durability: Durability,
-    ) -> Result<Arc<Self>, LoadError> {
+    ) -> Result<Arc<Self>, StateUnreadable> {
         let wait = match durability {
             Durability::Sync => StateWait::Synced,
             Durability::Memory | Durability::Os | Durability::Interval { .. } => StateWait::Written,
@@ -317,7 +306,7 @@ impl Groups {
         };
         group.is_stored = true;
         let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
-        Some(self.stage(vec![state_frame(spaces::GROUPS, key, change)]))
+        Some(self.stage(vec![spaces::GROUPS.change(key, change)]))
     }
 
     /// Counts the members of a group, and what they take in memory.
@@ -379,19 +368,12 @@ impl Groups {
         shard.lock()
     }
 
-    fn load_groups(&self) -> Result<(), LoadError> {
+    fn load_groups(&self) -> Result<(), StateUnreadable> {
         let now = self.now();
-        let mut unknown = None;
-        self.journal.load_state(spaces::GROUPS, &mut |item| {
-            let (key, known) = match item {
-                StateItem::Value { key, value } => (key, self.load_group(key, value, now)),
-                StateItem::Delta { key, delta } => (key, self.load_delta(key, delta)),
-            };
-            if known.is_none() {
-                unknown = Some(String::from_utf8_lossy(key).into_owned());
-            }
-        })?;
-        unknown.map_or(Ok(()), |name| Err(LoadError::Group(name)))
+        spaces::GROUPS.load(&*self.journal, |item| match item {
+            StateItem::Value { key, value } => self.load_group(key, value, now),
+            StateItem::Delta { key, delta } => self.load_delta(key, delta),
+        })
     }
 
     fn load_group(&self, key: &[u8], value: &[u8], now: Moment) -> Option<()> {
@@ -420,29 +402,19 @@ impl Groups {
         Some(())
     }
 
-    fn load_commits(&self) -> Result<(), LoadError> {
-        let mut unknown = None;
-        self.journal.load_state(spaces::COMMITS, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
-            };
-            let (Some((name, topic, partition)), Some(committed)) =
-                (stored::read_commit_key(key), stored::decode_commit(value))
-            else {
-                unknown = Some(String::from_utf8_lossy(key).into_owned());
-                return;
-            };
+    fn load_commits(&self) -> Result<(), StateUnreadable> {
+        spaces::COMMITS.load_values(&*self.journal, |key, value| {
+            let (name, topic, partition) = stored::read_commit_key(key)?;
+            let committed = stored::decode_commit(value)?;
             let mut shard = self.lock(self.shard(name));
             let group = if shard.contains_key(name) {
-                shard.get_mut(name)
+                shard.get_mut(name)?
             } else {
-                Some(self.insert(&mut shard, Group::new(name.into(), committed.at)))
+                self.insert(&mut shard, Group::new(name.into(), committed.at))
             };
-            if let Some(group) = group {
-                group.commits.put(topic, partition, committed);
-            }
-        })?;
-        unknown.map_or(Ok(()), |name| Err(LoadError::Commit(name)))
+            group.commits.put(topic, partition, committed);
+            Some(())
+        })
     }
 }
 

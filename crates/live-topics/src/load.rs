@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{Append, Journal, StateItem, StateUnreadable, StateWait};
+use stafett_journal::{Append, Journal, StateUnreadable, StateWait};
 use stafett_routing::live::Pattern;
 use stafett_store::spaces;
 
@@ -21,14 +21,8 @@ impl Live {
     pub fn open(journal: Arc<dyn Journal>, settings: LiveSettings) -> Result<Self, StateUnreadable> {
         let mut live = Self::empty(journal, settings);
         live.positions = Positions::load(&*live.journal)?;
-        let mut unknown = None;
-        live.load_clients(&mut unknown)?;
-        let stale = live.load_rows(&mut unknown)?;
-        if let Some(what) = unknown {
-            let why =
-                format!("{what} of a client of live topics is of a format that this version does not know");
-            return Err(StateUnreadable(why));
-        }
+        live.load_clients()?;
+        let stale = live.load_rows()?;
         for keys in stale.chunks(DELETES_AT_ONCE) {
             let deletes = keys.iter().map(|key| key.frame(None));
             // If that fails they are found again.
@@ -41,52 +35,38 @@ impl Live {
         Ok(live)
     }
 
-    fn load_clients(&self, unknown: &mut Option<&'static str>) -> Result<(), StateUnreadable> {
+    fn load_clients(&self) -> Result<(), StateUnreadable> {
         let mut clients = self.clients_mut();
-        self.journal.load_state(spaces::LIVE_CLIENTS, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
+        spaces::LIVE_CLIENTS.load_values(&*self.journal, |key, value| {
+            let (number, name, generation) = read_client(key, value)?;
+            let rows = Rows {
+                is_stored: true,
+                generation,
+                ..Rows::default()
             };
-            match read_client(key, value) {
-                None => *unknown = Some("the name"),
-                Some((number, name, generation)) => {
-                    let rows = Rows {
-                        is_stored: true,
-                        generation,
-                        ..Rows::default()
-                    };
-                    clients.put(number, name, rows);
-                }
-            }
+            clients.put(number, name, rows);
+            Some(())
         })?;
         clients.find_free();
         Ok(())
     }
 
-    /// Gives the rows that no client names.
-    fn load_rows(&self, unknown: &mut Option<&'static str>) -> Result<Vec<RowKey>, StateUnreadable> {
+    /// Loads subscriptions. Returns the rows that no client has.
+    fn load_rows(&self) -> Result<Vec<RowKey>, StateUnreadable> {
         let mut clients = self.clients_mut();
         let mut stale = Vec::new();
-        self.journal.load_state(spaces::LIVE_ROWS, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
-            };
-            let Some(key) = RowKey::read(key) else {
-                *unknown = Some("a row's key");
-                return;
-            };
+        spaces::LIVE_ROWS.load_values(&*self.journal, |key, value| {
+            let key = RowKey::read(key)?;
             let client = clients
                 .get_mut(key.client)
                 .filter(|client| client.rows.generation == key.generation);
             let Some(client) = client else {
                 stale.push(key);
-                return;
+                return Some(());
             };
             client.rows.count = key.row + 1;
             client.rows.bytes += value.len() as u64;
-            if !read_row(value, |step, name| self.restore(key.client, client, step, name)) {
-                *unknown = Some("a row");
-            }
+            read_row(value, |step, name| self.restore(key.client, client, step, name)).then_some(())
         })?;
         Ok(stale)
     }

@@ -13,7 +13,7 @@
 
 use bytes::Bytes;
 use stafett_journal::{Change, Frame};
-use stafett_store::{spaces, state_frame};
+use stafett_store::spaces;
 
 use super::clients::{ClientName, ClientNumber};
 
@@ -145,11 +145,7 @@ pub(crate) fn client_frame(number: ClientNumber, client: Option<(&ClientName, u3
             Change::Put(value.into())
         }
     };
-    state_frame(
-        spaces::LIVE_CLIENTS,
-        Bytes::copy_from_slice(&number.0.to_be_bytes()),
-        change,
-    )
+    spaces::LIVE_CLIENTS.change(Bytes::copy_from_slice(&number.0.to_be_bytes()), change)
 }
 
 /// A stored client: its number, its name, its generation.
@@ -181,7 +177,7 @@ impl RowKey {
         for part in [self.client.0, self.generation, self.row] {
             key.extend_from_slice(&part.to_be_bytes());
         }
-        state_frame(spaces::LIVE_ROWS, key, row.map_or(Change::Delete, Change::Put))
+        spaces::LIVE_ROWS.change(key, row.map_or(Change::Delete, Change::Put))
     }
 
     pub(crate) fn read(key: &[u8]) -> Option<Self> {

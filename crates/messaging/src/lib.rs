@@ -15,7 +15,7 @@ pub mod readers;
 mod transfer;
 
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
-pub use messaging::{Messaging, OpenError};
+pub use messaging::Messaging;
 pub use queues::Queues;
 pub use readers::Readers;
 pub use stafett_journal::Space;

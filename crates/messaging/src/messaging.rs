@@ -14,7 +14,7 @@ use crate::exchanges::{
     BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, publish,
 };
 use crate::queues::clock::Clock;
-use crate::queues::{LoadQueuesError, Queue, Queues};
+use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
 use crate::transfer::{Moved, move_messages};
 
@@ -26,19 +26,10 @@ pub struct Messaging {
     delayed: Releasing,
 }
 
-/// Why queues, exchanges or delayed messages could not be loaded.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    State(#[from] StateUnreadable),
-    #[error(transparent)]
-    Queues(#[from] LoadQueuesError),
-}
-
 impl Messaging {
     /// Loads all of it and begins to deliver. Must be called within a Tokio runtime, and before anything else
     /// is appended to the journal.
-    pub fn open(journal: &Arc<dyn Journal>, catalog: &TopicCatalog) -> Result<Self, OpenError> {
+    pub fn open(journal: &Arc<dyn Journal>, catalog: &TopicCatalog) -> Result<Self, StateUnreadable> {
         let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
         let clock = Arc::new(Clock::start());
         let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(&clock))?);

@@ -4,7 +4,7 @@
 //! from the journal.
 //!
 //! - `clock`: milliseconds since 1970
-//! - [`spaces`]: the numbers of all spaces
+//! - `table`: rows of one kind, loaded and changed; [`spaces`]: all tables, with their numbers
 //! - `staging`: frames of state as appends, and the outcome of an append
 //! - `durable`: changes that are in force and become durable
 
@@ -12,9 +12,9 @@ mod clock;
 mod durable;
 pub mod spaces;
 mod staging;
+mod table;
 
 pub use clock::wall_ms;
 pub use durable::{Changes, Changing, Progress, Stored, stage, stage_unwatched};
-pub use staging::{
-    FRAMES_MAX, NotStored, StageOutcome, all_outcomes, appends, only_outcome, state_frame, store_synced,
-};
+pub use staging::{FRAMES_MAX, NotStored, StageOutcome, all_outcomes, appends, only_outcome, store_synced};
+pub use table::{SingleValue, Table};

@@ -1,43 +1,52 @@
-//! The spaces of keyed state: each has a number on disk that never changes. The journal's own is 65,535.
+//! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
+//! journal's own; the next free number is 13.
 
 use stafett_journal::StateSpace;
 
-/// Definitions of topics: key topic id (big-endian).
-pub const TOPICS: StateSpace = StateSpace(1);
-/// Single values under fixed keys: the id of the cluster, the block of producer ids, the settings that topics
-/// followed last.
-pub const CLUSTER: StateSpace = StateSpace(2);
-/// Committed offsets.
-pub const COMMITS: StateSpace = StateSpace(3);
-/// Consumer groups.
-pub const GROUPS: StateSpace = StateSpace(4);
-/// Definitions of queues: key queue id (big-endian).
-pub const QUEUES: StateSpace = StateSpace(5);
-/// Delivery state of queues: key queue id (big-endian).
-pub const DELIVERIES: StateSpace = StateSpace(6);
-/// Exchanges, namespaces that are being deleted, and buckets of delayed messages: the first byte of a key
-/// says which.
-pub const EXCHANGES: StateSpace = StateSpace(7);
-/// Bindings.
-pub const BINDINGS: StateSpace = StateSpace(8);
-/// Clients of live topics.
-pub const LIVE_CLIENTS: StateSpace = StateSpace(9);
-/// Settings that were made while running.
-pub const OVERRIDES: StateSpace = StateSpace(10);
-/// Rows of subscriptions to live topics.
-pub const LIVE_ROWS: StateSpace = StateSpace(11);
-/// Positions of clients in the logs behind live topics.
-pub const LIVE_POSITIONS: StateSpace = StateSpace(12);
+use crate::table::{SingleValue, Table};
 
-/// All of them; the next free number is 13.
-pub const ALL: [StateSpace; 12] = [
+/// Definitions of topics: key topic id (big-endian).
+pub const TOPICS: Table = Table::new(1, "the definition of topic");
+/// The id of the cluster.
+pub const CLUSTER_ID: SingleValue = SingleValue::new(2, b"cluster-id");
+/// The settings that the logs of topics followed last.
+pub const DEFAULTS: SingleValue = SingleValue::new(2, b"defaults");
+/// End of the block of producer ids that are given out.
+pub const PRODUCER_IDS: SingleValue = SingleValue::new(2, b"producer-ids");
+/// Committed offsets.
+pub const COMMITS: Table = Table::new(3, "a committed offset of group");
+/// Consumer groups.
+pub const GROUPS: Table = Table::new(4, "the state of group");
+/// Definitions of queues: key queue id (big-endian).
+pub const QUEUES: Table = Table::new(5, "the definition of queue");
+/// Delivery state of queues: key queue id (big-endian).
+pub const DELIVERIES: Table = Table::new(6, "the state of queue");
+/// Namespaces that exist or are being deleted.
+pub const NAMESPACES: Table = Table::tagged(7, 0, "the namespace");
+/// Exchanges.
+pub const EXCHANGES: Table = Table::tagged(7, 1, "the exchange");
+/// Buckets of delayed messages: key minute since 1970 (big-endian).
+pub const BUCKETS: Table = Table::tagged(7, 2, "the bucket of delayed messages");
+/// Bindings.
+pub const BINDINGS: Table = Table::new(8, "the binding");
+/// Clients of live topics.
+pub const LIVE_CLIENTS: Table = Table::new(9, "the client of live topics");
+/// Settings that were made while running.
+pub const OVERRIDES: Table = Table::new(10, "the settings of scope");
+/// Rows of subscriptions to live topics.
+pub const LIVE_ROWS: Table = Table::new(11, "the subscriptions of a client of live topics in row");
+/// Positions of clients in the logs behind live topics.
+pub const LIVE_POSITIONS: Table = Table::new(12, "the positions of client");
+
+const TABLES: [Table; 13] = [
     TOPICS,
-    CLUSTER,
     COMMITS,
     GROUPS,
     QUEUES,
     DELIVERIES,
+    NAMESPACES,
     EXCHANGES,
+    BUCKETS,
     BINDINGS,
     LIVE_CLIENTS,
     OVERRIDES,
@@ -45,15 +54,25 @@ pub const ALL: [StateSpace; 12] = [
     LIVE_POSITIONS,
 ];
 
+/// True if a table of the space has the tag.
+pub(crate) fn has_tag(space: StateSpace, tag: Option<u8>) -> bool {
+    TABLES
+        .iter()
+        .any(|table| table.number_and_tag() == (space.0, tag))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn each_space_has_a_number_of_its_own() {
-        let mut numbers: Vec<u16> = ALL.iter().map(|space| space.0).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        assert_eq!(numbers.len(), ALL.len());
+    fn no_two_tables_have_the_same_number_and_tag() {
+        let mut rows: Vec<_> = TABLES.iter().map(|table| table.number_and_tag()).collect();
+        rows.sort_unstable();
+        let overlap = rows
+            .windows(2)
+            .find(|pair| pair[0].0 == pair[1].0 && (pair[0].1.is_none() || pair[0].1 == pair[1].1));
+        assert_eq!(overlap, None);
+        assert!(rows.iter().all(|(number, _)| *number != 2), "2 has single values");
     }
 }

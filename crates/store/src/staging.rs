@@ -3,10 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
-use stafett_journal::{
-    Append, Change, Frame, Journal, Outcome, Refusal, StateChange, StateSpace, StateWait, Ticket,
-};
+use stafett_journal::{Append, Frame, Journal, Outcome, Refusal, StateWait, Ticket};
 
 /// Frames of one append, at most: an append lies in one write group. A change of more is stored in several,
 /// of which the later ones finish the work of the first.
@@ -19,12 +16,6 @@ pub enum NotStored {
     Refused(Refusal),
     #[error("the journal stopped before it could tell whether the change was stored")]
     Unknown,
-}
-
-/// A change of one key.
-pub fn state_frame(space: StateSpace, key: impl Into<Bytes>, change: Change) -> Frame {
-    let key = key.into();
-    Frame::State(StateChange { space, key, change })
 }
 
 /// Appends with the frames in their order, up to `frames_max` in each.

@@ -9,12 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_journal::{
     Append, Bounds, Change, Frame, Journal, LogSpec, ProducerSeen, ReadRequest, ReadTicket, Refusal,
-    StateItem, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
+    StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock, TopicName, TopicNameError};
-use stafett_store::{
-    Changes, Changing, NotStored, StageOutcome, only_outcome, spaces, state_frame, store_synced,
-};
+use stafett_store::{Changes, Changing, NotStored, StageOutcome, only_outcome, spaces, store_synced};
 use tokio_util::sync::CancellationToken;
 
 use crate::producer_ids::ProducerIds;
@@ -26,7 +24,6 @@ use crate::topic::{Topic, TopicId, TopicSettings};
 const AGAIN: Duration = Duration::from_secs(1);
 /// Topics whose logs are changed together when the defaults change.
 const TOPICS_AT_ONCE: usize = 1000;
-const DEFAULTS_KEY: &[u8] = b"defaults";
 
 /// Partitions of one topic.
 pub const PARTITIONS_MAX: u32 = 10_000;
@@ -92,15 +89,6 @@ pub enum AlterError<E> {
     NotStored(#[from] NotStored),
 }
 
-/// Why topics could not be loaded.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum LoadTopicsError {
-    #[error(transparent)]
-    State(#[from] StateUnreadable),
-    #[error("the definition of topic {0:032x} is of a format that this version does not know")]
-    Definition(u128),
-}
-
 /// All stored topics with their definitions and their logs.
 #[derive(Debug)]
 pub struct TopicCatalog {
@@ -117,25 +105,14 @@ pub struct TopicCatalog {
 
 impl TopicCatalog {
     /// Loads all topics. The defaults are in force once [`TopicCatalog::follow_defaults`] was called.
-    pub fn load(journal: Arc<dyn Journal>, defaults: TopicDefaults) -> Result<Self, LoadTopicsError> {
+    pub fn load(journal: Arc<dyn Journal>, defaults: TopicDefaults) -> Result<Self, StateUnreadable> {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
-        let mut unknown = None;
-        journal.load_state(spaces::TOPICS, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
-            };
-            let Ok(id) = key.try_into().map(u128::from_be_bytes) else {
-                return;
-            };
-            match Topic::decode(TopicId(id), value, &no_settings) {
-                Some(topic) => insert_newer(&topics, topic),
-                None => unknown = Some(id),
-            }
+        spaces::TOPICS.load_values(&*journal, |key, value| {
+            let id = TopicId(u128::from_be_bytes(key.try_into().ok()?));
+            insert_newer(&topics, Topic::decode(id, value, &no_settings)?);
+            Some(())
         })?;
-        if let Some(id) = unknown {
-            return Err(LoadTopicsError::Definition(id));
-        }
         Ok(Self {
             producer_ids: ProducerIds::load(&*journal)?,
             journal,
@@ -149,17 +126,7 @@ impl TopicCatalog {
 
     /// The settings that the logs of topics followed in the run before, as they are stored.
     pub fn load_followed(&self) -> Result<Option<Vec<u8>>, StateUnreadable> {
-        let mut followed = None;
-        self.journal.load_state(spaces::CLUSTER, &mut |item| {
-            if let StateItem::Value {
-                key: DEFAULTS_KEY,
-                value,
-            } = item
-            {
-                followed = Some(value.to_vec());
-            }
-        })?;
-        Ok(followed)
+        spaces::DEFAULTS.load(&*self.journal)
     }
 
     /// Topics by name and by id.
@@ -285,8 +252,7 @@ impl TopicCatalog {
                 }
             }
         }
-        let put = state_frame(spaces::CLUSTER, DEFAULTS_KEY, Change::Put(now.into()));
-        store_synced(&*self.journal, [put]).await
+        store_synced(&*self.journal, [spaces::DEFAULTS.put(now)]).await
     }
 
     /// Puts other defaults in force in place of those of now.
@@ -565,11 +531,7 @@ fn definition(topic: &Topic, spec: LogSpec) -> Append {
 }
 
 fn stored(id: TopicId, change: Change) -> Frame {
-    state_frame(
-        spaces::TOPICS,
-        Bytes::copy_from_slice(&id.0.to_be_bytes()),
-        change,
-    )
+    spaces::TOPICS.change(Bytes::copy_from_slice(&id.0.to_be_bytes()), change)
 }
 
 /// Inserts a topic that was loaded. Of two with one name the later one is served: the deletion of the earlier

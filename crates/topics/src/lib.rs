@@ -22,9 +22,7 @@ mod source;
 mod topic;
 
 pub use admission::{AdmitError, Admitted};
-pub use catalog::{
-    AlterError, CreateError, DeleteError, GrowError, LoadTopicsError, NewTopic, PARTITIONS_MAX, TopicCatalog,
-};
+pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
 pub use partitioner::partition_by_name;
 pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};

@@ -1,13 +1,9 @@
 //! Ids for idempotent producers. They are taken in blocks, durably ahead, so that none is given out twice.
 
-use bytes::Bytes;
-use stafett_journal::{
-    Append, Change, Frame, Journal, Outcome, StateChange, StateItem, StateUnreadable, StateWait,
-};
+use stafett_journal::{Journal, StateUnreadable};
 use stafett_model::{Lock, ProducerId};
-use stafett_store::{NotStored, spaces};
+use stafett_store::{NotStored, spaces, store_synced};
 
-const KEY: &[u8] = b"producer-ids";
 const BLOCK: i64 = 1000;
 
 #[derive(Debug)]
@@ -19,14 +15,10 @@ pub(crate) struct ProducerIds {
 
 impl ProducerIds {
     pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
-        let mut next = 0;
-        journal.load_state(spaces::CLUSTER, &mut |item| {
-            if let StateItem::Value { key: KEY, value } = item
-                && let Ok(bytes) = value.try_into()
-            {
-                next = i64::from_le_bytes(bytes);
-            }
-        })?;
+        let stored = spaces::PRODUCER_IDS.load(journal)?;
+        let next = stored
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, i64::from_le_bytes);
         Ok(Self {
             block: Lock::new((next, next)),
             taking: tokio::sync::Semaphore::new(1),
@@ -42,17 +34,8 @@ impl ProducerIds {
             return Ok(id);
         }
         let end = self.lock().1 + BLOCK;
-        let change = StateChange {
-            space: spaces::CLUSTER,
-            key: Bytes::from_static(KEY),
-            change: Change::Put(Bytes::copy_from_slice(&end.to_le_bytes())),
-        };
-        let append = Append::state([Frame::State(change)], StateWait::Synced);
-        match journal.append(vec![append]).await.pop() {
-            Some(Outcome::Committed(_)) => {}
-            Some(Outcome::Refused(refusal)) => return Err(NotStored::Refused(refusal)),
-            Some(Outcome::Unknown) | None => return Err(NotStored::Unknown),
-        }
+        let put = spaces::PRODUCER_IDS.put(end.to_le_bytes().to_vec());
+        store_synced(journal, [put]).await?;
         let mut block = self.lock();
         block.1 = end;
         drop(block);

@@ -19,10 +19,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
-use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
+use stafett_journal::{Change, Frame, Journal, StateUnreadable};
 use stafett_model::{Lock, Offset};
 use stafett_routing::live::Pattern;
-use stafett_store::{spaces, state_frame};
+use stafett_store::spaces;
 use stafett_topics::TopicId;
 
 use super::LiveLogs;
@@ -101,23 +101,12 @@ pub(super) struct TopicBegins {
 impl Positions {
     pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
         let mut positions = HashMap::new();
-        let mut unknown = false;
-        journal.load_state(spaces::LIVE_POSITIONS, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
-            };
-            match (key.try_into().map(u32::from_be_bytes), decode(value)) {
-                (Ok(client), Some(stored)) => {
-                    let listening = None;
-                    positions.insert(client, OfClient { stored, listening });
-                }
-                _ => unknown = true,
-            }
+        spaces::LIVE_POSITIONS.load_values(journal, |key, value| {
+            let client = u32::from_be_bytes(key.try_into().ok()?);
+            let (stored, listening) = (decode(value)?, None);
+            positions.insert(client, OfClient { stored, listening });
+            Some(())
         })?;
-        if unknown {
-            let why = "a client's position is of a format that this version does not know";
-            return Err(StateUnreadable(why.to_owned()));
-        }
         Ok(Self(Lock::new(positions)))
     }
 
@@ -307,11 +296,7 @@ fn find(places: &Places, topic: TopicId, partition: u32) -> Option<Offset> {
 }
 
 fn frame(client: ClientNumber, change: Change) -> Frame {
-    state_frame(
-        spaces::LIVE_POSITIONS,
-        Bytes::copy_from_slice(&client.0.to_be_bytes()),
-        change,
-    )
+    spaces::LIVE_POSITIONS.change(Bytes::copy_from_slice(&client.0.to_be_bytes()), change)
 }
 
 fn encode(of_client: &Places) -> Bytes {

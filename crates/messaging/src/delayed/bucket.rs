@@ -14,9 +14,8 @@ use bytes::Bytes;
 use stafett_journal::{Change, Frame};
 use stafett_model::{Lock, LogId, read_number, write_number};
 use stafett_queue::OffsetSet;
-use stafett_store::{spaces, state_frame};
+use stafett_store::spaces;
 
-pub(crate) const BUCKET_TAG: u8 = 2;
 const VERSION: u8 = 1;
 const MINUTE_MS: i64 = 60_000;
 
@@ -114,9 +113,7 @@ pub(crate) fn done(offsets: &mut [u64]) -> Bytes {
 }
 
 pub(crate) fn frame(minute: Minute, change: Change) -> Frame {
-    let mut key = vec![BUCKET_TAG];
-    key.extend_from_slice(&minute.0.to_be_bytes());
-    state_frame(spaces::EXCHANGES, key, change)
+    spaces::BUCKETS.change(Bytes::copy_from_slice(&minute.0.to_be_bytes()), change)
 }
 
 #[cfg(test)]

@@ -42,7 +42,6 @@ use bucket::{Bucket, Minute};
 use note::Note;
 use release::run;
 
-pub(crate) use bucket::BUCKET_TAG;
 pub(crate) use metrics::DelayedMetrics;
 
 /// The longest that a message can wait.
@@ -112,27 +111,13 @@ impl Delayed {
     /// Loads what is stored. Call it before anything is appended.
     pub(crate) fn open(journal: Arc<dyn Journal>, clock: Arc<Clock>) -> Result<Self, StateUnreadable> {
         let mut buckets: BTreeMap<Minute, Bucket> = BTreeMap::new();
-        let mut is_known = true;
-        journal.load_state(spaces::EXCHANGES, &mut |item| {
-            let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
-            let Some((&BUCKET_TAG, key)) = key.split_first() else {
-                return;
-            };
-            let known = match (Minute::of_key(key), item) {
-                (Some(minute), StateItem::Value { value, .. }) => {
-                    Bucket::decode(value).map(|bucket| drop(buckets.insert(minute, bucket)))
-                }
-                (Some(minute), StateItem::Delta { delta, .. }) => {
-                    buckets.get_mut(&minute).and_then(|bucket| bucket.add_done(delta))
-                }
-                (None, _) => None,
-            };
-            is_known &= known.is_some();
+        spaces::BUCKETS.load(&*journal, |item| match item {
+            StateItem::Value { key, value } => {
+                buckets.insert(Minute::of_key(key)?, Bucket::decode(value)?);
+                Some(())
+            }
+            StateItem::Delta { key, delta } => buckets.get_mut(&Minute::of_key(key)?)?.add_done(delta),
         })?;
-        if !is_known {
-            let why = "a bucket of delayed messages is of a format that this version does not know";
-            return Err(StateUnreadable(why.to_owned()));
-        }
         let buckets = buckets
             .into_iter()
             .map(|(minute, bucket)| (minute, Arc::new(bucket)));

@@ -55,7 +55,6 @@ pub enum Difference {
     Alternate,
 }
 
-pub(crate) const EXCHANGE_TAG: u8 = 1;
 const VERSION: u8 = 1;
 const DELAYS: u8 = 1;
 const AUTO_DELETE: u8 = 2;
@@ -104,7 +103,7 @@ impl NewExchange {
 
 impl Exchange {
     pub(crate) fn key(namespace: &Namespace, name: &str) -> Bytes {
-        let mut out = vec![EXCHANGE_TAG];
+        let mut out = Vec::new();
         put_text(namespace.as_str(), &mut out);
         put_text(name, &mut out);
         out.into()
@@ -214,10 +213,9 @@ mod tests {
                 };
                 let namespace = Namespace::new("shop");
                 let (key, value) = (Exchange::key(&namespace, "orders"), exchange.encode());
-                assert_eq!(key[0], EXCHANGE_TAG);
-                assert_eq!(Exchange::decode(&key[1..], &value), Some((namespace, exchange)));
+                assert_eq!(Exchange::decode(&key, &value), Some((namespace, exchange)));
                 for cut in 0..value.len() - b"opaque".len() {
-                    assert_eq!(Exchange::decode(&key[1..], &value[..cut]), None, "cut at {cut}");
+                    assert_eq!(Exchange::decode(&key, &value[..cut]), None, "cut at {cut}");
                 }
             }
         }

@@ -3,21 +3,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
+use stafett_journal::{Frame, Journal, StateUnreadable};
 use stafett_model::codec::get_text;
 use stafett_model::{Namespace, SharedLock};
-use stafett_store::{spaces, stage, state_frame};
+use stafett_store::{spaces, stage};
 use tokio_util::task::TaskTracker;
 
+use super::Exchanges;
 use super::binding::{Binding, Destination};
 use super::closing::{Closing, Mark};
-use super::exchange::{EXCHANGE_TAG, Exchange};
+use super::exchange::Exchange;
 use super::metrics::ExchangeMetrics;
 use super::space::{Space, SpaceId};
-use super::{Exchanges, NAMESPACE_TAG};
-use crate::delayed::BUCKET_TAG;
-
-const UNKNOWN: &str = "an exchange or a binding is of a format that this version does not know";
 
 /// What a crash left of things that were being deleted.
 #[derive(Debug, Default)]
@@ -34,55 +31,37 @@ impl Exchanges {
     pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Left), StateUnreadable> {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
-        let mut unknown = false;
         let space = |name: &Namespace, id| Arc::new(Space::new(name.clone(), id, Arc::clone(&journal)));
         let default = Namespace::default();
         spaces.insert(default.clone(), space(&default, SpaceId::default()));
-        journal.load_state(spaces::EXCHANGES, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
-            };
-            match key.split_first() {
-                Some((&NAMESPACE_TAG, mut name)) => match (get_text(&mut name), Mark::decode(value)) {
-                    (Some(name), Some(Mark::There(id))) => {
-                        let name = Namespace::new(name);
-                        spaces.entry(name.clone()).or_insert_with(|| space(&name, id));
-                    }
-                    (Some(name), Some(Mark::Closing)) => closing.push(Namespace::new(name)),
-                    (None, _) | (_, None) => unknown = true,
-                },
-                Some((&EXCHANGE_TAG, key)) => match Exchange::decode(key, value) {
-                    Some(exchange) => exchanges.push(exchange),
-                    None => unknown = true,
-                },
-                Some((&BUCKET_TAG, _)) => {}
-                _ => unknown = true,
+        spaces::NAMESPACES.load_values(&*journal, |mut name, value| {
+            let name = Namespace::new(get_text(&mut name)?);
+            match Mark::decode(value)? {
+                Mark::There(id) => drop(spaces.entry(name.clone()).or_insert_with(|| space(&name, id))),
+                Mark::Closing => closing.push(name),
             }
+            Some(())
+        })?;
+        spaces::EXCHANGES.load_values(&*journal, |key, value| {
+            exchanges.push(Exchange::decode(key, value)?);
+            Some(())
         })?;
         // What a crash left of an exchange or a namespace that was being deleted.
         let mut left = Left::default();
         for (namespace, exchange) in exchanges {
-            match spaces.get(&namespace) {
-                Some(space) => space.load(|tables| tables.add_exchange(Arc::new(exchange))),
-                None => left.frames.push(state_frame(
-                    spaces::EXCHANGES,
-                    Exchange::key(&namespace, &exchange.name),
-                    Change::Delete,
-                )),
+            if let Some(space) = spaces.get(&namespace) {
+                space.load(|tables| tables.add_exchange(Arc::new(exchange)));
+            } else {
+                let key = Exchange::key(&namespace, &exchange.name);
+                left.frames.push(spaces::EXCHANGES.delete(key));
             }
         }
         let mut bindings: HashMap<Namespace, Vec<Binding>> = HashMap::new();
-        journal.load_state(spaces::BINDINGS, &mut |item| {
-            if let StateItem::Value { key, value } = item {
-                match Binding::decode(key, value) {
-                    Some((namespace, binding)) => bindings.entry(namespace).or_default().push(binding),
-                    None => unknown = true,
-                }
-            }
+        spaces::BINDINGS.load_values(&*journal, |key, value| {
+            let (namespace, binding) = Binding::decode(key, value)?;
+            bindings.entry(namespace).or_default().push(binding);
+            Some(())
         })?;
-        if unknown {
-            return Err(StateUnreadable(UNKNOWN.to_owned()));
-        }
         for (namespace, bindings) in bindings {
             load_bindings(&namespace, spaces.get(&namespace), bindings, &mut left);
         }
@@ -133,8 +112,7 @@ impl Exchanges {
 }
 
 fn load_bindings(namespace: &Namespace, space: Option<&Arc<Space>>, bindings: Vec<Binding>, left: &mut Left) {
-    let delete =
-        |binding: &Binding| state_frame(spaces::BINDINGS, binding.state_key(namespace), Change::Delete);
+    let delete = |binding: &Binding| spaces::BINDINGS.delete(binding.state_key(namespace));
     let Some(space) = space else {
         left.frames.extend(bindings.iter().map(delete));
         return;

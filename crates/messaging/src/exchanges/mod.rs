@@ -33,7 +33,7 @@ use std::sync::Arc;
 use stafett_journal::{Change, Frame, Journal};
 use stafett_model::codec::put_text;
 use stafett_model::{NAME_BYTES_MAX, Namespace, SharedLock};
-use stafett_store::{Progress, spaces, stage, state_frame};
+use stafett_store::{Progress, spaces, stage};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -50,8 +50,6 @@ pub use publish::{Publish, PublishError, PublishRefusal, PublishTicket, Publishe
 pub use space::{NewBinding, Unbind};
 pub use stafett_store::Stored;
 pub(crate) use target::Target;
-
-const NAMESPACE_TAG: u8 = 0;
 
 #[derive(Debug)]
 pub struct Exchanges {
@@ -223,7 +221,7 @@ impl Exchanges {
 }
 
 fn namespace_frame(namespace: &Namespace, change: Change) -> Frame {
-    let mut key = vec![NAMESPACE_TAG];
+    let mut key = Vec::new();
     put_text(namespace.as_str(), &mut key);
-    state_frame(spaces::EXCHANGES, key, change)
+    spaces::NAMESPACES.change(key, change)
 }

@@ -12,10 +12,10 @@
 use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
-use stafett_journal::{Change, Frame, Journal};
+use stafett_journal::{Frame, Journal};
 use stafett_model::{Lock, NAME_BYTES_MAX, Namespace, SharedLock};
 use stafett_routing::{HeaderMatch, Router};
-use stafett_store::{NotStored, Progress, Stored, spaces, stage, stage_unwatched, state_frame};
+use stafett_store::{NotStored, Progress, Stored, spaces, stage, stage_unwatched};
 use tokio_util::sync::CancellationToken;
 
 use super::binding::{Binding, Destination};
@@ -339,12 +339,12 @@ impl Space {
 
     fn delete_exchange(&self, exchange: &Exchange) -> Frame {
         let key = Exchange::key(&self.name, &exchange.name);
-        state_frame(spaces::EXCHANGES, key, Change::Delete)
+        spaces::EXCHANGES.delete(key)
     }
 
     fn binding_frame(&self, binding: &Binding) -> Option<Frame> {
         let key = binding.durable.then(|| binding.state_key(&self.name))?;
-        Some(state_frame(spaces::BINDINGS, key, Change::Delete))
+        Some(spaces::BINDINGS.delete(key))
     }
 
     /// What exists may have been declared a moment ago by somebody else, and not be durable yet: it is stored
@@ -359,12 +359,12 @@ impl Space {
 
     fn put_exchange(&self, exchange: &Exchange) -> Frame {
         let key = Exchange::key(&self.name, &exchange.name);
-        state_frame(spaces::EXCHANGES, key, Change::Put(exchange.encode()))
+        spaces::EXCHANGES.put(key, exchange.encode())
     }
 
     fn put_binding(&self, binding: &Binding) -> Frame {
         let key = binding.state_key(&self.name);
-        state_frame(spaces::BINDINGS, key, Change::Put(binding.encode()))
+        spaces::BINDINGS.put(key, binding.encode())
     }
 
     fn stage(&self, frames: Vec<Frame>) -> Result<Stored, NotStored> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_journal::{Append, Change, Frame, StateItem, StateUnreadable, StateWait};
 use stafett_model::{Durability, LogId, Namespace};
-use stafett_store::{spaces, state_frame};
+use stafett_store::spaces;
 
 use super::definition::{Definition, QueueId};
 use super::queue::{Inner, Queue};
@@ -18,52 +18,28 @@ use super::registry::{Queues, definition_frame};
 /// Frames that are stored together.
 const FRAMES_MAX: usize = 500;
 
-/// A stored queue could not be read.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum LoadQueuesError {
-    #[error(transparent)]
-    State(#[from] StateUnreadable),
-    #[error("the definition of queue {0:016x} is of a format that this version does not know")]
-    Definition(u64),
-    #[error("the state of queue {0} is of a format that this version does not know")]
-    Queue(String),
-}
-
 impl Queues {
-    pub(super) fn load(self: &Arc<Self>) -> Result<(), LoadQueuesError> {
+    pub(super) fn load(self: &Arc<Self>) -> Result<(), StateUnreadable> {
         let mut gone: Vec<Frame> = Vec::new();
         let found = self.load_definitions(&mut gone)?;
         // State of queues that are no more.
         let mut left_over: BTreeSet<Bytes> = BTreeSet::new();
-        let mut malformed = None;
-        self.journal.load_state(spaces::DELIVERIES, &mut |item| {
+        spaces::DELIVERIES.load(&*self.journal, |item| {
             let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
-            let Some(queue) = key
-                .try_into()
-                .ok()
-                .and_then(|id| found.get(&u64::from_be_bytes(id)))
-            else {
+            let id = key.try_into().map(u64::from_be_bytes);
+            let Some(queue) = id.ok().and_then(|id| found.get(&id)) else {
                 left_over.insert(Bytes::copy_from_slice(key));
-                return;
+                return Some(());
             };
             let mut inner = queue.lock();
             let restored = match item {
                 StateItem::Value { value, .. } => inner.state.restore(value),
                 StateItem::Delta { delta, .. } => inner.state.apply(delta),
             };
-            match restored {
-                Ok(transient) => inner.holds_transient |= transient,
-                Err(_) => malformed = Some(queue.name.to_string()),
-            }
+            inner.holds_transient |= restored.ok()?;
+            Some(())
         })?;
-        if let Some(name) = malformed {
-            return Err(LoadQueuesError::Queue(name));
-        }
-        gone.extend(
-            left_over
-                .into_iter()
-                .map(|key| state_frame(spaces::DELIVERIES, key, Change::Delete)),
-        );
+        gone.extend(left_over.into_iter().map(|key| spaces::DELIVERIES.delete(key)));
         for queue in found.into_values() {
             self.adopt(&queue);
         }
@@ -75,20 +51,13 @@ impl Queues {
     fn load_definitions(
         self: &Arc<Self>,
         gone: &mut Vec<Frame>,
-    ) -> Result<HashMap<u64, Arc<Queue>>, LoadQueuesError> {
+    ) -> Result<HashMap<u64, Arc<Queue>>, StateUnreadable> {
         let mut found: HashMap<u64, Arc<Queue>> = HashMap::new();
         let mut by_name: HashMap<(Namespace, ByteString), u64> = HashMap::new();
-        let mut unknown = None;
         let now_ms = self.clock.now_ms();
-        self.journal.load_state(spaces::QUEUES, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
-            };
-            let id = key.try_into().map_or(0, u64::from_be_bytes);
-            let Some(definition) = Definition::decode(value) else {
-                unknown = Some(id);
-                return;
-            };
+        spaces::QUEUES.load_values(&*self.journal, |key, value| {
+            let id = u64::from_be_bytes(key.try_into().ok()?);
+            let definition = Definition::decode(value)?;
             match self.topic_of(&definition) {
                 Ok(topic) if definition.durable && !definition.exclusive => {
                     let queue = Queue::new(Arc::downgrade(self), definition, topic.as_deref(), None, now_ms);
@@ -109,10 +78,8 @@ impl Queues {
                     gone.extend(self.deletion(QueueId(id), definition.logs.iter().map(|(_, log)| *log)));
                 }
             }
+            Some(())
         })?;
-        if let Some(id) = unknown {
-            return Err(LoadQueuesError::Definition(id));
-        }
         Ok(found)
     }
 

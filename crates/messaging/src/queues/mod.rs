@@ -63,7 +63,6 @@ pub use consumer::{ConsumeError, Consumer, ConsumerSpec};
 pub use credit::Credit;
 pub use declare::{DeclareError, Declaring};
 pub use definition::{Declare, Over, OwnerId, QueueId};
-pub use load::LoadQueuesError;
 pub use outbox::{Delivery, Event, Outbox, Run};
 pub(crate) use publication::NotTogether;
 pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};

@@ -11,7 +11,7 @@ use stafett_journal::{Change, Frame, ReadError, ReadFrom, ReadRequest, ReadTicke
 use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
 use stafett_queue::{Changes, DeliveryId, Ready};
-use stafett_store::{spaces, state_frame};
+use stafett_store::spaces;
 
 use super::ahead::ReadAhead;
 use super::cursor::Look;
@@ -567,9 +567,5 @@ impl Inner {
 
 /// A change of a queue's stored state.
 pub(super) fn delivery_frame(queue: &Queue, change: Change) -> Frame {
-    state_frame(
-        spaces::DELIVERIES,
-        bytes::Bytes::copy_from_slice(&queue.id.0.to_be_bytes()),
-        change,
-    )
+    spaces::DELIVERIES.change(bytes::Bytes::copy_from_slice(&queue.id.0.to_be_bytes()), change)
 }

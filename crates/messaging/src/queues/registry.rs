@@ -8,9 +8,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
-use stafett_journal::{Append, Change, Frame, Journal, LogSpec, Retention, Space, StateWait, Ticket};
+use stafett_journal::{
+    Append, Change, Frame, Journal, LogSpec, Retention, Space, StateUnreadable, StateWait, Ticket,
+};
 use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
-use stafett_store::{NotStored, spaces, state_frame};
+use stafett_store::{NotStored, spaces};
 use stafett_topics::{TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +28,6 @@ use super::publication::Targets;
 use super::queue::{Inner, Queue};
 use super::shard::{self, Shards};
 use super::timer::{self, Timer};
-
-use super::load::LoadQueuesError;
 
 /// Queues of a namespace that are deleted before others have their turn.
 const DELETED_TOGETHER: usize = 64;
@@ -116,7 +116,7 @@ impl Queues {
         topics: Arc<Topics>,
         durability: Durability,
         clock: Arc<Clock>,
-    ) -> Result<Arc<Self>, LoadQueuesError> {
+    ) -> Result<Arc<Self>, StateUnreadable> {
         let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let queues = Arc::new(Self {
             epoch: journal.epoch(),
@@ -494,9 +494,5 @@ pub(super) fn is(queue: &Queue, namespace: &Namespace, name: &str) -> bool {
 }
 
 pub(super) fn definition_frame(id: QueueId, change: Change) -> Frame {
-    state_frame(
-        spaces::QUEUES,
-        Bytes::copy_from_slice(&id.0.to_be_bytes()),
-        change,
-    )
+    spaces::QUEUES.change(Bytes::copy_from_slice(&id.0.to_be_bytes()), change)
 }

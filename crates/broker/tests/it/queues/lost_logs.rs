@@ -1,9 +1,9 @@
 //! Logs of a queue that are gone, as after damage to the files.
 
-use stafett_journal::{Append, Change, Frame, Journal, StateItem, StateWait};
+use stafett_journal::{Append, Frame, Journal, StateWait};
 use stafett_messaging::queues::OwnerId;
 use stafett_model::{LogId, Namespace};
-use stafett_store::{spaces, state_frame};
+use stafett_store::spaces;
 
 use super::support::{World, durable, messages};
 
@@ -39,12 +39,11 @@ async fn of_two_queues_with_one_name_the_later_stays_and_the_earlier_is_deleted(
         .await;
     let stored = |world: &World| {
         let mut rows = Vec::new();
-        let visit = &mut |item: StateItem<'_>| {
-            if let StateItem::Value { key, value } = item {
-                rows.push((key.to_vec(), value.to_vec()));
-            }
-        };
-        world.journal.load_state(spaces::QUEUES, visit).unwrap();
+        let loaded = spaces::QUEUES.load_values(&*world.journal, |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            Some(())
+        });
+        loaded.unwrap();
         rows
     };
     let world = world.crash().await;
@@ -59,7 +58,7 @@ async fn of_two_queues_with_one_name_the_later_stays_and_the_earlier_is_deleted(
         .publish(&world.declare("q", durable()).await, messages(3..4))
         .await;
     // The deletion is lost, but for that of the log.
-    let put = state_frame(spaces::QUEUES, key, Change::Put(value.into()));
+    let put = spaces::QUEUES.put(key, value);
     world
         .journal
         .append(vec![Append::state([put], StateWait::Written)])
