@@ -1,11 +1,11 @@
-//! The spaces of keyed state: each has a number on disk that never changes. The journal's own is 65,535.
+//! Spaces of keyed state. The number of each is stored and never changes. The journal's own is 65,535.
 
 use stafett_journal::StateSpace;
 
 /// Definitions of topics: key topic id (big-endian).
 pub const TOPICS: StateSpace = StateSpace(1);
-/// Single values under fixed keys: the id of the cluster, the block of producer ids, the settings that topics
-/// followed last.
+/// Single values under fixed keys: the id of the cluster, the block of producer ids, the defaults that
+/// topics' logs followed last.
 pub const CLUSTER: StateSpace = StateSpace(2);
 /// Committed offsets.
 pub const COMMITS: StateSpace = StateSpace(3);
@@ -15,21 +15,21 @@ pub const GROUPS: StateSpace = StateSpace(4);
 pub const QUEUES: StateSpace = StateSpace(5);
 /// Delivery state of queues: key queue id (big-endian).
 pub const DELIVERIES: StateSpace = StateSpace(6);
-/// Exchanges, namespaces that are being deleted, and buckets of delayed messages: the first byte of a key
-/// says which.
+/// Exchanges, namespaces being deleted, and buckets of delayed messages, told apart by the first byte of the
+/// key.
 pub const EXCHANGES: StateSpace = StateSpace(7);
 /// Bindings.
 pub const BINDINGS: StateSpace = StateSpace(8);
 /// Clients of live topics.
 pub const LIVE_CLIENTS: StateSpace = StateSpace(9);
-/// Settings that were made while running.
+/// Settings changed at run time.
 pub const OVERRIDES: StateSpace = StateSpace(10);
 /// Rows of subscriptions to live topics.
 pub const LIVE_ROWS: StateSpace = StateSpace(11);
 /// Positions of clients in the logs behind live topics.
 pub const LIVE_POSITIONS: StateSpace = StateSpace(12);
 
-/// All of them; the next free number is 13.
+/// All spaces; the next free number is 13.
 pub const ALL: [StateSpace; 12] = [
     TOPICS,
     CLUSTER,
