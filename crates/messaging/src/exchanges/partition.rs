@@ -1,7 +1,8 @@
-//! Which partition of a stored topic a message goes to.
+//! Choice of a stored topic's partition for a message.
 //!
-//! The one that its key leads to; without a key, the one that its routing key leads to. So what belongs
-//! together stays in order, and messages of one key are where producers of logs put records of that key.
+//! The partition follows from the message's key, or from its routing key if it has none. So related messages
+//! stay in order, and messages with a key are in the same partition as records of log producers with that
+//! key.
 
 use stafett_model::{LogId, Message, partition_of};
 use stafett_topics::Topic;
