@@ -204,7 +204,7 @@ impl Live {
         audience.unwrap_or_default()
     }
 
-    /// Returns up to [`PATTERNS_NAMED`] patterns that match a topic, sorted by text.
+    /// Returns up to 100 patterns that match a topic, sorted by text.
     pub fn patterns_matching(&self, topic: &str) -> Vec<Subscribed> {
         let mut found = Vec::new();
         self.patterns().each_matching(topic, |pattern, ids| {
