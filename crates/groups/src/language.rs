@@ -11,8 +11,8 @@ pub type Named = (Box<str>, Vec<u32>);
 
 /// Decoded metadata of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-/// Topics that the member subscribes to.
 pub struct Spoken {
+    /// Topics that the member subscribes to.
     pub names: Vec<Box<str>>,
     /// Partitions that the member owns.
     pub has: Vec<Named>,

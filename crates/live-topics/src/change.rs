@@ -377,7 +377,7 @@ impl Live {
         changed
     }
 
-    /// The row serves to undo this only: the client's rows are deleted.
+    /// Removes all subscriptions. `row` only serves to undo this: the stored rows are deleted.
     fn unsubscribe_all(&self, number: ClientNumber, row: &mut RowBuilder) -> usize {
         let mut changed = 0;
         loop {

@@ -11,7 +11,6 @@
 //! through [`Group::restore`]. A heartbeat that changes nothing costs a look-up, for any size of the group.
 //!
 //! - [`partitions`]: sets of partitions
-//! - [`topics`]: the groups' view of topics
 //! - [`subscription`]: subscriptions by name and by pattern
 //! - [`member`]: a member and its states
 //! - [`assign`]: computation of the targets

@@ -10,12 +10,10 @@ use crate::clients::ClientName;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissedWhy {
     /// The log no longer has the range.
-    /// The range is damaged on disk.
     Expired,
-    /// The disk has lost it.
-    /// The range could not be read.
+    /// The range is damaged on disk.
     Damaged,
-    /// It could not be read.
+    /// The range could not be read.
     Unreadable,
 }
 

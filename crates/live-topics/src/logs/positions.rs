@@ -82,8 +82,8 @@ impl Listening {
 #[derive(Debug)]
 pub(super) struct Beginning {
     /// Positions before the client listened here, by partition.
-    /// Offsets from which messages came live, by partition.
     pub(super) was: Vec<Option<Offset>>,
+    /// Offsets from which messages came live, by partition.
     pub(super) since: Vec<Offset>,
     /// Details of each requested topic.
     pub(super) topics: Vec<TopicBegins>,

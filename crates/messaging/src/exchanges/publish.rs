@@ -133,7 +133,7 @@ impl Future for PublishTicket {
     }
 }
 
-/// A message may be stored in several appends: the worst outcome counts.
+/// Returns the worse of two outcomes: a message may be stored in several appends.
 fn worse(published: Published, appended: Appended) -> Published {
     match (published, appended) {
         (Published::Unknown, _) | (_, Appended::Unknown) => Published::Unknown,

@@ -77,7 +77,7 @@ pub(super) fn assign(assignor: Assignor, task: &Task<'_>) -> Vec<Partitions> {
 
 /// Numbers of the partitions of a task's topics, from 0, as indexes of vectors.
 struct Numbering {
-    /// By topic id: the topic's first number, its number of partitions, and its index.
+    /// Topics by id: id, first number, number of partitions, and index.
     topics: Vec<(stafett_topics::TopicId, usize, u32, u32)>,
     count: usize,
 }
