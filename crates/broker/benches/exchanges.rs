@@ -1,9 +1,9 @@
-//! What exchanges cost with few and with many bindings: binding, publishing, memory, restart, and the look-up
+//! Benchmark of exchanges with few and with many bindings: binding, publishing, memory, restart, and look-up
 //! alone. `cargo bench -p stafett-broker --bench exchanges`
 //!
-//! Publishing goes through the broker into a queue on a journal in memory, in batches of 64 with keys that
-//! differ, and is the best of many rounds; binding is on a journal on disk, each binding staged when the one
-//! before is, all of them durable at the end.
+//! Publishing goes through the broker into a queue on an in-memory journal, in batches of 64 with different
+//! keys; the result is the best of many rounds. Binding uses a journal on disk: the bindings are staged one
+//! by one, and are all durable at the end.
 
 #![expect(
     clippy::print_stdout,
@@ -57,7 +57,7 @@ fn best(count: u32, mut work: impl FnMut()) -> f64 {
     best.as_secs_f64() * 1e9 / f64::from(count)
 }
 
-/// One binding per device, and messages of devices all over.
+/// Measures look-ups with one binding per device and messages of all devices.
 fn look_up(bindings: u32) -> f64 {
     let mut router: Router<u32> = Router::default();
     router.add_exchange("x".into(), Spec::new(Kind::Topic));

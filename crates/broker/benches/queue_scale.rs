@@ -1,5 +1,5 @@
-//! What depth and number cost: one queue with ten million messages, and a hundred thousand queues.
-//! `cargo bench -p stafett-broker --bench queue_scale [-- deep|many]`
+//! Benchmark of depth and number: one queue with ten million messages, and a hundred thousand queues. `cargo
+//! bench -p stafett-broker --bench queue_scale [-- deep|many]`
 
 #![expect(
     clippy::print_stdout,
@@ -35,7 +35,7 @@ fn main() {
     }
 }
 
-/// Does something with a broker on a folder, in a runtime of its own.
+/// Runs `work` with a broker on a folder, in a runtime of its own.
 fn with_broker(folder: &Path, work: impl AsyncFnOnce(&Arc<Broker>)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

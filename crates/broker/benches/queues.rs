@@ -1,9 +1,9 @@
-//! What a message costs in the core: published, stored in the journal, handed out, settled.
-//! `cargo bench -p stafett-broker --bench queues [-- NAME]`
+//! Benchmark of a message's life in the core: published, stored in the journal, handed out, settled. `cargo
+//! bench -p stafett-broker --bench queues [-- NAME]`
 //!
-//! Prints messages per second through the whole of it and the processor time of all threads per message:
-//! batches of 100 messages of 100 bytes, one producer that keeps 50 batches under way, one consumer, two
-//! worker threads, a journal on disk.
+//! Prints messages per second end to end, and the processor time of all threads per message: batches of 100
+//! messages of 100 bytes, one producer with 50 batches in progress, one consumer, two worker threads, a
+//! journal on disk.
 
 #![expect(
     clippy::print_stdout,
@@ -203,7 +203,7 @@ async fn consume(queue: Arc<Queue>, settles: bool, messages: u32) {
     consumer.cancel();
 }
 
-/// Processor time of all threads so far.
+/// Returns the processor time of all threads so far.
 fn cpu_ns() -> f64 {
     let mut all = 0.0;
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {

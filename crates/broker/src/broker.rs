@@ -20,7 +20,7 @@ pub struct Broker {
     pub(crate) messaging: Messaging,
     live_topics: Arc<Live>,
     cluster_id: u128,
-    /// Settings that topics follow, as the broker was started with.
+    /// Default settings of topics, as the broker was started with.
     pub(crate) base: TopicDefaults,
     pub(crate) overrides: Overrides,
 }
@@ -33,7 +33,7 @@ pub struct BrokerSettings {
     pub live_topics: LiveSettings,
 }
 
-/// Why a broker could not start on its journal.
+/// Error of starting a broker on its journal.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub enum StartError {
 impl Broker {
     /// Starts on a journal: loads every definition. Must be called within a Tokio runtime.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
-        // Everything is loaded before anything is appended.
+        // All parts are loaded before the first append.
         let base = settings.topics;
         let catalog = Arc::new(TopicCatalog::load(Arc::clone(&journal), base)?);
         let followed = catalog.load_followed()?;
@@ -85,51 +85,51 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Returns when every change that was begun has ended, and stops. No change may begin afterwards.
+    /// Waits until every change has ended, and stops. No change may begin afterwards.
     pub async fn stop(&self) {
         self.catalog.finish().await;
         self.messaging.finish().await;
         self.live_topics.finish_changes().await;
     }
 
-    /// Makes the metrics of all parts visible.
+    /// Registers the metrics of all parts.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.groups.register_metrics(registry);
         self.messaging.register_metrics(registry);
         self.live_topics.metrics().register(registry);
     }
 
-    /// Stored topics by name and by id.
+    /// Returns the stored topics, by name and by id.
     pub fn topics(&self) -> &Topics {
         self.catalog.topics()
     }
 
-    /// Stored topics with their definitions and logs.
+    /// Returns the stored topics with their definitions and logs.
     pub fn catalog(&self) -> &Arc<TopicCatalog> {
         &self.catalog
     }
 
-    /// Consumer groups and their commits.
+    /// Returns the consumer groups and their commits.
     pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
     }
 
-    /// Queues, exchanges, delayed messages and readers of topics.
+    /// Returns queues, exchanges, delayed messages and readers of topics.
     pub fn messaging(&self) -> &Messaging {
         &self.messaging
     }
 
-    /// Live topics.
+    /// Returns the live topics.
     pub fn live_topics(&self) -> &Arc<Live> {
         &self.live_topics
     }
 
-    /// Settings that topics follow, as the broker was started with.
+    /// Returns the default settings of topics, as the broker was started with.
     pub fn base_settings(&self) -> TopicDefaults {
         self.base
     }
 
-    /// Identifies this data directory for as long as it exists.
+    /// Returns the id of this data directory, which never changes.
     pub fn cluster_id(&self) -> u128 {
         self.cluster_id
     }

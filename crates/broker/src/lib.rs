@@ -3,9 +3,9 @@
 //! It knows no protocol and no connection.
 //!
 //! - `broker`: start, stop, and the parts
-//! - `topic_changes`: deletion and growth of topics, with all that follows a topic
+//! - `topic_changes`: deletion and growth of topics, with their effects on other parts
 //! - `namespaces`: deletion of namespaces
-//! - `overrides`: settings that are made while running, beyond single topics
+//! - `overrides`: settings changed at run time, except those of single topics
 //! - `live_logs`: stored topics behind live topics
 
 mod broker;

@@ -1,4 +1,4 @@
-//! Stored topics behind live topics, made as the rules name them.
+//! Stored topics behind live topics, created as the rules require.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use stafett_topics::{CreateError, NewTopic, Topic, TopicCatalog, TopicSettings};
 use crate::broker::Broker;
 
 impl Broker {
-    /// Opens the logs behind live topics, and delivers what is appended to them from now on.
+    /// Opens the logs behind live topics, and delivers records appended from now on.
     pub async fn open_live_logs(&self) -> Result<(), CreateError> {
         let rules = self.live_topics().settings.logs.clone();
         self.change_live_logs(&rules).await
     }
 
-    /// Puts other rules for logs behind live topics in force; if a stored topic cannot be made, those before
+    /// Replaces the rules for logs behind live topics; if a stored topic cannot be created, the old rules
     /// stay.
     pub async fn change_live_logs(&self, rules: &[LogRule]) -> Result<(), CreateError> {
         let topics = topics_of(self.catalog(), rules).await?;
@@ -23,7 +23,7 @@ impl Broker {
     }
 }
 
-/// The stored topics of rules, made if they are not there yet.
+/// Returns the stored topics of the rules. Missing ones are created.
 async fn topics_of(
     catalog: &Arc<TopicCatalog>,
     rules: &[LogRule],

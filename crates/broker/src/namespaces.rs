@@ -11,9 +11,9 @@ use stafett_topics::names::topic_prefix;
 use crate::broker::Broker;
 
 impl Broker {
-    /// Deletes a namespace with all that is in it: queues, topics that were declared there, exchanges and
-    /// bindings. At once nobody finds it; what was in it goes step by step until what is returned resolves,
-    /// also over a crash.
+    /// Deletes a namespace with its queues, the topics declared there, its exchanges and bindings. It is
+    /// invisible at once; its contents are deleted in steps until the returned future resolves, or after a
+    /// crash by the next start.
     pub fn delete_namespace(self: &Arc<Self>, namespace: &Namespace) -> Changing<(), NamespaceError> {
         let (broker, namespace) = (Arc::clone(self), namespace.clone());
         self.catalog.changes().begin(async move {
@@ -24,7 +24,7 @@ impl Broker {
         })
     }
 
-    /// Finishes what a crash left of namespaces that were being deleted.
+    /// Completes deletions of namespaces that a crash interrupted.
     pub(crate) async fn finish_namespaces(&self) -> Result<(), NotStored> {
         for namespace in self.messaging.exchanges().closing() {
             self.delete_rest_of(&namespace).await?;
@@ -32,7 +32,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Deletes the queues and topics of a namespace that is closed, and then its mark.
+    /// Deletes the queues and topics of a closed namespace, and then its mark.
     async fn delete_rest_of(&self, namespace: &Namespace) -> Result<(), NotStored> {
         self.messaging.queues().delete_all_in(namespace).await?;
         self.delete_topics_of(namespace).await?;

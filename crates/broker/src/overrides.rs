@@ -1,8 +1,7 @@
-//! Settings that are made while the broker runs, beyond those of single topics: of all brokers, of this one,
-//! of a group.
+//! Settings changed at run time, except those of single topics: of all brokers, of this one, of a group.
 //!
-//! They are stored as keyed state. What topics follow is the broker's settings with these over them; what
-//! only a front end knows is kept for it.
+//! They are stored as keyed state and override the settings that the broker was started with. Settings known
+//! only to a front end are kept for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -17,32 +16,32 @@ use tokio::sync::Semaphore;
 
 use crate::broker::Broker;
 
-/// Scopes with settings of their own.
+/// Bound on the scopes with settings of their own.
 const SCOPES_MAX: usize = 100_000;
 
-/// Whose settings they are.
+/// Scope of settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// What every broker follows that has set nothing itself.
+    /// Defaults of all brokers.
     Cluster,
     /// This broker.
     Broker,
     Group(Box<str>),
 }
 
-/// Finds what the core heeds in the settings of a group, whose names only a front end knows.
+/// Reader of a group's overrides from its settings, whose names only a front end knows.
 pub type ReadGroupSettings = fn(&TopicSettings) -> GroupOverrides;
 
 #[derive(Debug)]
 pub(crate) struct Overrides {
     set: SharedLock<BTreeMap<Scope, Arc<TopicSettings>>>,
     read_group: OnceLock<ReadGroupSettings>,
-    /// The one permit is held while one of them is being changed.
+    /// One permit, held while settings are changed.
     turn: Semaphore,
 }
 
 impl Scope {
-    /// `u8 kind (1 cluster, 2 broker, 3 group), name`
+    /// Encodes the key: `u8 kind (1 cluster, 2 broker, 3 group), name`.
     fn key(&self) -> Bytes {
         match self {
             Self::Cluster => Bytes::from_static(&[1]),
@@ -76,7 +75,7 @@ impl Overrides {
         })
     }
 
-    /// What holds where `base` was set at the start.
+    /// Returns `base` with the overrides applied.
     pub(crate) fn over(&self, base: TopicDefaults) -> TopicDefaults {
         let set = self.set.read();
         [Scope::Cluster, Scope::Broker]
@@ -87,7 +86,7 @@ impl Overrides {
 }
 
 impl Broker {
-    /// What was set in a scope while running; nothing at first.
+    /// Returns the settings of a scope; empty if none were set.
     pub fn scoped_settings(&self, scope: &Scope) -> Arc<TopicSettings> {
         let set = self.overrides.set.read();
         set.get(scope)
@@ -95,14 +94,13 @@ impl Broker {
             .unwrap_or_else(|| Arc::clone(self.catalog.no_settings()))
     }
 
-    /// The scopes in which something is set.
+    /// Returns the scopes that have settings.
     pub fn scopes(&self) -> Vec<Scope> {
         let set = self.overrides.set.read();
         set.keys().cloned().collect()
     }
 
-    /// Lets groups follow the settings of their scopes, as `read` reads them. The first one that is given
-    /// counts.
+    /// Sets the reader of group settings, and applies it to all groups. The first call wins.
     pub fn learn_group_settings(&self, read: ReadGroupSettings) {
         let _known_already = self.overrides.read_group.set(read);
         for scope in self.scopes() {
@@ -117,7 +115,8 @@ impl Broker {
         }
     }
 
-    /// Changes the settings of a scope to what `edit` makes of them; durable and in force when it is done.
+    /// Replaces the settings of a scope by the result of `edit`; durable and in force when the change has
+    /// ended.
     pub fn alter_scope<E: Send + 'static>(
         self: &Arc<Self>,
         scope: Scope,

@@ -1,4 +1,4 @@
-//! Deletion and growth of topics, with all that follows a topic.
+//! Deletion and growth of topics, with their effects on other parts.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use stafett_topics::{DeleteError, GrowError, Topic, TopicId};
 use crate::broker::Broker;
 
 impl Broker {
-    /// Deletes a topic and what it holds; durable when it is done.
+    /// Deletes a topic and its records; durable when the change has ended.
     pub fn delete_topic(self: &Arc<Self>, id: TopicId) -> Changing<(), DeleteError> {
         let broker = Arc::clone(self);
         self.catalog
@@ -16,7 +16,7 @@ impl Broker {
             .begin(async move { broker.delete_topic_here(id).await })
     }
 
-    /// The same within another change.
+    /// Deletes a topic like [`Self::delete_topic`], within another change.
     pub(crate) async fn delete_topic_here(&self, id: TopicId) -> Result<(), DeleteError> {
         let on_deleted = |topic: &Topic| {
             self.messaging.on_topic_deleted(topic);
@@ -25,7 +25,7 @@ impl Broker {
         self.catalog.delete(id, on_deleted).await
     }
 
-    /// Gives a topic more partitions, `wanted` in all; durable when it is done.
+    /// Adds partitions to a topic, for a total of `wanted`; durable when the change has ended.
     pub fn grow_topic(self: &Arc<Self>, id: TopicId, wanted: u32) -> Changing<Arc<Topic>, GrowError> {
         let broker = Arc::clone(self);
         self.catalog.changes().begin(async move {

@@ -1,7 +1,7 @@
-//! A consumer group as the registry has it: what it stores, and when.
+//! A consumer group as the registry keeps it: decides when to store a delta and when a snapshot.
 //!
-//! Each step stores what it changed, as a difference. Once differences take more than the whole, the whole is
-//! stored again; a group that loses its last member is stored as a whole, which is little then.
+//! Each step stores a delta. Once the deltas are larger than the last snapshot, a new snapshot is stored;
+//! also when the group loses its last member, as the snapshot is small then.
 
 use stafett_topics::TopicSource;
 
@@ -12,17 +12,17 @@ use super::effects::{Effects, Store};
 use super::error::GroupError;
 use super::moment::Moment;
 
-/// Bytes of differences that are always taken before the whole is stored again.
+/// Bytes of deltas that are always allowed between two snapshots.
 const DIFFERENCES_MIN: usize = 16 << 10;
 
-/// See the module.
+/// A consumer group with its rules and the sizes of its stored state.
 #[derive(Debug)]
 pub struct AssignedGroup {
     group: consumer::Group,
     rules: Rules,
-    /// Bytes of the whole when it was stored last; 0: never.
+    /// Bytes of the last stored snapshot; 0 if the next step has to store one.
     whole_bytes: usize,
-    /// Bytes of differences that were stored since.
+    /// Bytes of deltas stored since then.
     difference_bytes: usize,
 }
 
@@ -40,7 +40,7 @@ impl AssignedGroup {
         &self.group
     }
 
-    /// One word of a fixed set.
+    /// Returns the name of the state: one word of a fixed set.
     pub(super) fn state_name(&self) -> &'static str {
         match self.group.state() {
             State::Empty => "empty",
@@ -69,13 +69,13 @@ impl AssignedGroup {
         &self.rules
     }
 
-    /// Other rules hold from now on.
+    /// Changes the rules.
     pub(super) fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
         self.group.find_deadline(&rules);
     }
 
-    /// What was stored last is not there: the next step stores everything.
+    /// Records that the last stored state was lost: the next step stores a snapshot.
     pub(super) fn on_not_stored(&mut self) {
         self.whole_bytes = 0;
     }

@@ -1,7 +1,7 @@
-//! Committing offsets, and forgetting them.
+//! Committing offsets, and deleting them.
 //!
-//! A commit is seen and acknowledged when it is as durable as the broker's settings say. One that the journal
-//! refuses was never there.
+//! A commit becomes visible and is acknowledged once it is as durable as the settings demand. A refused one
+//! was never visible.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use super::group::{Group, GroupState, Kind};
 use super::registry::{Absent, Groups};
 use super::stored;
 
-/// Commits of one request that are stored together or not at all: an append lies in one write group.
+/// Commits of one request that are stored together or not at all, as an append lies in one write group.
 pub const COMMITS_TOGETHER: usize = 1000;
 
-/// Who commits.
+/// Sender of a commit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CommittedBy<'a> {
-    /// Empty: somebody who is no member.
+    /// Member id; empty if the sender is not a member.
     pub member: &'a str,
     pub instance: Option<&'a str>,
-    /// The generation, or the epoch of the member. Below 0: somebody who is no member.
+    /// Generation, or the member's epoch. Below 0 if the sender is not a member.
     pub epoch: i32,
 }
 
-/// An offset that is to be committed.
+/// Offset to commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCommit {
     pub topic: TopicId,
@@ -40,18 +40,18 @@ pub struct NewCommit {
     pub text: Option<Box<str>>,
 }
 
-/// Commits that are on their way, each [`COMMITS_TOGETHER`] of them together.
+/// Commits being stored, in parts of [`COMMITS_TOGETHER`].
 #[derive(Debug)]
 #[must_use]
 pub struct Committing(SmallVec<[Ticket; 1]>);
 
 impl Committing {
-    /// Whether there was nothing to commit.
+    /// Returns true if there was nothing to commit.
     pub fn is_nothing(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Waits until all is as durable as commits are, and says of each part whether it is stored.
+    /// Waits until all parts are as durable as commits are. Returns the result of each part.
     pub async fn parts(self) -> SmallVec<[Result<(), NotStored>; 1]> {
         let mut parts = SmallVec::with_capacity(self.0.len());
         for ticket in self.0 {
@@ -60,15 +60,15 @@ impl Committing {
         parts
     }
 
-    /// Waits for all of it; gives the first failure.
+    /// Waits for all parts. Returns the first error.
     pub async fn durable(self) -> Result<(), NotStored> {
         self.parts().await.into_iter().collect()
     }
 }
 
 impl Groups {
-    /// Stages commits if all of them may be; [`Committing`] says when they are stored. Whoever is no member
-    /// creates the group by it.
+    /// Stages commits if all of them are allowed; [`Committing`] tells when they are stored. A commit of a
+    /// sender that is not a member creates the group.
     pub fn commit(
         &self,
         group: &str,
@@ -126,8 +126,8 @@ impl Groups {
         Committing(tickets)
     }
 
-    /// Forgets commits that `is_allowed` allows to forget. Gives whether it did, for each; those that there
-    /// are not are forgotten already.
+    /// Deletes the commits that `is_allowed` permits. Returns its verdict for each; deleting a commit that
+    /// does not exist succeeds.
     pub fn delete_commits(
         &self,
         group: &str,
@@ -151,7 +151,7 @@ impl Groups {
         Ok(stepped.value)
     }
 
-    /// Forgets commits that have expired or whose topics are gone, and groups of which nothing is left.
+    /// Deletes expired commits, commits of deleted topics, and groups with nothing left.
     pub(super) fn sweep(&self) {
         let now = wall_ms();
         let retention = self.settings.commit_retention;
@@ -163,7 +163,7 @@ impl Groups {
             for group in shard.values_mut() {
                 group.commits.settle();
                 if group.commits.has_staged() {
-                    // A commit that is on its way comes before a deletion that would be staged now.
+                    // A staged commit must not be overtaken by a deletion staged now: retry in a later sweep.
                     continue;
                 }
                 let base = expires_from(group);
@@ -195,7 +195,7 @@ impl Groups {
         }
     }
 
-    /// The state of a group, if there is one.
+    /// Returns the state of a group, or `None` if it does not exist.
     pub fn state(&self, name: &str) -> Option<GroupState> {
         self.look(name, |group| group.map(|group| group.kind.state()))
     }
@@ -210,7 +210,7 @@ pub(super) fn frame(group: &str, (topic, partition, committed): &PartitionChange
     spaces::COMMITS.change(key, change)
 }
 
-/// From when a group's commits may expire, beside their own time: not while it has members.
+/// Returns the earliest time from which a group's commits count as unused. `None` if the group has members.
 fn expires_from(group: &Group) -> Option<i64> {
     if !group.kind.is_empty() {
         return None;

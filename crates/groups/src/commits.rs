@@ -1,11 +1,11 @@
 //! The committed offsets of one group, by topic and partition.
 //!
-//! Made to be small: a group with one commit takes a few hundred bytes, one with a hundred thousand topics no
-//! search longer than a lookup. It knows nothing of who may commit.
+//! Kept small: a group with one commit takes a few hundred bytes, and in one with a hundred thousand topics a
+//! search is one hash lookup. This module does not check permissions.
 //!
-//! A change is *staged* when the journal has it and *settled* when the journal has decided. What is read is
-//! what is settled: a commit that is refused was never there, whatever was staged before or behind it. Nobody
-//! is woken to settle; whoever reads or stages next does it ([`Commits::settle`]).
+//! A change is *staged* once the journal has it and *settled* once the journal has decided. Readers see
+//! settled changes only: a refused commit is never visible, whatever was staged before or after it. No task
+//! is woken to settle; the next reader or stager does it ([`Commits::settle`]).
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -15,16 +15,16 @@ use smallvec::SmallVec;
 use stafett_journal::Glance;
 use stafett_topics::TopicId;
 
-/// How far a group has come in one partition.
+/// Committed offset of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// The next offset to be read.
+    /// Next offset to read.
     pub offset: i64,
-    /// The epoch of the last record read, -1 if it is not known.
+    /// Leader epoch of the last record read, -1 if unknown.
     pub leader_epoch: i32,
-    /// When it was committed, in ms since 1970.
+    /// Time of the commit, in ms since 1970.
     pub at: i64,
-    /// What the member wrote beside it.
+    /// Metadata text of the commit.
     pub text: Option<Box<str>>,
 }
 
@@ -32,11 +32,11 @@ pub struct Committed {
 #[derive(Debug, Default)]
 pub struct Commits {
     topics: HashTable<TopicCommits>,
-    /// In the order in which they were staged.
+    /// Staged changes, in order.
     staged: VecDeque<Staged>,
 }
 
-/// What becomes of one partition: a commit, or none any longer.
+/// Change of one partition: a new commit, or `None` to delete it.
 pub(crate) type PartitionChange = (TopicId, u32, Option<Committed>);
 
 /// Changes that are stored together.
@@ -51,11 +51,11 @@ struct Staged {
 #[derive(Debug)]
 struct TopicCommits {
     topic: TopicId,
-    /// By partition, rising.
+    /// Commits by partition, ascending.
     partitions: Vec<(u32, Committed)>,
 }
 
-/// Topic ids are random, so they spread by themselves.
+/// Hasher of topic ids. Its keys are fixed, as topic ids are random.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread;
 
@@ -72,28 +72,28 @@ fn hash(topic: TopicId) -> u64 {
 }
 
 impl Commits {
-    /// Whether there is nothing, not even what is staged.
+    /// Returns true if there are no commits, settled or staged.
     pub fn is_empty(&self) -> bool {
         self.topics.is_empty() && self.staged.is_empty()
     }
 
-    /// Whether something is staged and not settled yet.
+    /// Returns true if a change is staged and not settled.
     pub(crate) fn has_staged(&self) -> bool {
         !self.staged.is_empty()
     }
 
-    /// Whether there is a commit, or will be if what is staged is stored.
+    /// Returns true if the partition has a commit, or will have one if the staged changes are stored.
     pub(crate) fn may_have(&self, topic: TopicId, partition: u32) -> bool {
         self.get(topic, partition).is_some() || self.staged_places().any(|place| place == (topic, partition))
     }
 
-    /// The partitions that something staged is about, some more than once.
+    /// Returns the partitions of all staged changes, possibly repeated.
     pub(crate) fn staged_places(&self) -> impl Iterator<Item = (TopicId, u32)> {
         let changes = self.staged.iter().flat_map(|staged| &staged.changes);
         changes.map(|(topic, partition, _)| (*topic, *partition))
     }
 
-    /// Remembers what was staged, until the journal has decided.
+    /// Adds staged changes, to be settled when the journal has decided.
     pub(crate) fn stage(&mut self, outcome: Glance, changes: Changes) {
         while let Some(committed) = self.staged.front().and_then(|staged| staged.outcome.committed()) {
             self.settle_first(committed);
@@ -111,13 +111,13 @@ impl Commits {
         }
     }
 
-    /// Brings into force what is stored by now, and forgets what was refused.
+    /// Applies the staged changes that are stored, and drops those that were refused.
     pub(crate) fn settle(&mut self) {
         if self.staged.is_empty() {
             return;
         }
-        // The newest first: where a journal decides in order, whatever is before one that is decided is so
-        // too.
+        // Outcomes are read newest first: if the journal decides in order, all changes before a decided one
+        // are decided too.
         let mut verdicts: SmallVec<[Option<bool>; 8]> = self
             .staged
             .iter()
@@ -131,7 +131,7 @@ impl Commits {
                 Some(false) => {}
                 Some(true) => {
                     for change in staged.changes {
-                        // What is still to be decided there was staged before, and counts no more.
+                        // An undecided change of the same partition was staged earlier and is superseded.
                         for older in &mut waiting {
                             older.forget(&change);
                         }
@@ -150,7 +150,7 @@ impl Commits {
         }
     }
 
-    /// Commits in all partitions.
+    /// Returns the number of commits.
     pub fn len(&self) -> usize {
         self.topics.iter().map(|topic| topic.partitions.len()).sum()
     }
@@ -161,14 +161,14 @@ impl Commits {
         found.partitions.get(at).map(|(_, committed)| committed)
     }
 
-    /// The partitions of a topic with a commit, rising.
+    /// Returns the commits of a topic, by ascending partition.
     pub fn of_topic(&self, topic: TopicId) -> &[(u32, Committed)] {
         self.topics
             .find(hash(topic), |known| known.topic == topic)
             .map_or(&[], |found| found.partitions.as_slice())
     }
 
-    /// The topics with a commit, and their partitions, in no order.
+    /// Returns the topics with commits and their partitions, in no order.
     pub fn topics(&self) -> impl Iterator<Item = (TopicId, &[(u32, Committed)])> {
         self.topics
             .iter()
@@ -215,7 +215,7 @@ impl Commits {
         Some(removed)
     }
 
-    /// Removes and gives what is not to be kept.
+    /// Removes the commits that `keep` rejects, and returns their partitions.
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(TopicId, &Committed) -> bool,
@@ -237,7 +237,7 @@ impl Commits {
 }
 
 impl Staged {
-    /// Forgets what it is to do where another change is about the same partition.
+    /// Drops its change of the partition that another change sets.
     fn forget(&mut self, (topic, partition, _): &PartitionChange) {
         self.changes
             .retain(|(other, index, _)| (*other, *index) != (*topic, *partition));

@@ -1,6 +1,6 @@
-//! What members of consumer groups ask, found by the group's name.
+//! Requests of members of consumer groups, by group name.
 //!
-//! A group of another kind answers [`GroupError::OtherKind`], unless it is empty: then it becomes a consumer
+//! A non-empty group of another kind fails with [`GroupError::OtherKind`]; an empty one becomes a consumer
 //! group.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::group::{Group, GroupKind, Stepped};
 use super::pace;
 use super::registry::{Absent, Groups};
 
-/// Why a member of a consumer group is not answered.
+/// Error of a member's request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumerError {
     #[error(transparent)]
@@ -23,17 +23,17 @@ pub enum ConsumerError {
     Heartbeat(#[from] HeartbeatError),
 }
 
-/// What a member is told.
+/// Answer to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     pub answer: Answer,
-    /// How soon it is to report again.
+    /// Time until the next heartbeat.
     pub heartbeat_ms: u32,
 }
 
 impl Groups {
-    /// A member says what it wants and has, and hears what it is to have. Its answer counts once the step is
-    /// stored ([`Groups::consumer_stored`]).
+    /// Handles a heartbeat: a member reports its subscription and partitions, and gets its assignment. The
+    /// answer is valid once the step is stored ([`Groups::consumer_stored`]).
     pub fn consumer_heartbeat(&self, group: &str, beat: Heartbeat) -> Result<Stepped<Told>, ConsumerError> {
         let absent = if beat.epoch == EPOCH_JOIN {
             Absent::Create
@@ -67,7 +67,7 @@ impl Groups {
         Ok(Stepped { value, stored })
     }
 
-    /// Forgets a group that was made for a member who then was refused.
+    /// Removes a group that was created for a member that was then refused.
     fn forget_if_blank(&self, name: &str) {
         let mut shard = self.lock(self.shard(name));
         let is_blank = shard.get(name).is_some_and(|group| match &group.kind {
@@ -99,7 +99,7 @@ impl Groups {
 }
 
 impl Group {
-    /// The consumer group that this is, or that it becomes because somebody joins and it is empty.
+    /// Returns the consumer group. An empty classic group becomes one if `joins`.
     fn become_consumer(
         &mut self,
         rules: impl FnOnce() -> Rules,

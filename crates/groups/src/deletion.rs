@@ -1,7 +1,7 @@
 //! Deleting groups.
 //!
-//! A group that is deleted is gone at once, and comes back if the journal does not store that: what is in
-//! memory is what a restart would find.
+//! A deleted group disappears at once, and is restored if the journal does not store the deletion: memory
+//! always matches the result of a restart.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::error::GroupError;
 use super::group::Group;
 use super::registry::Groups;
 
-/// A deletion that is on its way.
+/// Deletion in progress.
 #[derive(Debug)]
 #[must_use]
 pub struct Deletion(Option<oneshot::Receiver<Result<(), NotStored>>>);
 
 impl Deletion {
-    /// Waits until it is as durable as commits are.
+    /// Waits until the deletion is as durable as commits are.
     pub async fn durable(self) -> Result<(), NotStored> {
         match self.0 {
             Some(outcome) => outcome.await.unwrap_or(Err(NotStored::Unknown)),
@@ -44,7 +44,7 @@ impl Groups {
         };
         let (sender, receiver) = oneshot::channel();
         let groups = Arc::clone(self);
-        // Also when nobody waits for it any more.
+        // The task runs on even if the caller stops waiting.
         self.tasks.spawn(async move {
             let outcome = stafett_store::all_outcomes(&ticket.await);
             if outcome.is_err() {
@@ -55,7 +55,7 @@ impl Groups {
         Ok(Deletion(Some(receiver)))
     }
 
-    /// Puts a group back. If there is a new one of its name, it gets what was committed before and not since.
+    /// Restores a group. If a new one has its name, that gets the commits that it lacks.
     fn bring_back(&self, mut old: Group) {
         let mut shard = self.lock(self.shard(&old.name));
         let Some(new) = shard.get_mut(&old.name) else {
@@ -74,7 +74,7 @@ impl Groups {
     }
 }
 
-/// What makes the journal forget a group.
+/// Returns the frames that delete a group and its commits from the journal.
 pub(super) fn forgetting(group: &Group) -> Vec<Frame> {
     let state = group.is_stored.then(|| {
         let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());

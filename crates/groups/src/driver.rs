@@ -1,8 +1,8 @@
-//! The one task that keeps time for all groups.
+//! The task that keeps time for all groups.
 //!
-//! A deadline that moves back, as each sign of life of a member moves it, is not touched in the queue: when
-//! its entry comes up, the group says what its deadline is by now. So thousands of heartbeats a second cost
-//! no queue operations.
+//! A deadline that moves to a later time, as every heartbeat moves it, is not updated in the queue: when its
+//! entry comes up, the group is asked for its current deadline. So thousands of heartbeats a second cost no
+//! queue operations.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,13 +16,14 @@ use tokio_util::sync::CancellationToken;
 use super::moment::Moment;
 use super::registry::Groups;
 
-/// How long after the last deletion of a topic its commits are swept out, in ms: many deletions, one sweep.
+/// Delay from the deletion of a topic to the sweep of its commits, in ms, so that many deletions share a
+/// sweep.
 const DELETED_AFTER_MS: u32 = 1000;
 
-/// The earliest on top. Entries of groups that have changed their minds stay until they come up.
+/// Deadlines, earliest first. Stale entries stay until they come up.
 type Queue = BinaryHeap<Reverse<(Moment, Arc<str>)>>;
 
-/// When groups want to be woken.
+/// Deadlines of groups.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     queue: Lock<Queue>,
@@ -60,7 +61,7 @@ impl Deadlines {
 }
 
 impl Groups {
-    /// Has the commits of deleted topics forgotten, a moment later.
+    /// Schedules a sweep of the commits of deleted topics.
     pub fn on_topic_deleted(&self) {
         if !self.deadlines.topics_deleted.swap(true, Ordering::AcqRel) {
             self.deadlines.wake.notify_one();
@@ -83,7 +84,7 @@ pub(super) async fn run(groups: Weak<Groups>, stop: CancellationToken) {
     }) else {
         return;
     };
-    // What expired while the broker was down goes soon after the start.
+    // Commits that expired while the broker was down are removed soon after the start.
     let mut sweep_at = clock.now().after(DELETED_AFTER_MS);
     loop {
         let next = {

@@ -1,43 +1,43 @@
-//! What follows from a step: who is answered, and what is stored.
+//! Effects of a step: the answers to give and the state to store.
 
 use bytes::Bytes;
 
 use super::classic::{Joined, NotJoined, Synced};
 use super::error::GroupError;
 
-/// Names someone who waits for a group. Unique within the group.
+/// Id of a waiting request, unique within the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wait(pub u64);
 
-/// What someone who waited gets.
+/// Answer to a waiting request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Join(Result<Joined, NotJoined>),
     Sync(Result<Synced, GroupError>),
 }
 
-/// What is to be stored of a group after a step.
+/// State of a group that a step has to store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Store {
     #[default]
     Nothing,
-    /// All of its state, by [`super::GroupKind::encode`].
+    /// The whole state, encoded by [`super::GroupKind::encode`].
     Whole,
-    /// Something that [`super::GroupKind::apply`] applies to it.
+    /// A change that [`super::GroupKind::apply`] applies to the stored state.
     Delta(Bytes),
 }
 
-/// What follows from a step. State machines add to it; the registry does it.
+/// Effects of a step: state machines add to them, the registry carries them out.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// If something is stored, these are given when it is.
+    /// Answers to waiting requests. If the step stores something, they are given once it is stored.
     pub answers: Vec<(Wait, Answer)>,
     pub store: Store,
-    /// Rebalances that began.
+    /// Number of rebalances that began.
     pub rebalances: u64,
-    /// Members that were silent for too long.
+    /// Number of members whose session expired.
     pub expired: u64,
-    /// The step was nothing but a sign of life: no deadline is earlier and no member larger than before.
+    /// True if the step was only a sign of life: no deadline is earlier and no member is larger than before.
     pub only_alive: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Why a group did not do what it was asked.
+//! Errors of group operations.
 
 use stafett_store::NotStored;
 
@@ -20,14 +20,14 @@ pub enum GroupError {
     NoMemory,
     #[error("the group does not know this member")]
     UnknownMember,
-    /// The member that asks has to come again with the id that it was given.
+    /// The member has to join again with the id that it was given.
     #[error("the member has to join again with the id that it was given")]
     MemberIdRequired,
     #[error("another member took over this instance")]
     FencedInstance,
     #[error("the group is in another generation")]
     OtherGeneration,
-    /// A member of a server-assigned group came with an epoch that is not its own any more.
+    /// The epoch given by a member of a consumer group is not its current one.
     #[error("the member is in another epoch")]
     StaleEpoch,
     #[error("the group is about to change")]

@@ -1,4 +1,4 @@
-//! One group: what kind it is, what it has committed, and who waits for it.
+//! One group: its kind, its commits, its waiting requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,67 +18,68 @@ use super::moment::Moment;
 use super::settings::Migration;
 use super::stored;
 
-/// A group, as the registry has it under its lock.
+/// A group, as the registry keeps it under its lock.
 #[derive(Debug)]
 pub struct Group {
     pub name: Arc<str>,
-    /// A group without members may become one of another kind: assign it in a step, and ask for it to be
-    /// stored.
+    /// Kind of the group. A group without members may become one of another kind: a step assigns it and asks
+    /// for it to be stored.
     pub kind: GroupKind,
     pub commits: Commits,
-    /// Since when it has had no members, in ms since 1970; meaningless while it has some.
+    /// Since when the group has had no members, in ms since 1970; meaningless while it has some.
     pub empty_since: i64,
-    /// Whether the journal has state of it, other than commits.
+    /// True if the journal has state of the group other than commits.
     pub(super) is_stored: bool,
-    /// What its members took in memory after the last step that changed anything.
+    /// Memory of its members after the last step that changed anything, in bytes.
     pub(super) bytes: usize,
-    /// How many members the broker assigned partitions to then.
+    /// Number of its members with partitions assigned by the broker, after that step.
     pub(super) assigned_members: usize,
-    /// What it was at then.
+    /// State after that step, as shown in the metrics.
     pub(super) shown: GroupState,
-    /// The entry in the queue of deadlines that counts; others are left-overs.
+    /// Time of its valid entry in the queue of deadlines; other entries are stale.
     pub(super) queued: Option<Moment>,
-    /// Told when it is at something else, or gone; made when somebody wants to know.
+    /// Notified when the state changes or the group is removed; created on demand.
     pub(super) changed: Option<Arc<Notify>>,
     waiting: BTreeMap<Wait, oneshot::Sender<Answer>>,
     next_wait: u64,
 }
 
-/// The state machine of a group. Pure: moments are arguments, what follows is in [`Effects`].
+/// State machine of a group. Pure: time is an argument, and all consequences are returned as [`Effects`].
 #[derive(Debug)]
 pub enum GroupKind {
-    /// Members agree among themselves; also a group that nobody ever joined, and that only has commits.
+    /// The members assign partitions among themselves. Also the kind of a group that has only commits.
     Classic(Box<ClassicGroup>),
-    /// The broker decides.
+    /// The broker assigns the partitions.
     Consumer(Box<AssignedGroup>),
 }
 
-/// The name of a kind.
+/// Kind of a group, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Classic,
     Consumer,
 }
 
-/// What a group is at.
+/// State of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GroupState {
     pub kind: Kind,
-    /// One word of a fixed set.
+    /// Name of the state: one word of a fixed set.
     pub name: &'static str,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 #[must_use]
 pub struct Stepped<T> {
     pub value: T,
-    /// Resolves when the step is stored. `None` if it stores nothing, or if others get their answers by it.
+    /// Resolves when the step is stored. `None` if it stores nothing, or if waiting requests are answered
+    /// then.
     pub stored: Option<Ticket>,
 }
 
 impl<T> Stepped<T> {
-    /// Waits until what was stored is as durable as commits are.
+    /// Waits until the stored state is as durable as commits are.
     pub async fn durable(self) -> Result<T, NotStored> {
         if let Some(ticket) = self.stored {
             stafett_store::all_outcomes(&ticket.await)?;
@@ -110,7 +111,7 @@ impl GroupKind {
         }
     }
 
-    /// Whether it has no members, and could be deleted or become another kind.
+    /// Returns true if the group has no members, so that it can be deleted or change its kind.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_empty(),
@@ -118,7 +119,7 @@ impl GroupKind {
         }
     }
 
-    /// Members that the broker assigns partitions to.
+    /// Returns the number of members with partitions assigned by the broker.
     pub(super) fn assigned_members(&self) -> usize {
         match self {
             Self::Classic(_) => 0,
@@ -126,7 +127,7 @@ impl GroupKind {
         }
     }
 
-    /// Whether nothing but commits would be lost with it.
+    /// Returns true if the group has nothing but commits.
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_empty() && group.pending_members() == 0,
@@ -134,7 +135,7 @@ impl GroupKind {
         }
     }
 
-    /// Whether anybody ever joined: commits of other groups expire one by one.
+    /// Returns true if the group ever had members: in other groups, commits expire one by one.
     pub(super) fn had_members(&self) -> bool {
         match self {
             Self::Classic(group) => group.purpose().is_some(),
@@ -142,7 +143,7 @@ impl GroupKind {
         }
     }
 
-    /// What its members take in memory, about.
+    /// Returns the approximate memory of the members, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Classic(group) => group.bytes(),
@@ -150,7 +151,7 @@ impl GroupKind {
         }
     }
 
-    /// When it wants [`Self::tick`] to be called.
+    /// Returns the time at which [`Self::tick`] has to be called.
     pub(super) fn deadline(&self) -> Option<Moment> {
         match self {
             Self::Classic(group) => group.deadline(),
@@ -158,7 +159,7 @@ impl GroupKind {
         }
     }
 
-    /// Does what is due.
+    /// Handles everything due by `now`.
     pub(super) fn tick(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
         match self {
             Self::Classic(group) => group.tick(now, effects),
@@ -167,7 +168,7 @@ impl GroupKind {
         self.downgrade_if_classic(migration, now, effects);
     }
 
-    /// Whether this member may commit now. A commit is also a sign of life.
+    /// Checks that this member may commit now. A commit is also a sign of life.
     pub(super) fn check_commit(
         &mut self,
         by: &CommittedBy<'_>,
@@ -180,7 +181,7 @@ impl GroupKind {
         }
     }
 
-    /// Whether this member may ask how far the group has come. Who says of itself no member, may.
+    /// Checks that this member may fetch the commits. A request without a member may.
     pub fn check_fetch(&self, member: Option<&str>, epoch: i32) -> Result<(), GroupError> {
         match self {
             Self::Classic(_) => Ok(()),
@@ -188,7 +189,7 @@ impl GroupKind {
         }
     }
 
-    /// What is stored of it, behind the byte that names the kind ([`stored`]).
+    /// Encodes the state, behind the byte of the kind ([`stored`]).
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Classic(group) => {
@@ -202,8 +203,7 @@ impl GroupKind {
         }
     }
 
-    /// Reads what was stored; sessions start anew at `now`. `None` if this version of the program does not
-    /// know it.
+    /// Decodes stored state; sessions start anew at `now`. `None` if this version does not know the format.
     pub(super) fn decode(bytes: &[u8], rules: Rules, now: Moment) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         match *kind {
@@ -213,7 +213,7 @@ impl GroupKind {
         }
     }
 
-    /// Applies what was stored as a difference.
+    /// Applies a stored change.
     pub(super) fn apply(&mut self, delta: &[u8], now: Moment) -> Option<()> {
         match self {
             // A classic group is always stored as a whole.
@@ -242,7 +242,7 @@ impl Group {
         }
     }
 
-    /// Lets somebody wait for an answer. Who goes away just drops the receiver.
+    /// Registers a waiting request. A caller that stops waiting drops the receiver.
     pub fn wait(&mut self) -> (Wait, oneshot::Receiver<Answer>) {
         let wait = Wait(self.next_wait);
         self.next_wait += 1;
@@ -251,14 +251,14 @@ impl Group {
         (wait, receiver)
     }
 
-    /// Tells whoever wants to know that it is not at what it was.
+    /// Notifies watchers that the group's state has changed.
     pub(super) fn on_other_state(&self) {
         if let Some(changed) = &self.changed {
             changed.notify_waiters();
         }
     }
 
-    /// Whose answers these are.
+    /// Removes the waiting requests that `answers` are for, and returns them with their answers.
     pub(super) fn take_waiting(
         &mut self,
         answers: Vec<(Wait, Answer)>,

@@ -1,31 +1,34 @@
-//! What members of the classic protocol tell each other, in bytes that only a front end can read.
+//! Codec for the metadata and assignments of classic members, bytes that only a protocol front end can read.
 //!
-//! The core asks for it only where it has to: when a group moves between the two protocols.
+//! The core needs it only to move a group between the two protocols.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// Partitions of a topic, by its name.
+/// Partitions of one topic, with the topic's name.
 pub type Named = (Box<str>, Vec<u32>);
 
-/// What a member says of itself.
+/// Decoded metadata of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spoken {
+    /// Topics that the member subscribes to.
     pub names: Vec<Box<str>>,
-    /// What it has.
+    /// Partitions that the member owns.
     pub has: Vec<Named>,
 }
 
-/// Reads and writes what members say.
+/// Decodes and encodes the metadata and assignments of classic members.
 pub trait Language: Send + Sync + fmt::Debug {
-    /// The purpose of groups whose members speak it.
+    /// Returns the purpose (protocol type) of groups whose members use this encoding.
     fn purpose(&self) -> &str;
 
+    /// Decodes a member's metadata. `None` if it is malformed.
     fn read_member(&self, metadata: &Bytes) -> Option<Spoken>;
 
+    /// Decodes an assignment. `None` if it is malformed.
     fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<Named>>;
 
-    /// For a member that says this of itself.
+    /// Encodes an assignment for a member with this metadata.
     fn write_assignment(&self, metadata: &Bytes, partitions: &[Named]) -> Bytes;
 }

@@ -1,4 +1,4 @@
-//! Groups: consumers that share topics, and how far each group has come.
+//! Consumer groups: members that share the partitions of topics, and the group's committed offsets.
 //!
 //! ```text
 //! front end ──▶ Groups (registry) ── one lock per shard ──▶ Group ─┬─ GroupKind: a pure state machine
@@ -7,26 +7,26 @@
 //!     (deadlines, sweeps)
 //! ```
 //!
-//! A group is changed in *steps*: under its lock the state machine gets a request and the moment, changes
-//! itself and says in [`Effects`] who is to be answered and what is to be stored. The registry stages what is
-//! to be stored before it lets go of the lock, so the journal has the steps of a group in their order;
-//! answers of a step that stores are given once it is stored.
+//! A group is changed in *steps*. Under the group's lock the state machine gets a request and the current
+//! time, changes itself, and returns in [`Effects`] the answers to give and the state to store. The registry
+//! stages that state before it releases the lock, so the journal has the steps of a group in order. The
+//! answers of a step that stores state are given once it is stored.
 //!
-//! - [`registry`]: where groups live, how they are found, locked and stepped
-//! - [`group`]: one group: its kind, its commits, who waits for it
-//! - [`classic`]: groups whose members agree among themselves who gets what
+//! - [`registry`]: all groups; lookup, locking, steps
+//! - [`group`]: one group: its kind, its commits, its waiting requests
+//! - [`classic`]: groups whose members assign partitions among themselves
 //! - [`consumer`]: groups whose partitions the broker assigns; [`assigned`]: how they are stored;
-//!   [`consumers`]: what their members ask
-//! - [`commits`]: the committed offsets of one group; [`commit`]: committing, asking and forgetting
-//! - [`moving`]: groups that change their protocol while they run; [`language`]: what that takes
-//! - [`members`]: what members of classic groups ask
+//!   [`consumers`]: requests of their members
+//! - [`commits`]: the committed offsets of one group; [`commit`]: committing, fetching and deleting them
+//! - [`moving`]: groups that change their protocol while they run; [`language`]: the codec that this needs
+//! - [`members`]: requests of members of classic groups
 //! - [`stability`]: waiting for a stable group to change
-//! - [`driver`]: the task that wakes groups when their time has come, and sweeps out what has expired
-//! - [`stored`]: how groups and commits are stored
-//! - `pace`: how often their members are told to report
+//! - [`driver`]: the task that wakes groups at their deadlines and removes expired commits
+//! - [`stored`]: the stored format of groups and commits
+//! - `pace`: heartbeat intervals
 //! - [`effects`], [`error`], [`moment`], [`settings`], [`metrics`]
 //!
-//! Nothing here knows a protocol, a connection or what members tell each other.
+//! This crate knows no wire protocol, no connections and no contents of the members' metadata.
 
 pub mod assigned;
 pub mod classic;

@@ -1,7 +1,6 @@
-//! What members of classic groups ask, found by the group's name.
+//! Requests of members of classic groups, by group name.
 //!
-//! A group of another kind answers [`GroupError::OtherKind`], unless it is empty: then it becomes a classic
-//! one.
+//! A non-empty group of another kind fails with [`GroupError::OtherKind`]; an empty one becomes classic.
 
 use std::sync::Arc;
 
@@ -65,7 +64,7 @@ impl Groups {
         Ok(stepped.value)
     }
 
-    /// Asks for what a member gets; returns when the leader has decided.
+    /// Returns the member's assignment, once the leader has sent it.
     pub async fn sync(&self, group: &str, sync: Sync) -> Result<Synced, GroupError> {
         self.check_named(group)?;
         let absent = Absent::Fail(GroupError::UnknownMember);
@@ -95,7 +94,7 @@ impl Groups {
         }
     }
 
-    /// A member says that it is there.
+    /// Handles a member's heartbeat.
     pub fn heartbeat(
         &self,
         group: &str,
@@ -115,7 +114,7 @@ impl Groups {
         stepped.map(|_| ())
     }
 
-    /// Members leave. Gives for each whether it did.
+    /// Removes members. Returns one result per entry of `leaves`.
     pub fn leave(&self, group: &str, leaves: &[Leave]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
         self.check_named(group)?;
         let absent = Absent::Fail(GroupError::NoSuchGroup);
@@ -132,7 +131,7 @@ impl Groups {
         Ok(stepped.value)
     }
 
-    /// Commits may be those of a group without a name; members may not.
+    /// Refuses the empty group name, which is allowed for commits but not for members.
     pub(super) fn check_named(&self, group: &str) -> Result<(), GroupError> {
         if group.is_empty() {
             let max = self.settings.name_bytes_max;
@@ -163,7 +162,7 @@ impl Group {
     }
 }
 
-/// Bytes that a group keeps of a member.
+/// Returns the bytes that a group keeps of a member.
 fn join_bytes(join: &Join) -> usize {
     let strategies: usize = join
         .strategies

@@ -1,4 +1,4 @@
-//! What groups count.
+//! Metrics of groups.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -45,7 +45,7 @@ impl GroupMetrics {
         );
     }
 
-    /// A group went from one state to another; `None` where it was not or is no longer.
+    /// Counts a group's change of state; `before` is `None` for a new group, `after` for a removed one.
     pub(crate) fn on_state(&self, before: Option<GroupState>, after: Option<GroupState>) {
         if before == after {
             return;

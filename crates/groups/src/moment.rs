@@ -1,19 +1,19 @@
-//! Time as groups see it: always an argument.
+//! Time of groups: always an argument.
 
 use std::time::Duration;
 
-/// A moment on the broker's own clock: milliseconds since it started. It never goes back.
+/// Time of the broker's own clock: milliseconds since it started. It never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// The moment `ms` milliseconds later.
+    /// Returns the moment `ms` milliseconds later.
     #[must_use]
     pub fn after(self, ms: u32) -> Self {
         Self(self.0.saturating_add(u64::from(ms)))
     }
 
-    /// Milliseconds from `earlier` until now; 0 if it is not earlier.
+    /// Returns the milliseconds from `earlier` to this moment; 0 if `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -36,7 +36,7 @@ impl Clock {
         Moment(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// When a moment is, for a timer. A timer never fires before its moment.
+    /// Converts a moment for a timer. A timer never fires before its moment.
     pub(crate) fn instant(&self, moment: Moment) -> tokio::time::Instant {
         self.started + Duration::from_millis(moment.0)
     }

@@ -1,9 +1,9 @@
 //! Groups that move from the classic protocol to that of consumer groups, and back, while they run.
 //!
 //! A classic group becomes a consumer group when the first member of the new protocol joins, if its members
-//! speak a [`Language`] that is known; they go on, and are told to join again. When the last member of the
-//! new protocol has gone, the group is a classic one again, which asks everybody to join. [`Migration`] says
-//! which of the two may happen.
+//! use a known [`Language`]. They stay members, and are told to join again. When the last member of the new
+//! protocol has left, the group becomes classic again and asks all members to join. [`Migration`] sets the
+//! allowed directions.
 
 use stafett_topics::Topics;
 
@@ -20,7 +20,7 @@ use super::registry::Groups;
 use super::settings::Migration;
 
 impl Groups {
-    /// Lets groups move between protocols whose members speak this. The first one that is given counts.
+    /// Sets the codec for groups that move between the protocols. The first call wins.
     pub fn learn(&self, language: Box<dyn Language>) {
         let _known_already = self.language.set(language);
     }
@@ -82,7 +82,7 @@ impl Groups {
         Ok(())
     }
 
-    /// A member of the classic protocol joins a consumer group.
+    /// Handles the join of a classic member in a consumer group.
     pub(super) fn join_assigned(
         &self,
         kind: &mut AssignedGroup,
@@ -100,7 +100,7 @@ impl Groups {
         let strategy = join.strategies.first().map(|strategy| strategy.name.clone());
         let purpose = join.purpose.clone();
         let must_know_id = is_new && join.must_know_id && join.instance.is_none();
-        // What a member speaks is looked at before it is given an id.
+        // The metadata is checked before the member is given an id.
         let joined = self.spoken(&id, join).and_then(|member| {
             if must_know_id {
                 return Err(GroupError::MemberIdRequired);
@@ -148,7 +148,7 @@ impl Groups {
         })
     }
 
-    /// A member of the classic protocol asks a consumer group for what it may consume.
+    /// Returns the assignment of a classic member in a consumer group.
     pub(super) fn sync_assigned(&self, kind: &mut AssignedGroup, sync: &Sync) -> Result<Synced, GroupError> {
         let language = self.language.get().ok_or(GroupError::OtherKind)?;
         let partitions =
@@ -182,7 +182,7 @@ impl Groups {
 }
 
 impl GroupKind {
-    /// Makes a classic group of a consumer group that has only members of the classic protocol left.
+    /// Makes a consumer group classic if only members of the classic protocol are left.
     pub(super) fn downgrade_if_classic(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
         let Self::Consumer(kind) = self else { return };
         if !migration.downgrades() || !kind.group().is_all_classic() {
@@ -221,7 +221,7 @@ impl From<HeartbeatError> for GroupError {
     }
 }
 
-/// Partitions of topics that there are.
+/// Looks up the partitions' topics by name; unknown topics are left out.
 fn known(topics: &Topics, named: &[Named]) -> Partitions {
     let all = named.iter().filter_map(|(name, indexes)| {
         let topic = topics.named(name)?.id;

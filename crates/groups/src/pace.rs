@@ -1,17 +1,16 @@
-//! How soon a member of a consumer group is to report again.
+//! Heartbeat interval of members of consumer groups.
 //!
-//! A member hears of a change when it reports, so the time between reports is the time that a rebalance
-//! takes. Few members report often, at a cost that nobody notices; the more there are, the less often each of
-//! them does. One that waits for partitions which others give back asks soon, as far as there are not too
-//! many.
+//! A member learns of a change with its heartbeat, so the interval bounds the duration of a rebalance. The
+//! interval grows with the number of members, to bound the heartbeats per second. A member that waits for
+//! partitions to be released by others gets a shorter one, as far as that bound allows.
 
 use super::consumer::Rules;
 
-/// After this, a member that waits asks again, in ms.
+/// Shortest interval of a member that waits for partitions, in ms.
 const WAITING_MS: u32 = 200;
 
-/// Milliseconds until the next report, where `members` report to this broker, and all of them together so
-/// many times a second at most.
+/// Returns the ms until the next heartbeat, for `members` members of this broker, which together send at most
+/// `per_second` heartbeats a second.
 pub(super) fn heartbeat_ms(rules: &Rules, waits: bool, members: usize, per_second: u32) -> u32 {
     let members = u64::try_from(members).unwrap_or(u64::MAX);
     let all = members.saturating_mul(1000) / u64::from(per_second.max(1));

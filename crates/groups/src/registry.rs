@@ -1,7 +1,7 @@
-//! All groups: where they live, how they are found, locked and stepped.
+//! All groups: lookup, locking, steps.
 //!
-//! Groups are spread over shards with a lock each, which is held for a step and never across an await. What a
-//! step stores is staged under that lock.
+//! Groups are spread over shards with a lock each, held for one step and never across an await. State stored
+//! by a step is staged under that lock.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -30,7 +30,7 @@ use super::settings::{GroupOverrides, GroupSettings};
 use super::stored;
 
 const SHARDS: usize = 64;
-/// Frames of one append, at most: of a large commit each part has an outcome of its own.
+/// Bound on the frames of one append. The parts of a larger commit have outcomes of their own.
 const FRAMES_MAX: usize = 1000;
 
 pub(super) type Shard = HashMap<Arc<str>, Group, RandomState>;
@@ -47,22 +47,22 @@ pub struct Groups {
     shards: Box<[Lock<Shard>]>,
     hash: RandomState,
     count: AtomicUsize,
-    /// What the members of all groups take.
+    /// Memory of the members of all groups, in bytes.
     member_bytes: AtomicUsize,
-    /// Members that the broker assigns partitions to.
+    /// Number of members with partitions assigned by the broker.
     pub(super) assigned_members: AtomicUsize,
-    /// What is set for single groups.
+    /// Settings of single groups.
     overrides: SharedLock<BTreeMap<Box<str>, GroupOverrides>>,
-    /// How long changes wait before they are acknowledged.
+    /// Durability that changes wait for before they are acknowledged.
     wait: StateWait,
-    /// What members of the classic protocol speak.
+    /// Codec for members of the classic protocol.
     pub(super) language: OnceLock<Box<dyn Language>>,
-    /// Those that wait until something is stored.
+    /// Tasks that wait until something is stored, and the driver.
     pub(super) tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// What a step does where there is no such group.
+/// Behaviour of a step if the group does not exist.
 #[derive(Debug, Clone)]
 pub enum Absent {
     Create,
@@ -70,7 +70,7 @@ pub enum Absent {
 }
 
 impl Groups {
-    /// Loads what is stored and starts to keep time. Call it within a runtime.
+    /// Loads the stored groups and starts the driver. Must be called within a Tokio runtime.
     pub fn open(
         journal: Arc<dyn Journal>,
         topics: Arc<Topics>,
@@ -110,14 +110,14 @@ impl Groups {
         &self.settings
     }
 
-    /// What holds for a group whose partitions the broker assigns.
+    /// Returns the rules for a group whose partitions the broker assigns.
     pub(super) fn rules(&self, name: &str) -> Rules {
         let overrides = self.overrides.read();
         let set = overrides.get(name).copied().unwrap_or_default();
         set.over(self.settings.consumer)
     }
 
-    /// Lets a group follow what is set for it, running or not.
+    /// Sets the overrides of a group, whether it exists or not.
     pub fn set_overrides(&self, name: &str, set: GroupOverrides) {
         {
             let mut overrides = self.overrides.write();
@@ -128,7 +128,7 @@ impl Groups {
             }
         }
         let absent = Absent::Fail(GroupError::NoSuchGroup);
-        // A group that is not there finds its rules when it comes.
+        // A group that does not exist gets its rules when it is created.
         let _running = self.step(name, absent, |group, _, _| {
             if let GroupKind::Consumer(kind) = &mut group.kind {
                 kind.set_rules(self.rules(name));
@@ -136,12 +136,12 @@ impl Groups {
         });
     }
 
-    /// Makes its metrics visible.
+    /// Registers the metrics.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.metrics.register(registry);
     }
 
-    /// The moment that it is.
+    /// Returns the current time of the groups' clock.
     pub fn now(&self) -> Moment {
         self.clock.now()
     }
@@ -154,7 +154,7 @@ impl Groups {
         self.len() == 0
     }
 
-    /// Looks at a group.
+    /// Calls `look` with a group, or with `None` if it does not exist.
     pub fn look<T>(&self, name: &str, look: impl FnOnce(Option<&Group>) -> T) -> T {
         let mut shard = self.lock(self.shard(name));
         let group = shard.get_mut(name).map(|group| {
@@ -164,7 +164,7 @@ impl Groups {
         look(group)
     }
 
-    /// Looks at every group, in no order. Groups that come and go meanwhile may be missed.
+    /// Calls `look` with every group, in no order. Groups created or removed meanwhile may be missed.
     pub fn each(&self, mut look: impl FnMut(&Group)) {
         for shard in &self.shards {
             for group in self.lock(shard).values_mut() {
@@ -174,7 +174,7 @@ impl Groups {
         }
     }
 
-    /// Changes a group, and does what follows from it.
+    /// Changes a group and carries out the effects.
     pub fn step<T>(
         &self,
         name: &str,
@@ -204,7 +204,7 @@ impl Groups {
         Ok(Stepped { value, stored })
     }
 
-    /// Like [`Self::step`], for steps that can fail. What follows from one that fails is done all the same.
+    /// Like [`Self::step`], for steps that can fail. The effects of a failed step are carried out too.
     pub fn try_step<T>(
         &self,
         name: &str,
@@ -218,14 +218,14 @@ impl Groups {
         })
     }
 
-    /// Adds a group. Its name must not be taken.
+    /// Adds a group. Its name must be free.
     pub(super) fn insert<'a>(&self, shard: &'a mut Shard, group: Group) -> &'a mut Group {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.metrics.on_state(None, Some(group.shown));
         shard.entry(Arc::clone(&group.name)).or_insert(group)
     }
 
-    /// Forgets a group. `None` if there was none.
+    /// Removes a group. `None` if it does not exist.
     pub(super) fn remove(&self, shard: &mut Shard, name: &str) -> Option<Group> {
         let group = shard.remove(name)?;
         group.on_other_state();
@@ -237,12 +237,12 @@ impl Groups {
         Some(group)
     }
 
-    /// Stages frames; under the lock of the group they are about.
+    /// Stages frames. Must be called under the lock of the group that they belong to.
     pub(super) fn stage(&self, frames: Vec<Frame>) -> Ticket {
         self.journal.append(appends(frames, FRAMES_MAX, self.wait))
     }
 
-    /// Does what follows from a step.
+    /// Carries out the effects of a step.
     pub(super) fn follow(&self, group: &mut Group, effects: Effects) -> Option<Ticket> {
         let Effects {
             answers,
@@ -267,7 +267,7 @@ impl Groups {
                             Some(why) => failure(answer, why),
                             None => answer,
                         };
-                        // Whoever has gone needs no answer.
+                        // The receiver is gone if the request no longer waits.
                         let _ = sender.send(answer);
                     }
                 });
@@ -282,8 +282,8 @@ impl Groups {
         }
     }
 
-    /// After a step that was more than a sign of life: looking at all members of a group is for such steps
-    /// only.
+    /// Updates everything derived from the group's members. Costs a pass over all members, so it is not
+    /// called after a mere sign of life.
     fn on_changed(&self, group: &mut Group) {
         let now = group.kind.state();
         let before = std::mem::replace(&mut group.shown, now);
@@ -309,7 +309,7 @@ impl Groups {
         Some(self.stage(vec![spaces::GROUPS.change(key, change)]))
     }
 
-    /// Counts the members of a group, and what they take in memory.
+    /// Updates the totals of members and of their memory.
     fn account(&self, group: &mut Group) {
         let members = group.kind.assigned_members();
         let before = std::mem::replace(&mut group.assigned_members, members);
@@ -321,7 +321,7 @@ impl Groups {
         self.member_bytes.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// Whether members of all groups together may take so many bytes more.
+    /// Checks that the members of all groups may take `bytes` more.
     pub(super) fn check_memory(&self, bytes: usize) -> Result<(), GroupError> {
         let taken = self.member_bytes.load(Ordering::Relaxed);
         if taken.saturating_add(bytes) > self.settings.memory_bytes_max {
@@ -330,7 +330,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Lets the driver know when the group wants to be woken, unless it wakes it earlier anyway.
+    /// Queues the group's deadline for the driver, unless the driver wakes the group earlier anyway.
     fn queue(&self, group: &mut Group) {
         let Some(deadline) = group.kind.deadline() else {
             return;
@@ -341,7 +341,7 @@ impl Groups {
         }
     }
 
-    /// Wakes a group for the entry in the queue that was due.
+    /// Wakes a group for its entry in the queue of deadlines. A stale entry is ignored.
     pub(super) fn tick(&self, name: &str, due: Moment) {
         let mut shard = self.lock(self.shard(name));
         let Some(group) = shard.get_mut(name) else { return };
@@ -424,7 +424,7 @@ impl Drop for Groups {
     }
 }
 
-/// What an answer becomes if its step was not stored.
+/// Returns the answer to give if its step was not stored.
 fn failure(answer: Answer, why: NotStored) -> Answer {
     match answer {
         Answer::Join(Ok(joined)) => Answer::Join(Err(NotJoined {

@@ -1,4 +1,4 @@
-//! What can be set about groups.
+//! Settings of groups.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use super::consumer::Rules;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupSettings {
-    /// How long the first generation of a group waits for more members, in ms: each that comes in that time
-    /// prolongs it.
+    /// Initial delay of a group's first generation, in ms. Each member that joins meanwhile prolongs it.
     pub initial_delay_ms: u32,
-    /// Members may be silent for so long, in ms: the least and the most that they may ask for.
+    /// Shortest session timeout that a classic member may ask for, in ms.
     pub session_ms_min: u32,
+    /// Longest session timeout that a classic member may ask for, in ms.
     pub session_ms_max: u32,
-    /// Members of one group.
+    /// Bound on the members of one group.
     pub members_max: usize,
-    /// What holds for groups whose partitions the broker assigns.
+    /// Rules for groups whose partitions the broker assigns.
     pub consumer: Rules,
-    /// Members of such groups are told to report less often, the more there are, to keep all of them at so
-    /// many reports a second, as far as [`Rules::heartbeat_ms`] allows.
+    /// Bound on the heartbeats per second of all members of such groups together: with more members, the
+    /// interval grows, up to [`Rules::heartbeat_ms`].
     pub heartbeats_per_second: u32,
-    /// Which groups may move between the protocols while they run.
+    /// Directions in which groups may move between the protocols while they run.
     pub migration: Migration,
-    /// Groups there may be.
+    /// Bound on the number of groups.
     pub groups_max: usize,
-    /// Bytes of a group's name.
+    /// Bound on the bytes of a group's name.
     pub name_bytes_max: usize,
-    /// Bytes of what one member says of itself when it joins.
+    /// Bound on the bytes of a member's join request that the group keeps.
     pub member_bytes_max: usize,
-    /// Bytes of what a leader gives out in one generation.
+    /// Bound on the bytes of the assignments that a leader sends for one generation.
     pub assignment_bytes_max: usize,
-    /// Bytes that the members of all groups may take in memory.
+    /// Bound on the memory of the members of all groups, in bytes.
     pub memory_bytes_max: usize,
-    /// Bytes of the text beside a commit.
+    /// Bound on the bytes of a commit's metadata text.
     pub commit_text_bytes_max: usize,
-    /// How long commits of a group are kept that has no members; `None`: for ever.
+    /// Retention of the commits of a group without members. `None` keeps them forever.
     pub commit_retention: Option<Duration>,
-    /// How often expired commits are looked for.
+    /// Interval between searches for expired commits.
     pub sweep_every: Duration,
 }
 
@@ -61,14 +61,14 @@ impl Default for GroupSettings {
     }
 }
 
-/// Which groups may move between the protocols while they have members.
+/// Directions in which groups may move between the protocols while they have members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Migration {
     #[default]
     Bidirectional,
-    /// From the classic protocol to that of consumer groups, and not back.
+    /// From the classic protocol to that of consumer groups only.
     Upgrade,
-    /// Only back.
+    /// From consumer groups to the classic protocol only.
     Downgrade,
     Disabled,
 }
@@ -99,7 +99,7 @@ impl Migration {
     }
 }
 
-/// What is set for one group, over what holds for all.
+/// Settings of one group, which override those of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GroupOverrides {
     pub session_ms: Option<u32>,
@@ -107,7 +107,7 @@ pub struct GroupOverrides {
 }
 
 impl GroupOverrides {
-    /// What holds for the group.
+    /// Returns the rules of the group.
     pub(super) fn over(self, base: Rules) -> Rules {
         let mut rules = base;
         if let Some(session_ms) = self.session_ms {

@@ -1,8 +1,8 @@
 //! Waiting for a stable group to change.
 //!
-//! Members of a classic group hear that they have to join again when they report, every few seconds. A front
-//! end may keep the answer to such a report back as long as everything stays as it is: then the member hears
-//! of a change when it happens.
+//! Members of a classic group learn from a heartbeat, every few seconds, that they have to join again. A
+//! front end may hold back the response to a heartbeat while nothing changes: the member then learns of a
+//! change at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::error::GroupError;
 use super::group::{Group, GroupKind};
 use super::registry::Groups;
 
-/// A classic group whose members have agreed on who gets what, and one of them.
+/// Watch on the stability of a classic group, for one member.
 #[derive(Debug)]
 pub struct Stability {
     changed: Arc<Notify>,
-    /// How long the member may be silent.
+    /// Session timeout of the member.
     pub session: Duration,
 }
 
 impl Groups {
-    /// If a member has nothing to hear but that everything stays as it is: what tells when that is so no
-    /// longer.
+    /// Returns a watch on the group. `None` if it is not a stable classic group or `member` is not its
+    /// member.
     pub fn stability(&self, group: &str, member: &str) -> Option<Stability> {
         let mut shard = self.lock(self.shard(group));
         let group: &mut Group = shard.get_mut(group)?;
@@ -38,7 +38,7 @@ impl Groups {
         })
     }
 
-    /// What a member that is there would hear, without its saying so.
+    /// Returns the answer that a heartbeat would get now, without counting as one.
     pub fn check_alive(
         &self,
         group: &str,
@@ -48,7 +48,7 @@ impl Groups {
     ) -> Result<(), GroupError> {
         self.look(group, |group| match group.map(|group| &group.kind) {
             Some(GroupKind::Classic(classic)) => classic.check_alive(member, instance, generation),
-            // It has moved to the other protocol: members hear of that by joining again.
+            // The group has moved to the other protocol: its classic members learn of that by joining again.
             Some(GroupKind::Consumer(_)) => Err(GroupError::Rebalancing),
             None => Err(GroupError::UnknownMember),
         })
@@ -56,12 +56,12 @@ impl Groups {
 }
 
 impl Stability {
-    /// Returns once the group may not be as it was when `is_stable` said so last; at once if it says that it
-    /// is not.
+    /// Waits until the group may have changed since `is_stable` was called; returns at once if that returns
+    /// false.
     pub async fn ends(&self, is_stable: impl FnOnce() -> bool) {
         let changed = self.changed.notified();
         tokio::pin!(changed);
-        // From here on nothing is missed.
+        // No notification is missed from here on.
         changed.as_mut().enable();
         if is_stable() {
             changed.await;

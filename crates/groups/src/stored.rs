@@ -1,11 +1,13 @@
-//! How groups and their commits are stored as pieces of keyed state.
+//! Stored format of groups and their commits, as items of keyed state.
 //!
 //! ```text
 //! space 3, commits: key    name of the group, topic id (16, big-endian), partition (4, big-endian)
-//!                   value  u8 version = 1, i64 offset, i32 leader epoch, i64 ms since 1970, u8 has text, text
+//!                   value  u8 version = 1, i64 offset, i32 leader epoch, i64 ms since 1970, u8 has text,
+//!                          text
 //! space 4, groups:  key    name of the group
-//!                   value  u8 version = 1, i64 empty since (ms since 1970), u8 kind (1 classic, 2 consumer), its state
-//!                   delta  what the kind understands
+//!                   value  u8 version = 1, i64 empty since (ms since 1970), u8 kind (1 classic, 2 consumer),
+//!                          its state
+//!                   delta  as defined by the kind
 //! ```
 //!
 //! Numbers of values are little-endian.
@@ -20,7 +22,7 @@ pub(super) const CLASSIC: u8 = 1;
 pub(super) const CONSUMER: u8 = 2;
 
 const VERSION: u8 = 1;
-/// What follows the group's name in the key of a commit.
+/// Bytes behind the group's name in the key of a commit.
 const SUFFIX: usize = 20;
 
 pub(super) fn commit_key(group: &str, topic: TopicId, partition: u32) -> Bytes {
@@ -78,7 +80,7 @@ pub(super) fn encode_group(group: &Group) -> Bytes {
     out.into()
 }
 
-/// Since when the group was empty, and its kind's bytes.
+/// Decodes a group: since when it has been empty, and the state of its kind.
 pub(super) fn decode_group(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (&[VERSION], rest) = bytes.split_first_chunk::<1>()? else {
         return None;

@@ -1,10 +1,9 @@
 //! Subscribing and unsubscribing.
 //!
-//! Changes come in groups, such as those that one connection has sent ahead; what a group changes of a client
-//! is stored as one row, and all rows of a group with one append. Under the turn of its client a change takes
-//! effect at once and is taken back if it is not stored; whoever asked is answered when it is. So a
-//! subscription that was acknowledged is stored, and a second change of the same client never builds on one
-//! that is not.
+//! Changes come in groups, such as the pipelined requests of one connection. A group's changes of one client
+//! are stored as one row, and all rows of a group with one append. A change takes effect at once, under its
+//! client's turn, and is undone if it is not stored; it is acknowledged once stored. So an acknowledged
+//! subscription is stored, and a second change of a client never builds on one that is not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,15 +21,15 @@ use super::logs::{From, LiveLogs};
 use super::outbox::Outbox;
 use super::stored::{RowBuilder, RowKey, Step, client_frame};
 
-/// Names that are changed under one lock.
+/// Names changed under one lock.
 const NAMES_AT_ONCE: usize = 512;
-/// Patterns of one client.
+/// Bound on the patterns of one client.
 pub(crate) const CLIENT_PATTERNS_MAX: usize = 1000;
-/// Rows that are deleted with one append.
+/// Rows deleted with one append.
 const DELETES_AT_ONCE: u32 = 1000;
-/// What a stored row costs beside its bytes.
+/// Overhead of a stored row, in bytes.
 const ROW_OVERHEAD: u64 = 64;
-/// Stored bytes that are in vain before a client's rows are written anew.
+/// Wasted stored bytes that are always allowed before a client's rows are rewritten.
 const WASTE_MIN: u64 = 4096;
 
 /// A change of one client's subscriptions.
@@ -49,7 +48,7 @@ pub enum What {
     UnsubscribeAll,
 }
 
-/// Names, one after the other in one piece of memory.
+/// List of names, in one allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameList {
     text: String,
@@ -57,7 +56,7 @@ pub struct NameList {
 }
 
 impl NameList {
-    /// Adds a name. Lists are of what one request holds, far below 4 GiB.
+    /// Adds a name. The list holds names of one request, far below 4 GiB.
     pub fn push(&mut self, name: &str) {
         self.text.push_str(name);
         self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
@@ -89,7 +88,7 @@ impl<'a> FromIterator<&'a str> for NameList {
     }
 }
 
-/// Why a change was refused, as a whole.
+/// Refusal of a change, as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     #[error("a client may have {max} subscriptions; with these it would have more")]
@@ -106,15 +105,15 @@ pub enum ChangeError {
 struct Part {
     number: ClientNumber,
     row: RowBuilder,
-    /// What became of its changes so far, by their places in the group.
+    /// Results of its changes so far, by their indexes in the group.
     done: Vec<(usize, Result<usize, ChangeError>)>,
 }
 
 impl Live {
-    /// Makes changes, in their order; what each changed is durable when this returns. Says for each how many
-    /// subscriptions it added or took away.
+    /// Makes changes in order; each is durable when this returns. Returns for each the number of
+    /// subscriptions that it added or removed.
     ///
-    /// They go on to their end also when nobody waits for them any more.
+    /// The changes complete even if the caller stops waiting.
     pub async fn change(
         self: &Arc<Self>,
         changes: Vec<SubscriptionChange>,
@@ -128,17 +127,17 @@ impl Live {
         ended.unwrap_or_else(|_| vec![Err(NotStored::Unknown.into()); count])
     }
 
-    /// Returns when all changes are at their end, and takes no more.
+    /// Refuses further changes, and waits for those in progress.
     pub async fn finish_changes(&self) {
         self.ended.cancel();
         self.changes.close();
         self.changes.wait().await;
     }
 
-    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs
-    /// is delivered first, and then what comes, without a gap or a double.
+    /// Subscribes a client that listens with `outbox`, from a given position: stored messages of the topics'
+    /// logs are delivered first, then live ones, without gaps or duplicates.
     ///
-    /// It goes on to its end also when nobody waits for it any more.
+    /// The change completes even if the caller stops waiting.
     pub async fn subscribe_from(
         self: &Arc<Self>,
         client: ClientName,
@@ -158,7 +157,7 @@ impl Live {
         let mut results = Vec::with_capacity(changes.len());
         let mut rest = changes.as_slice();
         while !rest.is_empty() {
-            // Behind the end of all subscriptions of a client, what it stores begins anew.
+            // After a client has unsubscribed from everything, its row begins anew.
             let ends = |change: &SubscriptionChange| matches!(change.what, What::UnsubscribeAll);
             let count = rest.iter().position(ends).map_or(rest.len(), |place| place + 1);
             let (group, behind) = rest.split_at(count);
@@ -225,20 +224,19 @@ impl Live {
         results
     }
 
-    /// The turns of all clients concerned, always in the same order, so that no two groups wait for each
-    /// other.
+    /// Acquires the turns of all clients concerned, always in the same order, so that groups cannot deadlock.
     async fn take_turns(&self, parts: &[Part]) -> Vec<SemaphorePermit<'_>> {
         let turn_of = |part: &Part| usize::try_from(part.number.0).unwrap_or(0) % self.turns.len();
         let places: BTreeSet<usize> = parts.iter().map(turn_of).collect();
         let mut turns = Vec::with_capacity(places.len());
         for turn in places.into_iter().filter_map(|place| self.turns.get(place)) {
-            // They are never closed.
+            // The semaphores are never closed.
             turns.extend(turn.acquire().await.ok());
         }
         turns
     }
 
-    /// Lets a change take effect, and notes it in the client's row. A refused one has none.
+    /// Applies a change and records it in the client's row. A refused change has no effect.
     fn apply(&self, number: ClientNumber, what: &What, row: &mut RowBuilder) -> Result<usize, ChangeError> {
         let before = row.len();
         let applied = match what {
@@ -266,7 +264,7 @@ impl Live {
         let mut names = names.iter().peekable();
         let mut changed = 0;
         while names.peek().is_some() {
-            // Others are let in now and then.
+            // The lock is released now and then to let others in.
             let mut clients = self.clients_mut();
             let Some(client) = clients.get_mut(number) else {
                 return Ok(changed);
@@ -288,7 +286,7 @@ impl Live {
         Ok(changed)
     }
 
-    /// Adds or takes away one topic; false if nothing changed by that.
+    /// Adds or removes one topic; false if nothing changed.
     fn step(&self, number: ClientNumber, client: &mut Client, step: Step, name: &str) -> bool {
         let cost = live_bytes(name);
         if step == Step::Subscribe {
@@ -341,11 +339,11 @@ impl Live {
         Ok(changed)
     }
 
-    /// Gives how many patterns there are then, if that is new.
+    /// Returns the number of patterns of all clients, or `None` if the client had the pattern already.
     fn subscribe_pattern(&self, number: ClientNumber, pattern: &Pattern) -> Option<usize> {
         let logs = self.logs_in_force();
         let logs = logs.as_deref().filter(|_| self.positions.is_listening(number));
-        // From exactly here on it brings what comes.
+        // The pattern takes effect exactly at these offsets.
         let still = logs.map(LiveLogs::stand_still);
         let count = self.edit_patterns(|all| all.subscribe(pattern, number.0).then(|| all.len()))?;
         if let Some(still) = &still {
@@ -379,7 +377,7 @@ impl Live {
         changed
     }
 
-    /// The row is needed only to take it back: what is stored is that nothing is left.
+    /// Removes all subscriptions. `row` only serves to undo this: the stored rows are deleted.
     fn unsubscribe_all(&self, number: ClientNumber, row: &mut RowBuilder) -> usize {
         let mut changed = 0;
         loop {
@@ -405,7 +403,7 @@ impl Live {
         }
     }
 
-    /// Takes back what the row says from byte `from` on.
+    /// Undoes the steps recorded in the row from byte `from` on.
     fn undo(&self, number: ClientNumber, row: &mut RowBuilder, from: usize) {
         let mut steps = Vec::new();
         row.read_from(from, |step, name| steps.push((step, name.to_owned())));
@@ -431,7 +429,7 @@ impl Live {
                     if step == Step::SubscribePattern {
                         self.unsubscribe_patterns(number, &[pattern], &mut scratch);
                     } else {
-                        // It was within every bound before.
+                        // Every bound held before.
                         let _ = self.subscribe_patterns(number, &[pattern], &mut scratch);
                     }
                 }
@@ -439,7 +437,7 @@ impl Live {
         }
     }
 
-    /// Stores what the parts have changed, and takes back what could not be stored.
+    /// Stores the changes of the parts, and undoes those that could not be stored.
     async fn store_parts(&self, parts: Vec<Part>, results: &mut [Result<usize, ChangeError>]) {
         let (mut appends, mut stored, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
@@ -482,8 +480,8 @@ impl Live {
         }
     }
 
-    /// What stores a client as it is now, its rows then, and rows that remain to be deleted. `None` if
-    /// nothing changed.
+    /// Returns the frames that store the client's current state, its rows afterwards, and rows that remain to
+    /// be deleted. `None` if nothing changed.
     fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, Rows, Option<Stale>)> {
         let clients = self.clients();
         let client = clients.get(number)?;
@@ -520,8 +518,7 @@ impl Live {
         Some((frames, rows, None))
     }
 
-    /// Deletes rows that nothing refers to; what is left of them after a failure is deleted at the next
-    /// start.
+    /// Deletes unreferenced rows; if this fails, the rest is deleted at the next start.
     pub(crate) async fn delete_rows(&self, stale: Stale) {
         let mut rest = Some(stale);
         while let Some(stale) = rest {
@@ -547,12 +544,12 @@ impl Live {
     }
 }
 
-/// What a subscription takes in a row, about.
+/// Returns the approximate bytes of a subscription in a row.
 pub(crate) fn live_bytes(name: &str) -> u64 {
     name.len() as u64 + 2
 }
 
-/// Rows of a generation that are of no use any more.
+/// Unreferenced rows of a generation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stale {
     pub(crate) client: ClientNumber,
@@ -562,7 +559,7 @@ pub(crate) struct Stale {
 }
 
 impl Stale {
-    /// Deletions of as many as go into one append, and what is left.
+    /// Splits off the deletions for one append; returns them and the remaining rows.
     fn split(self) -> (Vec<Frame>, Option<Self>) {
         let middle = self.end.min(self.first.saturating_add(DELETES_AT_ONCE));
         let delete = |row| {

@@ -1,21 +1,21 @@
-//! Who there is, by name and by number.
+//! Clients, by name and by number.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use stafett_routing::live::{IdSet, Pattern};
 
-/// What a client calls itself. The number 1 and the text `1` are two clients.
+/// Name chosen by a client. The number 1 and the text `1` are two clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ClientName {
     Number(i64),
     Text(Box<str>),
 }
 
-/// Bytes of a name that is a text.
+/// Bound on the bytes of a text name.
 pub const CLIENT_NAME_BYTES_MAX: usize = 256;
 
-/// Stands for a client as long as it has subscriptions or listens.
+/// Number of a client, valid while the client has subscriptions or listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientNumber(pub u32);
 
@@ -30,30 +30,30 @@ pub(crate) struct Clients {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: ClientName,
-    /// By [`super::topics::TopicId`].
+    /// Subscribed topics, by [`super::topics::TopicId`].
     pub(crate) topics: IdSet,
     pub(crate) patterns: Vec<Pattern>,
-    /// What its subscriptions take in rows, at least.
+    /// Lower bound on the bytes of its subscriptions in rows.
     pub(crate) live_bytes: u64,
     pub(crate) rows: Rows,
-    /// Changes that are under way, and one if it listens: its number stays its own.
+    /// Number of changes in progress, plus one while it listens. A pinned client keeps its number.
     pub(crate) pins: u32,
 }
 
-/// What of a client is stored.
+/// Stored rows of a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Whether it is known to the journal at all.
+    /// True if the journal has the client.
     pub(crate) is_stored: bool,
     pub(crate) generation: u32,
-    /// Rows of this generation.
+    /// Number of rows of this generation.
     pub(crate) count: u32,
-    /// Bytes in them.
+    /// Bytes of these rows.
     pub(crate) bytes: u64,
 }
 
 impl Rows {
-    /// As they are when nothing is stored any more; the next generation is another one.
+    /// Returns the state after deleting all rows; the next generation is another one.
     #[must_use]
     pub(crate) fn cleared(self) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Clients {
             .map(ClientNumber)
     }
 
-    /// The number of a client, which is known from now on.
+    /// Returns the number of a client, which is added if it is unknown.
     pub(crate) fn find_or_add(&mut self, name: &ClientName) -> ClientNumber {
         if let Some(number) = self.find(name) {
             return number;
@@ -94,7 +94,7 @@ impl Clients {
         ClientNumber(number)
     }
 
-    /// Adds a client under a number that nobody has.
+    /// Adds a client under a free number.
     pub(crate) fn put(&mut self, number: ClientNumber, name: ClientName, rows: Rows) {
         let hash = self.hash.hash_one(&name);
         let place = position(number);
@@ -120,7 +120,7 @@ impl Clients {
         });
     }
 
-    /// Makes every number that nobody has available; called once all clients that are stored are known.
+    /// Collects the free numbers. Must be called once all stored clients are loaded.
     pub(crate) fn find_free(&mut self) {
         self.free = (0..)
             .zip(&self.by_number)
@@ -143,7 +143,7 @@ impl Clients {
         }
     }
 
-    /// Takes a pin away; a client of which nothing is left is forgotten.
+    /// Removes a pin; a client with nothing left is removed.
     pub(crate) fn unpin(&mut self, number: ClientNumber) {
         let place = position(number);
         let Some(client) = self.by_number.get_mut(place).and_then(Option::as_mut) else {
@@ -167,7 +167,8 @@ impl Clients {
         self.by_name.len()
     }
 
-    /// The clients among `count` numbers from one on, and the number behind those if there are more.
+    /// Returns the clients among `count` numbers from `first` on, and the number behind those if there are
+    /// more.
     pub(crate) fn numbers_from(
         &self,
         first: u32,

@@ -1,10 +1,10 @@
-//! The duplicate filter: of messages that are the same, published within a window by whomever, only the first
-//! is delivered.
+//! Duplicate filter: of equal messages published within a window, by any publisher, only the first is
+//! delivered.
 //!
-//! It is off where no rule says otherwise, and lets pass whatever it cannot compare. A message is remembered
-//! by 128 bits of two keyed hashes. Memory is two tables per shard: what was seen lately goes into the young
-//! one; when that is full, or as old as the longest window, the old one is dropped and the young one takes
-//! its place.
+//! Without a rule for its topic, a message passes, as does one that cannot be compared. A message is
+//! remembered by 128 bits of two keyed hashes. Memory is two tables per shard. New entries go into the young
+//! one; when it is full, or as old as the longest window, the old one is dropped and the young one takes its
+//! place.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,23 +19,23 @@ use stafett_model::{Lock, SharedLock};
 
 use super::message::{Message, Payload};
 
-/// What makes two messages of a topic the same.
+/// Criterion by which two messages of a topic are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SameBy {
     /// The payload, byte for byte.
     Payload,
     /// A field of the payload, which is a JSON object.
     Field(Box<str>),
-    /// What its publisher calls it.
+    /// The id given by the publisher.
     Id,
 }
 
-/// A policy for the topics whose names begin with `prefix`; the longest one counts.
+/// Rule for the topics whose names begin with `prefix`; the longest matching prefix wins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DuplicateRule {
     pub prefix: Box<str>,
     pub window_ms: u64,
-    /// Whether each duplicate begins the window anew.
+    /// True if each duplicate restarts the window.
     pub restarts: bool,
     pub by: SameBy,
 }
@@ -45,7 +45,7 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Duplicates {
     rules: SharedLock<Rules>,
-    /// Whether there are any.
+    /// True if there are any rules.
     is_on: AtomicBool,
     hashes: [RandomState; 2],
     shards: Box<[Lock<Shard>]>,
@@ -53,9 +53,9 @@ pub(crate) struct Duplicates {
 
 #[derive(Debug)]
 struct Rules {
-    /// Longest prefix first.
+    /// Rules, longest prefix first.
     ordered: Vec<DuplicateRule>,
-    /// Entries of one table.
+    /// Bound on the entries of one table.
     table_max: usize,
     window_ms_max: u64,
 }
@@ -76,15 +76,15 @@ impl Rules {
 struct Shard {
     young: Table,
     old: Table,
-    /// When the young table was begun.
+    /// Time at which the young table was begun.
     since_ms: u64,
 }
 
-/// When a message was seen last.
+/// Time at which each message was last seen.
 type Table = HashMap<u128, u64, BuildHasherDefault<Upper>>;
 
-/// Keys are hashes already, which nobody can foresee: their upper half is taken as it is. The lower half has
-/// chosen the shard.
+/// Hasher for keys that are keyed hashes already: takes their upper half. The lower half has chosen the
+/// shard.
 #[derive(Debug, Default)]
 struct Upper(u64);
 
@@ -103,11 +103,11 @@ impl Hasher for Upper {
     }
 }
 
-/// What the filter says of a message.
+/// Verdict of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     New,
-    /// New, but to remember it so many others had to be forgotten that might have been duplicated yet.
+    /// New, but to remember it this many entries were dropped before their windows had ended.
     NewForgetting(usize),
     Duplicate,
 }
@@ -122,15 +122,15 @@ impl Duplicates {
         }
     }
 
-    /// Puts other rules in force. What was seen is remembered: under a rule that compares the same, within
-    /// its window.
+    /// Replaces the rules. Entries are kept: they count for new rules with the same criterion, within their
+    /// windows.
     pub(crate) fn change(&self, rules: Vec<DuplicateRule>, entries_max: usize) {
         let is_on = !rules.is_empty();
         *self.rules.write() = Rules::new(rules, entries_max);
         self.is_on.store(is_on, Ordering::Release);
     }
 
-    /// Looks a message up and remembers it; `now_ms` never goes back.
+    /// Looks up a message and remembers it; `now_ms` never goes back.
     pub(crate) fn see(&self, message: &Message<'_>, now_ms: u64) -> Seen {
         let rules = self.rules.read();
         let Some(rule) = rules
@@ -185,8 +185,8 @@ impl Duplicates {
             (SameBy::Field(_), Payload::Bytes(_)) => return None,
         };
         let is_json = matches!(message.payload, Payload::Json(_));
-        // In one piece, which is hashed faster than many small ones. Rules may change, and what one compares
-        // is not what another does.
+        // Hashed in one piece, which is faster than many small ones. The criterion is included, as rules may
+        // change and criteria must not be mixed.
         let mut text = Whole::default();
         message.topic.hash(&mut text);
         rule.by.hash(&mut text);
@@ -200,13 +200,13 @@ impl Duplicates {
         Some((parts.next()? << 64) | parts.next()?)
     }
 
-    /// Whether there is anything to filter.
+    /// Returns true if there are any rules.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
 }
 
-/// Everything that is to be hashed, as the bytes that a hasher gets.
+/// Hasher that collects the bytes to hash.
 #[derive(Default)]
 struct Whole(SmallVec<[u8; 512]>);
 
@@ -221,7 +221,8 @@ impl Hasher for Whole {
 }
 
 impl Shard {
-    /// Drops the old table if the young one is full or old; how many entries were dropped before their time.
+    /// Drops the old table if the young one is full or too old. Returns the number of entries dropped before
+    /// their time.
     fn make_room(&mut self, table_max: usize, window_ms_max: u64, now_ms: u64) -> usize {
         let age = now_ms.saturating_sub(self.since_ms);
         if self.young.len() < table_max && age < window_ms_max {
@@ -229,7 +230,7 @@ impl Shard {
         }
         self.since_ms = now_ms;
         let dropped = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
-        // What was seen again since is in the young table, too.
+        // Messages seen again since are in the younger table too.
         let live = |(key, at): &(&u128, &u64)| {
             now_ms.saturating_sub(**at) < window_ms_max && !self.old.contains_key(*key)
         };
@@ -330,7 +331,7 @@ mod tests {
         assert_eq!(see("1", 0), Seen::New);
         filter.change(vec![rule(5000, SameBy::Payload)], 1000);
         assert_eq!(see("1", 4000), Seen::Duplicate);
-        // The payload `"x"` and the value "x" of a field are not the same.
+        // The payload `"x"` and the field value "x" are not the same.
         assert_eq!(see("\"x\"", 4000), Seen::New);
         filter.change(vec![rule(5000, SameBy::Field("title".into()))], 1000);
         assert_eq!(see("{\"title\":\"x\"}", 4001), Seen::New);

@@ -1,4 +1,4 @@
-//! The whole of live topics: publishing, and listening.
+//! Live topics: publishing, and listening.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
@@ -21,7 +21,7 @@ use super::outbox::Outbox;
 use super::settings::LiveSettings;
 use super::topics::{TopicHash, TopicShards};
 
-/// Clients share turns by their numbers.
+/// Number of turns, shared by clients by their numbers.
 const TURNS: usize = 256;
 
 #[derive(Debug)]
@@ -32,35 +32,35 @@ pub struct Live {
     patterns: SharedLock<Patterns>,
     any_patterns: AtomicBool,
     clients: SharedLock<Clients>,
-    /// By client number: who listens.
+    /// Outboxes of the listening clients, by client number.
     listeners: SharedLock<Vec<Option<Arc<Outbox>>>>,
     duplicates: Duplicates,
-    /// One permit each: held by who changes what a client has, until that is stored.
+    /// Turns, a semaphore of one permit each: held by the change of a client until it is stored.
     pub(crate) turns: Box<[Semaphore]>,
-    /// The logs behind them, once there is a rule.
+    /// Logs behind live topics, if there ever was a rule.
     pub(crate) logs: SharedLock<Option<Arc<LiveLogs>>>,
-    /// Counts changes of the rules; 0 as long as there was never one.
+    /// Number of changes of the log rules; 0 if there never was one.
     pub(crate) logs_version: AtomicU64,
     pub(crate) positions: Positions,
-    /// Changes that are under way, and deliveries from logs.
+    /// Changes in progress, and deliveries from logs.
     pub(crate) changes: TaskTracker,
-    /// Deliveries from logs end.
+    /// Cancelled to end deliveries from logs.
     pub(crate) ended: CancellationToken,
     started: Instant,
     pub(crate) metrics: Arc<LiveMetrics>,
 }
 
-/// What became of a message.
+/// Outcome of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
-    /// It went to so many who listen.
+    /// Delivered to this many listening clients.
     To(usize),
     Duplicate,
-    /// It is to be stored, with others, and is delivered then.
+    /// To be stored, together with others, and delivered afterwards.
     Staged,
 }
 
-/// There are as many clients as there may be.
+/// The bound on the number of clients is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are {0} clients, which is the most that there may be")]
 pub struct TooManyClients(pub usize);
@@ -92,33 +92,33 @@ impl Live {
         &self.metrics
     }
 
-    /// Puts other rules of duplicates in force.
+    /// Replaces the rules of the duplicate filter.
     pub fn change_duplicates(&self, rules: Vec<DuplicateRule>, entries_max: usize) {
         self.duplicates.change(rules, entries_max);
     }
 
-    /// Sends a message to whoever subscribes to its topic and listens; if there is a log behind the topic, it
-    /// is added to what is staged for [`Live::store`].
+    /// Sends a message to the listening subscribers of its topic. If a log lies behind the topic, the message
+    /// is added to `staged` for [`Live::store`] instead.
     pub fn publish(&self, message: Message<'_>, staged: &mut Staged) -> Published {
         let hash = self.topics.hash(message.topic);
         self.publish_foreseen(hash, message, staged)
     }
 
-    /// Begins to look for a topic that is published to soon. Who has several messages foresees all of their
-    /// topics, then each a second time with [`Live::foresee_topic`], and publishes then: so what they wait
-    /// for, they wait for together.
+    /// Prefetches the look-up of a topic that is published to soon. A caller with several messages calls this
+    /// for all their topics, then [`Live::foresee_topic`] for each, and then publishes: so cache misses
+    /// overlap.
     pub fn foresee(&self, topic: &str) -> TopicHash {
         let hash = self.topics.hash(topic);
         self.topics.foresee(hash);
         hash
     }
 
-    /// Goes on with that.
+    /// Continues the prefetch of [`Live::foresee`].
     pub fn foresee_topic(&self, hash: TopicHash) {
         self.topics.foresee_topic(hash);
     }
 
-    /// As [`Live::publish`]; the hash is that of the message's topic.
+    /// Publishes like [`Live::publish`], with the hash of the message's topic.
     pub fn publish_foreseen(&self, hash: TopicHash, message: Message<'_>, staged: &mut Staged) -> Published {
         self.metrics.published.inc();
         if self.duplicates.is_on() {
@@ -150,8 +150,8 @@ impl Live {
         }
     }
 
-    /// Puts a message into outboxes; of one from a log it is said which partition it is from, and who is
-    /// behind.
+    /// Puts a message into outboxes. For a message from a log, `log` is its partition, and the clients that
+    /// are behind there are skipped.
     pub(crate) fn fan_out(
         &self,
         hash: TopicHash,
@@ -181,7 +181,7 @@ impl Live {
             });
             return receivers;
         }
-        // Who subscribes to the name and to patterns gets it once.
+        // A client that subscribes to the name and to patterns gets the message once.
         let mut clients = Vec::new();
         self.topics.subscribers_of(hash, message.topic, |subscribers| {
             subscribers.for_each(|client| clients.push(client));
@@ -201,8 +201,8 @@ impl Live {
         receivers
     }
 
-    /// Lets a client listen with an outbox. If it listened with another one, that is told and gets nothing
-    /// more.
+    /// Lets a client listen with an outbox. An outbox that it listened with before is notified and gets
+    /// nothing more.
     pub fn listen(&self, name: &ClientName, outbox: &Arc<Outbox>) -> Result<ClientNumber, TooManyClients> {
         let number = {
             let mut clients = self.clients_mut();
@@ -215,7 +215,7 @@ impl Live {
         };
         let before = self.take_place(number, outbox);
         match before {
-            // It keeps the pin.
+            // The listening client keeps the pin.
             None => {
                 self.metrics.listening.inc();
             }
@@ -231,7 +231,7 @@ impl Live {
         Ok(number)
     }
 
-    /// Delivers to `outbox` what is for a client from now on; gives the outbox to which it went before.
+    /// Directs a client's messages to `outbox` from now on; returns the previous outbox.
     fn take_place(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> Option<Arc<Outbox>> {
         let logs = self.logs_in_force();
         let logs = logs.as_deref();
@@ -257,8 +257,8 @@ impl Live {
         before
     }
 
-    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes.
-    /// `is_gone` says that nothing more is written to its connection.
+    /// Ends a client's listening with this outbox; no effect if it listens with another one by now. `is_gone`
+    /// is true if nothing more is written to its connection.
     pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) {
         if self.give_up_place(number, outbox, is_gone) {
             self.metrics.listening.dec();
@@ -285,7 +285,7 @@ impl Live {
         is_here
     }
 
-    /// With what a client listens.
+    /// Returns the outbox that a client listens with.
     pub(crate) fn listener(&self, number: ClientNumber) -> Option<Arc<Outbox>> {
         self.listeners().get(position(number)).cloned().flatten()
     }
@@ -312,7 +312,7 @@ impl Live {
         self.listeners.write()
     }
 
-    /// How many of a client's patterns match a topic.
+    /// Returns the number of a client's patterns that match a topic.
     pub(crate) fn patterns_for(&self, topic: &str, number: ClientNumber) -> usize {
         if !self.any_patterns.load(Ordering::Acquire) {
             return 0;
@@ -328,7 +328,7 @@ impl Live {
         self.patterns.read()
     }
 
-    /// Lets `edit` change the patterns.
+    /// Changes the patterns with `edit`.
     pub(crate) fn edit_patterns<R>(&self, edit: impl FnOnce(&mut Patterns) -> R) -> R {
         let mut patterns = self.patterns.write();
         let edited = edit(&mut patterns);

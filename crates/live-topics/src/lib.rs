@@ -1,26 +1,26 @@
-//! Live topics: a message goes to the connected subscribers and is then forgotten, unless a log lies behind its
-//! topic.
+//! Live topics: a message is delivered to the connected subscribers and then forgotten, unless a log lies
+//! behind its topic.
 //!
-//! A *client* is an id that its owner chose; it has subscriptions, which are stored, whether or not it is
+//! A *client* is an id chosen by its owner. It has subscriptions, which are stored, whether or not it is
 //! connected. A connected client *listens* with an outbox. A publish finds the subscribers of its topic by
-//! one hash, is serialised once per format, and goes into the outboxes of those who listen.
+//! one hash, is serialised once per format, and goes into the outboxes of the listening ones.
 //!
-//! Locks, in the order in which they may be taken: clients → logs → topics (one shard) → patterns → listeners
-//! → outbox. None is held across an await. Changes of one client's subscriptions follow each other: they hold
-//! its turn until they are stored.
+//! Lock order: clients → logs → topics (one shard) → patterns → listeners → outbox. None is held across an
+//! await. Changes of one client's subscriptions are serialised: each holds the client's turn until it is
+//! stored.
 //!
-//! - `hub`: the whole; publishing, listening
-//! - `presence`: who is there, and who subscribes to what
+//! - `hub`: the main type; publishing, listening
+//! - `presence`: counts and lists of clients, subscriptions and subscribers
 //! - `change`: subscribing and unsubscribing, as groups that are stored together
-//! - `clients`: who there is, by name and by number
+//! - `clients`: clients, by name and by number
 //! - `topics`: topics in shards
-//! - `outbox`: what waits to be sent to one connection, within a bound
-//! - `sending`: what was taken out of it and is not written yet
-//! - `message`: what is published
-//! - `duplicates`: the filter of what was published before
+//! - `outbox`: bounded queue of messages for one connection
+//! - `sending`: messages taken out of an outbox and not written yet
+//! - `message`: messages and their encoded forms
+//! - `duplicates`: the duplicate filter
 //! - `logs`: stored topics behind live ones
-//! - `load`, `stored`: how subscriptions are kept
-//! - `rewrite`: keeping what is stored in proportion to what there is
+//! - `load`, `stored`: loading and stored format of subscriptions
+//! - `rewrite`: compaction of stored subscriptions
 //! - `settings`, `metrics`
 
 mod change;

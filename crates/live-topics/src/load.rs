@@ -1,4 +1,4 @@
-//! Subscriptions as they were stored.
+//! Loading of the stored subscriptions.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::logs::Positions;
 use super::settings::LiveSettings;
 use super::stored::{RowKey, Step, read_client, read_row};
 
-/// Rows left behind that are deleted with one append.
+/// Stale rows deleted with one append.
 const DELETES_AT_ONCE: usize = 1000;
 
 impl Live {
-    /// Reads what is stored. Called before anything is appended.
+    /// Loads the stored state. Must be called before the first append.
     pub fn open(journal: Arc<dyn Journal>, settings: LiveSettings) -> Result<Self, StateUnreadable> {
         let mut live = Self::empty(journal, settings);
         live.positions = Positions::load(&*live.journal)?;
@@ -25,7 +25,7 @@ impl Live {
         let stale = live.load_rows()?;
         for keys in stale.chunks(DELETES_AT_ONCE) {
             let deletes = keys.iter().map(|key| key.frame(None));
-            // If that fails they are found again.
+            // If this fails, they are found again at the next start.
             drop(
                 live.journal
                     .append(vec![Append::state(deletes, StateWait::Written)]),
@@ -51,7 +51,7 @@ impl Live {
         Ok(())
     }
 
-    /// Loads subscriptions. Returns the rows that no client has.
+    /// Loads the rows. Returns those that no client refers to.
     fn load_rows(&self) -> Result<Vec<RowKey>, StateUnreadable> {
         let mut clients = self.clients_mut();
         let mut stale = Vec::new();

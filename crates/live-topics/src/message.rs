@@ -1,11 +1,11 @@
-//! What is published, and how it is made ready for those who get it.
+//! Messages, and their encoding for receivers.
 
 use bytes::Bytes;
 
 /// The content of a message, opaque to the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// A JSON value, as its publisher wrote it.
+    /// JSON text, as sent by the publisher.
     Json(&'a str),
     Bytes(&'a [u8]),
 }
@@ -19,32 +19,32 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// A message on its way to subscribers.
+/// A message to be delivered to subscribers.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     pub topic: &'a str,
     pub payload: Payload<'a>,
-    /// Milliseconds since 1970, as its publisher said.
+    /// Timestamp given by the publisher, in ms since 1970.
     pub timestamp: Option<i64>,
-    /// What its publisher calls it; the duplicate filter may go by it.
+    /// Id given by the publisher, for the duplicate filter.
     pub id: Option<&'a str>,
-    /// Its place in the log behind the topic, if there is one.
+    /// Offset in the log behind the topic, if any.
     pub offset: Option<u64>,
 }
 
-/// Formats that there may be.
+/// Bound on the number of formats.
 pub(crate) const FORMATS: usize = 4;
 
-/// How a front end writes messages. A message is written once in each format that some receiver wants, and
+/// Encoding of messages by a front end. A message is encoded once in each format that a receiver needs, and
 /// shared.
 pub trait Format: Send + Sync + std::fmt::Debug {
-    /// Tells formats apart: less than 4, another one for each.
+    /// Returns the number of the format: less than 4, unique.
     fn number(&self) -> usize;
 
     fn encode(&self, message: &Message<'_>) -> Bytes;
 }
 
-/// A message in the formats that were wanted so far.
+/// A message, with its encoded forms so far.
 pub(crate) struct Encoded<'a> {
     message: Message<'a>,
     forms: [Option<Bytes>; FORMATS],

@@ -1,4 +1,4 @@
-//! What live topics count.
+//! Metrics of live topics.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -24,7 +24,7 @@ pub struct LiveMetrics {
 }
 
 impl LiveMetrics {
-    /// Bytes of logs that were read for clients that catch up.
+    /// Returns the bytes of logs read for clients that catch up.
     pub fn caught_up_bytes(&self) -> u64 {
         self.caught_up_bytes.get()
     }

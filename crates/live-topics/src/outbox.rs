@@ -1,4 +1,4 @@
-//! What waits to be sent to one connection, within a bound.
+//! Bounded queue of messages for one connection.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
@@ -14,23 +14,23 @@ use super::message::Format;
 use super::metrics::LiveMetrics;
 use super::sending::Sending;
 
-/// What a waiting message costs beside its bytes.
+/// Overhead of a waiting message, in bytes.
 const MESSAGE_OVERHEAD: usize = size_of::<Message>();
-/// Room for messages that an empty outbox keeps.
+/// Capacity that an empty outbox keeps.
 const KEPT: usize = 64;
 
-/// Stretches of logs that are told one by one; of more, those of one log are told as one.
+/// Bound on separate entries for missed ranges; further ones of the same log are merged.
 const MISSED_MAX: usize = 64;
 
-/// What happens to a message for which there is no room.
+/// Policy for a message without room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overflow {
-    /// The oldest that wait make room for it.
+    /// The oldest waiting messages are dropped.
     #[default]
     DropOldest,
-    /// It is dropped.
+    /// The message itself is dropped.
     DropNewest,
-    /// The connection ends.
+    /// The connection is closed.
     Disconnect,
 }
 
@@ -40,18 +40,18 @@ pub struct OutboxBound {
     pub overflow: Overflow,
 }
 
-/// A message, and where it is from if that is a log.
+/// A message, with its mark if it is from a log.
 type Message = (Bytes, Option<Mark>);
 
-/// Messages for one connection. Those of all clients that listen on it share it.
+/// Messages for one connection, shared by all clients that listen on it.
 #[derive(Debug)]
 pub struct Outbox {
     format: &'static dyn Format,
     waiting: Lock<Waiting>,
-    /// What of logs was taken and is not written. Taken before the lock of what waits.
+    /// Messages of logs that were taken and not written. Locked before `waiting`.
     sending: Lock<Sending>,
     ready: Notify,
-    /// Rings when something was taken, or when a client is no longer here.
+    /// Notified when messages were taken, or when a client has left.
     moved: Notify,
     metrics: Arc<LiveMetrics>,
 }
@@ -61,37 +61,37 @@ struct Waiting {
     bound: OutboxBound,
     messages: VecDeque<Message>,
     bytes: usize,
-    /// Since it was last told.
+    /// Number of dropped messages since last reported.
     dropped: u64,
     overflowed: bool,
     taken_over: Vec<ClientName>,
     missed: Vec<Missed>,
 }
 
-/// What became of a message that was offered.
+/// Outcome of an offered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offered {
     Taken,
-    /// It is larger than all the room that there is, and was dropped as the policies say.
+    /// The message is larger than the whole bound and was dropped.
     Dropped,
     NoRoom,
 }
 
-/// What there is to be sent.
+/// Items to be sent.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// In their order.
+    /// Messages in order.
     pub messages: Vec<Bytes>,
-    /// Some of them are from logs: they are to be written with [`Outbox::write`], or [`Outbox::on_all_sent`]
-    /// is to be called.
+    /// True if some are from logs: then they must be written with [`Outbox::write`], or
+    /// [`Outbox::on_all_sent`] must be called.
     pub from_logs: bool,
-    /// How many were dropped before (the oldest policy) or behind them.
+    /// Number of messages dropped: before these (policy `DropOldest`) or after them.
     pub dropped: u64,
-    /// Clients that listen elsewhere now.
+    /// Clients that now listen elsewhere.
     pub taken_over: Vec<ClientName>,
-    /// Stretches of logs that clients will not get.
+    /// Ranges of logs that clients do not get.
     pub missed: Vec<Missed>,
-    /// There was no room: the connection has to end.
+    /// True if the bound was exceeded and the connection has to be closed.
     pub overflowed: bool,
 }
 
@@ -123,13 +123,13 @@ impl Outbox {
         self.lock().bound = bound;
     }
 
-    /// Returns when there may be something to take.
+    /// Waits until there may be something to take.
     pub async fn ready(&self) {
         self.ready.notified().await;
     }
 
-    /// Takes messages of about `bytes_max` bytes, and all else that is to be told. More may be left. What was
-    /// taken before is written.
+    /// Takes messages of about `bytes_max` bytes, and all notifications. More may be left. Must be called
+    /// once everything taken before is written.
     pub fn take(&self, bytes_max: usize, sent: &mut Sent) {
         let mut sending = self.sending();
         let mut waiting = self.lock();
@@ -160,13 +160,13 @@ impl Outbox {
         self.moved.notify_waiters();
     }
 
-    /// What was taken will be written behind so many bytes of something else.
+    /// Records that the taken messages are written behind `bytes` other bytes.
     pub fn on_put_behind(&self, bytes: usize) {
         self.sending().move_back(bytes);
     }
 
-    /// Writes once, with `write`, of an output that begins with what was taken: as far as that was not taken
-    /// back meanwhile because its client listens elsewhere.
+    /// Calls `write` once with an output that begins with the taken messages, without those taken back
+    /// meanwhile because their client listens elsewhere.
     pub fn write<E>(
         &self,
         output: &mut BytesMut,
@@ -175,17 +175,17 @@ impl Outbox {
         self.sending().write(output, write)
     }
 
-    /// All that was taken is written, or is out of the caller's hands.
+    /// Records that all taken messages are written, or out of the caller's hands.
     pub fn on_all_sent(&self) {
         self.sending().clear();
     }
 
-    /// Bytes that wait.
+    /// Returns the bytes of the waiting messages.
     pub fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// Adds a message; false if one was dropped instead.
+    /// Adds a message; false if it was dropped.
     pub(crate) fn push(&self, message: Bytes, mark: Option<Mark>) -> bool {
         let cost = message.len() + MESSAGE_OVERHEAD;
         let mut waiting = self.lock();
@@ -209,7 +209,7 @@ impl Outbox {
                 }
             }
         }
-        // What is larger than the whole bound has no room even alone.
+        // A message larger than the whole bound never fits.
         let fits = !waiting.overflowed && waiting.bytes + cost <= waiting.bound.bytes;
         if !fits && dropped == 0 {
             dropped = 1;
@@ -236,24 +236,24 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// A client is no longer here: whoever waits to send it something has a look.
+    /// Records that a client has left: notifies the tasks that wait to send it something.
     pub(crate) fn on_left(&self) {
         self.moved.notify_waiters();
     }
 
-    /// Rings when something was taken, or when a client has left.
+    /// Waits until messages are taken, or a client has left.
     pub(crate) fn moved(&self) -> Notified<'_> {
         self.moved.notified()
     }
 
-    /// Whether at least three quarters of it are free.
+    /// Returns true if at least three quarters of the bound are free.
     pub(crate) fn has_room(&self) -> bool {
         let waiting = self.lock();
         waiting.bytes * 4 <= waiting.bound.bytes
     }
 
-    /// Adds a message of those that a client catches up with. They take one half: the other is for what comes
-    /// live, and nothing is dropped for them.
+    /// Adds a message for a client that catches up. Such messages take up to half of the bound; the rest is
+    /// for live ones. Nothing is dropped for them.
     pub(crate) fn offer(&self, message: Bytes, mark: Mark) -> Offered {
         let cost = message.len() + MESSAGE_OVERHEAD;
         let mut waiting = self.lock();
@@ -277,7 +277,7 @@ impl Outbox {
         if fits { Offered::Taken } else { Offered::Dropped }
     }
 
-    /// A client will not get what lies in a stretch of a log.
+    /// Records a range of a log that a client does not get.
     pub(crate) fn on_missed(&self, missed: Missed) {
         let mut waiting = self.lock();
         let is_full = waiting.missed.len() >= MISSED_MAX;
@@ -291,8 +291,8 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// Takes out what of logs waits for a client that listens here no more, and gives the marks of all that
-    /// it was not sent. `is_gone` says that nothing more is written on this connection.
+    /// Removes the waiting messages from logs for a client that no longer listens here. Returns the marks of
+    /// all unsent ones. `is_gone` is true if nothing more is written to this connection.
     pub(crate) fn forget(&self, client: ClientNumber, is_gone: bool) -> Vec<Mark> {
         let mut unsent = Vec::new();
         let mut sending = self.sending();
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// An outbox with room for three of the messages that `fill` pushes.
+    /// Creates an outbox with room for three of the messages that `fill` pushes.
     fn outbox(overflow: Overflow) -> Arc<Outbox> {
         let bytes = 3 * (1 + MESSAGE_OVERHEAD);
         Outbox::new(&NoFormat, OutboxBound { bytes, overflow }, Arc::default())

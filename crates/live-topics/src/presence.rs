@@ -1,32 +1,32 @@
-//! Who is there, and who subscribes to what: counts, and pages of lists.
+//! Clients, subscriptions and subscribers: counts, and pages of lists.
 //!
-//! A page is bounded in items and in bytes, and in what it looks at to find them; so one may be short, or
-//! even empty, and not the last. Items that are there throughout are in exactly one page.
+//! A page is bounded in items, in bytes, and in the entries examined. So a page may be short, or even empty,
+//! and not be the last. An item that exists throughout is in exactly one page.
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
 use super::hub::Live;
 use super::topics::TopicId;
 use stafett_routing::live::{IdSet, Pattern};
 
-/// Where patterns begin in a list of subscriptions: behind all topics.
+/// First position of patterns in a list of subscriptions: behind all topics.
 const PATTERNS_FROM: u64 = 1 << 32;
-/// Bytes of names in a page, but for the last one.
+/// Bytes of names after which a page ends.
 const PAGE_BYTES: usize = 1 << 20;
-/// Clients that one page looks at.
+/// Clients examined for one page.
 const CLIENTS_AT_ONCE: usize = 100_000;
-/// Patterns that are named with a topic that they match.
+/// Bound on the patterns listed for a topic.
 const PATTERNS_NAMED: usize = 100;
 
-/// How many there are.
+/// Counts of live topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Presence {
-    /// With subscriptions, or listening.
+    /// Clients with subscriptions, or listening.
     pub clients: usize,
     pub listening: usize,
-    /// Topics that somebody subscribes to.
+    /// Topics with subscribers.
     pub topics: usize,
     pub subscriptions: usize,
-    /// Patterns that somebody subscribes to.
+    /// Patterns with subscribers.
     pub patterns: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct Presence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// From where the next page begins, if there is one.
+    /// Position of the next page, if there is one.
     pub next: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ pub enum Subscription {
     Pattern(String),
 }
 
-/// A client, whether it listens, and how many subscriptions it has.
+/// A client, with its number of subscriptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Present {
     pub client: ClientName,
@@ -62,14 +62,14 @@ pub struct Present {
     pub subscriptions: usize,
 }
 
-/// Who subscribes to one name or pattern.
+/// Counts of subscribers of one name or pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Audience {
     pub subscribers: usize,
     pub listening: usize,
 }
 
-/// A name, and how many subscribe to it.
+/// A name, with its number of subscribers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subscribed {
     pub name: String,
@@ -89,7 +89,7 @@ impl Live {
         }
     }
 
-    /// A page of what a client subscribes to: topics, then patterns.
+    /// Returns a page of a client's subscriptions: topics, then patterns.
     pub fn subscriptions(&self, name: &ClientName, from: u64, count: usize) -> Page<Subscription> {
         let clients = self.clients();
         let mut page = Page::default();
@@ -121,7 +121,7 @@ impl Live {
         page
     }
 
-    /// A page of all clients.
+    /// Returns a page of all clients.
     pub fn present(&self, from: u64, count: usize) -> Page<Present> {
         let clients = self.clients();
         let Ok(first) = u32::try_from(from) else {
@@ -136,7 +136,7 @@ impl Live {
         }
     }
 
-    /// A page of those who listen.
+    /// Returns a page of the listening clients.
     pub fn listening(&self, from: u64, count: usize) -> Page<Present> {
         let clients = self.clients();
         let Ok(first) = u32::try_from(from) else {
@@ -166,7 +166,7 @@ impl Live {
         }
     }
 
-    /// A page of those who subscribe to a topic by its name.
+    /// Returns a page of the clients that subscribe to a topic by name.
     pub fn subscribers(&self, topic: &str, from: u64, count: usize) -> Page<Present> {
         let Ok(first) = u32::try_from(from) else {
             return Page::default();
@@ -178,7 +178,7 @@ impl Live {
         self.page_of(&clients, ids.unwrap_or_default(), count)
     }
 
-    /// A page of those who subscribe to a pattern.
+    /// Returns a page of the clients that subscribe to a pattern.
     pub fn pattern_subscribers(&self, pattern: &Pattern, from: u64, count: usize) -> Page<Present> {
         let Ok(first) = u32::try_from(from) else {
             return Page::default();
@@ -191,20 +191,20 @@ impl Live {
         self.page_of(&clients, ids.unwrap_or_default(), count)
     }
 
-    /// Who subscribes to a topic by its name.
+    /// Counts the subscribers of a topic by name.
     pub fn topic_audience(&self, topic: &str) -> Audience {
         let audience = self.topics.subscribers(topic, |ids| self.audience(ids));
         audience.unwrap_or_default()
     }
 
-    /// Who subscribes to a pattern.
+    /// Counts the subscribers of a pattern.
     pub fn pattern_audience(&self, pattern: &Pattern) -> Audience {
         let patterns = self.patterns();
         let audience = patterns.subscribers(pattern).map(|ids| self.audience(ids));
         audience.unwrap_or_default()
     }
 
-    /// The patterns that match a topic, the first hundred by their text.
+    /// Returns up to 100 patterns that match a topic, sorted by text.
     pub fn patterns_matching(&self, topic: &str) -> Vec<Subscribed> {
         let mut found = Vec::new();
         self.patterns().each_matching(topic, |pattern, ids| {
@@ -218,7 +218,7 @@ impl Live {
         found
     }
 
-    /// A page of topics, and how many subscribe to each by its name.
+    /// Returns a page of topics, with their numbers of subscribers by name.
     pub fn subscribed_topics(&self, from: u64, count: usize) -> Page<Subscribed> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let next = self.topics.each_from(from, |name, subscribers| {

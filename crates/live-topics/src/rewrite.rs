@@ -1,9 +1,8 @@
-//! Keeping what is stored in proportion to what there is: a client whose rows are mostly in vain gets new
-//! ones.
+//! Compaction of stored subscriptions: a client whose rows are mostly waste gets new ones.
 //!
-//! The new rows are of another generation, and count once the client's own value names it; the old ones are
-//! deleted then. Whatever is left in between by a crash is of a generation that no client names, and is
-//! deleted at the next start.
+//! The new rows have a new generation, and take effect once the client's own value names it; then the old
+//! ones are deleted. Rows left behind by a crash have a generation that no client names, and are deleted at
+//! the next start.
 
 use stafett_journal::{Append, Frame, Outcome, StateWait};
 
@@ -13,11 +12,11 @@ use super::hub::Live;
 use super::stored::{RowBuilder, RowKey, Step, client_frame};
 use super::topics::TopicId;
 
-/// Topics that are gathered under one lock.
+/// Topics collected under one lock.
 const TOPICS_AT_ONCE: usize = 4096;
 
 impl Live {
-    /// Writes a client's rows anew. The caller has its turn.
+    /// Rewrites a client's rows. The caller must hold the client's turn.
     pub(crate) async fn rewrite(&self, number: ClientNumber) {
         let Some(before) = self.clients().get(number).map(|client| client.rows) else {
             return;
@@ -55,7 +54,8 @@ impl Live {
         self.delete_rows(all_of(number, before)).await;
     }
 
-    /// A row of topics from the number `first` on, and where the next begins; patterns are in the last.
+    /// Returns a row of topics from id `first` on, and the start of the next row. Patterns are in the last
+    /// row.
     fn gather(&self, number: ClientNumber, first: u32) -> (RowBuilder, Option<u32>) {
         let mut row = RowBuilder::default();
         let clients = self.clients();
@@ -81,7 +81,7 @@ impl Live {
         matches!(outcomes.first(), Some(Outcome::Committed(_)))
     }
 
-    /// Deletes the rows that were begun, as far as the journal takes that.
+    /// Deletes the new rows, as far as the journal accepts that.
     async fn give_up(&self, number: ClientNumber, begun: Rows) {
         tracing::warn!(
             client = number.0,

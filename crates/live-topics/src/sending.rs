@@ -1,5 +1,5 @@
-//! What a connection has taken of logs and not written yet: who leaves, or is taken over, has been given
-//! exactly what is written.
+//! Messages of logs that a connection has taken and not written yet: so a client that leaves, or is taken
+//! over, has been given exactly the messages that are written.
 //!
 //! ```text
 //! the connection's output:  ▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░░░░░░░░░░░░░
@@ -8,7 +8,7 @@
 //!                             gone      begun   may still be taken back
 //! ```
 //!
-//! A piece that was begun cannot be taken back: the connection could not go on behind half of it.
+//! A piece that was begun cannot be taken back: the connection could not continue after half of it.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use bytes::{Buf, BytesMut};
 use super::clients::ClientNumber;
 use super::logs::Mark;
 
-/// Pieces of a connection's output, by where they lie in it.
+/// Pieces of a connection's output, by their ranges.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     pieces: VecDeque<Piece>,
@@ -38,7 +38,7 @@ impl Sending {
         self.pieces.is_empty()
     }
 
-    /// A piece is taken: it will lie from `start` to `end` in what is written from here on.
+    /// Adds a taken piece, at `start..end` of the output to be written from here on.
     pub(super) fn add(&mut self, mark: Mark, start: usize, end: usize) {
         self.pieces.push_back(Piece {
             mark,
@@ -48,7 +48,7 @@ impl Sending {
         });
     }
 
-    /// All pieces lie `bytes` further back, behind something else.
+    /// Moves all pieces back by `bytes`, behind other output.
     pub(super) fn move_back(&mut self, bytes: usize) {
         for piece in &mut self.pieces {
             piece.start += bytes;
@@ -56,7 +56,7 @@ impl Sending {
         }
     }
 
-    /// Writes once what is left of the output, without what was taken back.
+    /// Writes the rest of the output once, without the pieces taken back.
     pub(super) fn write<E>(
         &mut self,
         output: &mut BytesMut,
@@ -77,13 +77,13 @@ impl Sending {
         Ok(count)
     }
 
-    /// All of it is written.
+    /// Forgets all pieces: everything is written.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// A client leaves: gives the marks of what it was not given. If the connection `is_gone`, that is all
-    /// that is not written whole; else what was begun is still written, and the rest is taken back.
+    /// Takes back the unwritten pieces of a client that leaves, and adds their marks to `unsent`. A piece
+    /// that was begun is still written, unless the connection `is_gone`: then it counts as unsent.
     pub(super) fn leave(&mut self, client: ClientNumber, is_gone: bool, unsent: &mut Vec<Mark>) {
         let written = self.written;
         for piece in &mut self.pieces {
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Writes at most so many bytes.
+    /// Writes at most `max` bytes.
     fn write(sending: &mut Sending, output: &mut BytesMut, max: usize) -> String {
         let mut written = Vec::new();
         let wrote: Result<usize, Infallible> = sending.write(output, |bytes| {
@@ -145,7 +145,8 @@ mod tests {
         String::from_utf8(written).unwrap()
     }
 
-    /// A notice of four bytes, three messages of three for the clients 1, 2 and 1, and an answer.
+    /// Creates an output with a notice of four bytes, three messages of three for the clients 1, 2 and 1, and
+    /// an answer.
     fn three() -> (Sending, BytesMut) {
         let mut sending = Sending::default();
         for (place, client) in [1, 2, 1].into_iter().enumerate() {
@@ -198,7 +199,7 @@ mod tests {
         sending.leave(ClientNumber(1), false, &mut Vec::new());
         assert_eq!(write(&mut sending, &mut output, 100), "");
         assert!(output.is_empty());
-        // The next batch begins anew.
+        // Offsets of the next batch start at 0 again.
         sending.add(mark(1, 1), 0, 3);
         let mut output = BytesMut::from(&b"bbb"[..]);
         assert_eq!(write(&mut sending, &mut output, 100), "bbb");

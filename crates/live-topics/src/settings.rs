@@ -1,21 +1,21 @@
-//! What can be set on live topics.
+//! Settings of live topics.
 
 use super::duplicates::DuplicateRule;
 use super::logs::LogRule;
 
 #[derive(Debug, Clone)]
 pub struct LiveSettings {
-    /// Subscriptions of one client, topics and patterns together.
+    /// Bound on the subscriptions of one client, topics and patterns together.
     pub subscriptions_max: usize,
-    /// Patterns of all clients together: each publish may have to look at many of them.
+    /// Bound on the patterns of all clients together: each publish may have to examine many of them.
     pub patterns_max: usize,
-    /// Clients that have subscriptions or listen.
+    /// Bound on the clients that have subscriptions or listen.
     pub clients_max: usize,
-    /// What is filtered; nothing at first.
+    /// Rules of the duplicate filter; empty by default.
     pub duplicates: Vec<DuplicateRule>,
-    /// What the filter remembers, in all.
+    /// Bound on the entries of the duplicate filter.
     pub duplicates_max: usize,
-    /// What is stored; nothing at first.
+    /// Rules for logs behind live topics; empty by default.
     pub logs: Vec<LogRule>,
 }
 

@@ -1,15 +1,16 @@
-//! How subscriptions are kept in the journal.
+//! Stored format of subscriptions.
 //!
 //! ```text
 //! space 9:  u32 client                              → u8 version = 1, u32 generation, name
 //! space 11: u32 client, u32 generation, u32 row     → u8 version = 1, changes, in their order
 //! name:     u8 1, i64 | u8 2, UTF-8 up to the end
-//! change:   u8 (1 subscribe, 2 unsubscribe, 3 subscribe to a pattern, 4 unsubscribe from a pattern), varint bytes, UTF-8
+//! change:   u8 (1 subscribe, 2 unsubscribe, 3 subscribe to a pattern, 4 unsubscribe from a pattern),
+//!           varint bytes, UTF-8
 //! ```
 //!
-//! Keys are big-endian, so that they are read in order; values little-endian. Each stored change is a row of
-//! its own, which is never written again: what a change costs does not depend on how much the client has.
-//! Rows of another generation than that of their client are what a rewrite left behind.
+//! Keys are big-endian, so that they are read in order; values are little-endian. Each stored change is a row
+//! of its own, written once: the cost of a change does not depend on the number of the client's
+//! subscriptions. Rows of another generation than their client's are left over from a rewrite.
 
 use bytes::Bytes;
 use stafett_journal::{Change, Frame};
@@ -19,7 +20,7 @@ use super::clients::{ClientName, ClientNumber};
 
 const VERSION: u8 = 1;
 
-/// What one change does to one name.
+/// Effect of a change on one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Subscribe,
@@ -49,7 +50,7 @@ impl Step {
     }
 }
 
-/// A row as it grows.
+/// A row under construction.
 #[derive(Debug, Default)]
 pub(crate) struct RowBuilder(Vec<u8>);
 
@@ -72,23 +73,23 @@ impl RowBuilder {
         self.0.len()
     }
 
-    /// What was pushed since the row had `len` bytes is taken back.
+    /// Removes the steps pushed since the row had `len` bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }
 
-    /// Visits what was pushed since the row had `len` bytes.
+    /// Visits the steps pushed since the row had `len` bytes.
     pub(crate) fn read_from(&self, len: usize, visit: impl FnMut(Step, &str)) {
         read_steps(self.0.get(len.max(1)..).unwrap_or_default(), visit);
     }
 
-    /// A copy of the row, unless it is empty.
+    /// Returns a copy of the row, or `None` if it is empty.
     pub(crate) fn bytes(&self) -> Option<Bytes> {
         (self.0.len() > 1).then(|| Bytes::copy_from_slice(&self.0))
     }
 }
 
-/// Reads a row; false if this version does not know it.
+/// Visits the steps of a row; false if this version does not know the format.
 pub(crate) fn read_row(row: &[u8], visit: impl FnMut(Step, &str)) -> bool {
     match row.split_first() {
         Some((&VERSION, steps)) => read_steps(steps, visit),
@@ -148,7 +149,7 @@ pub(crate) fn client_frame(number: ClientNumber, client: Option<(&ClientName, u3
     spaces::LIVE_CLIENTS.change(Bytes::copy_from_slice(&number.0.to_be_bytes()), change)
 }
 
-/// A stored client: its number, its name, its generation.
+/// Decodes a stored client: its number, its name, its generation.
 pub(crate) fn read_client(key: &[u8], value: &[u8]) -> Option<(ClientNumber, ClientName, u32)> {
     let number = u32::from_be_bytes(key.try_into().ok()?);
     let (&VERSION, rest) = value.split_first()? else {
@@ -163,7 +164,7 @@ pub(crate) fn read_client(key: &[u8], value: &[u8]) -> Option<(ClientNumber, Cli
     Some((ClientNumber(number), name, u32::from_le_bytes(*generation)))
 }
 
-/// The place of a row.
+/// Key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowKey {
     pub(crate) client: ClientNumber,

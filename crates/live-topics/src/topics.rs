@@ -1,4 +1,4 @@
-//! Topics in shards, so that publishes and changes rarely meet.
+//! Topics in shards, so that publishes and changes rarely contend.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,25 +9,25 @@ use stafett_routing::live::{IdSet, Slot, TopicTable};
 
 const SHARD_BITS: u32 = 6;
 const SHARDS: u32 = 1 << SHARD_BITS;
-/// Places that one page of topics looks at.
+/// Slots examined for one page of topics.
 const PLACES_AT_ONCE: u32 = 100_000;
 
-/// A topic among all shards; given to another one when this one is gone.
+/// Id of a topic in all shards; reused after the topic is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TopicId(pub(crate) u32);
 
-/// A topic's name as a hash, which is the same as long as the broker runs.
+/// Hash of a topic's name, constant while the broker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicHash(u64);
 
-/// Topics up to which all of them are in the caches of the processor anyway.
+/// Number of topics up to which all of them fit into the processor's caches.
 const NEAR_MAX: usize = 16_384;
 
 #[derive(Debug)]
 pub(crate) struct TopicShards {
     shards: Box<[SharedLock<TopicTable>]>,
     hash: RandomState,
-    /// There are so many topics that it pays to foresee them.
+    /// True if there are enough topics for prefetching to pay.
     is_large: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl TopicShards {
         (TopicId((slot.0 << SHARD_BITS) | shard), added)
     }
 
-    /// Takes a subscription out; `None` if there was none.
+    /// Removes a subscription; `None` if it did not exist.
     pub(crate) fn unsubscribe(&self, name: &str, client: u32) -> Option<TopicId> {
         let hash = self.hash.hash_one(name);
         let shard = shard_of(hash);
@@ -62,26 +62,26 @@ impl TopicShards {
         TopicHash(self.hash.hash_one(name))
     }
 
-    /// Begins to look for a topic.
+    /// Begins the prefetch of a topic's entry.
     pub(crate) fn foresee(&self, TopicHash(hash): TopicHash) {
         if self.is_large.load(Ordering::Relaxed) {
             self.read(shard_of(hash)).foresee(hash);
         }
     }
 
-    /// Goes on with that.
+    /// Continues the prefetch.
     pub(crate) fn foresee_topic(&self, TopicHash(hash): TopicHash) {
         if self.is_large.load(Ordering::Relaxed) {
             self.read(shard_of(hash)).foresee_topic(hash);
         }
     }
 
-    /// Lets `visit` see the subscribers of a topic, if it has any.
+    /// Calls `visit` with the subscribers of a topic, if it has any.
     pub(crate) fn subscribers<R>(&self, name: &str, visit: impl FnOnce(&IdSet) -> R) -> Option<R> {
         self.subscribers_of(self.hash(name), name, visit)
     }
 
-    /// The same, with the hash of its name.
+    /// Like [`Self::subscribers`], with the hash of the name.
     pub(crate) fn subscribers_of<R>(
         &self,
         TopicHash(hash): TopicHash,
@@ -91,22 +91,22 @@ impl TopicShards {
         self.read(shard_of(hash)).subscribers(hash, name).map(visit)
     }
 
-    /// Whether a client subscribes to a topic.
+    /// Returns true if a client subscribes to a topic.
     pub(crate) fn has(&self, name: &str, client: u32) -> bool {
         self.subscribers(name, |ids| ids.contains(client)) == Some(true)
     }
 
-    /// Lets `visit` see a topic's name.
+    /// Calls `visit` with a topic's name.
     pub(crate) fn name<R>(&self, id: TopicId, visit: impl FnOnce(&str) -> R) -> Option<R> {
         let shard = self.read(id.0 % SHARDS);
         shard.name(Slot(id.0 >> SHARD_BITS)).map(visit)
     }
 
-    /// Visits topics from a place on, with how many subscribe to them, as long as `visit` says so; gives
-    /// where the next begins. A place is a shard, and then a slot of it.
+    /// Visits topics with their numbers of subscribers, from a position on, until `visit` returns false.
+    /// Returns the next position: a shard, and a slot in it.
     pub(crate) fn each_from(&self, from: u64, mut visit: impl FnMut(&str, usize) -> bool) -> Option<u64> {
         let (mut shard, mut first) = (from >> 32, u32::try_from(from & u64::from(u32::MAX)).unwrap_or(0));
-        // Places of topics that are gone cost time, too.
+        // Empty slots cost time too.
         let mut left = PLACES_AT_ONCE;
         while shard < u64::from(SHARDS) {
             let table = self.read(u32::try_from(shard).unwrap_or(0));
@@ -125,13 +125,13 @@ impl TopicShards {
         None
     }
 
-    /// Topics, and subscriptions to them.
+    /// Returns the number of topics, and of subscriptions to them.
     pub(crate) fn count(&self) -> (usize, usize) {
         let shards = self.shards.iter().map(|shard| shard.read());
         let count = shards.fold((0, 0), |(topics, subscriptions), shard| {
             (topics + shard.len(), subscriptions + shard.subscriptions())
         });
-        // Whoever changes topics counts them then.
+        // Every change of topics calls this.
         self.is_large.store(count.0 > NEAR_MAX, Ordering::Relaxed);
         count
     }
@@ -147,7 +147,7 @@ impl TopicShards {
     }
 }
 
-/// The tables inside use the lower half.
+/// Returns the shard of a hash. Tables use the lower half.
 fn shard_of(hash: u64) -> u32 {
     u32::try_from(hash >> 32 & u64::from(SHARDS - 1)).unwrap_or(0)
 }

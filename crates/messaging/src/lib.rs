@@ -1,9 +1,9 @@
 //! Messages from publishers to consumers: exchanges, queues, delayed messages, readers of topics.
 //!
-//! - `messaging`: all of it as one
-//! - `transfer`: moves messages from one queue into another
+//! - `messaging`: opens and stops all parts together
+//! - `transfer`: moves messages from one queue to another
 //! - [`exchanges`]: exchanges and bindings of each namespace; publishing
-//! - `delayed`: messages that wait for their time before they are routed
+//! - `delayed`: messages that are routed at a later time
 //! - [`queues`]: queues over the journal
 //! - [`readers`]: readers of stored topics, each from a position of its own
 

@@ -1,4 +1,4 @@
-//! Queues, exchanges, delayed messages and readers of topics, as one: opened together, stopped together.
+//! Queues, exchanges, delayed messages and readers of topics, opened and stopped together.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct Messaging {
 }
 
 impl Messaging {
-    /// Loads all of it and begins to deliver. Must be called within a Tokio runtime, and before anything else
+    /// Loads all parts and begins to deliver. Must be called within a Tokio runtime, and before anything else
     /// is appended to the journal.
     pub fn open(journal: &Arc<dyn Journal>, catalog: &TopicCatalog) -> Result<Self, StateUnreadable> {
         let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
@@ -62,7 +62,7 @@ impl Messaging {
         self.readers.register_metrics(registry);
     }
 
-    /// Lets deletions and releases end, stores what is to be stored, and stops.
+    /// Waits for deletions and releases, stores everything unstored, and stops.
     pub async fn finish(&self) {
         self.way.exchanges.finish().await;
         self.delayed.stop().await;
@@ -70,27 +70,27 @@ impl Messaging {
         self.way.queues.finish().await;
     }
 
-    /// All queues.
+    /// Returns all queues.
     pub fn queues(&self) -> &Arc<Queues> {
         &self.way.queues
     }
 
-    /// Exchanges and bindings of all namespaces.
+    /// Returns the exchanges and bindings of all namespaces.
     pub fn exchanges(&self) -> &Exchanges {
         &self.way.exchanges
     }
 
-    /// Readers of stored topics.
+    /// Returns the readers of stored topics.
     pub fn readers(&self) -> &Arc<Readers> {
         &self.readers
     }
 
-    /// Free space of the journal's disk: publishers wait for it rather than be refused.
+    /// Returns the signal of short disk space: publishers wait for space instead of being refused.
     pub fn space(&self) -> Space {
         self.way.queues.space()
     }
 
-    /// Routes messages from one exchange, all against the same state of the bindings, and stores them.
+    /// Routes messages of one exchange, all against the same state of the bindings, and stores them.
     pub fn publish(
         &self,
         namespace: &Namespace,
@@ -100,13 +100,13 @@ impl Messaging {
         publish::publish(&self.way, namespace, exchange, messages)
     }
 
-    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    /// Binds a queue, an exchange or a topic to an exchange; idempotent.
     pub fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
         self.way.bind(namespace, new)
     }
 
-    /// Moves up to `count` messages from the front of a queue into another one, whether or not the caller
-    /// waits for that.
+    /// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller
+    /// stops waiting.
     pub fn move_messages(
         &self,
         from: &Arc<Queue>,
@@ -116,14 +116,15 @@ impl Messaging {
         move_messages(&self.way, from, to, count)
     }
 
-    /// A topic is gone: its readers and its queues end, and bindings to it are removed.
+    /// Handles the deletion of a topic: ends its readers, deletes the queues over it, and removes bindings to
+    /// it.
     pub fn on_topic_deleted(&self, topic: &Topic) {
         self.readers.on_deleted(topic.id);
         self.way.queues.on_topic_deleted(topic.id);
         self.way.exchanges.forget_topic(&topic.name);
     }
 
-    /// A topic has more partitions.
+    /// Handles the growth of a topic to more partitions.
     pub fn on_topic_grown(&self, topic: &Arc<Topic>) {
         self.readers.on_grown(topic);
         self.way.queues.on_topic_grown(topic);

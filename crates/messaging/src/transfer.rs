@@ -1,9 +1,9 @@
-//! Moving what waits in one queue into another: a task of the broker's own, that ends whether or not its
-//! caller waits.
+//! Moving the waiting messages of a queue to another one: a task that continues even if its caller stops
+//! waiting.
 //!
-//! Some messages at a time are taken, stored where they go and settled where they were, in one append, and
-//! only then the next: a move of any length holds few of them. What cannot be stored goes back to its place,
-//! and the move ends there.
+//! Messages move in batches: a batch is taken, and one append stores it in the target and settles it in the
+//! source. So a move of any length holds few messages. A message that cannot be stored returns to its place,
+//! and the move ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,22 @@ use crate::exchanges::Target;
 use crate::exchanges::way::Way;
 use crate::queues::{NotTogether, Publication, Queue, Refused, Taken};
 
-/// Messages that move together, and bytes of them; the last may go beyond.
+/// Bound on the messages of a batch.
 const TOGETHER_MAX: usize = 1024;
+/// Bytes at which a batch ends; the last message may exceed them.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
-/// How long a move waits for space.
+/// Bound on the wait for disk space.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How far a move came.
+/// Result of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moved {
     pub messages: u64,
-    /// Why no more moved; `None` where all did that were there.
+    /// Reason why the move ended early; `None` if all available messages moved.
     pub stopped: Option<Stopped>,
 }
 
-/// Why a move ended before its time. Whatever did not move is where it was.
+/// Reason why a move ended early. Messages that did not move are in their places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
     #[error("the queue that they go to is as long as it may be")]
@@ -50,8 +51,8 @@ pub enum Stopped {
     NotStored(#[from] NotStored),
 }
 
-/// Moves up to `count` messages from the front of a queue into another one, whether or not the caller waits
-/// for that.
+/// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller stops
+/// waiting.
 pub(crate) fn move_messages(
     way: &Way,
     from: &Arc<Queue>,
@@ -97,7 +98,7 @@ impl Transfer {
         }
     }
 
-    /// Moves some; how many, and why the next one does not move.
+    /// Moves one batch. Returns its size, and the reason why the next message does not move.
     async fn step(&self, left: usize) -> Result<(usize, Option<Stopped>), Stopped> {
         let stop = self.way.queues.stopped();
         let space = self.way.queues.space();
@@ -133,13 +134,13 @@ impl Transfer {
             if fit == 0 {
                 return Err(why);
             }
-            // So many fit: the others go back to their places.
+            // The first `fit` messages fit: the others return to their places.
             taken.keep(fit);
             stopped = Some(why);
         }
     }
 
-    /// Stores all of them and settles them with that, or does nothing.
+    /// Stores all messages in the target and settles them, or does nothing.
     async fn store(&self, taken: &Taken) -> Result<(), NotMoved> {
         let Way { queues, topics, .. } = &self.way;
         let is_there =
@@ -174,15 +175,15 @@ impl Transfer {
     }
 }
 
-/// Why none of some messages moved.
+/// Reason why a batch did not move.
 enum NotMoved {
-    /// That of this place does not fit, but all before it do.
+    /// The message at index `at` does not fit, but all before it do.
     Misfit {
         at: usize,
         why: Stopped,
     },
     All(Stopped),
-    /// They do not fit into one append: segments are small.
+    /// The messages do not fit into one append, as segments are small.
     TooMany,
 }
 

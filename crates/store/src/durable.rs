@@ -1,4 +1,4 @@
-//! Changes that are in force, on their way into the journal.
+//! Changes that are in force in memory and being stored.
 
 use std::fmt;
 use std::future::Future;
@@ -13,18 +13,18 @@ use tokio_util::task::TaskTracker;
 
 use crate::staging::{FRAMES_MAX, NotStored, all_outcomes, appends};
 
-/// Resolves when a change is durable. What it changed is in force already; dropping this does not undo it.
+/// Future of a change's durability. The change is in force already; dropping this does not undo it.
 #[derive(Debug)]
 #[must_use = "the change is not durable before this resolves"]
 pub struct Stored {
     ticket: Option<Ticket>,
     number: u64,
     progress: Arc<Progress>,
-    /// What is still to be done of the change, and ends by itself.
+    /// Task that does the rest of the change; it ends by itself.
     rest: Option<JoinHandle<Result<(), NotStored>>>,
 }
 
-/// How many changes were staged, and up to which they are known to be durable.
+/// Number of staged changes, and the number up to which they are known to be durable.
 #[derive(Debug, Default)]
 pub struct Progress {
     staged: AtomicU64,
@@ -32,14 +32,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether everything that was staged is known to be durable.
+    /// Returns true if every staged change is known to be durable.
     pub fn is_durable(&self) -> bool {
         self.durable.load(Ordering::Acquire) >= self.staged.load(Ordering::Acquire)
     }
 }
 
 impl Stored {
-    /// For a change of which nothing is stored.
+    /// Creates the result of a change that stores nothing.
     pub fn nothing(progress: &Arc<Progress>) -> Self {
         Self {
             ticket: None,
@@ -49,7 +49,7 @@ impl Stored {
         }
     }
 
-    /// A change that has taken place only when `rest` is done as well.
+    /// Adds a task that completes the change.
     pub fn and(self, rest: JoinHandle<Result<(), NotStored>>) -> Self {
         Self {
             rest: Some(rest),
@@ -58,7 +58,7 @@ impl Stored {
     }
 }
 
-/// Stages frames. A refusal is known at once; then nothing is stored, and nothing must be changed.
+/// Stages frames. A refusal is returned at once; then nothing is stored, and nothing must be changed.
 pub fn stage(
     journal: &dyn Journal,
     progress: &Arc<Progress>,
@@ -81,7 +81,7 @@ pub fn stage(
     }
 }
 
-/// Stages frames of which nobody needs to know when they are stored. A refusal is known at once.
+/// Stages frames without a way to await them. A refusal is returned at once.
 pub fn stage_unwatched(journal: &dyn Journal, frames: Vec<Frame>) -> Result<(), NotStored> {
     if frames.is_empty() {
         return Ok(());
@@ -119,12 +119,12 @@ impl Future for Stored {
     }
 }
 
-/// Changes that run as tasks of their own: each goes on to its end whether or not its caller waits, so that
-/// stored state and memory do not part.
+/// Changes that run as tasks of their own: each completes whether or not its caller waits, so that stored
+/// state and memory stay consistent.
 #[derive(Debug, Default)]
 pub struct Changes(TaskTracker);
 
-/// A change under way. It happens whether or not this is awaited.
+/// A change in progress. It completes whether or not this is awaited.
 pub struct Changing<T, E> {
     task: JoinHandle<Result<T, E>>,
 }
@@ -141,7 +141,7 @@ impl Changes {
         }
     }
 
-    /// Returns when every change that was begun has ended. No change may begin afterwards.
+    /// Waits until every change has ended. No change may begin afterwards.
     pub async fn finish(&self) {
         self.0.close();
         self.0.wait().await;
@@ -149,7 +149,7 @@ impl Changes {
 }
 
 impl<T, E> Changing<T, E> {
-    /// A change that runs as the given task.
+    /// Wraps a task that runs a change.
     pub fn of(task: JoinHandle<Result<T, E>>) -> Self {
         Self { task }
     }

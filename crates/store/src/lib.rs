@@ -1,12 +1,12 @@
 //! Keyed state over the journal: definitions, commits, settlements and settings, as rows of numbered spaces.
 //!
-//! Owners of state keep their values in memory, in structures of their own; this crate has the way to and
-//! from the journal.
+//! Owners of state keep their values in memory, in structures of their own; this crate stores them in the
+//! journal and loads them.
 //!
-//! - `clock`: milliseconds since 1970
+//! - `clock`: the system's clock
 //! - `table`: rows of one kind, loaded and changed; [`spaces`]: all tables, with their numbers
-//! - `staging`: frames of state as appends, and the outcome of an append
-//! - `durable`: changes that are in force and become durable
+//! - `staging`: frames of state as appends, and their outcomes
+//! - `durable`: changes that are in force and being stored
 
 mod clock;
 mod durable;

@@ -1,15 +1,15 @@
-//! Frames of keyed state as appends, and the outcome of an append.
+//! Frames of keyed state as appends, and the outcomes of appends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use stafett_journal::{Append, Frame, Journal, Outcome, Refusal, StateWait, Ticket};
 
-/// Frames of one append, at most: an append lies in one write group. A change of more is stored in several,
-/// of which the later ones finish the work of the first.
+/// Bound on the frames of one append, which lies in one write group. A larger change is stored in several
+/// appends, of which the later ones complete the first.
 pub const FRAMES_MAX: usize = 4096;
 
-/// A change was not stored.
+/// Reason why a change was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotStored {
     #[error(transparent)]
@@ -18,7 +18,7 @@ pub enum NotStored {
     Unknown,
 }
 
-/// Appends with the frames in their order, up to `frames_max` in each.
+/// Splits frames, in order, into appends of at most `frames_max` each.
 pub fn appends(frames: Vec<Frame>, frames_max: usize, wait: StateWait) -> Vec<Append> {
     if frames.len() <= frames_max {
         return vec![Append::state(frames, wait)];
@@ -31,7 +31,7 @@ pub fn appends(frames: Vec<Frame>, frames_max: usize, wait: StateWait) -> Vec<Ap
     appends
 }
 
-/// Stores frames together; durable when this returns.
+/// Stores frames in one append; durable when this returns.
 pub async fn store_synced(
     journal: &dyn Journal,
     frames: impl IntoIterator<Item = Frame>,
@@ -40,7 +40,7 @@ pub async fn store_synced(
     only_outcome(journal.append(vec![append]).await.pop().as_ref())
 }
 
-/// Result of an append without batches. `None` is an outcome that is not known.
+/// Returns the result of an append without batches. `None` stands for an unknown outcome.
 pub fn only_outcome(outcome: Option<&Outcome>) -> Result<(), NotStored> {
     match outcome {
         Some(Outcome::Committed(_)) => Ok(()),
@@ -49,12 +49,12 @@ pub fn only_outcome(outcome: Option<&Outcome>) -> Result<(), NotStored> {
     }
 }
 
-/// Result of several appends without batches: the first failure.
+/// Returns the result of several appends without batches: the first failure.
 pub fn all_outcomes(outcomes: &[Outcome]) -> Result<(), NotStored> {
     outcomes.iter().try_for_each(|each| only_outcome(Some(each)))
 }
 
-/// Outcome of an append of state as known right after staging. A refusal is always known by then.
+/// Outcome of an append of state, as known right after staging. A refusal is always known by then.
 #[derive(Debug)]
 pub enum StageOutcome {
     Stored,
@@ -68,7 +68,7 @@ impl StageOutcome {
         Self::of_append(journal, Append::state(frames, StateWait::Written))
     }
 
-    /// Appends settlements of messages: they may use the space that is kept back for them.
+    /// Appends settlements of messages, which may use the reserved space while space is short.
     pub fn of_settlements(journal: &dyn Journal, frames: impl IntoIterator<Item = Frame>) -> Self {
         let append = Append {
             frees_space: true,

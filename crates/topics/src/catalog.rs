@@ -1,7 +1,7 @@
-//! Definitions of stored topics: create, change, grow and delete; and the way from a topic to its logs.
+//! Definitions of stored topics (create, change, grow, delete), and access to their logs.
 //!
-//! Every change is a task of its own: it goes on to its end if its caller leaves, so that stored state and
-//! memory do not part, and no name stays claimed. Changes of one topic follow one another.
+//! Every change is a task of its own: it completes even if its caller leaves, so that stored state and memory
+//! stay consistent and no name stays claimed. Changes of one topic are serialised.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +20,24 @@ use crate::registry::{Claim, Topics};
 use crate::settings::{Rules, TopicDefaults};
 use crate::topic::{Topic, TopicId, TopicSettings};
 
-/// The pause before a refused change of logs is tried again.
+/// Pause before a refused change of logs is retried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Topics whose logs are changed together when the defaults change.
+/// Number of topics whose logs are changed together when the defaults change.
 const TOPICS_AT_ONCE: usize = 1000;
 
-/// Partitions of one topic.
+/// Bound on the partitions of one topic.
 pub const PARTITIONS_MAX: u32 = 10_000;
 
-/// A topic that is to be created.
+/// Definition of a topic to create.
 #[derive(Debug, Clone)]
 pub struct NewTopic {
     pub name: Box<str>,
-    /// `None`: as many as the defaults say.
+    /// Number of partitions. `None` uses the defaults.
     pub partitions: Option<u32>,
     pub settings: TopicSettings,
 }
 
-/// Why a topic was not created.
+/// Error of creating a topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     #[error("a topic of this name exists")]
@@ -54,7 +54,7 @@ pub enum CreateError {
     NotStored(#[from] NotStored),
 }
 
-/// Why a topic was not deleted.
+/// Error of deleting a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteError {
     #[error("there is no such topic")]
@@ -63,7 +63,7 @@ pub enum DeleteError {
     NotStored(#[from] NotStored),
 }
 
-/// Why a topic did not get more partitions.
+/// Error of adding partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GrowError {
     #[error("there is no such topic")]
@@ -76,7 +76,7 @@ pub enum GrowError {
     NotStored(#[from] NotStored),
 }
 
-/// Why settings were not changed; `E` is why the caller did not want to.
+/// Error of changing settings; `E` is the caller's own reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AlterError<E> {
     #[error("there is no such topic")]
@@ -89,22 +89,22 @@ pub enum AlterError<E> {
     NotStored(#[from] NotStored),
 }
 
-/// All stored topics with their definitions and their logs.
+/// All stored topics, with their definitions and logs.
 #[derive(Debug)]
 pub struct TopicCatalog {
     journal: Arc<dyn Journal>,
     topics: Arc<Topics>,
-    /// Settings in force for topics that have set nothing.
+    /// Settings of topics that have not set their own.
     defaults: Arc<SharedLock<TopicDefaults>>,
     no_settings: Arc<TopicSettings>,
     producer_ids: ProducerIds,
     changes: Changes,
-    /// Ends what is tried again.
+    /// Cancelled to end retries.
     stop: CancellationToken,
 }
 
 impl TopicCatalog {
-    /// Loads all topics. The defaults are in force once [`TopicCatalog::follow_defaults`] was called.
+    /// Loads all topics. The defaults are in force once [`TopicCatalog::follow_defaults`] has been called.
     pub fn load(journal: Arc<dyn Journal>, defaults: TopicDefaults) -> Result<Self, StateUnreadable> {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
@@ -124,58 +124,58 @@ impl TopicCatalog {
         })
     }
 
-    /// The settings that the logs of topics followed in the run before, as they are stored.
+    /// Returns the stored form of the defaults that the topics' logs followed in the previous run.
     pub fn load_followed(&self) -> Result<Option<Vec<u8>>, StateUnreadable> {
         spaces::DEFAULTS.load(&*self.journal)
     }
 
-    /// Topics by name and by id.
+    /// Returns the topics, by name and by id.
     pub fn topics(&self) -> &Arc<Topics> {
         &self.topics
     }
 
-    /// Changes of definitions and settings that are under way.
+    /// Returns the tracker of changes in progress.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// Returns when every change that was begun has ended. No change may begin afterwards.
+    /// Waits until every change has ended. No change may begin afterwards.
     pub async fn finish(&self) {
         self.stop.cancel();
         self.changes.finish().await;
     }
 
-    /// Settings in force for topics that have set nothing.
+    /// Returns the settings of topics that have not set their own.
     pub fn defaults(&self) -> TopicDefaults {
         *self.defaults.read()
     }
 
-    /// The same value, as it changes.
+    /// Returns the shared value of [`Self::defaults`].
     pub fn shared_defaults(&self) -> &Arc<SharedLock<TopicDefaults>> {
         &self.defaults
     }
 
-    /// Settings of a topic that has set none.
+    /// Returns the shared value for topics without settings of their own.
     pub fn no_settings(&self) -> &Arc<TopicSettings> {
         &self.no_settings
     }
 
-    /// Rules for the batches of a topic.
+    /// Returns the rules for the batches of a topic.
     pub fn rules(&self, topic: &Topic) -> Rules {
         self.defaults().rules(&topic.settings)
     }
 
-    /// Durability and retention of a topic's logs.
+    /// Returns the durability and retention of a topic's logs.
     pub fn log_spec(&self, topic: &Topic) -> LogSpec {
         topic.settings.log_spec(&self.defaults().logs)
     }
 
-    /// An id that no producer has had.
+    /// Returns an id that no producer has had.
     pub async fn new_producer_id(&self) -> Result<ProducerId, NotStored> {
         self.producer_ids.next(&*self.journal).await
     }
 
-    /// Appends verified batches. Those of one log are stored in their order.
+    /// Appends verified batches. Those of one log are stored in order.
     pub fn append(&self, appends: Vec<Append>) -> Ticket {
         self.journal.append(appends)
     }
@@ -192,12 +192,12 @@ impl TopicCatalog {
         self.journal.bounds(log)
     }
 
-    /// The idempotent producers of which a log knows.
+    /// Returns the log's idempotent producers, or `None` if the log does not exist.
     pub fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
         self.journal.producers(log)
     }
 
-    /// An empty watch: add logs to it with [`TopicCatalog::watch_log`].
+    /// Creates an empty watch: add logs to it with [`TopicCatalog::watch_log`].
     pub fn watch(&self) -> Watch {
         self.journal.watch()
     }
@@ -206,7 +206,7 @@ impl TopicCatalog {
         self.journal.watch_log(watch, log, token)
     }
 
-    /// The start of the program under which batches are being stored.
+    /// Returns the epoch, the number of this start of the program, under which batches are stored.
     pub fn epoch(&self) -> Epoch {
         self.journal.epoch()
     }
@@ -223,7 +223,7 @@ impl TopicCatalog {
             .collect()
     }
 
-    /// Puts other defaults in force; `followed` is the stored form of those that the logs of topics follow.
+    /// Replaces the defaults; `followed` is the stored form of those that the topics' logs follow.
     pub async fn follow_defaults(
         &self,
         defaults: TopicDefaults,
@@ -246,7 +246,7 @@ impl TopicCatalog {
                     match only_outcome(Some(outcome)) {
                         // A topic that is being deleted has no logs to change.
                         Ok(()) | Err(NotStored::Refused(Refusal::NoSuchLog(_))) => {}
-                        // The defaults are not stored, so that the next start tries it again.
+                        // As the defaults are not stored, the next start retries.
                         Err(why) => return Err(why),
                     }
                 }
@@ -255,7 +255,7 @@ impl TopicCatalog {
         store_synced(&*self.journal, [spaces::DEFAULTS.put(now)]).await
     }
 
-    /// Puts other defaults in force in place of those of now.
+    /// Replaces the current defaults.
     pub async fn change_defaults(&self, defaults: TopicDefaults) -> Result<(), NotStored> {
         let before = self.defaults();
         if before.logs == defaults.logs {
@@ -266,7 +266,7 @@ impl TopicCatalog {
             .await
     }
 
-    /// Creates topics, each or none of it; durable when this returns.
+    /// Creates topics, each completely or not at all; durable when this returns.
     pub async fn create(self: &Arc<Self>, new: Vec<NewTopic>) -> Vec<Result<Arc<Topic>, CreateError>> {
         let mut results = Vec::with_capacity(new.len());
         let mut appends = Vec::with_capacity(new.len());
@@ -317,7 +317,7 @@ impl TopicCatalog {
         claimed.into_iter().map(settle).collect()
     }
 
-    /// Whether a topic could be created like this, without creating it.
+    /// Checks that a topic could be created, without creating it.
     pub fn check_new(&self, topic: &NewTopic) -> Result<(), CreateError> {
         TopicName::check(&topic.name)?;
         let partitions = topic.partitions.unwrap_or_else(|| self.defaults().partitions);
@@ -331,8 +331,8 @@ impl TopicCatalog {
         }
     }
 
-    /// The parts of a run of logs that exist. Damage to the journal may have taken the others, and an append
-    /// that names one of them is refused.
+    /// Returns the parts of a run of logs that exist. Others may have been lost to damage of the journal, and
+    /// an append that names one of them is refused.
     fn existing(&self, (first, count): (LogId, u32)) -> Vec<(LogId, u32)> {
         let mut parts: Vec<(LogId, u32)> = Vec::new();
         for id in (first.0..).map(LogId).take(count as usize) {
@@ -366,8 +366,8 @@ impl TopicCatalog {
         Ok(deleted?)
     }
 
-    /// Gives a topic more partitions, `wanted` in all; durable when this returns. Must run as a change of its
-    /// own, or within one.
+    /// Adds partitions to a topic, for a total of `wanted`; durable when this returns. Must run as a change
+    /// of its own, or within one.
     pub async fn grow(self: &Arc<Self>, id: TopicId, wanted: u32) -> Result<Arc<Topic>, GrowError> {
         let topic = self.topics.claim_existing(id).await;
         let topic = topic.ok_or(GrowError::NoSuchTopic)?;
@@ -400,7 +400,7 @@ impl TopicCatalog {
         Ok(Arc::new(grown))
     }
 
-    /// Changes the settings of a topic to what `edit` makes of them; durable when it is done.
+    /// Replaces the settings of a topic by the result of `edit`; durable when the change has ended.
     pub fn alter<E: Send + 'static>(
         self: &Arc<Self>,
         id: TopicId,
@@ -451,8 +451,8 @@ impl TopicCatalog {
         Ok((Arc::new(altered), spec))
     }
 
-    /// Lets a topic's logs follow the defaults, if these changed while its definition was being
-    /// stored. Refused, that is tried again until the broker stops.
+    /// Lets a topic's logs follow the defaults, if these changed while its definition was being stored. A
+    /// refusal is retried until the broker stops.
     fn catch_up(self: &Arc<Self>, topic: &Topic, stored: LogSpec) {
         let spec = self.log_spec(topic);
         if spec == stored {
@@ -503,7 +503,7 @@ impl TopicCatalog {
         Ok(Arc::new(Topic::new(id, new.name, first, partitions, settings)))
     }
 
-    /// Most topics have no settings of their own, and share one value.
+    /// Returns a shared value: most topics have no settings of their own.
     fn shared(&self, settings: TopicSettings) -> Arc<TopicSettings> {
         if settings == *self.no_settings {
             Arc::clone(&self.no_settings)
@@ -517,7 +517,7 @@ fn runs(topic: &Topic) -> impl Iterator<Item = (LogId, u32)> {
     topic.log_runs().map(|(first, count)| (*first, *count))
 }
 
-/// What lets a topic's logs promise something else.
+/// Returns the frames that change the durability and retention of a topic's logs.
 fn respec(topic: &Topic, spec: LogSpec) -> impl Iterator<Item = Frame> {
     runs(topic).map(move |(first, count)| Frame::ChangeLogs { first, count, spec })
 }
@@ -534,8 +534,8 @@ fn stored(id: TopicId, change: Change) -> Frame {
     spaces::TOPICS.change(Bytes::copy_from_slice(&id.0.to_be_bytes()), change)
 }
 
-/// Inserts a topic that was loaded. Of two with one name the later one is served: the deletion of the earlier
-/// one was lost with a part of the journal. Ids of logs rise.
+/// Inserts a loaded topic. Of two topics with one name the later one is kept, by log id: the deletion of the
+/// earlier one was lost with a part of the journal.
 fn insert_newer(topics: &Topics, topic: Topic) {
     let Some(other) = topics.named(&topic.name) else {
         return topics.insert(Arc::new(topic));
@@ -550,7 +550,7 @@ fn insert_newer(topics: &Topics, topic: Topic) {
     }
 }
 
-/// Stored form of the settings that logs follow.
+/// Returns the stored form of the settings that logs follow.
 fn stored_form(logs: &LogSpec) -> Vec<u8> {
     format!("{logs:?}").into_bytes()
 }

@@ -1,10 +1,10 @@
-//! Which topics changed lately: who keeps something about many topics looks at these instead of at all.
+//! Names of recently changed topics, for users that cache data of many topics.
 
 use std::collections::VecDeque;
 
 use stafett_model::SharedLock;
 
-/// Changes that are remembered.
+/// Bound on the remembered changes.
 const CHANGES_MAX: usize = 16_384;
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct TopicChanges {
 #[derive(Debug, Default)]
 struct Recent {
     names: VecDeque<Box<str>>,
-    /// Changes before the first that is remembered.
+    /// Number of changes before the first remembered one.
     forgotten: u64,
 }
 
@@ -26,7 +26,8 @@ impl Recent {
 }
 
 impl TopicChanges {
-    /// A topic of that name came, went, or became another one; call it when that can be seen.
+    /// Records that a topic of that name was created, deleted or changed. Must be called once that is
+    /// visible.
     pub(crate) fn note(&self, name: Box<str>) {
         let mut recent = self.recent.write();
         if recent.names.len() == CHANGES_MAX {
@@ -36,12 +37,12 @@ impl TopicChanges {
         recent.names.push_back(name);
     }
 
-    /// Rises with every change; never 0.
+    /// Returns a number that rises with every change; never 0.
     pub(crate) fn version(&self) -> u64 {
         self.recent.read().count() + 1
     }
 
-    /// Visits the names that were noted after `version`. False if some are forgotten, and none is visited.
+    /// Visits the names recorded after `version`. False, with nothing visited, if some are forgotten.
     pub(crate) fn since(&self, version: u64, visit: &mut dyn FnMut(&str)) -> bool {
         let recent = self.recent.read();
         let Some(skipped) = version.saturating_sub(1).checked_sub(recent.forgotten) else {

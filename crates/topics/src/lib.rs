@@ -1,12 +1,12 @@
 //! Stored topics: a name, a definition, and one log per partition.
 //!
-//! - `topic`: a topic, its settings, and how both are stored
+//! - `topic`: a topic, its settings, and their stored format
 //! - `catalog`: all topics with their definitions and logs: create, change, grow, delete, append, read
 //! - `admission`: rules for batches on their way into a topic; `partitioner`: choice of the partition
-//! - `settings`: what topics follow that have set nothing
+//! - `settings`: settings of topics that have not set their own
 //! - `registry`: all topics, by name and by id
-//! - `source`: topics as groups see them
-//! - `change_log`: names of topics that changed lately
+//! - `source`: the groups' view of topics
+//! - `change_log`: names of recently changed topics
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 

@@ -1,9 +1,8 @@
-//! The names that topics have for what namespaces name: a topic's name is one for all namespaces, and has
-//! fewer letters.
+//! Topic names of namespaces: topic names are global, and have a smaller alphabet than names in namespaces.
 //!
-//! A stored topic is found by its name in the namespace that is always there, and as `stream-NAMESPACE.NAME`
-//! in another. Bytes that a topic's name cannot have are `_` and two hexadecimal digits; so is a `_` that two
-//! such digits follow.
+//! In the default namespace, a topic's name is used as it is; in another one, the topic is
+//! `stream-NAMESPACE.NAME`. A byte that is not allowed in topic names is written as `_` and two hexadecimal
+//! digits; so is a `_` that two such digits follow.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,7 +13,7 @@ use stafett_model::{Namespace, TopicName};
 use crate::registry::Topics;
 use crate::topic::{Topic, is_internal};
 
-/// The name of the stored topic that a namespace has under a name; `None` if no topic can have it.
+/// Returns the name of the stored topic for a name in a namespace; `None` if no topic can have it.
 pub fn topic_name<'a>(namespace: &Namespace, name: &'a str) -> Option<Cow<'a, str>> {
     let mut topic = topic_prefix(namespace);
     if topic.is_empty() && !name.contains('_') && TopicName::check(name).is_ok() {
@@ -24,7 +23,7 @@ pub fn topic_name<'a>(namespace: &Namespace, name: &'a str) -> Option<Cow<'a, st
     TopicName::check(&topic).is_ok().then_some(Cow::Owned(topic))
 }
 
-/// What the names of a namespace's topics begin with.
+/// Returns the common prefix of the names of a namespace's topics.
 pub fn topic_prefix(namespace: &Namespace) -> String {
     let mut prefix = String::new();
     if namespace.as_str() != Namespace::DEFAULT {
@@ -36,15 +35,14 @@ pub fn topic_prefix(namespace: &Namespace) -> String {
 }
 
 impl Topics {
-    /// The stored topic that a namespace has under a name, where no queue has that name. The broker's own
-    /// topics are in none.
+    /// Returns the stored topic for a name in a namespace, unless it is a queue or internal to the broker.
     pub fn in_namespace(&self, namespace: &Namespace, name: &str) -> Option<Arc<Topic>> {
         let topic = self.named(&topic_name(namespace, name)?)?;
         Some(topic).filter(|topic| !topic.id.is_queue() && !is_internal(&topic.name))
     }
 }
 
-/// Writes a text with nothing in it that a topic's name cannot have, nor what is `also` not wanted.
+/// Appends a text, with bytes escaped that topic names cannot have or that are in `also`.
 pub fn escape(text: &str, also: &[char], out: &mut String) {
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {

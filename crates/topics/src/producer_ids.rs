@@ -1,4 +1,4 @@
-//! Ids for idempotent producers. They are taken in blocks, durably ahead, so that none is given out twice.
+//! Ids for idempotent producers. Blocks of them are reserved durably, so that none is given out twice.
 
 use stafett_journal::{Journal, StateUnreadable};
 use stafett_model::{Lock, ProducerId};
@@ -8,8 +8,9 @@ const BLOCK: i64 = 1000;
 
 #[derive(Debug)]
 pub(crate) struct ProducerIds {
-    /// The next id and the end of the block; the one permit is held while a block is being taken.
+    /// Next id, and the end of the block.
     block: Lock<(i64, i64)>,
+    /// One permit, held while a block is being reserved.
     taking: tokio::sync::Semaphore,
 }
 

@@ -1,4 +1,4 @@
-//! All topics, by name and by id. Made for millions of them: a topic costs two words here beyond itself.
+//! All topics, by name and by id. Designed for millions: the overhead of a topic here is two words.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -15,7 +15,7 @@ use crate::topic::{Topic, TopicId};
 pub struct Topics {
     tables: SharedLock<Tables>,
     hash: RandomState,
-    /// Rings when a name is no longer being changed.
+    /// Notified when a name is no longer being changed.
     settled: tokio::sync::Notify,
     changes: TopicChanges,
 }
@@ -24,21 +24,21 @@ pub struct Topics {
 struct Tables {
     by_name: HashTable<Arc<Topic>>,
     by_id: HashTable<Arc<Topic>>,
-    /// Names of topics that are being created, changed or deleted, as [`alike`] has them.
+    /// Names of topics being created, changed or deleted, as normalised by [`alike`].
     changing: HashSet<Box<str>, RandomState>,
 }
 
-/// Whether a name is free.
+/// Result of claiming a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     Claimed,
     Exists,
     Changing,
-    /// There is a topic whose name differs only in `.` against `_`.
+    /// A topic exists whose name differs only in `.` and `_`.
     Collides(Box<str>),
 }
 
-/// A name for which `.` is `_`. It is hashed without a copy, as every batch looks its topic up.
+/// A name in which `.` equals `_`. It is hashed without a copy, as every batch looks up its topic.
 struct Alike<'a>(&'a str);
 
 impl Alike<'_> {
@@ -73,7 +73,7 @@ impl PartialEq for Alike<'_> {
     }
 }
 
-/// The same for names that differ only in `.` against `_`: no two topics may.
+/// Returns a form of the name in which `.` is `_`: topic names must differ in it.
 fn alike(name: &str) -> Cow<'_, str> {
     if name.contains('.') {
         Cow::Owned(name.replace('.', "_"))
@@ -91,7 +91,7 @@ impl Topics {
             .cloned()
     }
 
-    /// A topic of that name, or of one that differs from it only in `.` against `_`.
+    /// Returns the topic of that name, or else one whose name differs from it only in `.` and `_`.
     pub fn named_alike(&self, name: &str) -> Option<Arc<Topic>> {
         self.named(name)
             .or_else(|| self.read().alike(name, self.name_hash(name)))
@@ -114,12 +114,12 @@ impl Topics {
         self.len() == 0
     }
 
-    /// Whether a topic of that name is being created, changed or deleted.
+    /// Returns true if a topic of that name is being created, changed or deleted.
     pub fn is_changing(&self, name: &str) -> bool {
         self.read().changing.contains(&*alike(name))
     }
 
-    /// Returns when no topic of that name is being created, changed or deleted.
+    /// Waits until no topic of that name is being created, changed or deleted.
     pub async fn settled(&self, name: &str) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
@@ -131,7 +131,7 @@ impl Topics {
         }
     }
 
-    /// Claims a name for a topic that is about to be created.
+    /// Claims a name for a topic to create.
     pub fn claim(&self, name: &str) -> Claim {
         let hash = self.name_hash(name);
         let mut tables = self.write();
@@ -148,8 +148,8 @@ impl Topics {
         }
     }
 
-    /// Claims the name of a topic that is about to be changed or deleted, once nobody else does; gives the
-    /// topic as it is then. It stays visible. `None` if there is no such topic, or it is a queue.
+    /// Claims the name of a topic to change or delete, waiting for other changes. Returns the current topic,
+    /// which stays visible; `None` if it does not exist or is a queue.
     pub async fn claim_existing(&self, id: TopicId) -> Option<Arc<Topic>> {
         loop {
             let topic = self.with_id(id).filter(|topic| !topic.id.is_queue())?;
@@ -168,13 +168,13 @@ impl Topics {
         }
     }
 
-    /// Gives back a claimed name.
+    /// Releases a claimed name.
     pub fn release(&self, name: &str) {
         self.write().changing.remove(&*alike(name));
         self.settled.notify_waiters();
     }
 
-    /// Adds a topic, in place of what it was before, and gives back the claim on its name if there was one.
+    /// Adds or replaces a topic, and releases the claim on its name, if any.
     pub fn insert(&self, topic: Arc<Topic>) {
         let name = topic.name.clone();
         let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));

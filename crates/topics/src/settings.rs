@@ -1,24 +1,24 @@
-//! Settings that topics follow where they have set nothing themselves.
+//! Default settings of topics.
 
 use stafett_journal::LogSpec;
 use stafett_model::Codec;
 
 use crate::topic::TopicSettings;
 
-/// Settings of topics that have set nothing of their own.
+/// Settings of topics that have not set their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicDefaults {
     pub logs: LogSpec,
-    /// Bytes of the largest batch that is taken.
+    /// Bound on the size of a batch, in bytes.
     pub message_bytes_max: u32,
     pub append_time: bool,
-    /// Milliseconds that a record's own time may be behind the clock; `u64::MAX` is any time.
+    /// Bound on how far a record's timestamp may be in the past, in ms; `u64::MAX` for no bound.
+    /// Bound on how far a record's timestamp may be in the future, in ms.
     pub earlier_ms_max: u64,
-    /// Milliseconds that a record's own time may be ahead of the clock.
     pub later_ms_max: u64,
-    /// Codec that batches are compressed with; `None` keeps them as their producer made them.
+    /// Codec for stored batches; `None` keeps the producer's.
     pub codec: Option<Codec>,
-    /// Partitions of a topic whose creator names no number.
+    /// Number of partitions of a topic that is created without one.
     pub partitions: u32,
 }
 
@@ -37,7 +37,7 @@ impl Default for TopicDefaults {
 }
 
 impl TopicDefaults {
-    /// The rules for batches of a topic with these settings of its own.
+    /// Returns the rules for the batches of a topic with these settings of its own.
     pub fn rules(&self, own: &TopicSettings) -> Rules {
         Rules {
             message_bytes_max: own.message_bytes_max.unwrap_or(self.message_bytes_max),
@@ -48,7 +48,7 @@ impl TopicDefaults {
         }
     }
 
-    /// These, with settings of a nearer scope over them.
+    /// Returns these defaults, overridden by settings of a narrower scope.
     #[must_use]
     pub fn under(self, nearer: &TopicSettings) -> Self {
         let rules = self.rules(nearer);

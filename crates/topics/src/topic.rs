@@ -1,4 +1,4 @@
-//! A topic: a name with one log per partition, and how it is stored as a piece of keyed state.
+//! A topic: a name with one log per partition, and its stored format as an item of keyed state.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,28 +9,28 @@ use bytes::Bytes;
 use stafett_journal::{LogSpec, Retention};
 use stafett_model::{Codec, Durability, LogId};
 
-/// The topic that shows what groups have committed.
+/// Name of the topic that shows the committed offsets of groups.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
-/// Whether a topic of this name is written by the broker alone: patterns of consumers do not mean it.
+/// Returns true if only the broker writes the topic: patterns of consumers do not match it.
 pub fn is_internal(name: &str) -> bool {
     name == OFFSETS_TOPIC
 }
 
-/// Identifies a topic for as long as it exists; one made anew under the same name has another.
+/// Id of a topic. A topic recreated under the same name has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub u128);
 
-/// The upper half of ids of topics that are queues: no random id has it, as the version of those differs.
+/// Upper half of the topic ids of queues. Random ids never have it, as their version bits differ.
 const QUEUE_TOPIC: u128 = 0x7175_6575_6500_0000;
 
 impl TopicId {
-    /// The topic that a queue is for clients that read logs.
+    /// Returns the topic id under which clients that read logs see a queue.
     pub fn of_queue(queue: u64) -> Self {
         Self(QUEUE_TOPIC << 64 | u128::from(queue))
     }
 
-    /// Whether it is a queue's: its definition is the queue's affair.
+    /// Returns true if the topic is a queue, which has a definition of its own.
     pub fn is_queue(self) -> bool {
         self.0 >> 64 == QUEUE_TOPIC
     }
@@ -41,13 +41,13 @@ impl TopicId {
 pub struct Topic {
     pub id: TopicId,
     pub name: Box<str>,
-    /// The logs of its partitions, in runs of ids.
+    /// Logs of its partitions, in runs of ids.
     logs: Logs,
-    /// Most topics have no settings of their own, and share one value.
+    /// Settings of its own. Topics without any share one value.
     pub settings: Arc<TopicSettings>,
 }
 
-/// Runs of log ids; a topic that never got more partitions has one.
+/// Runs of log ids; a topic that never grew has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Logs {
     One { first: LogId, count: u32 },
@@ -66,26 +66,25 @@ impl Logs {
     }
 }
 
-/// What a topic has set for itself. What it has not follows the broker's settings.
+/// Settings of a topic. Unset ones follow the broker's defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicSettings {
     pub durability: Option<Durability>,
-    /// `Some(None)` keeps for ever.
+    /// Age after which records are deleted; `Some(None)` keeps them forever.
     pub retention_age: Option<Option<Duration>>,
     pub retention_bytes: Option<Option<u64>>,
     pub message_bytes_max: Option<u32>,
-    /// Records get the time of their append instead of the one that their producer gave them.
+    /// True if records get the time of their append instead of the producer's timestamp.
     pub append_time: Option<bool>,
-    /// Milliseconds that a record's own time may lie before the clock; `u64::MAX` is any time.
+    /// Bound on how far a record's timestamp may be in the past, in ms; `u64::MAX` for no bound.
     pub earlier_ms_max: Option<u64>,
-    /// Milliseconds that a record's own time may lie behind the clock.
+    /// Bound on how far a record's timestamp may be in the future, in ms.
     pub later_ms_max: Option<u64>,
-    /// What batches are compressed with; `Some(None)` keeps them as their producer made them.
+    /// Codec for stored batches; `Some(None)` keeps the producer's.
     pub codec: Option<Option<Codec>>,
-    /// What a front end that declared the topic said of it: compared and given back, not understood, and
-    /// never altered.
+    /// Declaration by a front end: compared and returned, opaque to the core, never altered.
     pub declared: Option<Bytes>,
-    /// Settings that only a front end knows; kept for it, in its own words.
+    /// Settings of a front end, in its own format.
     pub other: BTreeMap<Box<str>, Box<str>>,
 }
 
@@ -99,7 +98,7 @@ impl Topic {
         }
     }
 
-    /// The same topic with other settings.
+    /// Returns a copy of the topic with other settings.
     #[must_use]
     pub fn with_settings(&self, settings: Arc<TopicSettings>) -> Self {
         Self {
@@ -110,7 +109,7 @@ impl Topic {
         }
     }
 
-    /// The same topic with `count` more partitions, whose logs begin at `first`.
+    /// Returns a copy of the topic with `count` more partitions, whose logs begin at `first`.
     #[must_use]
     pub fn with_more(&self, first: LogId, count: u32) -> Self {
         let mut runs: Vec<(LogId, u32)> = self.log_runs().map(|(first, count)| (*first, *count)).collect();
@@ -126,7 +125,7 @@ impl Topic {
         }
     }
 
-    /// The log of a partition, counted from 0.
+    /// Returns the log of a partition, counted from 0.
     pub fn log(&self, partition: u32) -> Option<LogId> {
         let mut index = partition;
         for (first, count) in self.log_runs() {
@@ -138,7 +137,7 @@ impl Topic {
         None
     }
 
-    /// Whether a log is one of its partitions.
+    /// Returns true if a log belongs to one of its partitions.
     pub fn has_log(&self, log: LogId) -> bool {
         self.log_runs()
             .any(|(first, count)| (first.0..first.0 + u64::from(*count)).contains(&log.0))
@@ -148,7 +147,7 @@ impl Topic {
         self.log_runs().map(|(_, count)| *count).sum()
     }
 
-    /// The logs of all partitions in order, as runs of ids.
+    /// Returns the logs of all partitions in order, as runs of ids.
     pub fn log_runs(&self) -> impl Iterator<Item = (&LogId, &u32)> {
         let (one, many) = match &self.logs {
             Logs::One { first, count } => (Some((first, count)), &[][..]),
@@ -158,11 +157,11 @@ impl Topic {
             .chain(many.iter().map(|(first, count)| (first, count)))
     }
 
-    /// How its definition is stored: numbers little-endian, texts with their length in front as u32.
+    /// Encodes the definition: numbers are little-endian, texts are preceded by their length as u32.
     ///
     /// ```text
     /// u8 version = 1, name, u32 runs, each: u64 first log, u32 logs
-    /// settings, as [`TopicSettings::encode`] has them
+    /// settings, see [`TopicSettings::encode`]
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -177,7 +176,7 @@ impl Topic {
         out
     }
 
-    /// Reads a stored definition. `None` if this version of the program does not know it.
+    /// Decodes a stored definition. `None` if this version does not know the format.
     pub fn decode(id: TopicId, bytes: &[u8], defaults: &Arc<TopicSettings>) -> Option<Self> {
         let (version, mut rest) = bytes.split_first()?;
         if *version != VERSION {
@@ -207,7 +206,7 @@ impl Topic {
 const VERSION: u8 = 1;
 
 impl TopicSettings {
-    /// What its logs promise, where the topic has not set it by `defaults`.
+    /// Returns durability and retention of the topic's logs; unset ones are those of `defaults`.
     pub fn log_spec(&self, defaults: &LogSpec) -> LogSpec {
         LogSpec {
             durability: self.durability.unwrap_or(defaults.durability),
@@ -218,7 +217,7 @@ impl TopicSettings {
         }
     }
 
-    /// What holds where `self` has set nothing is what `below` has set.
+    /// Returns these settings; those that `self` has not set are those of `below`.
     #[must_use]
     pub fn over(&self, below: &Self) -> Self {
         let mut other = below.other.clone();
@@ -241,11 +240,12 @@ impl TopicSettings {
         }
     }
 
-    /// How settings are stored; texts have their length in front as u32.
+    /// Encodes the settings; texts are preceded by their length as u32.
     ///
     /// ```text
-    /// u8 settings; each: u8 which, text value (1 durability, 2 retention ms, 3 retention bytes, 4 message bytes,
-    /// 5 append time, 6 ms earlier, 7 ms later, 8 codec, 9 declared, in hexadecimal digits); u32 other settings, each: name, value
+    /// u8 settings, each: u8 tag, text value (1 durability, 2 retention ms, 3 retention bytes,
+    /// 4 message bytes, 5 append time, 6 ms earlier, 7 ms later, 8 codec, 9 declared, in hexadecimal digits),
+    /// u32 other settings, each: name, value
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
         let age = self

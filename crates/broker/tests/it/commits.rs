@@ -1,5 +1,4 @@
-//! What is read of a group's commits is what is stored, and nothing else, in whatever order the journal
-//! decides.
+//! Reading a group's commits returns exactly the stored ones, in whatever order the journal decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ struct World {
 }
 
 impl World {
-    /// A broker with a topic whose journal decides nothing any more by itself.
+    /// Starts a broker with a topic, whose journal then decides on request only.
     async fn start() -> Self {
         let behind = Arc::<MemoryJournal>::default();
         let journal = Arc::new(UndecidedJournal::over(Arc::clone(&behind)));
@@ -70,7 +69,7 @@ impl World {
         committed(self.groups(), self.topic, partition)
     }
 
-    /// The commits that are there after a restart.
+    /// Returns the commits after a restart.
     async fn after_restart(self) -> BTreeMap<u32, i64> {
         let broker = start(Arc::new(self.behind.reopen())).await;
         broker.groups().look("g", |group| {
@@ -197,7 +196,7 @@ async fn a_group_whose_deletion_is_refused_later_comes_back() {
     deletion.durable().await.unwrap_err();
     assert_eq!((world.committed(0), world.committed(1)), (Some(7), Some(7)));
 
-    // Also into a new group of its name, which counts where both know something, and when nobody waits.
+    // Also into a new group of the same name, whose own commits win, and without a waiting caller.
     let deletion = world.groups().delete("g").unwrap();
     drop(world.commit(&[1, 2], 8));
     assert!(world.journal.commit(1) && world.journal.refuse(0));
@@ -242,7 +241,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..40)
 }
 
-/// What was staged: when, and what becomes of each partition.
+/// Staged changes: the number of the act, and the new offset of each partition.
 type Model = Vec<(usize, Vec<(u32, Option<i64>)>)>;
 
 proptest! {

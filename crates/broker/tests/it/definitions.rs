@@ -1,4 +1,4 @@
-//! Changes of definitions go on to their end, whoever waits for them, and are there after a restart.
+//! Changes of definitions complete without a waiting caller, and survive a restart.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -47,7 +47,7 @@ async fn create(broker: &Arc<Broker>, name: &str) -> Result<Arc<Topic>, CreateEr
     broker.catalog().create(vec![new(name)]).await.remove(0)
 }
 
-/// Begins something, and goes away before it is done.
+/// Begins some work, and drops it before it is done.
 fn begin_and_leave(work: impl Future) {
     let mut work = pin!(work);
     let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -165,8 +165,8 @@ async fn settings_of_a_scope_are_forgotten_with_the_last_of_them() {
     stop(broker).await;
 }
 
-/// A deletion can be lost with a part of the journal. The topic that took the name since then keeps it,
-/// whatever its id is.
+/// A deletion can be lost with a part of the journal. The topic that took the name since then keeps it, with
+/// any id.
 #[tokio::test]
 async fn of_two_definitions_with_one_name_the_later_one_is_served() {
     for ids in [[1, 2], [2, 1]] {
@@ -213,7 +213,7 @@ async fn a_topic_that_is_created_while_settings_change_follows_them_once_there_i
         while journal.undecided() < 2 {
             tokio::task::yield_now().await;
         }
-        // The settings first, with all that follows from them.
+        // The settings first, with everything that follows from them.
         for _ in 0..100 {
             journal.commit(1);
             tokio::task::yield_now().await;

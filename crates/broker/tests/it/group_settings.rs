@@ -1,4 +1,4 @@
-//! Settings of single groups hold from the moment they are made, for groups that run and for those to come.
+//! Settings of single groups apply at once, to existing groups and to new ones.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn set(broker: &Arc<Broker>, group: &str, name: &'static str, value: Optio
         .unwrap();
 }
 
-/// Reports; gives how soon to report again.
+/// Sends a heartbeat. Returns the time until the next one.
 fn report(broker: &Broker, group: &str, epoch: i32) -> u32 {
     let beat = Heartbeat {
         member: "m".into(),

@@ -1,6 +1,6 @@
-//! The registry of groups: time that passes, commits that expire, and what is there after a restart.
+//! The registry of groups: passing time, expiring commits, and restarts.
 //!
-//! Time is tokio's, paused: it goes on by itself when everybody waits.
+//! Time is Tokio's, paused: it advances when all tasks wait.
 
 use std::sync::Arc;
 use std::time::Duration;

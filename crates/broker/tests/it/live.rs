@@ -1,4 +1,4 @@
-//! Live topics over the journal in memory: what a front end asks of them, and what a restart brings back.
+//! Live topics over an in-memory journal: requests of a front end, and restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const BOUND: OutboxBound = OutboxBound {
     overflow: Overflow::DropOldest,
 };
 
-/// Starts anew on what is stored.
+/// Restarts from the stored state.
 async fn start(journal: &mut Arc<MemoryJournal>, live: LiveSettings) -> Arc<Live> {
     *journal = Arc::new(journal.reopen());
     let journal: Arc<dyn Journal> = Arc::<MemoryJournal>::clone(journal);
@@ -291,7 +291,7 @@ async fn a_page_of_long_names_is_bounded_in_bytes() {
     );
 }
 
-/// Waits until so many messages have come.
+/// Waits until `count` messages have arrived.
 async fn wait_for(outbox: &Outbox, count: usize) -> Vec<String> {
     let mut found = taken(outbox);
     while found.len() < count {

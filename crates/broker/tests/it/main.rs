@@ -1,6 +1,6 @@
-//! The broker over journals: on a disk, in memory, or on a disk that fails when a test says so.
+//! The broker over journals: on a disk, in memory, or on a simulated disk that fails on request.
 //!
-//! One program for all of them: each would be linked with everything that the broker stands on.
+//! One program for all of them: each would be linked with all of the broker's dependencies.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

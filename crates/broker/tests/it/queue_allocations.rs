@@ -1,4 +1,4 @@
-//! How often memory is taken on the way of a message: per batch, not per message.
+//! Number of allocations in a message's life: per batch, not per message.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use stafett_messaging::queues::{
 };
 use stafett_model::{Message, Namespace};
 
-/// Allocations of a publication of so many messages, its delivery and its settlement.
+/// Counts the allocations of publishing `count` messages, their delivery and their settlement.
 async fn allocations(broker: &Broker, queue: &Arc<Queue>, outbox: &Outbox, count: usize) -> u64 {
     let body = Bytes::from(vec![b'x'; 100]);
     let messages: Vec<Message> = (0..count)
@@ -68,7 +68,7 @@ async fn memory_is_taken_per_batch_not_per_message() {
         owner: OwnerId(1),
     };
     let _consumer = queue.consume(spec, Arc::clone(&outbox), 1).unwrap();
-    // What is kept for later is taken first.
+    // Warm-up: reused buffers are allocated first.
     allocations(&broker, &queue, &outbox, 800).await;
     let few = allocations(&broker, &queue, &outbox, 10).await;
     let many = allocations(&broker, &queue, &outbox, 800).await;

@@ -1,5 +1,4 @@
-//! A broker on a disk that loses its power when a test says so, in time that stands still until everything
-//! waits for it.
+//! A broker on a disk that loses its power on request, in time that advances only while all tasks wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +7,9 @@ use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
 
-/// What takes longer hangs: the disk is gone.
+/// Limit of a run: a longer one hangs, as the disk is gone.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// So long after the start the journal is looked after at every step of time; later in larger ones.
+/// Number of initial steps of 1 ms at which the journal is driven; later steps are 50 ms.
 const FINE_STEPS: u32 = 2_000;
 
 fn settings(boots: u8) -> Settings {
@@ -24,7 +23,7 @@ fn settings(boots: u8) -> Settings {
     }
 }
 
-/// A disk whose power goes at its change of this number.
+/// Creates a disk that loses its power at the change of this number.
 pub(crate) fn losing_power_at(change: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     disk.set_fault(Some(Fault {
@@ -34,7 +33,7 @@ pub(crate) fn losing_power_at(change: u64) -> SimulatedDisk {
     disk
 }
 
-/// Runs on a disk until the work is done or nothing goes on.
+/// Runs on a disk until the work is done or nothing proceeds.
 pub(crate) fn on_disk<T>(
     disk: &SimulatedDisk,
     boots: u8,

@@ -1,4 +1,4 @@
-//! Deadlines: of members that are silent, and of phases that take too long.
+//! Deadlines: of silent members, and of phases that take too long.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::super::moment::Moment;
 use super::{ClassicGroup, Phase};
 
 impl ClassicGroup {
-    /// When [`Self::tick`] has something to do next.
+    /// Returns the next time at which [`Self::tick`] has something to do.
     pub fn deadline(&self) -> Option<Moment> {
         let members = self.members.values().filter_map(super::Member::deadline);
         let pending = self.pending.values().copied();
@@ -21,7 +21,7 @@ impl ClassicGroup {
         members.chain(pending).chain(phase).min()
     }
 
-    /// Does what is due.
+    /// Handles everything due by `now`.
     pub fn tick(&mut self, now: Moment, effects: &mut Effects) {
         let is_over = |deadline: Option<Moment>| deadline.is_some_and(|deadline| deadline <= now);
         let before = self.pending.len();
@@ -71,7 +71,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Sends away who never asked for what it gets.
+    /// Removes the members that never asked for their assignment.
     fn give_up_unsynced(&mut self, now: Moment, effects: &mut Effects) {
         let unsynced = self.members.iter().filter(|(_, member)| !member.has_synced);
         let unsynced: Vec<_> = unsynced.map(|(id, _)| Arc::clone(id)).collect();

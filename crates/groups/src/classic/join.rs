@@ -10,12 +10,12 @@ use super::super::moment::Moment;
 use super::member::{Member, Strategy};
 use super::{ClassicGroup, MemberId, Phase};
 
-/// Somebody wants to be a member of the next generation.
+/// Request to become a member of the next generation.
 #[derive(Debug, Clone)]
 pub struct Join {
-    /// Empty: it has none yet.
+    /// Member id; empty if it has none yet.
     pub member: Box<str>,
-    /// The id that it gets if it has none. Never used before.
+    /// Id for the member if it has none. Never used before.
     pub new_id: MemberId,
     pub instance: Option<Box<str>>,
     pub client_id: Box<str>,
@@ -24,21 +24,21 @@ pub struct Join {
     pub strategies: Vec<Strategy>,
     pub session_ms: u32,
     pub rebalance_ms: u32,
-    /// A dynamic member that has no id gets one, and has to come again with it.
+    /// True if a dynamic member without an id only gets one, and has to join again with it.
     pub must_know_id: bool,
-    /// A leader can be told not to decide anew.
+    /// True if the client understands [`Joined::skip_assignment`].
     pub may_skip_assignment: bool,
 }
 
-/// What a group is bounded by.
+/// Bounds of a group.
 #[derive(Debug, Clone, Copy)]
 pub struct JoinLimits {
     pub members_max: usize,
-    /// How long the first generation waits for more members.
+    /// Initial delay of the first generation, for more members to join.
     pub initial_delay_ms: u32,
 }
 
-/// A member of a generation.
+/// Answer to a member of a new generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     pub member: MemberId,
@@ -46,9 +46,9 @@ pub struct Joined {
     pub purpose: Option<Box<str>>,
     pub strategy: Option<Box<str>>,
     pub leader: MemberId,
-    /// For the leader: everybody.
+    /// All members, if this one is the leader; otherwise empty.
     pub members: Vec<JoinedMember>,
-    /// The leader need not decide: nothing changed.
+    /// True if the leader need not assign, as nothing changed.
     pub skip_assignment: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct JoinedMember {
     pub metadata: Bytes,
 }
 
-/// Who did not get to be a member, and under which id it may come again (empty: as a new one).
+/// Refused join. `member` is the id with which the client may join again; empty for a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotJoined {
     pub error: GroupError,
@@ -67,7 +67,7 @@ pub struct NotJoined {
 }
 
 impl ClassicGroup {
-    /// Answers `wait`, now or when the next generation begins.
+    /// Joins a member. Answers `wait`, now or when the next generation begins.
     pub fn join(&mut self, join: Join, wait: Wait, now: Moment, limits: &JoinLimits, effects: &mut Effects) {
         let id = join.member.clone();
         if let Err(error) = self.try_join(join, wait, now, limits, effects) {
@@ -127,9 +127,9 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// Whether one more may join. Who is a member may stay, unless more came before it than there may be.
+    /// Returns true if the member may join. A known one may, unless the group filled up before it rejoined.
     fn has_room(&self, join: &Join, limits: &JoinLimits) -> bool {
-        // Ids that were given out take no member's place, but there is a bound on them too.
+        // Ids given out ahead do not count as members, but are bounded too.
         if join.member.is_empty() && self.pending.len() >= limits.members_max {
             return false;
         }
@@ -206,7 +206,7 @@ impl ClassicGroup {
         }
     }
 
-    /// A member joins again.
+    /// Handles a repeated join.
     fn rejoin(&mut self, join: Join, wait: Wait, now: Moment, effects: &mut Effects) {
         let is_leader = self.leader.as_deref() == Some(&*join.member);
         let Some((id, member)) = self.members.get_key_value(&*join.member) else {
@@ -217,11 +217,11 @@ impl ClassicGroup {
         let has_missed = match self.phase {
             Phase::Empty | Phase::Gathering { .. } | Phase::Preparing { .. } => false,
             Phase::Completing { .. } => is_same,
-            // A leader that joins again has seen that something changed.
+            // A leader joins again because it has seen a change.
             Phase::Stable { .. } => is_same && !is_leader,
         };
         if has_missed {
-            // It did not hear of the generation that it is in.
+            // The answer to its join was lost.
             self.on_sign_of_life(&id, now);
             let joined = self.joined(id, is_leader);
             effects.join(wait, Ok(joined));
@@ -231,7 +231,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Takes over what a member says of itself.
+    /// Updates the member from its join request.
     fn update(&mut self, id: &str, join: Join, wait: Option<Wait>, now: Moment, effects: &mut Effects) {
         let Some(member) = self.members.get_mut(id) else {
             return;
@@ -244,7 +244,7 @@ impl ClassicGroup {
         member.heard = now;
         let former = std::mem::replace(&mut member.joining, wait);
         if let Some(former) = former {
-            // It asked again before it had an answer, and waits for the second one only.
+            // Only the latest of a member's requests waits for an answer.
             let error = GroupError::Rebalancing;
             effects.join(
                 former,
@@ -256,7 +256,7 @@ impl ClassicGroup {
         }
     }
 
-    /// A static member comes back without its id: it takes its former self's place.
+    /// Replaces a static member that comes back without its id: the new id takes its place.
     fn replace(
         &mut self,
         former: &str,
@@ -289,7 +289,7 @@ impl ClassicGroup {
         let may_skip = join.may_skip_assignment;
         self.update(&id, join, Some(wait), now, effects);
         if !self.is_stable() || self.vote() != self.strategy {
-            // Also in Completing: the leader may be deciding for the former id.
+            // In Completing too: the leader may be assigning to the former id.
             self.on_members_changed(now, effects);
             return;
         }
@@ -299,14 +299,14 @@ impl ClassicGroup {
         let mut joined = self.joined(id, is_leader && may_skip);
         joined.skip_assignment = is_leader && may_skip;
         if !may_skip && let Some(leader) = leader_before {
-            // One that cannot be told not to decide is not told that it leads.
+            // A client that cannot skip the assignment must not learn that it leads.
             joined.leader = leader;
         }
         effects.join(wait, Ok(joined));
         effects.store = Store::Whole;
     }
 
-    /// What a member of the generation is told.
+    /// Returns the answer to a member of the generation.
     fn joined(&self, id: MemberId, with_members: bool) -> Joined {
         let leader = self.leader.clone().unwrap_or_default();
         let view = |member: super::MemberView<'_>| JoinedMember {
@@ -330,7 +330,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Asks everybody to join.
+    /// Asks all members to join.
     pub(super) fn prepare(&mut self, now: Moment, effects: &mut Effects) {
         effects.rebalances += 1;
         if matches!(self.phase, Phase::Completing { .. }) {
@@ -356,7 +356,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Begins the next generation with those who have joined, and with static members whose session goes on.
+    /// Begins the next generation, with the members that have joined and the static ones whose session lasts.
     pub(super) fn complete(&mut self, now: Moment, effects: &mut Effects) {
         let is_gone = |member: &Member| member.joining.is_none() && member.instance.is_none();
         let gone: Vec<_> = self
@@ -375,7 +375,7 @@ impl ClassicGroup {
         };
         if !self.leader.as_ref().is_some_and(has_joined) && !self.members.is_empty() {
             let Some(joined) = self.members.keys().find(|id| has_joined(id)) else {
-                // Only static members are left, none of which is back: their sessions decide.
+                // Only static members are left, none of which has rejoined: their session timeouts decide.
                 self.phase = Phase::Preparing {
                     until: now.after(self.rebalance_ms()),
                 };
@@ -411,8 +411,8 @@ impl ClassicGroup {
         }
     }
 
-    /// The strategy that most members like best, of those that all of them know. Where votes are equal, the
-    /// leader's taste decides.
+    /// Elects the strategy that most members prefer, among those that all of them know. On a tie, the
+    /// leader's order decides.
     fn vote(&self) -> Option<Box<str>> {
         let judge = self
             .leader

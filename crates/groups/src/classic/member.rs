@@ -9,11 +9,10 @@ use super::super::error::GroupError;
 use super::super::moment::Moment;
 use super::join::NotJoined;
 
-/// A member that waits in its first join has no id yet with which it could give signs of life: it is given up
-/// after so long.
+/// Timeout of a new member's first join, in ms: without an id, the member cannot send heartbeats.
 const NEW_MEMBER_MS: u32 = 300_000;
 
-/// A way to agree that a member knows, and what it says of itself for it.
+/// A strategy (assignor) that a member supports, with its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strategy {
     pub name: Box<str>,
@@ -27,24 +26,25 @@ pub(crate) struct Member {
     pub(crate) client_host: Box<str>,
     pub(crate) session_ms: u32,
     pub(crate) rebalance_ms: u32,
-    /// The one it likes best comes first.
+    /// Supported strategies, the preferred one first.
     pub(crate) strategies: Vec<Strategy>,
-    /// What the leader gave it.
+    /// Assignment from the leader.
     pub(crate) assignment: Bytes,
-    /// Its last sign of life.
+    /// Time of its last sign of life.
     pub(super) heard: Moment,
-    /// It waits in its first join.
+    /// True while it waits in its first join.
     pub(super) is_new: bool,
-    /// It waits for the next generation.
+    /// Its request that waits for the next generation.
     pub(super) joining: Option<Wait>,
-    /// It waits for what it gets.
+    /// Its request that waits for the assignment.
     pub(super) syncing: Option<Wait>,
-    /// It has asked for what it gets in this generation.
+    /// True if it asked for its assignment in this generation.
     pub(super) has_synced: bool,
 }
 
 impl Member {
-    /// When it will have been silent for too long. Who waits for the group need not say that it is there.
+    /// Returns the time at which its session expires. A member that waits for the group need not send
+    /// heartbeats.
     pub(super) fn deadline(&self) -> Option<Moment> {
         match (self.joining, self.syncing) {
             (Some(_), _) if self.is_new => Some(self.heard.after(NEW_MEMBER_MS)),
@@ -53,7 +53,7 @@ impl Member {
         }
     }
 
-    /// What it takes in memory, about.
+    /// Returns its approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let strategies = self.strategies.iter();
         let strategies: usize = strategies
@@ -74,7 +74,7 @@ impl Member {
         self.strategies.iter().any(|known| *known.name == *strategy)
     }
 
-    /// Tells whoever waits for this member that it is no longer of the group. `id` is what it is told to be.
+    /// Answers the member's waiting requests with `error`; `id` is the member id in the answer to a join.
     pub(super) fn dismiss(self, error: &GroupError, id: &str, effects: &mut Effects) {
         if let Some(wait) = self.joining {
             let error = error.clone();

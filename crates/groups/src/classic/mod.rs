@@ -1,28 +1,28 @@
-//! Groups whose members agree among themselves who gets what: one of them, the leader, decides.
+//! Groups whose members assign partitions among themselves: one of them, the leader, decides.
 //!
 //! ```text
 //!            first member joins                 all have joined, or their time is over
 //!   Empty ───────────────────▶ Preparing ───────────────────────────▶ Completing
 //!     ▲                         ▲      ▲                                   │ the leader has decided
-//!     └── nobody has joined ────┘      └── somebody joins, leaves or ◀── Stable
-//!                                          is silent for too long
+//!     └── no member has joined ─┘      └── a member joins, leaves or ◀── Stable
+//!                                          its session expires
 //! ```
 //!
 //! *Preparing*: members are asked to join; each waits for the next generation. The first generation waits a
-//! moment for more members. *Completing*: members know the generation and wait for what the leader gives
-//! them. *Stable*: they have it. Each way into *Completing* is a new generation; whoever comes with another
-//! one is told so.
+//! little for more members. *Completing*: members know the generation and wait for the leader's assignment.
+//! *Stable*: they have it. Each transition to *Completing* begins a new generation; a request that names
+//! another one is refused.
 //!
 //! A *dynamic* member is known by the id that it was given. A *static* one also has an instance name of its
-//! own choice: one that comes back under that name takes the place of its former self, without a new
-//! generation if nothing else changes, and fences it.
+//! own choice. A member that returns under that name replaces and fences the former one, without a new
+//! generation if nothing else changed.
 //!
-//! The machine is pure: moments are arguments, and answers for whoever waits are [`Effects`]. It neither
-//! knows what members say of themselves nor what they are given. The behaviour is that of Kafka's classic
-//! group protocol (KIP-62, 134, 345, 394, 559, 814).
+//! The machine is pure: time is an argument, and answers to waiting requests are [`Effects`]. Metadata and
+//! assignments are opaque to it. The behaviour is that of Kafka's classic group protocol (KIP-62, 134, 345,
+//! 394, 559, 814).
 //!
-//! - [`join`]: into *Preparing* and out of it; [`sync`]: out of *Completing*, signs of life, leaving
-//! - [`expire`]: deadlines; [`member`]: one member; [`stored`]: how it is stored
+//! - [`join`]: into *Preparing* and out of it; [`sync`]: out of *Completing*, heartbeats, leaving
+//! - [`expire`]: deadlines; [`member`]: one member; [`stored`]: the stored format
 
 mod expire;
 mod join;
@@ -48,44 +48,45 @@ pub use join::{Join, JoinLimits, Joined, JoinedMember, NotJoined};
 pub use member::Strategy;
 pub use sync::{Leave, Sync, Synced};
 
-/// The id of a member: unique in its group.
+/// Id of a member, unique in its group.
 pub type MemberId = Arc<str>;
 
-/// See the module.
+/// A classic group: see the module.
 #[derive(Debug, Default)]
 pub struct ClassicGroup {
     phase: Phase,
-    /// Counted from 1; 0 before the first.
+    /// Number of the generation, from 1; 0 before the first.
     generation: i32,
-    /// What its members are there for: all say the same.
+    /// Protocol type, the same for all members.
     purpose: Option<Box<str>>,
-    /// How its members agree: one that all of them know.
+    /// Strategy elected for the generation, supported by all members.
     strategy: Option<Box<str>>,
     leader: Option<MemberId>,
     members: BTreeMap<MemberId, Member>,
-    /// Static members, by their instance.
+    /// Ids of static members, by instance name.
     instances: BTreeMap<Box<str>, MemberId>,
-    /// Ids that were given out, whose members have not joined, and until when they may.
+    /// Ids given out to members that have not joined yet, with their deadlines.
     pending: BTreeMap<MemberId, Moment>,
 }
 
-/// What the group is at.
+/// Phase of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
     #[default]
     Empty,
-    /// The first generation: waits until then, and a moment longer if somebody came, but not past the end.
+    /// First generation: waits until `until`; prolonged by `delay_ms` if members joined meanwhile, up to
+    /// `end`.
     Gathering {
         until: Moment,
         end: Moment,
         delay_ms: u32,
         has_new: bool,
     },
-    /// Waits for members to join, until then at most.
+    /// Waits for members to join, at most until `until`.
     Preparing { until: Moment },
-    /// Waits for the leader; members that have not asked for what they get by then are given up.
+    /// Waits for the leader. Members that have not asked for their assignment by `until` are removed.
     Completing { until: Moment },
-    /// As above: until then, if some have not asked yet.
+    /// Members have their assignments. If some have not asked yet, they are removed at `until`.
     Stable { until: Option<Moment> },
 }
 
@@ -100,14 +101,14 @@ impl Phase {
     }
 }
 
-/// A member as others may see it.
+/// Public view of a member.
 #[derive(Debug, Clone)]
 pub struct MemberView<'a> {
     pub id: &'a MemberId,
     pub instance: Option<&'a str>,
     pub client_id: &'a str,
     pub client_host: &'a str,
-    /// What it says of itself under the group's strategy; empty if there is none.
+    /// Metadata of the member for the group's strategy; empty if there is no strategy.
     pub metadata: Bytes,
     pub assignment: Bytes,
 }
@@ -117,7 +118,7 @@ impl ClassicGroup {
         self.phase
     }
 
-    /// How long a member may be silent.
+    /// Returns a member's session timeout.
     pub fn session_ms(&self, member: &str) -> Option<u32> {
         self.members.get(member).map(|member| member.session_ms)
     }
@@ -126,7 +127,7 @@ impl ClassicGroup {
         matches!(self.phase, Phase::Stable { .. })
     }
 
-    /// Whether it has no members, and waits for none that are about to come.
+    /// Returns true if the group has no members and no generation is being prepared.
     pub fn is_empty(&self) -> bool {
         self.phase == Phase::Empty
     }
@@ -147,12 +148,12 @@ impl ClassicGroup {
         self.leader.as_ref()
     }
 
-    /// Members whose ids were given out, and that have not joined.
+    /// Returns the number of ids that were given out to members that have not joined.
     pub fn pending_members(&self) -> usize {
         self.pending.len()
     }
 
-    /// All members, by id.
+    /// Returns all members, by id.
     pub fn members(&self) -> impl Iterator<Item = MemberView<'_>> {
         self.members.iter().map(|(id, member)| MemberView {
             id,
@@ -164,12 +165,12 @@ impl ClassicGroup {
         })
     }
 
-    /// What its members take in memory, about.
+    /// Returns the approximate memory of the members, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.members.values().map(Member::bytes).sum()
     }
 
-    /// Whether a member may commit now; it is also a sign of life.
+    /// Checks that a member may commit now, which also counts as a sign of life.
     pub fn check_commit(&mut self, by: &CommittedBy<'_>, now: Moment) -> Result<(), GroupError> {
         if by.epoch < 0 && self.is_empty() {
             return Ok(());
@@ -186,7 +187,7 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// Whether this is a member, and not one whose place another took.
+    /// Checks that `id` is a member, and is not fenced.
     fn check_member(&self, id: &str, instance: Option<&str>) -> Result<(), GroupError> {
         if let Some(instance) = instance {
             let known = self.instances.get(instance).ok_or(GroupError::UnknownMember)?;
@@ -215,7 +216,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Forgets a member. If it waits to join or to be given something, it is told that nobody knows it.
+    /// Removes a member. Its waiting requests are answered with [`GroupError::UnknownMember`].
     fn remove_member(&mut self, id: &str, effects: &mut Effects) -> bool {
         let Some(member) = self.members.remove(id) else {
             return false;
@@ -230,7 +231,7 @@ impl ClassicGroup {
         true
     }
 
-    /// Lets the members join anew, because one of them has gone, come or changed.
+    /// Begins a rebalance, because a member left, joined or changed.
     fn on_members_changed(&mut self, now: Moment, effects: &mut Effects) {
         match self.phase {
             Phase::Empty | Phase::Completing { .. } | Phase::Stable { .. } => self.prepare(now, effects),
@@ -239,7 +240,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The longest time that a member may take to join.
+    /// Returns the longest time that a member may take to join.
     fn rebalance_ms(&self) -> u32 {
         self.members
             .values()

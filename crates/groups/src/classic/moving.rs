@@ -1,4 +1,4 @@
-//! Between a classic group and one that the broker assigns: members are taken out, and come back.
+//! Conversion between a classic group and one whose partitions the broker assigns.
 
 use super::super::consumer;
 use super::super::effects::{Effects, Store};
@@ -8,12 +8,12 @@ use super::member::Member;
 use super::{ClassicGroup, MemberId, Phase};
 
 impl ClassicGroup {
-    /// All members, by id.
+    /// Returns all members, by id.
     pub(crate) fn retiring(&self) -> impl Iterator<Item = (&MemberId, &Member)> {
         self.members.iter()
     }
 
-    /// Tells whoever waits to join again: the group is another one then.
+    /// Removes all members and answers their waiting requests with [`GroupError::Rebalancing`].
     pub(crate) fn retire(&mut self, effects: &mut Effects) {
         for (id, member) in std::mem::take(&mut self.members) {
             member.dismiss(&GroupError::Rebalancing, &id, effects);
@@ -21,13 +21,13 @@ impl ClassicGroup {
         effects.store = Store::Whole;
     }
 
-    /// The group that the members of another one make, who all know only this protocol. They are asked to
+    /// Creates a classic group from a consumer group that has only classic members left. They are asked to
     /// join.
     pub(crate) fn revived(group: &consumer::Group, now: Moment) -> Self {
         let mut revived = Self::default();
         let mut longest_ms = 0;
         for member in group.members() {
-            // Who goes on with this generation is asked to join; others have to give up what they have.
+            // Members at this generation are asked to join; others get an error and give up their partitions.
             revived.generation = revived.generation.max(member.epoch);
             let Some(classic) = &member.classic else { continue };
             let id = MemberId::from(&*member.id);

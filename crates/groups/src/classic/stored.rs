@@ -1,14 +1,13 @@
-//! How a group is stored. Who waits, and how long it was silent, is not: after a start all sessions begin
-//! anew.
+//! Stored format of a classic group. Waiting requests and session times are not stored: after a start all
+//! sessions begin anew.
 //!
 //! ```text
 //! u8 version = 1, i32 generation, purpose, strategy, leader
-//! u32 members, each: id, instance, client id, client host, u32 session ms, u32 rebalance ms, bytes assignment,
-//!                    u32 strategies, each: text name, bytes metadata
+//! u32 members, each: id, instance, client id, client host, u32 session ms, u32 rebalance ms,
+//!                    bytes assignment, u32 strategies, each: text name, bytes metadata
 //! ```
 //!
-//! Numbers are little-endian; texts and bytes have their length in front as u32, all ones where there is
-//! none.
+//! Numbers are little-endian. Texts and bytes are preceded by their length as u32, all ones for none.
 
 use std::sync::Arc;
 
@@ -70,8 +69,8 @@ impl ClassicGroup {
         if let Some(longest_ms) = longest_ms {
             group.phase = match group.strategy {
                 Some(_) => Phase::Stable { until: None },
-                // It was given back to its members, who have not agreed on anything yet: they still have to
-                // join.
+                // The group came back from the consumer protocol and has no agreement yet: its members have
+                // to join.
                 None => Phase::Preparing {
                     until: now.after(longest_ms),
                 },

@@ -1,4 +1,4 @@
-//! What members do within a generation: ask for what they get, say that they are there, leave.
+//! Requests of members within a generation: sync, heartbeat, leave.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use super::super::error::GroupError;
 use super::super::moment::Moment;
 use super::{ClassicGroup, MemberId, Phase};
 
-/// A member asks for what it gets. The leader says what everybody gets.
+/// Request for a member's assignment. The leader's brings the assignments of all members.
 #[derive(Debug, Clone)]
 pub struct Sync {
     pub member: Box<str>,
     pub instance: Option<Box<str>>,
     pub generation: i32,
-    /// What the member believes the group to be there for, and to agree by.
+    /// Protocol type and strategy that the member assumes; `None` if the request does not say.
     pub purpose: Option<Box<str>>,
     pub strategy: Option<Box<str>>,
-    /// By member, from the leader.
+    /// Assignments by member; empty unless sent by the leader.
     pub assignments: Vec<(Box<str>, Bytes)>,
 }
 
-/// What a member gets.
+/// Answer with a member's assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Synced {
     pub purpose: Option<Box<str>>,
@@ -30,7 +30,7 @@ pub struct Synced {
     pub assignment: Bytes,
 }
 
-/// A member leaves, or is sent away by its instance alone.
+/// Request of a member to leave, or to remove a static member by its instance alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leave {
     pub member: Box<str>,
@@ -38,7 +38,7 @@ pub struct Leave {
 }
 
 impl ClassicGroup {
-    /// Answers `wait`, now or when the leader has decided.
+    /// Handles a sync. Answers `wait`, now or when the leader has sent the assignments.
     pub fn sync(&mut self, sync: Sync, wait: Wait, now: Moment, effects: &mut Effects) {
         if let Err(error) = self.try_sync(sync, wait, now, effects) {
             effects.sync(wait, Err(error));
@@ -88,7 +88,7 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// The leader has decided. Who was given nothing by it gets nothing.
+    /// Stores the leader's assignments and answers the waiting members. A member left out gets nothing.
     fn assign(
         &mut self,
         assignments: Vec<(Box<str>, Bytes)>,
@@ -119,7 +119,7 @@ impl ClassicGroup {
         effects.store = Store::Whole;
     }
 
-    /// Stable: with a time until which those have to ask that have not.
+    /// Enters *Stable*, with a deadline if some members have not asked for their assignment.
     fn stabilise(&mut self, until: Option<Moment>) {
         let all_synced = self.members.values().all(|member| member.has_synced);
         self.phase = Phase::Stable {
@@ -139,7 +139,7 @@ impl ClassicGroup {
         }
     }
 
-    /// A member says that it is there.
+    /// Handles a heartbeat.
     pub fn heartbeat(
         &mut self,
         member: &str,
@@ -153,7 +153,7 @@ impl ClassicGroup {
         self.check_agreed()
     }
 
-    /// What a member that is there would hear, without its saying so.
+    /// Returns the answer that a heartbeat would get now, without counting as one.
     pub fn check_alive(
         &self,
         member: &str,
@@ -173,7 +173,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Members leave. Gives for each whether it did.
+    /// Removes members. Returns one result per entry of `leaves`.
     pub fn leave(
         &mut self,
         leaves: &[Leave],
@@ -213,7 +213,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Members have left, or ids that were given out are no longer waited for.
+    /// Begins a rebalance after members have left or ids that were given out have expired.
     pub(super) fn on_left(&mut self, now: Moment, effects: &mut Effects) {
         if !self.is_empty() {
             self.on_members_changed(now, effects);

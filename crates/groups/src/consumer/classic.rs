@@ -1,9 +1,9 @@
-//! Members that know only the classic protocol, in a group that the broker assigns: how a running group moves
+//! Classic members in a group whose partitions the broker assigns: the means by which a running group moves
 //! from one protocol to the other and back.
 //!
-//! Such a member says what it wants and has when it joins, is told its epoch as the generation, and asks for
-//! what it may consume with that. It takes its steps by joining again, which it is told to do as the answer
-//! to a sign of life.
+//! Such a member states its subscription and partitions when it joins, gets its epoch as the generation, and
+//! syncs with that for its assignment. It takes each step by joining again, as the answer to a heartbeat
+//! tells it.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use super::subscription::Subscription;
 use crate::classic::Strategy;
 use crate::error::GroupError;
 
-/// What is kept of a member of the classic protocol.
+/// Classic protocol's data of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classic {
-    /// What it is there for, in the words of its protocol.
+    /// Protocol type.
     pub purpose: Box<str>,
     pub session_ms: u32,
     pub strategies: Vec<Strategy>,
 }
 
-/// A member of the classic protocol that comes, or is taken over from a classic group.
+/// A classic member that joins, or is taken over from a classic group.
 #[derive(Debug, Clone)]
 pub struct ClassicMember {
     pub id: Box<str>,
@@ -36,12 +36,12 @@ pub struct ClassicMember {
     pub rebalance_ms: u32,
     pub classic: Classic,
     pub names: Vec<Box<str>>,
-    /// What it has.
+    /// Partitions that it owns.
     pub has: Partitions,
 }
 
 impl Group {
-    /// Becomes what a classic group was in this generation.
+    /// Takes over the members of a classic group in this generation.
     pub fn take_over(
         &mut self,
         generation: i32,
@@ -62,7 +62,7 @@ impl Group {
             {
                 known.resolve(source);
             }
-            // What two say they have is with the first.
+            // A partition claimed by two members stays with the first.
             let has: Partitions = member
                 .has
                 .as_slice()
@@ -93,7 +93,7 @@ impl Group {
         self.find_deadline(rules);
     }
 
-    /// A member of the classic protocol joins, or joins again. Gives its generation.
+    /// Handles the join of a classic member, first or repeated. Returns its generation.
     pub fn join_classic(
         &mut self,
         member: ClassicMember,
@@ -106,7 +106,7 @@ impl Group {
             && let Some(owner) = self.instances.get(instance).filter(|owner| **owner != id)
             && let Some(owner) = self.members.get_mut(owner)
         {
-            // In the classic protocol, whoever comes last under a name has it.
+            // In the classic protocol, the last member to join under an instance name owns it.
             owner.epoch = EPOCH_LEAVE_STATIC;
             owner.state = MemberState::Stable;
         }
@@ -143,7 +143,7 @@ impl Group {
         Ok(answer.epoch)
     }
 
-    /// A member of the classic protocol says that it is there, and hears whether it has to join again.
+    /// Handles the heartbeat of a classic member. Fails with `Rebalancing` if it has to join again.
     pub fn heartbeat_classic(
         &mut self,
         id: &str,
@@ -174,7 +174,7 @@ impl Group {
         }
     }
 
-    /// What a member of the classic protocol may consume in its generation.
+    /// Returns the partitions that a classic member may consume in its generation.
     pub fn sync_classic(
         &self,
         id: &str,
@@ -188,7 +188,7 @@ impl Group {
         Ok(member.assigned.partitions())
     }
 
-    /// A member of either protocol leaves, or is sent away by its instance alone.
+    /// Removes a member of either protocol, by its id, or by its instance if the id is empty.
     pub fn leave_classic(&mut self, id: &str, instance: Option<&str>) -> Result<(), GroupError> {
         let id: Box<str> = match instance {
             Some(instance) if id.is_empty() => {
@@ -210,7 +210,7 @@ impl Group {
         }
     }
 
-    /// Whether it has members, and all of them are of the classic protocol.
+    /// Returns true if the group has members, all of them classic.
     pub fn is_all_classic(&self) -> bool {
         !self.is_empty() && self.members().all(|member| member.classic.is_some())
     }

@@ -1,10 +1,10 @@
-//! Who may commit and fetch offsets in the name of a group.
+//! Permission to commit and fetch offsets of a group.
 
 use super::group::Group;
 use super::member::Member;
 use super::partitions::Partition;
 
-/// Why offsets are neither taken nor given.
+/// Refusal of a commit or a fetch of offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     #[error("there is no such member of the group")]
@@ -16,8 +16,8 @@ pub enum CommitError {
 }
 
 impl Group {
-    /// Whether a member may commit offsets of these partitions. One that is behind may still commit those
-    /// that it has had since before. Whoever has no epoch may if the group has no members.
+    /// Checks that a member may commit offsets of these partitions. A member that is behind may still commit
+    /// those that it has held since its epoch. A sender without an epoch may if the group has no members.
     pub fn check_commit(
         &self,
         member: &str,
@@ -49,7 +49,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether a member may fetch the group's offsets. Whoever names neither a member nor an epoch may.
+    /// Checks that a member may fetch the group's offsets. A request with neither member nor epoch may.
     pub fn check_fetch(&self, member: Option<&str>, epoch: i32) -> Result<(), CommitError> {
         if member.is_none() && epoch < 0 {
             return Ok(());

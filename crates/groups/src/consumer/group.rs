@@ -1,4 +1,4 @@
-//! A group: its members, its epochs, and who is to have what.
+//! A group: its members, its epochs, and the members' targets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::partitions::{Partition, Partitions};
 use super::reconcile::Step;
 use super::subscription::{Interest, PatternError, Subscription};
 
-/// What holds for all groups.
+/// Rules of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// A member that is silent for longer is put out.
+    /// Session timeout: a silent member is removed after this time.
     pub session_ms: u64,
-    /// How often members are told to report: the longest that they are told to wait, and the shortest if they
-    /// have all that they are to have.
+    /// Longest heartbeat interval that members are told.
     pub heartbeat_ms: u32,
+    /// Shortest heartbeat interval of members that have their whole target.
     pub heartbeat_ms_min: u32,
     pub members_max: usize,
 }
@@ -34,14 +34,14 @@ impl Default for Rules {
     }
 }
 
-/// What a group is doing.
+/// State of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// Has no members.
+    /// The group has no members.
     Empty,
-    /// Members or topics changed, and who is to have what is not computed yet.
+    /// Members or topics changed, and no targets are computed for that yet.
     Assigning,
-    /// Some member does not have yet what it is to have.
+    /// Some member has not reached its target.
     Reconciling,
     Stable,
 }
@@ -50,26 +50,26 @@ pub enum State {
 #[derive(Debug, Default)]
 pub struct Group {
     pub(super) epoch: i32,
-    /// The group's epoch that the targets were computed for.
+    /// Group epoch that the targets were computed for.
     pub(super) target_epoch: i32,
-    /// What computed the targets.
+    /// Assignor that computed the targets.
     pub(super) assignor: Assignor,
-    /// Of the topics that members want, as of the last epoch.
+    /// Hash of the topics that members want, as of the last epoch.
     pub(super) topics_hash: u64,
     pub(super) members: BTreeMap<Box<str>, Member>,
-    /// Ids of static members, by their names.
+    /// Ids of static members, by instance name.
     pub(super) instances: HashMap<Box<str>, Box<str>>,
     pub(super) interests: BTreeMap<InterestId, Interest>,
     next_interest: u32,
-    /// Which version of the topics the interests know.
+    /// Version of the topics that the interests reflect.
     topics_version: u64,
-    /// What somebody has, or has not given back yet.
+    /// Partitions that members hold, including those not yet given back.
     held: HashSet<Partition>,
-    /// No member's time is up before this.
+    /// Earliest time at which a member may expire.
     pub(super) wake_ms: Option<u64>,
-    /// The group's own numbers changed since they were last stored.
+    /// True if the group's own numbers changed since they were last stored.
     pub(super) unstored: bool,
-    /// Members that changed or went since they were last stored.
+    /// Members that changed or left since they were last stored.
     pub(super) unstored_members: BTreeSet<Box<str>>,
 }
 
@@ -90,7 +90,7 @@ impl Group {
         self.members.is_empty()
     }
 
-    /// In the order of their ids.
+    /// Returns the members, by id.
     pub fn members(&self) -> impl ExactSizeIterator<Item = &Member> {
         self.members.values()
     }
@@ -105,7 +105,7 @@ impl Group {
             .map(|interest| &interest.subscription)
     }
 
-    /// The names of topics that members want, some more than once.
+    /// Returns the names of the topics that members want, possibly repeated.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         self.interests.values().flat_map(Interest::names)
     }
@@ -126,7 +126,7 @@ impl Group {
         }
     }
 
-    /// What members take in memory, about.
+    /// Returns the approximate memory of the members, in bytes.
     pub fn bytes(&self) -> usize {
         let members = self.members.values().map(Member::bytes);
         let interests = self.interests.values().map(Interest::bytes);
@@ -151,7 +151,7 @@ impl Group {
         }
     }
 
-    /// Adds a member; all of it will be stored.
+    /// Adds a member, to be stored as a whole.
     pub(super) fn insert(&mut self, member: Member) {
         if let Some(instance) = &member.instance {
             self.instances.insert(instance.clone(), member.id.clone());
@@ -170,7 +170,7 @@ impl Group {
         self.on_changed(&id, Unstored::ALL);
     }
 
-    /// Takes a member out; what it had is free.
+    /// Removes a member and frees its partitions.
     pub(super) fn remove(&mut self, id: &str) -> Option<Member> {
         let member = self.members.remove(id)?;
         if let Some(instance) = &member.instance
@@ -191,8 +191,7 @@ impl Group {
         Some(member)
     }
 
-    /// The interest of a subscription, made if there is none: without topics, and nobody is counted for it
-    /// yet.
+    /// Returns the interest of a subscription. A new one has no topics and no members yet.
     pub(super) fn interest(&mut self, subscription: Subscription) -> Result<InterestId, PatternError> {
         let known = self
             .interests
@@ -208,7 +207,7 @@ impl Group {
         Ok(id)
     }
 
-    /// Lets a member want something else. True if it did not before.
+    /// Changes a member's interest. False if it is the same as before.
     pub(super) fn set_interest(&mut self, id: &str, interest: InterestId) -> bool {
         let Some(member) = self
             .members
@@ -225,7 +224,7 @@ impl Group {
         true
     }
 
-    /// Forgets an interest that was made and has nobody.
+    /// Drops an interest without members.
     fn drop_unused(&mut self, interest: InterestId) {
         if self
             .interests
@@ -236,7 +235,7 @@ impl Group {
         }
     }
 
-    /// Counts for an interest, until [`Group::leave_interest`].
+    /// Adds a member to an interest's count, until [`Group::leave_interest`].
     pub(super) fn keep_interest(&mut self, interest: InterestId) {
         if let Some(known) = self.interests.get_mut(&interest) {
             known.members += 1;
@@ -250,7 +249,8 @@ impl Group {
         self.drop_unused(interest);
     }
 
-    /// Looks up what changed in the topics since the last time.
+    /// Updates the interests from the topics that changed since the last call. True if any interest may have
+    /// changed.
     pub(super) fn follow_topics(&mut self, source: &dyn TopicSource) -> bool {
         let version = source.version();
         let known = std::mem::replace(&mut self.topics_version, version);
@@ -261,7 +261,7 @@ impl Group {
             self.resolve_all(source);
             return true;
         }
-        // Whatever is less: looking up what changed, or all that is wanted.
+        // Either the changed topics or all wanted ones are looked up, whichever are fewer.
         let lookups: Option<usize> = self.interests.values().map(Interest::lookups).sum();
         let mut changed = Vec::new();
         let mut is_more = false;
@@ -290,7 +290,7 @@ impl Group {
         }
     }
 
-    /// True if the topics that members want are not what they were.
+    /// Updates the hash of the wanted topics. True if it changed.
     pub(super) fn topics_differ(&mut self) -> bool {
         let hash = self.hash_of_topics();
         let before = std::mem::replace(&mut self.topics_hash, hash);
@@ -303,7 +303,8 @@ impl Group {
         topics.map(|(name, shape)| (&**name, *shape)).collect()
     }
 
-    /// FNV-1a of ids and numbers of partitions: stored, so that a restart does not look like a change.
+    /// Returns the FNV-1a hash of topic ids and partition counts. It is stored, so that a restart is no
+    /// change.
     fn hash_of_topics(&self) -> u64 {
         fn hash<'a>(shapes: impl Iterator<Item = &'a TopicShape>) -> u64 {
             let bytes = shapes.flat_map(|shape| {
@@ -321,7 +322,7 @@ impl Group {
         }
     }
 
-    /// Computes who is to have what, if that is not known for the group's epoch.
+    /// Computes the members' targets, unless they are computed for the group's epoch already.
     pub(super) fn assign(&mut self) {
         if self.epoch == self.target_epoch || self.members.is_empty() {
             return;
@@ -372,7 +373,7 @@ impl Group {
         }
     }
 
-    /// What most members would like; if as many like another, the default.
+    /// Returns the assignor that most members prefer; the default on a tie.
     fn preferred_assignor(&self) -> Assignor {
         let likes = |assignor: Assignor| {
             let members = self.members.values();
@@ -385,7 +386,7 @@ impl Group {
         }
     }
 
-    /// Finds out anew what is held: several members' steps that are restored at once may come in any order.
+    /// Recomputes the held partitions: steps of several members that are restored together come in any order.
     pub(super) fn count_held(&mut self) {
         let members = self.members.values();
         let holding = members.flat_map(|member| {
@@ -402,7 +403,7 @@ impl Group {
         self.held.contains(&partition)
     }
 
-    /// Lets a member be what a step makes of it. True if what it may consume changed.
+    /// Applies a step to a member. True if its assigned partitions changed.
     pub(super) fn take_step(&mut self, id: &str, step: Step) -> bool {
         let Some(member) = self.members.get_mut(id) else {
             return false;

@@ -1,4 +1,4 @@
-//! What a member says, and what it is told. Nothing changes if the answer is an error.
+//! Heartbeats: the members' reports and the answers. A refused heartbeat changes nothing.
 
 use stafett_topics::TopicSource;
 
@@ -9,12 +9,12 @@ use super::partitions::Partitions;
 use super::reconcile;
 use super::subscription::{PatternError, Subscription};
 
-/// What a member says. What it leaves out is as it was.
+/// Report of a member. `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct Heartbeat {
     pub member: Box<str>,
-    /// The epoch that it believes in; [`EPOCH_JOIN`], [`EPOCH_LEAVE`] and [`EPOCH_LEAVE_STATIC`] say what it
-    /// wants.
+    /// Epoch of the member, or one of the requests [`EPOCH_JOIN`], [`EPOCH_LEAVE`] and
+    /// [`EPOCH_LEAVE_STATIC`].
     pub epoch: i32,
     pub instance: Option<Box<str>>,
     pub rack: Option<Box<str>>,
@@ -22,24 +22,24 @@ pub struct Heartbeat {
     pub host: Box<str>,
     pub rebalance_timeout_ms: Option<u32>,
     pub names: Option<Vec<Box<str>>>,
-    /// Empty: none any longer.
+    /// Pattern of topic names; an empty one removes the pattern.
     pub pattern: Option<Box<str>>,
     pub assignor: Option<Assignor>,
-    /// What it has.
+    /// Partitions that the member owns.
     pub owned: Option<Partitions>,
 }
 
-/// What a member is told.
+/// Answer to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub epoch: i32,
-    /// What it may consume, if that changed or it asked.
+    /// Partitions that the member may consume, if they changed or it asked for them.
     pub assignment: Option<Partitions>,
-    /// Whether it waits for partitions that others have to give back: the sooner it asks again, the better.
+    /// True if it waits for partitions that others have to give back: it should ask again soon.
     pub waits: bool,
 }
 
-/// Why a heartbeat is refused.
+/// Refusal of a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
     #[error("{0} is not a member of the group")]
@@ -61,7 +61,7 @@ pub enum HeartbeatError {
 }
 
 impl Heartbeat {
-    /// What a group may have to keep of it, about.
+    /// Returns the approximate bytes that a group may have to keep of it.
     pub fn bytes(&self) -> usize {
         let names = self
             .names
@@ -71,7 +71,7 @@ impl Heartbeat {
         names.sum::<usize>() + self.member.len() + self.pattern.as_ref().map_or(0, |pattern| pattern.len())
     }
 
-    /// Whether everything is said, so that everything wants to be told.
+    /// Returns true if the report is complete, which asks for a complete answer.
     fn is_full(&self) -> bool {
         self.rebalance_timeout_ms.is_some()
             && (self.names.is_some() || self.pattern.is_some())
@@ -79,12 +79,12 @@ impl Heartbeat {
     }
 }
 
-/// Who a heartbeat is from.
+/// Kind of sender of a heartbeat.
 enum Sender {
     Member,
-    /// Joins.
+    /// A new member.
     New,
-    /// A static member comes back, with an id that replaces this one.
+    /// A static member that returns under a new id, which replaces this one.
     Returning(Box<str>),
 }
 
@@ -116,7 +116,7 @@ impl Group {
             Sender::Returning(owner) => Some(&**owner),
             Sender::New => None,
         };
-        // Whatever is looked up from here on is as new as the topics are.
+        // From here on, look-ups see topics at least as new as `follow_topics` did.
         let topics_changed = self.follow_topics(source);
         let interest = self.wanted(base.map(Box::from), &beat, source)?;
         let is_new = matches!(sender, Sender::New);
@@ -144,7 +144,7 @@ impl Group {
         })
     }
 
-    /// Who reports, if he may.
+    /// Determines the sender of a heartbeat, and checks it.
     fn sender(&self, beat: &Heartbeat, rules: &Rules) -> Result<Sender, HeartbeatError> {
         let is_joining = beat.epoch == EPOCH_JOIN;
         if is_joining && self.members.len() >= rules.members_max && !self.members.contains_key(&beat.member) {
@@ -183,7 +183,7 @@ impl Group {
         }
     }
 
-    /// The member that a heartbeat of somebody who is in already is from.
+    /// Returns the member that sent the heartbeat of an existing member.
     fn known(&self, beat: &Heartbeat) -> Result<&Member, HeartbeatError> {
         if let Some(instance) = &beat.instance {
             let owner = self
@@ -202,7 +202,8 @@ impl Group {
             .ok_or_else(|| HeartbeatError::UnknownMember(beat.member.clone()))
     }
 
-    /// What the member wants from now on; `base` is who it is or follows.
+    /// Returns the interest of the member from now on; `base` is the member itself or the one that it
+    /// replaces.
     fn wanted(
         &mut self,
         base: Option<Box<str>>,
@@ -250,7 +251,7 @@ impl Group {
         });
     }
 
-    /// A static member that had left is somebody else now, and has what it had.
+    /// Gives a static member that had left its new id. It keeps its partitions.
     fn replace(&mut self, owner: &str, beat: &Heartbeat) {
         let Some(interest) = self.members.get(owner).map(|member| member.interest) else {
             return;
@@ -265,7 +266,7 @@ impl Group {
         self.leave_interest(interest);
     }
 
-    /// Takes over what the member says of itself. True if it wants something else than before.
+    /// Updates the member from its report. True if its interest changed.
     fn describe(&mut self, beat: &Heartbeat, interest: InterestId, now_ms: u64) -> bool {
         let wants_else = self.set_interest(&beat.member, interest);
         let Some(member) = self.members.get_mut(&beat.member) else {
@@ -274,7 +275,7 @@ impl Group {
         member.seen_ms = now_ms;
         let mut is_new = wants_else;
         if beat.epoch == EPOCH_JOIN && member.classic.take().is_some() {
-            // It has learned the new protocol.
+            // The member now uses the new protocol.
             is_new = true;
         }
         if member.client_id != beat.client_id {
@@ -309,7 +310,7 @@ impl Group {
         wants_else
     }
 
-    /// Lets a member take its next step. True if what it may consume changed.
+    /// Takes the member's next step. True if its assigned partitions changed.
     fn advance(&mut self, id: &str, owned: Option<&Partitions>, now_ms: u64) -> bool {
         let Some(member) = self.members.get(id) else {
             return false;
@@ -338,7 +339,7 @@ impl Group {
         })
     }
 
-    /// A static member leaves and will come back: what it has stays its own for the time of a session.
+    /// Handles the temporary leave of a static member: it keeps its partitions for the session timeout.
     fn leave_for_now(&mut self, beat: &Heartbeat, now_ms: u64) -> Result<Answer, HeartbeatError> {
         self.known(beat)?;
         if let Some(member) = self.members.get(&beat.member) {
@@ -346,7 +347,7 @@ impl Group {
                 state: MemberState::Stable,
                 epoch: EPOCH_LEAVE_STATIC,
                 assigned: member.assigned.clone(),
-                // It has stopped: what it was to give back is free.
+                // The member has stopped: partitions that it was to give back are free.
                 revoking: super::Holding::default(),
             };
             self.take_step(&beat.member, step);
@@ -362,7 +363,7 @@ impl Group {
         })
     }
 
-    /// Takes a member out; the others will share what it had.
+    /// Removes a member; its partitions go to the others.
     pub(super) fn put_out(&mut self, id: &str) -> Option<Member> {
         let member = self.remove(id)?;
         self.bump();
@@ -370,7 +371,8 @@ impl Group {
     }
 }
 
-/// A member may be one epoch behind, if it has nothing that it should not have: then an answer was lost.
+/// Checks the epoch. A member may be one epoch behind if it owns nothing else than assigned: an answer was
+/// lost.
 fn check_epoch(member: &Member, beat: &Heartbeat) -> Result<(), HeartbeatError> {
     let is_current = beat.epoch == member.epoch;
     let missed_one = beat.epoch < member.epoch

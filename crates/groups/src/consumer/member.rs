@@ -6,14 +6,14 @@ use super::assign::Assignor;
 use super::classic::Classic;
 use super::partitions::{Holding, Partitions};
 
-/// The epoch with which a member comes.
+/// Epoch of a heartbeat that joins the group.
 pub const EPOCH_JOIN: i32 = 0;
-/// The epoch with which a member leaves for good.
+/// Epoch of a heartbeat that leaves the group permanently.
 pub const EPOCH_LEAVE: i32 = -1;
-/// The epoch with which a static member leaves, to come back.
+/// Epoch of a heartbeat with which a static member leaves temporarily.
 pub const EPOCH_LEAVE_STATIC: i32 = -2;
 
-/// Where a member is on its way to its target.
+/// State of a member on the way to its target.
 ///
 /// ```text
 ///            target changed, nothing to give back        all that it waited for is free
@@ -23,10 +23,10 @@ pub const EPOCH_LEAVE_STATIC: i32 = -2;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum MemberState {
-    /// Has what it is to have, as far as it knows.
+    /// Has its target, as of its epoch.
     #[default]
     Stable,
-    /// Has been told to give partitions back, and has not done so yet. Keeps its epoch until then.
+    /// Has been told to give partitions back and has not done so. Keeps its epoch until then.
     Unrevoked,
     /// Waits for partitions that others have to give back.
     Unreleased,
@@ -36,39 +36,39 @@ pub enum MemberState {
 #[derive(Debug)]
 pub struct Member {
     pub id: Box<str>,
-    /// The name of a static member, which outlives its ids.
+    /// Instance name of a static member, which outlives its ids.
     pub instance: Option<Box<str>>,
     pub rack: Option<Box<str>>,
     pub client_id: Box<str>,
     pub host: Box<str>,
     pub rebalance_timeout_ms: u32,
-    /// The assignor that it would like.
+    /// Assignor that it prefers.
     pub assignor: Option<Assignor>,
     pub epoch: i32,
     pub previous_epoch: i32,
     pub state: MemberState,
-    /// What it may consume.
+    /// Partitions that it may consume.
     pub assigned: Holding,
-    /// What it has to give back, and may still be consuming.
+    /// Partitions that it has to give back and may still be consuming.
     pub revoking: Holding,
-    /// What it is to have in the end.
+    /// Partitions that it gets in the end.
     pub target: Arc<Partitions>,
-    /// What it is in the classic protocol, if it knows no other.
+    /// Classic protocol's data, if it does not use the consumer protocol.
     pub classic: Option<Classic>,
-    /// Which of the group's interests is its own.
+    /// Interest of the group that it shares.
     pub(super) interest: InterestId,
     pub(super) seen_ms: u64,
-    /// When it is put out if it still has not given back.
+    /// Time at which it is removed if it has not given its partitions back.
     pub(super) revoke_by_ms: Option<u64>,
-    /// What of it has to be stored.
+    /// Parts that have to be stored.
     pub(super) unstored: Unstored,
 }
 
-/// Numbers a group's interests.
+/// Id of an interest of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct InterestId(pub u32);
 
-/// Which parts of a member changed since they were last stored.
+/// Parts of a member that changed since they were last stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unstored {
     pub description: bool,
@@ -85,7 +85,7 @@ impl Unstored {
 }
 
 impl Member {
-    /// Somebody of whom nothing is known yet.
+    /// Returns an empty member, as a base for others.
     pub(super) fn nobody(now_ms: u64) -> Self {
         Self {
             id: "".into(),
@@ -109,12 +109,12 @@ impl Member {
         }
     }
 
-    /// Whether it has, and knows that it has, what the group wants it to have.
+    /// Returns true if the member has its target and knows it.
     pub fn is_reconciled(&self, target_epoch: i32) -> bool {
         self.state == MemberState::Stable && self.epoch == target_epoch
     }
 
-    /// What it takes in memory, about.
+    /// Returns its approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.id.len() * 2 + self.client_id.len() + self.host.len();
         let classic = self.classic.as_ref().map_or(0, |classic| {

@@ -1,28 +1,26 @@
-//! Consumer groups whose partitions the broker assigns: members say what they want and what they have, with
-//! every heartbeat; the group says what they are to have.
+//! Consumer groups whose partitions the broker assigns: with heartbeats, members report their subscriptions
+//! and partitions, and get their assignments.
 //!
-//! Three epochs make it work without everybody stopping at once. The *group's* rises when members or topics
-//! change. A *target* is computed for it: what everybody is to have in the end. Each *member* then goes there
-//! at its own pace: it gives back first, and gets what others have given back. A partition is never with two
-//! members.
+//! Three epochs avoid a stop of the whole group. The *group epoch* rises when members or topics change. For
+//! it, a *target* assignment of all members is computed. Each *member* then moves to its target at its own
+//! pace: it gives partitions back first, and then gets those that others have given back. A partition is
+//! never with two members.
 //!
 //! Pure: no I/O and no clock; time is an argument, in ms of any clock that does not go back. Topics are seen
-//! through [`stafett_topics::TopicSource`]. What has to be stored comes out of [`Group::take_changes`], and
-//! goes in through [`Group::restore`]. A heartbeat that changes nothing costs a look-up, whatever the group's
-//! size.
+//! through [`stafett_topics::TopicSource`]. State to store comes out of [`Group::take_changes`] and goes in
+//! through [`Group::restore`]. A heartbeat that changes nothing costs a look-up, for any size of the group.
 //!
 //! - [`partitions`]: sets of partitions
-//! - [`topics`]: what groups have to know of topics
-//! - [`subscription`]: what members want, by name and by pattern
+//! - [`subscription`]: subscriptions by name and by pattern
 //! - [`member`]: a member and its states
-//! - [`assign`]: who is to have what
+//! - [`assign`]: computation of the targets
 //! - [`group`]: the group, its epochs, its state
-//! - [`heartbeat`]: what a member says and is told; joining, leaving
+//! - [`heartbeat`]: heartbeats and their answers; joining, leaving
 //! - [`reconcile`]: one step of a member towards its target
-//! - [`timeouts`]: members that are silent, or do not give back
+//! - [`timeouts`]: removal of members that are silent or do not give partitions back
 //! - [`classic`]: members that know only the classic protocol
-//! - [`commits`]: who may commit and fetch offsets
-//! - [`stored`]: what is stored of a group
+//! - [`commits`]: permission to commit and fetch offsets
+//! - [`stored`]: the stored format
 
 pub mod assign;
 pub mod classic;

@@ -1,6 +1,6 @@
-//! Sets of partitions, as sorted lists: what a member is to have, has, and still has to give back.
+//! Sets of partitions, as sorted lists.
 //!
-//! A list of 100,000 costs 3 MB and is compared, cut and merged in one pass.
+//! A list of 100,000 costs 3 MB and is compared, split and merged in one pass.
 
 use std::cmp::Ordering;
 
@@ -13,18 +13,18 @@ pub struct Partition {
     pub index: u32,
 }
 
-/// Partitions in order, each once.
+/// Sorted partitions without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partitions(Vec<Partition>);
 
-/// A partition that a member has, and the epoch at which it got it.
+/// A partition that a member has, with the epoch at which it got it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     pub partition: Partition,
     pub since: i32,
 }
 
-/// Held partitions in order, each once.
+/// Sorted held partitions without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holding(Vec<Held>);
 
@@ -45,7 +45,7 @@ impl Partitions {
         self.0.binary_search(&partition).is_ok()
     }
 
-    /// Runs of partitions of one topic.
+    /// Returns the partitions grouped by topic.
     pub fn by_topic(&self) -> impl Iterator<Item = &[Partition]> {
         self.0.chunk_by(|a, b| a.topic == b.topic)
     }
@@ -73,7 +73,7 @@ impl Holding {
         self.0.len()
     }
 
-    /// The epoch at which the partition was got.
+    /// Returns the epoch at which the member got the partition, or `None` if it does not hold it.
     pub fn since(&self, partition: Partition) -> Option<i32> {
         let at = self.0.binary_search_by_key(&partition, |held| held.partition);
         self.0.get(at.ok()?).map(|held| held.since)
@@ -83,17 +83,17 @@ impl Holding {
         Partitions(self.0.iter().map(|held| held.partition).collect())
     }
 
-    /// Whether all of `partitions` are held.
+    /// Returns true if all of `partitions` are held.
     pub fn covers(&self, partitions: &Partitions) -> bool {
         partitions.0.iter().all(|one| self.since(*one).is_some())
     }
 
-    /// Whether one of `partitions` is held.
+    /// Returns true if any of `partitions` is held.
     pub fn touches(&self, partitions: &Partitions) -> bool {
         self.0.iter().any(|held| partitions.contains(held.partition))
     }
 
-    /// Splits into what is in `wanted` and what is not, and finds what of `wanted` is missing.
+    /// Splits into partitions in `wanted` and others, and finds those of `wanted` that are missing.
     pub(super) fn against(&self, wanted: &Partitions) -> Split {
         let mut split = Split::default();
         let (mut held, mut wanted) = (self.0.iter().peekable(), wanted.0.iter().peekable());
@@ -115,7 +115,7 @@ impl Holding {
         }
     }
 
-    /// Adds partitions that are not held yet.
+    /// Adds partitions, which must not be held yet.
     pub(super) fn add(&mut self, partitions: &[Partition], since: i32) {
         let more = partitions.iter().map(|partition| Held {
             partition: *partition,
@@ -135,7 +135,7 @@ impl FromIterator<Held> for Holding {
     }
 }
 
-/// What is held against what is wanted.
+/// Comparison of held with wanted partitions.
 #[derive(Debug, Default)]
 pub(super) struct Split {
     pub kept: Holding,

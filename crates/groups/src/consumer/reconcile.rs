@@ -1,12 +1,12 @@
-//! One step of a member towards its target. Pure: says what the member becomes.
+//! One step of a member towards its target. Pure: returns the member's next state.
 //!
-//! No partition is ever with two members: one that has to give a partition back keeps it, in `revoking`,
-//! until its list of owned partitions comes without it; only then is it free for whoever is to have it.
+//! No partition is ever with two members: a member that has to give a partition back keeps it in `revoking`
+//! until it reports its partitions without it. Only then is the partition free for its next owner.
 
 use super::member::{Member, MemberState};
 use super::partitions::{Holding, Partition, Partitions};
 
-/// What a member becomes.
+/// Next state of a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub state: MemberState,
@@ -15,8 +15,8 @@ pub(super) struct Step {
     pub revoking: Holding,
 }
 
-/// The next step of `member`, or `None` if it stays as it is. `owned` is what the member says it has, if it
-/// says so; `is_held` whether anybody has a partition.
+/// Returns the next step of `member`, or `None` if it stays as it is. `owned` is the member's report of its
+/// partitions, if any; `is_held` tells if any member holds a partition.
 pub(super) fn next(
     member: &Member,
     target_epoch: i32,
@@ -39,7 +39,7 @@ pub(super) fn next(
         });
     }
     let mut assigned = split.kept;
-    // What it gave back with this very heartbeat is its own to take again.
+    // A partition given back with this very heartbeat can be taken again by the member itself.
     let mine =
         |partition| member.revoking.since(partition).is_some() || split.surplus.since(partition).is_some();
     let (free, held): (Vec<_>, Vec<_>) = split

@@ -1,19 +1,19 @@
-//! What is stored of a group: pieces, one behind the other. A member's step stores that member and nothing
-//! else.
+//! Stored format of a group: a sequence of pieces. A member's step stores that member only.
 //!
-//! Numbers are little-endian; a text has its length in front as u32; an optional text has a u8 in front of
-//! that which says whether it is there.
+//! Numbers are little-endian. A text is preceded by its length as u32; an optional text by a u8, 1 if it is
+//! present.
 //!
 //! ```text
 //! u8 version = 1, then any number of pieces: u8 tag, and
 //! 0 group         i32 epoch, i32 target epoch, u8 assignor, u64 hash of topics
-//! 1 description   text member, text? instance, text? rack, text client, text host, u32 rebalance timeout in ms,
-//!                 u8 assignor (255: none), text? pattern, u32 names, each: text
+//! 1 description   text member, text? instance, text? rack, text client, text host,
+//!                 u32 rebalance timeout in ms, u8 assignor (255: none), text? pattern, u32 names, each: text
 //! 2 target        text member, u32 topics, each: u128 id, u32 partitions, each: u32
 //! 3 current       text member, i32 epoch, i32 previous epoch, u8 state, holding assigned, holding revoking
 //!                 holding: u32 topics, each: u128 id, u32 partitions, each: u32, i32 since
 //! 4 gone          text member
-//! 5 classic       text member, text purpose, u32 session in ms, u32 strategies, each: text name, u32 bytes, bytes
+//! 5 classic       text member, text purpose, u32 session in ms, u32 strategies, each: text name,
+//!                 u32 bytes, bytes
 //! ```
 
 use std::sync::Arc;
@@ -40,12 +40,12 @@ const CLASSIC: u8 = 5;
 const NO_ASSIGNOR: u8 = 255;
 
 impl Group {
-    /// Whether something changed since it was last stored.
+    /// Returns true if anything changed since it was last stored.
     pub fn has_changes(&self) -> bool {
         self.unstored || !self.unstored_members.is_empty()
     }
 
-    /// All there is.
+    /// Encodes the whole state.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_group(self, &mut out);
@@ -55,7 +55,7 @@ impl Group {
         out
     }
 
-    /// What changed since the last time.
+    /// Encodes the changes since the last call, and clears them.
     pub fn take_changes(&mut self) -> Vec<u8> {
         let mut out = vec![VERSION];
         if self.unstored {
@@ -104,8 +104,8 @@ impl Group {
         }
     }
 
-    /// Takes over what was stored, after all that was stored before. Members have a whole session from now
-    /// on. `None` if this version of the program does not know it.
+    /// Applies stored state on top of the state restored before. Sessions start anew at `now_ms`. `None` if
+    /// this version does not know the format.
     pub fn restore(&mut self, stored: &[u8], rules: &Rules, now_ms: u64) -> Option<()> {
         let mut input = Input(stored);
         if input.u8()? != VERSION {
@@ -155,7 +155,7 @@ impl Group {
     }
 
     fn restore_description(&mut self, id: Box<str>, description: Description, now_ms: u64) {
-        // A pattern that is none any more wants nothing.
+        // A pattern that is no longer valid matches nothing.
         let names = description.subscription.names().to_vec();
         let interest = self
             .interest(description.subscription)
@@ -173,7 +173,7 @@ impl Group {
             rebalance_timeout_ms: description.rebalance_timeout_ms,
             assignor: description.assignor,
             interest,
-            // One of the classic protocol says so behind this.
+            // For a classic member, a CLASSIC piece follows.
             classic: None,
             ..before.unwrap_or_else(|| Member::nobody(now_ms))
         };
@@ -337,7 +337,7 @@ fn assignor(number: u8) -> Option<Option<Assignor>> {
     }
 }
 
-/// What is left of a piece.
+/// Rest of the stored bytes.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {

@@ -1,31 +1,30 @@
-//! What members want: names of topics, and a pattern that names may match.
+//! Subscriptions of members: topic names, and a pattern of names.
 //!
-//! Members of a group mostly want the same, so that equal subscriptions are kept, and looked up in the
-//! topics, once.
+//! Most members of a group want the same, so equal subscriptions are kept, and resolved to topics, once.
 
 use std::collections::BTreeMap;
 
 use regex::{Regex, RegexBuilder};
 use stafett_topics::{TopicShape, TopicSource, is_internal};
 
-/// Bytes of the longest pattern.
+/// Bound on the length of a pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 4096;
-/// Bytes that a compiled pattern may take.
+/// Bound on the memory of a compiled pattern, in bytes.
 const PATTERN_MEMORY_MAX: usize = 1 << 20;
-/// What a compiled pattern mostly takes.
+/// Typical memory of a compiled pattern, in bytes.
 const PATTERN_BYTES: usize = 64 << 10;
-/// How deep a pattern may nest.
+/// Bound on the nesting of a pattern.
 const PATTERN_NESTING_MAX: u32 = 50;
 
-/// What a member wants.
+/// Subscription of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subscription {
-    /// In order, each once.
+    /// Topic names, sorted, without duplicates.
     names: Box<[Box<str>]>,
     pattern: Option<Box<str>>,
 }
 
-/// Why a pattern is none.
+/// Refusal of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("a pattern is {0} bytes long: at most {PATTERN_BYTES_MAX} are allowed")]
@@ -35,7 +34,7 @@ pub enum PatternError {
 }
 
 impl Subscription {
-    /// An empty pattern is none.
+    /// Creates a subscription. An empty pattern counts as none.
     pub fn new(names: impl IntoIterator<Item = Box<str>>, pattern: Option<Box<str>>) -> Self {
         let mut names: Vec<_> = names.into_iter().collect();
         names.sort_unstable();
@@ -54,27 +53,27 @@ impl Subscription {
         self.pattern.as_deref()
     }
 
-    /// What it takes in memory, about.
+    /// Returns its approximate memory, in bytes.
     fn bytes(&self) -> usize {
         let names = self.names.iter().map(|name| name.len() + size_of::<Box<str>>());
         names.sum::<usize>() + self.pattern().map_or(0, |pattern| pattern.len() + PATTERN_BYTES)
     }
 }
 
-/// A subscription that some members share, and the topics that it comes to.
+/// A subscription shared by members, with the topics that it resolves to.
 #[derive(Debug)]
 pub(super) struct Interest {
     pub subscription: Subscription,
     regex: Option<Regex>,
     pub members: usize,
-    /// What the subscription takes in memory.
+    /// Memory of the subscription, in bytes.
     subscription_bytes: usize,
-    /// By name.
+    /// Matching topics, by name.
     pub topics: BTreeMap<Box<str>, TopicShape>,
 }
 
 impl Interest {
-    /// Without topics yet.
+    /// Creates an interest, without topics yet.
     pub(super) fn new(subscription: Subscription) -> Result<Self, PatternError> {
         let regex = subscription.pattern().map(compile).transpose()?;
         Ok(Self {
@@ -86,7 +85,7 @@ impl Interest {
         })
     }
 
-    /// Looks everything up anew.
+    /// Resolves the whole subscription.
     pub(super) fn resolve(&mut self, source: &dyn TopicSource) {
         self.topics.clear();
         if let Some(regex) = &self.regex {
@@ -103,7 +102,7 @@ impl Interest {
         }
     }
 
-    /// Looks one name up that changed. True if that makes a difference.
+    /// Updates one topic that changed. True if this changes the interest.
     pub(super) fn update(&mut self, name: &str, source: &dyn TopicSource) -> bool {
         if !self.wants(name) {
             return false;
@@ -122,13 +121,13 @@ impl Interest {
         before != now
     }
 
-    /// What it takes in memory, about.
+    /// Returns its approximate memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         const TOPIC_BYTES: usize = 96;
         self.subscription_bytes + self.topics.len() * TOPIC_BYTES
     }
 
-    /// How many look-ups looking up everything takes, or `None` if that is every topic there is.
+    /// Returns the number of look-ups to resolve it, or `None` if all topics have to be looked at.
     pub(super) fn lookups(&self) -> Option<usize> {
         match self.regex {
             Some(_) => None,
@@ -136,7 +135,7 @@ impl Interest {
         }
     }
 
-    /// Of the topics that are wanted, whether they are there or not.
+    /// Returns the subscribed names, existing or not, and the matching topics; possibly repeated.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let there = self.topics.keys();
         self.subscription.names.iter().chain(there).map(|name| &**name)
@@ -149,13 +148,13 @@ impl Interest {
     }
 }
 
-/// A pattern has to match a name as a whole.
+/// Compiles a pattern, which has to match a whole name.
 fn compile(pattern: &str) -> Result<Regex, PatternError> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(PatternError::TooLong(pattern.len()));
     }
     let pattern = unquoted(pattern);
-    // On its own first, so that it cannot close the group that anchors it.
+    // The pattern is compiled alone first, so that it cannot close the group that anchors it.
     build(&pattern)?;
     build(&format!(r"\A(?:{pattern})\z"))
 }
@@ -169,8 +168,7 @@ fn build(pattern: &str) -> Result<Regex, PatternError> {
         .map_err(|error| PatternError::Malformed(error.to_string().into()))
 }
 
-/// Replaces what stands between `\Q` and `\E` (which RE2 knows, and the library does not) by its escaped
-/// text.
+/// Replaces text between `\Q` and `\E` (supported by RE2, not by the regex library) by its escaped form.
 fn unquoted(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;
@@ -182,7 +180,7 @@ fn unquoted(pattern: &str) -> String {
             out.push_str(&regex::escape(text));
             rest = behind;
         } else {
-            // The escaped character belongs to its backslash, whatever it is.
+            // A backslash and the next character stay together.
             let end = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
             let (pair, behind) = escape.split_at(end);
             out.push_str(pair);

@@ -1,10 +1,10 @@
-//! Members that are silent for longer than a session, or do not give back what they have to in time, are put
-//! out.
+//! Removal of members that are silent for longer than the session timeout, or do not give partitions back in
+//! time.
 
 use super::group::{Group, Rules};
 use super::member::Member;
 
-/// Why a member was put out.
+/// Reason for the removal of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expired {
     Session,
@@ -12,12 +12,12 @@ pub enum Expired {
 }
 
 impl Group {
-    /// When [`Group::on_tick`] has to be called next; it may find nothing then. `None`: never, as things are.
+    /// Returns the next time at which [`Group::on_tick`] has to be called; it may find nothing to do.
     pub fn deadline_ms(&self) -> Option<u64> {
         self.wake_ms
     }
 
-    /// Lets [`Group::deadline_ms`] be no later than a member's.
+    /// Moves [`Group::deadline_ms`] forward to the member's deadline, if that is earlier.
     pub(super) fn wake_for(&mut self, id: &str, rules: &Rules) {
         if let Some(member) = self.members.get(id) {
             let at = deadline(member, rules).0;
@@ -25,7 +25,7 @@ impl Group {
         }
     }
 
-    /// Finds out anew when the first time is up.
+    /// Recomputes the earliest deadline.
     pub(crate) fn find_deadline(&mut self, rules: &Rules) {
         self.wake_ms = self
             .members
@@ -34,7 +34,7 @@ impl Group {
             .min();
     }
 
-    /// Puts out whose time is up, and says who.
+    /// Removes the members whose deadline has passed, and returns them.
     pub fn on_tick(&mut self, rules: &Rules, now_ms: u64) -> Vec<(Box<str>, Expired)> {
         let expired: Vec<_> = self
             .members

@@ -1,15 +1,15 @@
-//! Who is behind in a partition, and with what. Pure state, under the lock that delivery holds, so that
-//! nothing is delivered between a look at it and a change.
+//! Clients that are behind in a partition, and the topics concerned. Pure state, under the lock that delivery
+//! holds, so that nothing is delivered between a check and a change.
 //!
 //! ```text
 //! ask ──▶ asked ──▶ the subscription is stored ──▶ next ──▶ pass ──▶ at its end: live, under the same lock
 //!           │                                        ▲         │
-//!           └──▶ refused: only what came meanwhile ──┘         └ one at a time; what is asked meanwhile waits for the next
+//!           └──▶ refused: only messages held back ───┘         └ one at a time; later requests wait
 //! ```
 //!
-//! A pass reads the partition once for all topics that wait, so that who asks for many of them in many lists
-//! does not cause a reading for each list. A topic that is wanted without an end is held back from live
-//! delivery until its pass is over; one with an end is live already, and lacks only what lies before.
+//! A pass reads the partition once for all waiting topics, so that many lists of topics do not cause a
+//! reading each. A topic wanted without an end is held back from live delivery until its pass is over. One
+//! with an end is live already, and lacks only earlier messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,57 +18,57 @@ use stafett_model::Offset;
 
 use crate::outbox::Outbox;
 
-/// What is wanted of a topic.
+/// Part of a topic that a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Want {
     pub(super) from: Offset,
-    /// Where what was delivered live began; without, it goes on until it is live.
+    /// Offset at which live delivery began. `None` if the topic is held back until it is live.
     pub(super) until: Option<Offset>,
 }
 
 pub(super) type Wants = HashMap<Arc<str>, Want>;
 
-/// How far a partition has been delivered, and who is behind that.
+/// Delivery state of a partition, and the clients behind it.
 #[derive(Debug)]
 pub(crate) struct Follow {
     pub(super) next: Offset,
-    /// By client.
+    /// Clients that are behind, by number.
     behind: HashMap<u32, Behind>,
     last_id: u64,
 }
 
-/// What a client that listens catches up with.
+/// Progress of a listening client that catches up.
 #[derive(Debug)]
 pub(crate) struct Behind {
     outbox: Arc<Outbox>,
-    /// Tells the task that works on this from those before.
+    /// Id of the task that works on this.
     run: u64,
     is_running: bool,
     asked: Vec<Asked>,
     next: Wants,
     pass: Option<Arc<Pass>>,
-    /// How far the pass has come.
+    /// Offset that the pass has reached.
     at: Offset,
 }
 
-/// What was asked for with a subscription that is not stored yet.
+/// Request of a subscription that is not stored yet.
 #[derive(Debug)]
 struct Asked {
     id: u64,
     wants: Wants,
-    /// From here on it is held back.
+    /// Offset from which messages are held back.
     now: Offset,
 }
 
-/// What is read for together.
+/// One reading of the partition for a set of topics.
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) wants: Wants,
-    /// It needs to go no further than this, if all that it wants ends somewhere.
+    /// End of the pass, if all its topics have one.
     until: Option<Offset>,
 }
 
-/// What is to be read next.
+/// Next range to read.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) at: Offset,
@@ -85,12 +85,12 @@ impl Follow {
         }
     }
 
-    /// Up to where it has been delivered.
+    /// Returns the offset up to which the partition has been delivered.
     pub(crate) fn next(&self) -> Offset {
         self.next
     }
 
-    /// Whether a message to `topic` is held back for a client that listens with `outbox`.
+    /// Returns true if a message to `topic` is held back for a client that listens with `outbox`.
     pub(crate) fn is_held(&self, client: u32, outbox: &Arc<Outbox>, topic: &str) -> bool {
         if self.behind.is_empty() {
             return false;
@@ -99,7 +99,7 @@ impl Follow {
         behind.is_some_and(|behind| Arc::ptr_eq(&behind.outbox, outbox) && behind.holds(topic))
     }
 
-    /// Holds back what a client is about to subscribe to; the id is for [`Follow::answer`].
+    /// Holds back the topics that a client is about to subscribe to. Returns the id for [`Follow::answer`].
     pub(super) fn ask(&mut self, client: u32, outbox: &Arc<Outbox>, wants: Wants) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
@@ -121,8 +121,9 @@ impl Follow {
         id
     }
 
-    /// What was asked for is stored, or was refused: then only what came meanwhile is owed, to whom has the
-    /// topics anyway. Gives the run for which a task has to be begun, if none is at work.
+    /// Handles the outcome of a subscription. If it was refused, only messages held back meanwhile are
+    /// delivered, to clients that have the topics anyway. Returns the run for which a task has to be started,
+    /// if none is running.
     pub(super) fn answer(&mut self, client: u32, id: u64, is_stored: bool) -> Option<u64> {
         let behind = self.behind.get_mut(&client)?;
         let place = behind.asked.iter().position(|asked| asked.id == id)?;
@@ -138,7 +139,7 @@ impl Follow {
             };
             let both = |known: &mut Want| {
                 known.from = known.from.min(want.from);
-                // Without an end is further than any.
+                // No end is later than any end.
                 known.until = known.until.zip(want.until).map(|(one, other)| one.max(other));
             };
             behind.next.entry(topic).and_modify(both).or_insert(want);
@@ -146,7 +147,7 @@ impl Follow {
         (!std::mem::replace(&mut behind.is_running, true)).then_some(behind.run)
     }
 
-    /// What a task has to read next. `None` ends it: the client has caught up with all, or is gone.
+    /// Returns the next range for a task to read. `None` ends the task: the client has caught up or has left.
     pub(super) fn step(&mut self, client: u32, run: u64) -> Option<Step> {
         let next = self.next;
         let behind = self.behind.get_mut(&client).filter(|behind| behind.run == run)?;
@@ -175,19 +176,19 @@ impl Follow {
         }
     }
 
-    /// Whether a task still has something to do.
+    /// Returns true if a task still has something to do.
     pub(super) fn is_running(&self, client: u32, run: u64) -> bool {
         self.behind.get(&client).is_some_and(|behind| behind.run == run)
     }
 
-    /// A task has come to `at`.
+    /// Records that a task has reached `at`.
     pub(super) fn advance(&mut self, client: u32, run: u64, at: Offset) {
         if let Some(behind) = self.behind.get_mut(&client).filter(|behind| behind.run == run) {
             behind.at = at;
         }
     }
 
-    /// The first offset that a client may not have been given.
+    /// Returns the first offset that the client may not have got.
     pub(super) fn position(&self, client: u32) -> Offset {
         let Some(behind) = self.behind.get(&client) else {
             return self.next;
@@ -198,7 +199,8 @@ impl Follow {
         pass.chain(next).chain(asked).fold(self.next, Offset::min)
     }
 
-    /// The client listens here no more. What was known of it is better dropped without the lock.
+    /// Removes a client that no longer listens here. Its state may be large and should be dropped without the
+    /// lock.
     pub(super) fn forget(&mut self, client: u32) -> Option<Behind> {
         self.behind.remove(&client)
     }
@@ -227,7 +229,7 @@ impl Pass {
         from.min().unwrap_or(Offset::ZERO)
     }
 
-    /// Whether a message is wanted.
+    /// Returns true if the message is wanted.
     pub(super) fn is_wanted(&self, topic: &str, offset: Offset) -> bool {
         self.wants
             .get(topic)

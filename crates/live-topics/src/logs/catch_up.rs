@@ -1,9 +1,9 @@
 //! From an earlier offset to the live stream, without a gap or a double.
 //!
-//! What is wanted is held back before the subscription takes effect, and only once that is stored a task
-//! reads up to where the partition has been delivered: one for each client and partition that is behind. What
-//! the task hands over, and how far it has come then, changes under the lock of delivery; so does who
-//! listens. So whoever leaves or is taken over has been given exactly what lies before its position.
+//! Wanted topics are held back before the subscription takes effect. Only once it is stored, a task reads up
+//! to the end of live delivery: one per client and partition that is behind. Handing over messages, advancing
+//! the position and changes of listeners all happen under the delivery lock, so a client that leaves or is
+//! taken over has been given exactly the messages before its position.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -23,30 +23,31 @@ use crate::message::Encoded;
 use crate::outbox::{Offered, Outbox};
 
 const READ_BYTES: usize = 256 << 10;
-/// Topics up to which a reading asks the index; more are in nearly every stretch.
+/// Bound on the topics for which a pass consults the index; more are in nearly every stretch.
 const INDEXED_TOPICS_MAX: usize = 128;
-/// Stretches of the index that are looked at under one lock.
+/// Stretches of the index examined under one lock.
 const STRETCHES_AT_ONCE: usize = 1024;
 
-/// From where a subscription begins.
+/// Position at which a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum From {
-    /// With what is published from now on.
+    /// With messages published from now on.
     #[default]
     New,
     Earliest,
     Offset(u64),
-    /// Where the client was last; from now on, if it never was.
+    /// At the client's last position; from now on if there is none.
     Resume,
 }
 
-/// What was asked for together: the partitions, and under which id.
+/// Topics held back for one subscription.
 #[derive(Debug)]
 struct Held {
     logs: Arc<LiveLogs>,
     client: ClientNumber,
+    /// Partitions concerned, with the id of the request in each.
     places: Vec<(usize, u64)>,
-    /// By place: what a log does not have any more of what was asked for.
+    /// Expired parts of the requested range, by partition: from, to.
     expired: Vec<(usize, Offset, Offset)>,
 }
 
@@ -56,25 +57,23 @@ struct Wanted {
     partitions: Arc<[usize]>,
 }
 
-/// How the client has a topic already.
+/// Extent to which the client has the topic already.
 enum Had {
     Not,
-    /// What came since it listens came live.
+    /// All messages since it began to listen came live.
     SinceListening,
-    /// What came behind these offsets, by partition.
+    /// Messages from these offsets on came live, by partition.
     Since(Box<[Offset]>),
 }
 
-/// What a reading found.
+/// Result of a reading.
 struct Found {
     messages: Vec<(Offset, Bytes)>,
     next: Offset,
 }
 
 impl Live {
-    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs
-    /// is delivered first, and then what comes, without a gap or a double. It goes on to its end also when
-    /// nobody waits for it any more.
+    /// Subscribes a client that listens with `outbox`, from a given position: see [`Live::subscribe_from`].
     pub(crate) async fn subscribe_and_catch_up(
         self: Arc<Self>,
         client: ClientName,
@@ -98,8 +97,8 @@ impl Live {
         result
     }
 
-    /// Holds back for a client what it is about to catch up with. `None` if there is no log behind any of the
-    /// topics, or if it does not listen here.
+    /// Holds back the topics that a client is about to catch up with. `None` if no topic has a log, or if the
+    /// client does not listen here.
     fn hold(
         &self,
         client: ClientNumber,
@@ -176,7 +175,7 @@ impl Live {
         })
     }
 
-    /// How a client that resumes has a topic. The caller lets nothing be delivered meanwhile.
+    /// Returns to which extent a resuming client has a topic. The caller must hold up delivery.
     fn had(&self, client: ClientNumber, topic: &str, begins: &TopicBegins) -> Had {
         let patterns = self.patterns_for(topic, client);
         if self.topics.has(topic, client.0) || patterns > begins.late_patterns {
@@ -188,7 +187,7 @@ impl Live {
         }
     }
 
-    /// Tells a client what was asked for and is not kept any more.
+    /// Tells a client of the requested ranges that have expired.
     fn tell_expired(&self, held: &Held, outbox: &Arc<Outbox>) {
         for (place, from, to) in &held.expired {
             if let Some(partition) = held.logs.partitions.get(*place) {
@@ -198,7 +197,7 @@ impl Live {
         }
     }
 
-    /// What was held back is subscribed to, or refused.
+    /// Starts to catch up after the outcome of the subscription.
     fn on_answer(self: &Arc<Self>, held: &Held, is_stored: bool, outbox: &Arc<Outbox>) {
         for (place, id) in &held.places {
             let Some(partition) = held.logs.partitions.get(*place) else {
@@ -208,7 +207,7 @@ impl Live {
             if let Some(run) = run {
                 let (live, logs, outbox) = (Arc::clone(self), Arc::clone(&held.logs), Arc::clone(outbox));
                 let (ended, place, client) = (self.ended.clone(), *place, held.client);
-                // It ends with the client's listening, or with all.
+                // The task ends when the client stops listening, or with all live topics.
                 drop(self.changes.spawn(async move {
                     ended
                         .run_until_cancelled(live.catch_up(&logs, place, client, run, &outbox))
@@ -218,7 +217,7 @@ impl Live {
         }
     }
 
-    /// Brings a client from where it is behind to the live stream.
+    /// Brings a client from its position to the live stream.
     async fn catch_up(
         &self,
         logs: &LiveLogs,
@@ -230,7 +229,7 @@ impl Live {
         let Some(partition) = logs.partitions.get(place) else {
             return;
         };
-        // What a pass wanted may be much: it is dropped without the lock.
+        // The wants of a pass may be large: they are dropped without the lock.
         let mut last_pass = None;
         while wait_for_room(partition, client, run, outbox).await {
             let Ok(_reading) = logs.shared.readings.acquire().await else {
@@ -248,7 +247,7 @@ impl Live {
         }
     }
 
-    /// Reads once, past what has nothing for this client. `None` if the journal ends.
+    /// Reads once, past stretches with nothing for this client. `None` if the journal has stopped.
     async fn find(
         &self,
         logs: &LiveLogs,
@@ -287,7 +286,7 @@ impl Live {
                 self.skip(partition, step, (at, to), MissedWhy::Damaged, client, outbox)
             }
             other => {
-                // What cannot be read is not waited for.
+                // An unreadable range is skipped, not retried.
                 let (topic, from, to) = (&partition.topic.name, at.0, step.limit.0);
                 tracing::warn!(%topic, from, to, read = ?other.map(Result::err), "live topics: a client cannot catch up");
                 let all = (at, step.limit);
@@ -296,7 +295,7 @@ impl Live {
         })
     }
 
-    /// Passes over what is not there, and tells the client.
+    /// Skips a missing range, and tells the client.
     fn skip(
         &self,
         partition: &Partition,
@@ -314,7 +313,7 @@ impl Live {
         }
     }
 
-    /// The wanted messages of a run, in the client's format.
+    /// Returns the wanted messages of a run, in the client's format.
     fn messages_of(
         &self,
         logs: &LiveLogs,
@@ -328,7 +327,7 @@ impl Live {
         let (mut topics, mut messages) = (Vec::new(), Vec::new());
         let is_wanted = |topic: &str, offset| {
             topics.push((offset, logs.short_hash(topic)));
-            // Who has unsubscribed meanwhile gets nothing more.
+            // A client that has unsubscribed meanwhile gets nothing more.
             step.pass.is_wanted(topic, offset) && self.topics.has(topic, client.0)
         };
         entry::each(run, step.at, next, is_wanted, |message, offset| {
@@ -338,7 +337,7 @@ impl Live {
         Found { messages, next }
     }
 
-    /// Puts what was found into the outbox as far as there is room, unless the client has left.
+    /// Puts the messages into the outbox as far as there is room, unless the client has left.
     fn hand_over(
         &self,
         (place, partition): (usize, &Partition),
@@ -373,7 +372,7 @@ impl Live {
     }
 }
 
-/// Returns when a client that is behind has room in its outbox; false if it is not behind here any more.
+/// Waits until a client has room in its outbox; false if it is no longer behind here.
 async fn wait_for_room(partition: &Partition, client: ClientNumber, run: u64, outbox: &Arc<Outbox>) -> bool {
     loop {
         let mut moved = pin!(outbox.moved());
@@ -403,14 +402,14 @@ fn pass_over(logs: &LiveLogs, partition: &Partition, step: &Step) -> Offset {
         .pass_over(step.at, step.limit, &topics, STRETCHES_AT_ONCE)
 }
 
-/// What is wanted of one partition, from `at` on.
+/// Returns the wanted topics of one partition, from `at` on.
 fn wants(wanted: &[Wanted], had: &[Had], beginning: &Beginning, place: usize, at: Offset) -> Wants {
     let mut wants = Wants::new();
     for ((wanted, had), begins) in wanted.iter().zip(had).zip(&beginning.topics) {
         if !wanted.partitions.contains(&place) {
             continue;
         }
-        // From here on it came live.
+        // Offset from which messages came live.
         let since = match had {
             Had::Not => None,
             Had::SinceListening => beginning.since.get(place).copied(),

@@ -1,7 +1,7 @@
-//! Records as messages.
+//! Conversion of records to messages.
 //!
-//! A record's key is the live topic's name, its value the payload: JSON, unless a header says that it is
-//! bytes. What other producers append is JSON if it is that.
+//! A record's key is the name of the live topic, its value the payload. A valid JSON value is a JSON payload,
+//! unless a header marks it as bytes.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::value::RawValue;
@@ -10,12 +10,12 @@ use stafett_model::{BatchHeader, Offset};
 
 use crate::message::{Message, Payload};
 
-/// Of records whose payload is bytes.
+/// Header of records whose payload is bytes.
 pub(crate) const BYTES_HEADER: &[u8] = b"stafett.bytes";
-/// Of what one batch may take decompressed.
+/// Bound on the decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 128 << 20;
 
-/// Visits the messages of a run from an offset on, below another one, as far as their topics are wanted.
+/// Visits the messages of a run with offsets in `from..below` whose topics are wanted.
 pub(crate) fn each(
     run: &Run,
     from: Offset,

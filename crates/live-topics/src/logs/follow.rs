@@ -1,4 +1,4 @@
-//! Delivering what has become visible.
+//! Live delivery of newly visible messages.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::clients::ClientNumber;
 use crate::hub::Live;
 use crate::outbox::Outbox;
 
-/// Bytes that are read at once, and delivered under one lock.
+/// Bytes read at once, and delivered under one lock.
 const READ_BYTES: usize = 256 << 10;
 
 impl Live {
-    /// Delivers what is appended to a stored topic from now on, until live topics end.
+    /// Delivers messages appended to a stored topic from now on, until live topics end.
     pub(crate) async fn follow(self: Arc<Self>, logs: Arc<LiveLogs>, places: Vec<usize>) {
         let watch = self.journal.watch();
         for (token, place) in (0..).zip(&places) {
@@ -27,7 +27,7 @@ impl Live {
             .run_until_cancelled(async {
                 loop {
                     if self.deliver(&logs, &places).await {
-                        // Others on this thread have their turn.
+                        // Lets other tasks of this thread run.
                         tokio::task::yield_now().await;
                     } else {
                         watch.grown().await;
@@ -37,7 +37,7 @@ impl Live {
             .await;
     }
 
-    /// Reads once, and delivers; false if there was nothing.
+    /// Reads once and delivers; false if there was nothing.
     async fn deliver(&self, logs: &LiveLogs, places: &[usize]) -> bool {
         let partition = |place: &usize| Some((*place, logs.partitions.get(*place)?));
         let partitions: Vec<(usize, &Arc<Partition>)> = places.iter().filter_map(partition).collect();
@@ -72,8 +72,8 @@ impl Live {
         any
     }
 
-    /// What cannot be delivered is told to those who were promised all; false if there is nothing to pass
-    /// over.
+    /// Skips a range that cannot be delivered, and tells clients that follow logs; false if there is nothing
+    /// to skip.
     fn pass_over(&self, partition: &Partition, to: Offset, why: MissedWhy) -> bool {
         let from = {
             let mut follow = partition.follow();
@@ -94,7 +94,7 @@ impl Live {
         true
     }
 
-    /// Tells a client that listens, with `outbox` if it is named, what it does not get.
+    /// Tells a listening client of a range that it does not get. `outbox` defaults to its current one.
     pub(super) fn tell_missed(
         &self,
         partition: &Partition,

@@ -1,24 +1,25 @@
-//! Which stretches of a partition have messages to a topic, so that who catches up with a quiet topic passes
-//! over the rest.
+//! Index of the topics in the stretches of a partition: a client that catches up with a quiet topic skips the
+//! other stretches.
 //!
-//! All topics behind one prefix share a log. It is cut into stretches of some tens of KiB, of each of which
-//! the topics in it are known by 32 bits of a keyed hash, in order. A stretch is learnt when it is delivered,
-//! or when somebody reads it to catch up; what is not known is read. It is memory alone, bounded: the oldest
-//! stretches are forgotten first.
+//! All topics of a prefix share a log. It is cut into stretches of some tens of KiB, and the index has the
+//! sorted 32-bit keyed hashes of the topics in each. A stretch is learnt when it is delivered, or read to
+//! catch up; unknown stretches are read. The index is in memory only and bounded: the oldest stretches are
+//! forgotten first.
 
 use std::collections::BTreeMap;
 
 use stafett_model::Offset;
 
-/// Messages of a stretch that is grown by delivery, and its bytes.
+/// Messages at which a growing stretch is closed.
 const STRETCH_MESSAGES: usize = 1024;
+/// Bytes at which a growing stretch is closed.
 const STRETCH_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By the first offset; they do not overlap.
+    /// Stretches by first offset, without overlap.
     stretches: BTreeMap<Offset, Stretch>,
-    /// What was delivered last, still growing.
+    /// Stretch of the latest deliveries, still growing.
     growing: Growing,
     entries: usize,
     entries_max: usize,
@@ -27,7 +28,7 @@ pub(super) struct Index {
 #[derive(Debug)]
 struct Stretch {
     end: Offset,
-    /// Sorted, each once.
+    /// Sorted hashes of the topics, without duplicates.
     topics: Box<[u32]>,
 }
 
@@ -44,7 +45,7 @@ impl Index {
         self.entries_max = entries;
     }
 
-    /// Learns what was delivered: messages to `topics` and to no others lie from `first` up to `end`.
+    /// Records a delivery: `first..end` has messages to exactly these topics.
     pub(super) fn grow(&mut self, first: Offset, end: Offset, bytes: usize, topics: &[u32]) {
         let growing = &mut self.growing;
         if growing.end != first {
@@ -65,8 +66,8 @@ impl Index {
         }
     }
 
-    /// Learns what was read: these topics, and no others, have messages from `first` up to `end`. Of what is
-    /// known already, or is growing, nothing is learnt anew.
+    /// Records a reading: `first..end` has messages to exactly these topics. Stretches that are known or
+    /// growing stay as they are.
     pub(super) fn learn(&mut self, first: Offset, end: Offset, topics: &[(Offset, u32)]) {
         let end = if self.growing.topics.is_empty() {
             end
@@ -103,7 +104,7 @@ impl Index {
         }
     }
 
-    /// Forgets what lies before an offset: it is there no more.
+    /// Forgets stretches before an offset that the log no longer has.
     pub(super) fn forget_below(&mut self, start: Offset) {
         while let Some((_, stretch)) = self.stretches.first_key_value()
             && stretch.end <= start
@@ -119,8 +120,8 @@ impl Index {
         }
     }
 
-    /// The first offset from `at` on, up to `limit`, from which it is not known that none of the topics has a
-    /// message there. Looks at so many stretches at most.
+    /// Returns the first offset in `at..limit` that may have a message to one of the topics, or `limit`.
+    /// Examines at most `stretches_max` stretches.
     pub(super) fn pass_over(
         &self,
         mut at: Offset,
@@ -230,7 +231,7 @@ mod tests {
             Offset(2 * STRETCH_MESSAGES as u64),
             "what grows is learnt by growing"
         );
-        // Behind a gap it begins anew.
+        // After a gap a new stretch begins.
         index.grow(Offset(4000), Offset(6000), STRETCH_BYTES, &[1]);
         assert_eq!(
             index.pass_over(Offset(4000), Offset(7000), &[9], 1000),

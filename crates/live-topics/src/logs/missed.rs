@@ -1,4 +1,4 @@
-//! What a client of a log does not get although it was promised, so that it can be told.
+//! Notifications of ranges that a client of a log does not get although it should.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use stafett_model::Offset;
 
 use crate::clients::ClientName;
 
-/// Why.
+/// Reason of a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissedWhy {
-    /// The log keeps it no more.
+    /// The log no longer has the range.
     Expired,
-    /// The disk has lost it.
+    /// The range is damaged on disk.
     Damaged,
-    /// It could not be read.
+    /// The range could not be read.
     Unreadable,
 }
 
-/// A stretch of a log, of which a client does not get what its topics have in it.
+/// Range of a log whose messages to its topics a client does not get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missed {
     pub client: ClientName,
@@ -25,13 +25,13 @@ pub struct Missed {
     pub topic: Arc<str>,
     pub partition: u32,
     pub from: Offset,
-    /// Behind the last one.
+    /// End of the range, exclusive.
     pub to: Offset,
     pub why: MissedWhy,
 }
 
 impl Missed {
-    /// Whether both are of one client, log and reason.
+    /// Returns true if both have the same client, log and reason.
     pub(crate) fn is_of_same(&self, other: &Self) -> bool {
         self.client == other.client
             && self.topic == other.topic
@@ -39,7 +39,7 @@ impl Missed {
             && self.why == other.why
     }
 
-    /// Whether they can be told as one without saying more than is true.
+    /// Returns true if the ranges touch, so that they can be merged without loss of precision.
     pub(crate) fn touches(&self, other: &Self) -> bool {
         self.from <= other.to && other.from <= self.to
     }

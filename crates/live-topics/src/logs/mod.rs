@@ -1,28 +1,27 @@
-//! Logs behind live topics: topics whose names begin with a prefix share a stored topic, and its consumers
-//! see each message as a record whose key is the live topic's name.
+//! Logs behind live topics: topics with a common prefix share a stored topic, whose consumers see each
+//! message as a record with the live topic's name as its key.
 //!
-//! One log for many live topics, not one for each: a name costs nothing until it is published to, any name
-//! can be stored, millions of names are read in one sweep, and who reads with a protocol for logs sees one
-//! topic of theirs.
+//! There is one log for many live topics, not one for each: a name costs nothing until it is published to,
+//! any name can be stored, millions of names are read in one sweep, and consumers of log protocols see a
+//! single topic.
 //!
-//! Delivery is driven by the log: one task per stored topic reads what has become visible and sends it to
-//! subscribers, so that whatever was appended by whomever is delivered, in the log's order, with its offset.
+//! Delivery is driven by the log: one task per stored topic reads newly visible records and sends them to
+//! subscribers. So records of any producer are delivered, in the log's order, with their offsets.
 //!
-//! The rules may change while the broker runs. Then another [`LiveLogs`] takes the place of the one before;
-//! partitions keep their places in it, and are followed up to the end of the process, so that what is on its
-//! way through a log arrives.
+//! The rules may change at run time. Then a new [`LiveLogs`] replaces the previous one. Partitions keep their
+//! places in it, and are followed until the process ends, so that messages in transit through a log arrive.
 //!
-//! Locks: logs → those of all partitions, in their order → positions → topics → listeners → outbox; under
-//! none of them that of the clients is taken.
+//! Lock order: logs → follow locks of all partitions, by place → positions → topics → listeners → outbox; the
+//! clients' lock is not taken under any of them.
 //!
-//! - [`store`]: from messages to appends
-//! - [`entry`]: records as messages
-//! - [`follow`]: delivering what has become visible
-//! - [`catch_up`]: from an earlier offset to the live stream, without a gap or a double
-//! - [`behind`]: who is behind, and with what
-//! - [`index`]: which stretches of a log have messages to a topic
-//! - [`positions`]: where clients were last
-//! - [`missed`]: what they do not get
+//! - [`store`]: messages to appends
+//! - [`entry`]: records to messages
+//! - [`follow`]: delivery of newly visible messages
+//! - [`catch_up`]: from an earlier offset to the live stream, without gaps or duplicates
+//! - [`behind`]: clients that are behind
+//! - [`index`]: topics in the stretches of a log
+//! - [`positions`]: positions of clients
+//! - [`missed`]: ranges that clients do not get
 
 mod behind;
 mod catch_up;
@@ -55,26 +54,26 @@ pub use positions::Mark;
 pub(crate) use positions::Positions;
 pub use store::Staged;
 
-/// Live topics whose names begin with `prefix` are stored in the stored topic `topic`.
+/// Rule that live topics whose names begin with `prefix` are stored in the stored topic `topic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRule {
     pub prefix: Box<str>,
     pub topic: Box<str>,
-    /// If it has to be created.
+    /// Number of partitions if the topic has to be created.
     pub partitions: u32,
 }
 
-/// Readings for clients that catch up, at once: what one of them finds out for the index serves the others.
+/// Bound on concurrent readings for clients that catch up: the index learnt by one serves the others.
 const READINGS: usize = 4;
-/// Topics that the indexes of all partitions remember, each where it is: 4 bytes.
+/// Bound on the entries of the indexes of all partitions, one per topic in a stretch, 4 bytes each.
 const INDEX_ENTRIES_MAX: usize = 16 << 20;
 
-/// The logs behind live topics, as the rules in force have them.
+/// Logs behind live topics under the current rules.
 #[derive(Debug)]
 pub(crate) struct LiveLogs {
-    /// Longest prefix first.
+    /// Rules, longest prefix first.
     rules: Vec<LiveLog>,
-    /// Those of all rules that there were.
+    /// Partitions of all rules that ever were in force.
     partitions: Vec<Arc<Partition>>,
     shared: Arc<Shared>,
 }
@@ -82,15 +81,15 @@ pub(crate) struct LiveLogs {
 #[derive(Debug)]
 struct LiveLog {
     prefix: Box<str>,
-    /// The places of its partitions among those of all.
+    /// Places of its partitions in [`LiveLogs::partitions`].
     partitions: Arc<[usize]>,
 }
 
-/// What stays when rules change.
+/// State that outlives changes of the rules.
 #[derive(Debug)]
 struct Shared {
     readings: Semaphore,
-    /// Of topics in indexes.
+    /// Hash of topics in indexes.
     hash: RandomState,
 }
 
@@ -100,15 +99,15 @@ pub(crate) struct Partition {
     topic: Arc<Topic>,
     number: u32,
     log: LogId,
-    /// What lies before this is not delivered but to those who catch up.
+    /// End of the log when it was opened: earlier records are delivered only to clients that catch up.
     opened: Offset,
     follow: Lock<Follow>,
     index: Lock<Index>,
 }
 
 impl LiveLogs {
-    /// What follows `before` under other rules, and the places of the partitions that are new in it, of each
-    /// stored topic.
+    /// Returns the successor of `before` under other rules, and the places of its new partitions, by stored
+    /// topic.
     fn after(
         before: Option<&Self>,
         rules: Vec<(LogRule, Arc<Topic>)>,
@@ -148,7 +147,7 @@ impl LiveLogs {
         (after, begun)
     }
 
-    /// The place of a partition, which is there from now on: however many rules lead to it, it is one.
+    /// Returns the place of a partition, which is added if it is unknown. Several rules may lead to it.
     fn place_of(&mut self, topic: &Arc<Topic>, number: u32, log: LogId, journal: &dyn Journal) -> usize {
         let known = self.partitions.iter().position(|known| known.log == log);
         known.unwrap_or_else(|| {
@@ -165,18 +164,18 @@ impl LiveLogs {
         })
     }
 
-    /// The log behind a topic, if there is one.
+    /// Returns the log behind a topic, if any.
     fn behind(&self, topic: &str) -> Option<&LiveLog> {
         self.rules.iter().find(|log| topic.starts_with(&*log.prefix))
     }
 
-    /// Stands for a topic in an index.
+    /// Returns the hash of a topic in an index.
     fn short_hash(&self, topic: &str) -> u32 {
         let hash = self.shared.hash.hash_one(topic);
         u32::try_from(hash >> 32).unwrap_or(u32::MAX)
     }
 
-    /// Nothing is delivered from any log while the caller has this.
+    /// Locks all partitions: no log delivers anything while the caller holds the guards.
     pub(crate) fn stand_still(&self) -> Vec<MutexGuard<'_, Follow>> {
         self.partitions
             .iter()
@@ -186,8 +185,8 @@ impl LiveLogs {
 }
 
 impl Live {
-    /// Remembers where a client is that listens with `outbox` no more, and takes back what it was not given.
-    /// What is given back may be much, and is to be dropped without the locks.
+    /// Records the position of a client that no longer listens with `outbox`, and takes back its unsent
+    /// messages. The returned state may be large and should be dropped without the locks.
     pub(crate) fn leave_logs(
         &self,
         logs: &LiveLogs,
@@ -207,7 +206,7 @@ impl Live {
         still.iter_mut().filter_map(forget).collect()
     }
 
-    /// Puts other rules in force. What is on its way through a log whose rule is gone is still delivered.
+    /// Replaces the rules. Messages in transit through a log whose rule is gone are still delivered.
     pub fn set_logs(self: &Arc<Self>, rules: Vec<(LogRule, Arc<Topic>)>) {
         let mut current = self.logs.write();
         if current.is_none() && rules.is_empty() {
@@ -216,7 +215,7 @@ impl Live {
         let (after, begun) = LiveLogs::after(current.as_deref(), rules, &*self.journal);
         let after = Arc::new(after);
         *current = Some(Arc::clone(&after));
-        // Those who publish look at this alone.
+        // Publishers check this alone.
         self.logs_version.fetch_add(1, Ordering::Release);
         drop(current);
         for places in begun {
@@ -227,12 +226,12 @@ impl Live {
         }
     }
 
-    /// The logs behind live topics, if there ever was a rule.
+    /// Returns the logs behind live topics, if there ever was a rule.
     pub(crate) fn logs(&self) -> Option<Arc<LiveLogs>> {
         self.logs_in_force().clone()
     }
 
-    /// The same, which stay in force while the caller has this.
+    /// Returns the logs, which stay in force while the caller holds the guard.
     pub(crate) fn logs_in_force(&self) -> RwLockReadGuard<'_, Option<Arc<LiveLogs>>> {
         self.logs.read()
     }

@@ -1,18 +1,19 @@
-//! Where clients were last, for those who ever asked to begin somewhere: stored when they leave, and before
-//! they begin something that lies further back.
+//! Positions of clients that ever asked for one: stored when a client stops listening, and before it begins
+//! at a lower one.
 //!
 //! ```text
-//! space 12: u32 client (big-endian) → u8 version = 1, then each: u128 stored topic, u32 partition, u64 next offset
+//! space 12: u32 client (big-endian) → u8 version = 1, then each: u128 stored topic, u32 partition,
+//!           u64 next offset
 //! ```
 //!
-//! A position is the first offset that was not handed to the client's connection when it left. What follows
-//! from it for a client that resumes, per topic:
+//! A position is the first offset that was not handed to the client's connection when it left. For a client
+//! that resumes, it means, per topic:
 //!
 //! | the client | gets |
 //! |---|---|
 //! | does not have the topic | all from its position on |
-//! | has had it since before it began to listen | what lies between its position and where it began to listen: all else came live |
-//! | has it only by a pattern that it has subscribed to since | what lies before that |
+//! | has had it since before it began to listen | the gap from its position to live delivery |
+//! | has it only by a pattern that it has subscribed to since | all up to that subscription |
 //! | has subscribed to it since | nothing: it has begun |
 
 use std::collections::{HashMap, HashSet};
@@ -31,38 +32,38 @@ use stafett_store::StageOutcome;
 
 const VERSION: u8 = 1;
 
-/// A message of a log on its way to a client.
+/// A message from a log, addressed to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     pub(crate) client: u32,
-    /// The partition, among those of all logs.
+    /// Place of the partition among those of all logs.
     pub(crate) place: usize,
     pub(crate) offset: Offset,
 }
 
 type Places = Vec<(TopicId, u32, Offset)>;
 
-/// What is known of clients that ever asked to begin somewhere.
+/// Positions of the clients that ever asked for one.
 #[derive(Debug, Default)]
 pub(crate) struct Positions(Lock<HashMap<u32, OfClient>>);
 
 #[derive(Debug, Default)]
 struct OfClient {
-    /// As the journal has it.
+    /// Positions that the journal has.
     stored: Places,
     listening: Option<Box<Listening>>,
 }
 
-/// What a client has had since it began to listen where it does.
+/// State of a client since it began to listen on its connection.
 #[derive(Debug)]
 struct Listening {
-    /// Where it was before.
+    /// Positions before that.
     was: Places,
-    /// By partition: what is there from this offset on came live.
+    /// Offsets from which messages came live, by partition.
     since: Vec<Offset>,
-    /// Topics to which it has subscribed since: each begins once.
+    /// Topics subscribed to since then: each begins once.
     begun: HashSet<Arc<str>>,
-    /// Patterns to which it has subscribed since, and where partitions were then.
+    /// Patterns subscribed to since then, with the offsets of the partitions at that time.
     patterns: Vec<(Pattern, Box<[Offset]>)>,
 }
 
@@ -77,24 +78,25 @@ impl Listening {
     }
 }
 
-/// Where topics can begin for a client that resumes.
+/// Positions at which topics can begin for a resuming client.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    /// By partition: where the client was before it listened here, if it ever was.
+    /// Positions before the client listened here, by partition.
     pub(super) was: Vec<Option<Offset>>,
+    /// Offsets from which messages came live, by partition.
     pub(super) since: Vec<Offset>,
-    /// By topic asked for.
+    /// Details of each requested topic.
     pub(super) topics: Vec<TopicBegins>,
 }
 
-/// How a topic that is asked for begins.
+/// Beginning of a requested topic.
 #[derive(Debug)]
 pub(super) struct TopicBegins {
-    /// It was not asked for before, since the client listens.
+    /// True if it was not requested before while the client listened here.
     pub(super) is_first: bool,
-    /// By how many of the patterns that the client has subscribed to since, and, by partition, where the
-    /// first was then.
+    /// Number of matching patterns that the client has subscribed to since then.
     pub(super) late_patterns: usize,
+    /// Offsets at which the earliest of these patterns took effect, by partition.
     pub(super) late: Box<[Offset]>,
 }
 
@@ -110,15 +112,15 @@ impl Positions {
         Ok(Self(Lock::new(positions)))
     }
 
-    /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be
-    /// delivered meanwhile.
+    /// Records that a client begins to listen, with partitions delivered up to `now`. The caller must hold up
+    /// delivery.
     pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
         if let Some(of_client) = self.lock().get_mut(&client.0) {
             of_client.listening = Some(Box::new(Listening::new(&of_client.stored, now)));
         }
     }
 
-    /// A client that listens subscribes to topics and names a beginning.
+    /// Records that a listening client subscribes to topics from a given position.
     pub(super) fn begin(
         &self,
         client: ClientNumber,
@@ -135,7 +137,7 @@ impl Positions {
         let was =
             |partition: &Arc<super::Partition>| find(&listening.was, partition.topic.id, partition.number);
         let was = logs.partitions.iter().map(was).collect();
-        // A partition that was opened later came live from there on.
+        // A partition opened later came live from its beginning.
         let since: Vec<Offset> = (0..)
             .zip(&logs.partitions)
             .map(|(place, partition)| {
@@ -152,15 +154,15 @@ impl Positions {
         Beginning { was, since, topics }
     }
 
-    /// Clients that listen and were promised all that is in logs.
+    /// Returns the listening clients that follow logs.
     pub(super) fn listening(&self) -> Vec<ClientNumber> {
         let positions = self.lock();
         let listening = positions.iter().filter(|(_, of)| of.listening.is_some());
         listening.map(|(client, _)| ClientNumber(*client)).collect()
     }
 
-    /// A client has subscribed to a pattern, which brings what comes after `now`, or has unsubscribed. The
-    /// caller lets nothing be delivered meanwhile.
+    /// Records that a client has subscribed to a pattern, effective from `now` on, or has unsubscribed
+    /// (`None`). The caller must hold up delivery.
     pub(crate) fn on_pattern(&self, client: ClientNumber, pattern: &Pattern, now: Option<&[Offset]>) {
         let mut positions = self.lock();
         let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
@@ -172,15 +174,15 @@ impl Positions {
         }
     }
 
-    /// Whether it matters what the client subscribes to.
+    /// Returns true if the client's subscriptions have to be recorded.
     pub(crate) fn is_listening(&self, client: ClientNumber) -> bool {
         let positions = self.lock();
         let of_client = positions.get(&client.0);
         of_client.is_some_and(|of_client| of_client.listening.is_some())
     }
 
-    /// A client has subscribed to a topic, which begins with what comes, or has unsubscribed, and it may
-    /// begin anew.
+    /// Records that a client has subscribed to a topic, which begins with new messages, or has unsubscribed,
+    /// so that the topic may begin again.
     pub(crate) fn on_step(&self, client: ClientNumber, topic: &str, is_subscribed: bool) {
         let mut positions = self.lock();
         let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
@@ -193,8 +195,8 @@ impl Positions {
         }
     }
 
-    /// Stores that a client is no further than this, by partition, so that a crash loses nothing of what it
-    /// begins.
+    /// Stores positions no higher than `at`, by partition, so that a crash loses nothing of the range that
+    /// the client is about to get.
     pub(super) fn store_lower(
         &self,
         journal: &dyn Journal,
@@ -215,7 +217,7 @@ impl Positions {
         of_client.store(journal, client, lower);
     }
 
-    /// Remembers where a client is that listens no more.
+    /// Records the positions of a client that no longer listens.
     pub(super) fn on_left(
         &self,
         journal: &dyn Journal,
@@ -234,7 +236,7 @@ impl Positions {
         of_client.store(journal, client, now);
     }
 
-    /// What forgets a client, if it was noted.
+    /// Removes a client. Returns the frame that deletes its positions, if it has any.
     pub(crate) fn forget(&self, client: ClientNumber) -> Option<Frame> {
         self.lock()
             .remove(&client.0)
@@ -247,7 +249,7 @@ impl Positions {
 }
 
 impl Listening {
-    /// A topic is asked for; `since` is from where each partition came live.
+    /// Records the request of a topic; `since` has the offsets from which partitions came live.
     fn topic_begins(&mut self, topic: Arc<str>, since: &[Offset]) -> TopicBegins {
         let mut late: Box<[Offset]> = Box::default();
         let mut late_patterns = 0;
@@ -257,7 +259,7 @@ impl Listening {
             .filter(|(pattern, _)| pattern.matches(&topic))
         {
             late_patterns += 1;
-            // A partition that was opened behind the pattern came live from there on.
+            // A partition opened after the pattern came live from its beginning.
             let at = (0..)
                 .zip(since)
                 .map(|(place, since)| at.get::<usize>(place).unwrap_or(since));
@@ -275,12 +277,12 @@ impl Listening {
 }
 
 impl OfClient {
-    /// Stages it, so that it lies before whatever is staged from now on. Nobody waits for it: a subscription
-    /// that is acknowledged later is durable only together with it.
+    /// Stages the positions, before anything staged from now on. No task waits for them: a subscription
+    /// acknowledged later is durable only together with them.
     fn store(&mut self, journal: &dyn Journal, client: ClientNumber, now: Places) {
         if self.stored != now {
             let stored = frame(client, Change::Put(encode(&now)));
-            // Refused, it is stored with the next.
+            // If refused, they are stored the next time.
             if !matches!(StageOutcome::of(journal, [stored]), StageOutcome::Refused(_)) {
                 self.stored = now;
             }

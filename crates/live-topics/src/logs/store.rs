@@ -1,4 +1,4 @@
-//! From messages to appends.
+//! Conversion of messages to appends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,16 +12,16 @@ use super::entry::BYTES_HEADER;
 use crate::hub::Live;
 use crate::message::{Message, Payload};
 
-/// Bytes of a batch beyond which another one is begun.
+/// Size of a batch, in bytes, from which a new one is begun.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Messages on their way into logs, in their order.
+/// Messages to be stored in logs, in order.
 #[derive(Debug, Default)]
 pub struct Staged {
-    /// By partition; the last one of a partition is still being filled.
+    /// Batches by partition; the last one of a partition is still being filled.
     batches: Vec<(usize, BatchBuilder)>,
     bytes: usize,
-    /// The rules, as of the version that they had then.
+    /// Logs, with the version of the rules.
     logs: Option<(u64, Arc<LiveLogs>)>,
 }
 
@@ -36,7 +36,7 @@ impl Staged {
 }
 
 impl LiveLogs {
-    /// Puts a message where its log is; false if there is no log behind its topic.
+    /// Adds a message to the batch of its log; false if there is no log behind its topic.
     pub(crate) fn stage(&self, message: &Message<'_>, now_ms: i64, staged: &mut Staged) -> bool {
         let Some(log) = self.behind(message.topic) else {
             return false;
@@ -60,7 +60,7 @@ impl LiveLogs {
         if let Some((_, batch)) = open
             && batch.bytes() < BATCH_BYTES
         {
-            // What a message may be is far below what a batch may.
+            // The bound on a message is far below that on a batch.
             return batch.push(&record).is_ok();
         }
         let mut batch = BatchBuilder::new(Codec::None);
@@ -71,14 +71,14 @@ impl LiveLogs {
 }
 
 impl Live {
-    /// Adds a message to what is staged if there is a log behind its topic.
+    /// Stages a message if there is a log behind its topic.
     pub(crate) fn stage(
         &self,
         message: &Message<'_>,
         now_ms: impl FnOnce() -> i64,
         staged: &mut Staged,
     ) -> bool {
-        // As long as there was never a rule this is all that it costs.
+        // The only cost if there never was a rule.
         let version = self.logs_version.load(Ordering::Acquire);
         if version == 0 {
             return false;
@@ -95,7 +95,7 @@ impl Live {
         is_staged
     }
 
-    /// Stores what was staged; it is delivered once it is as durable as its log promises.
+    /// Appends the staged messages; they are delivered once they are as durable as their log promises.
     pub fn store(&self, staged: Staged) -> Option<Ticket> {
         if staged.is_empty() {
             return None;

@@ -1,14 +1,14 @@
-//! A bucket: the messages whose time comes within one minute.
+//! A bucket: the delayed messages that are due within one minute.
 //!
-//! Its messages are in a log of its own; what of them is done is keyed state:
+//! Its messages are in a log of its own; the released offsets are keyed state:
 //!
 //! ```text
 //! key    u8 2, u64 minute since 1970, big-endian
 //! value  u8 version = 1, u64 log
-//! delta  offsets that are done: runs, each: number offsets since the end of the run before, number offsets in it
+//! delta  released offsets: runs, each: number offsets since the end of the run before, number offsets in it
 //! ```
 //!
-//! A number has seven bits a byte, low bits first.
+//! A number has seven bits per byte, low bits first.
 
 use bytes::Bytes;
 use stafett_journal::{Change, Frame};
@@ -26,7 +26,7 @@ pub(crate) struct Minute(u64);
 #[derive(Debug)]
 pub(crate) struct Bucket {
     pub(crate) log: LogId,
-    /// What was released before the start of the program; taken out when the bucket is opened.
+    /// Offsets released before this start, until the bucket is opened.
     done: Lock<OffsetSet>,
 }
 
@@ -71,7 +71,7 @@ impl Bucket {
         Some(Self::new(LogId(u64::from_le_bytes(log.try_into().ok()?))))
     }
 
-    /// Adds what a delta says is done.
+    /// Adds the offsets of a stored delta.
     pub(crate) fn add_done(&mut self, mut delta: &[u8]) -> Option<()> {
         let done = self.done.get_mut();
         let mut at = 0_u64;
@@ -91,7 +91,7 @@ impl Bucket {
     }
 }
 
-/// What says that offsets are done.
+/// Encodes released offsets as a delta. Sorts `offsets`.
 pub(crate) fn done(offsets: &mut [u64]) -> Bytes {
     offsets.sort_unstable();
     let mut out = Vec::new();

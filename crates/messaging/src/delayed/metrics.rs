@@ -1,4 +1,4 @@
-//! What is counted of messages that wait.
+//! Metrics of delayed messages.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;

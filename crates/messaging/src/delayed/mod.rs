@@ -1,16 +1,16 @@
-//! Messages that wait for their time before they are routed.
+//! Delayed messages: they wait before they are routed.
 //!
-//! A message waits in the log of the minute in which its time comes: its *bucket*. Of a bucket whose minute
-//! is far away nothing is in memory but its name, however much waits in it. Shortly before its minute the
-//! bucket is *opened*: the times of its messages are read into memory, and the task of this module releases
-//! them, in the order of their times. A release is one append that holds the messages, for wherever they are
-//! routed now, and what of the bucket is done; so a crash repeats nothing and loses nothing. A bucket that is
-//! empty when its minute is over is deleted.
+//! A message waits in the log of the minute in which it is due: its *bucket*. Of a bucket that is due much
+//! later, only its name is in memory, for any number of messages. Shortly before its minute the bucket is
+//! *opened*: the due times of its messages are read into memory, and the task of this module releases them in
+//! the order of these times. A release is one append with the messages for their targets and the released
+//! offsets of the bucket; so a crash repeats nothing and loses nothing. A bucket that is empty after its
+//! minute is deleted.
 //!
-//! - [`bucket`]: a bucket and how it is stored
-//! - `note`: what a waiting message has written on it
-//! - `opened`: a bucket whose time has come
-//! - `release`: the task
+//! - [`bucket`]: a bucket and its stored format
+//! - `note`: the record header of a waiting message
+//! - `opened`: an opened bucket
+//! - `release`: the releasing task
 
 mod bucket;
 mod metrics;
@@ -44,21 +44,21 @@ use release::run;
 
 pub(crate) use metrics::DelayedMetrics;
 
-/// The longest that a message can wait.
+/// Bound on the delay of a message.
 pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64;
 
-/// All messages that wait.
+/// All delayed messages.
 #[derive(Debug)]
 pub(crate) struct Delayed {
     journal: Arc<dyn Journal>,
     clock: Arc<Clock>,
     buckets: Lock<BTreeMap<Minute, Arc<Bucket>>>,
-    /// Rings when a bucket is made.
+    /// Notified when a bucket is created.
     made: Notify,
     metrics: DelayedMetrics,
 }
 
-/// The task that releases; it ends when this is dropped.
+/// Task that releases messages; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Releasing {
     delayed: Arc<Delayed>,
@@ -66,7 +66,7 @@ pub(crate) struct Releasing {
     stop: CancellationToken,
 }
 
-/// A message on its way into its bucket. As long as this is there the bucket stays.
+/// A message to be stored in its bucket. The bucket exists while this does.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) message: Message,
@@ -75,7 +75,7 @@ pub(crate) struct Waiting {
     pub(crate) bucket: Arc<Bucket>,
 }
 
-/// Why a message cannot wait.
+/// Reason why a message cannot be delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CannotWait {
     TooLong,
@@ -94,7 +94,7 @@ impl Releasing {
         &self.delayed.metrics
     }
 
-    /// Lets a release that is under way end, and begins no other one.
+    /// Stops the task; a release in progress completes.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
@@ -108,7 +108,7 @@ impl Drop for Releasing {
 }
 
 impl Delayed {
-    /// Loads what is stored. Call it before anything is appended.
+    /// Loads the stored buckets. Must be called before the first append.
     pub(crate) fn open(journal: Arc<dyn Journal>, clock: Arc<Clock>) -> Result<Self, StateUnreadable> {
         let mut buckets: BTreeMap<Minute, Bucket> = BTreeMap::new();
         spaces::BUCKETS.load(&*journal, |item| match item {
@@ -130,7 +130,7 @@ impl Delayed {
         })
     }
 
-    /// Prepares a message to wait before it goes on from an exchange.
+    /// Prepares a message to wait before it is routed by an exchange.
     pub(crate) fn wait(
         &self,
         (namespace, space): (&Namespace, SpaceId),
@@ -159,8 +159,8 @@ impl Delayed {
         })
     }
 
-    /// The bucket of a minute; it is made if there is none. Appends to it are behind its making in the
-    /// journal.
+    /// Returns the bucket of a minute, which is created if it does not exist. Appends to it follow its
+    /// creation in the journal.
     fn bucket(&self, minute: Minute) -> Result<Arc<Bucket>, Refusal> {
         let mut buckets = self.lock();
         if let Some(bucket) = buckets.get(&minute) {
@@ -168,7 +168,7 @@ impl Delayed {
         }
         let log = self.journal.allocate(1);
         let bucket = Arc::new(Bucket::new(log));
-        // What waits is as durable as it can be, whatever queues promise for what they hold.
+        // Delayed messages are always synced, independent of the durability of queues.
         let spec = LogSpec {
             durability: Durability::Sync,
             retention: Retention::default(),
@@ -194,7 +194,7 @@ impl Delayed {
         Ok(bucket)
     }
 
-    /// The bucket whose time comes first, behind `after` if that is given.
+    /// Returns the earliest bucket, or the earliest one behind `after`.
     fn first_bucket(&self, after: Option<Minute>) -> Option<(Minute, Arc<Bucket>)> {
         let buckets = self.lock();
         let mut behind = match after {

@@ -1,13 +1,14 @@
-//! What a waiting message has written on it, in a record header of its own that is taken off when it goes on.
+//! Note of a waiting message: a record header, which is removed when the message is released.
 //!
 //! ```text
-//! u64 id of its namespace; i64 when it goes on, ms since 1970; text namespace, text exchange; further routing keys, each: text
+//! u64 id of its namespace, i64 due time in ms since 1970, text namespace, text exchange,
+//! further routing keys, each: text
 //! ```
 //!
-//! By its id the namespace is told from a later one of the same name, into which the message does not go. In
-//! the header of earlier versions, which is still read, that is missing: its namespace is one without an id.
+//! The id tells the namespace from a later one of the same name, which must not get the message. The header
+//! of earlier versions, which is still read, has none: it means a namespace without an id.
 //!
-//! A text has its length in front, as u32; numbers are little-endian.
+//! A text is preceded by its length as u32; numbers are little-endian.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -23,10 +24,10 @@ const HEADER_WITHOUT_ID: &str = "stafett.delayed";
 pub(super) struct Note {
     pub(super) namespace: Namespace,
     pub(super) space: SpaceId,
-    /// From where it goes on.
+    /// Exchange that routes the message.
     pub(super) exchange: ByteString,
     pub(super) due_ms: i64,
-    /// Routing keys beside the message's own.
+    /// Routing keys besides the message's own.
     pub(super) more_keys: Vec<ByteString>,
 }
 
@@ -74,7 +75,7 @@ impl Note {
     }
 }
 
-/// The message as it was before it waited; it does not wait again.
+/// Returns the message without its note and its delay.
 pub(super) fn without(stored: &StoredMessage) -> Message {
     let mut message = stored.to_message();
     take_off(&mut message);

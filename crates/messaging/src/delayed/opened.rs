@@ -1,4 +1,4 @@
-//! A bucket whose time has come: the times of its messages are in memory.
+//! An opened bucket: the due times of its messages are in memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::queues::clock::Clock;
 
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
-/// Bytes of a read that looks for single messages.
+/// Bytes of a read of single messages.
 const LOOK_BYTES: usize = 64 << 10;
-/// Decompressed bytes of one batch.
+/// Bound on the decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
-/// Messages of one release.
+/// Bound on the messages of one release.
 const RELEASE_MAX: usize = 512;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Opened {
     pub(super) bucket: Arc<Bucket>,
     done: OffsetSet,
     read_to: u64,
-    /// When each message goes on, by the steady time, and its offset.
+    /// Due time of each message, in steady time, with its offset.
     due: BTreeSet<(i64, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl Opened {
         }
     }
 
-    /// Behind the last message that is known.
+    /// Returns the end of the messages read so far.
     pub(super) fn read_to(&self) -> Offset {
         Offset(self.read_to)
     }
@@ -51,18 +51,18 @@ impl Opened {
         self.due.is_empty()
     }
 
-    /// When the next message goes on.
+    /// Returns the due time of the next message.
     pub(super) fn next_ms(&self) -> Option<i64> {
         self.due.first().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Forgets the times of all messages: the wall clock was set.
+    /// Forgets all due times, because the wall clock was set.
     pub(super) fn forget(&mut self) {
         self.due.clear();
         self.read_to = 0;
     }
 
-    /// Reads the times of messages that are new. False if the log could not be read.
+    /// Reads the due times of new messages. False if the log could not be read.
     pub(super) async fn catch_up(&mut self, journal: &dyn Journal, clock: &Clock) -> bool {
         let log = self.bucket.log;
         while let Some(bounds) = journal.bounds(log)
@@ -75,11 +75,11 @@ impl Opened {
             let this_run = journal.epoch();
             each_message(run, self.read_to, |offset, message, stored_by| {
                 if !self.done.contains(offset) {
-                    // Without its note it is not known where it was to go: it goes nowhere, at once.
+                    // Without a note the target is unknown: the message is released at once, to nowhere.
                     let due_ms = Note::of(&message).map_or(i64::MIN, |note| {
                         let delay_ms = message.delay_ms().unwrap_or(0);
                         if stored_by == this_run {
-                            // It waits for as long as it was to wait.
+                            // A message of this run waits for its whole delay, even if the clock is set.
                             clock
                                 .arrival(message.arrived_ms(), true)
                                 .saturating_add_unsigned(delay_ms)
@@ -98,13 +98,13 @@ impl Opened {
         true
     }
 
-    /// The offsets of the messages that go on now, in the order of their times.
+    /// Returns the offsets of the messages that are due, in the order of their times.
     pub(super) fn due(&self, now_ms: i64) -> Vec<u64> {
         let due = self.due.iter().take_while(|(due_ms, _)| *due_ms <= now_ms);
         due.take(RELEASE_MAX).map(|(_, offset)| *offset).collect()
     }
 
-    /// Reads messages, by offset. `None` if the log could not be read; what is damaged in it is left out.
+    /// Reads messages by offset. `None` if the log could not be read; damaged messages are left out.
     pub(super) async fn messages(
         &self,
         journal: &dyn Journal,
@@ -124,7 +124,7 @@ impl Opened {
         Some(found)
     }
 
-    /// The first so many messages are released.
+    /// Records the release of these offsets, the first ones in the order of their times.
     pub(super) fn released(&mut self, offsets: &[u64]) {
         for offset in offsets {
             self.due.pop_first();
@@ -146,7 +146,7 @@ async fn read(journal: &dyn Journal, log: stafett_model::LogId, from: u64, bytes
     journal.read(request).finish().await.ok()?.pop()?.ok()
 }
 
-/// Visits the messages at and behind an offset.
+/// Visits the messages from an offset on.
 fn each_message(run: Run, from: u64, mut visit: impl FnMut(u64, StoredMessage, Epoch)) {
     let mut bytes = whole(run.pieces);
     while let Ok(header) = BatchHeader::parse(&bytes) {
@@ -166,7 +166,7 @@ fn each_message(run: Run, from: u64, mut visit: impl FnMut(u64, StoredMessage, E
     }
 }
 
-/// The pieces of a read as one.
+/// Joins the pieces of a read.
 fn whole(mut pieces: Vec<Bytes>) -> Bytes {
     if let [only] = pieces.as_mut_slice() {
         return std::mem::take(only);

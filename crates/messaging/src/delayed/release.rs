@@ -1,4 +1,4 @@
-//! The task that opens buckets and releases messages when their time comes.
+//! Task that opens buckets and releases messages when they are due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use super::opened::Opened;
 use crate::exchanges::way::{Way, WayBack, route_in};
 use crate::queues::{NotTogether, Publication};
 
-/// A bucket is opened so long before its minute begins.
+/// Time from the opening of a bucket to the beginning of its minute.
 const AHEAD_MS: i64 = 5_000;
-/// Bytes of one release; the last message may go beyond.
+/// Bytes at which a release ends; the last message may exceed them.
 const BYTES_MAX: usize = 1 << 20;
-/// After something went wrong the task tries again after so long.
+/// Pause before a retry after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What came of a release.
+/// Outcome of a release.
 enum Released {
     /// Nothing was due.
     Nothing,
     Some,
-    /// It was not stored, and may be later.
+    /// Not stored; may be retried.
     NotNow,
-    /// It does not fit into one append.
+    /// The release does not fit into one append.
     TooLarge,
     /// The journal has stopped.
     Stopped,
 }
 
-/// Releases what is due until it is stopped.
+/// Releases due messages until it is stopped.
 pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationToken) {
     let watch = delayed.journal.watch();
     let mut opened: BTreeMap<Minute, Opened> = BTreeMap::new();
@@ -54,7 +54,7 @@ pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationT
         }
         {
             let Some(way) = way.way() else { return };
-            // What is late goes first.
+            // The bucket that is due first is released first.
             for bucket in opened.values_mut() {
                 match delayed.release(bucket, &way).await {
                     Released::Nothing => continue,
@@ -110,7 +110,7 @@ impl Delayed {
         }
     }
 
-    /// When there is something to do next, unless something changes.
+    /// Returns the next time at which there is something to do, if nothing changes.
     fn next_time(&self, opened: &BTreeMap<Minute, Opened>) -> Option<tokio::time::Instant> {
         let due = opened.values().filter_map(Opened::next_ms).min();
         let over = opened
@@ -125,7 +125,7 @@ impl Delayed {
         Some(self.clock.instant(next))
     }
 
-    /// Routes what is due in a bucket and stores it, together with what is done of the bucket.
+    /// Routes the due messages of a bucket and stores them, together with their released offsets.
     async fn release(&self, bucket: &mut Opened, way: &Way) -> Released {
         let mut offsets = bucket.due(self.clock.now_ms());
         if offsets.is_empty() {
@@ -154,7 +154,7 @@ impl Delayed {
                     continue;
                 }
                 Released::TooLarge => {
-                    // It never will fit, with what it has more than it had in its bucket.
+                    // It never fits: it is larger than it was in its bucket.
                     tracing::error!(
                         "a message that waited is lost: it is larger than can be stored together"
                     );
@@ -173,13 +173,13 @@ impl Delayed {
         }
     }
 
-    /// What is published of messages that go on now.
+    /// Returns the publication of messages that are released now.
     fn route<'a>(&self, way: &Way, due: impl Iterator<Item = &'a StoredMessage>) -> Publication {
         let mut publication = Publication::together();
         for stored in due {
             let Some(note) = Note::of(stored) else { continue };
             let message = without(stored);
-            // Another namespace of the same name is none of its business.
+            // A later namespace of the same name must not get the message.
             let space = way.exchanges.space(&note.namespace);
             let space = space.filter(|space| space.id == note.space);
             let to = (&*message.routing_key, &message);
@@ -219,7 +219,7 @@ impl Delayed {
         }
         let stored = way.queues.append_with(publication, [done].into_iter().collect());
         match stored.together().await {
-            // A queue that is full has refused its message for good.
+            // Messages refused by a full queue are not retried.
             Ok(_) => Released::Some,
             Err(NotTogether::NotStored(
                 NotStored::Refused(stafett_journal::Refusal::Closed) | NotStored::Unknown,
@@ -233,7 +233,7 @@ impl Delayed {
         }
     }
 
-    /// Deletes buckets whose minute is over and in which nothing waits.
+    /// Deletes empty buckets whose minute is over.
     async fn delete_empty(&self, opened: &mut BTreeMap<Minute, Opened>) {
         let now_ms = self.clock.wall_ms();
         let over = opened
@@ -246,7 +246,7 @@ impl Delayed {
             };
             {
                 let mut buckets = self.lock();
-                // Somebody else who holds it is about to stage a message.
+                // A further reference is held by a publisher that is about to stage a message.
                 if Arc::strong_count(&bucket.bucket) > 2 {
                     continue;
                 }
@@ -258,7 +258,7 @@ impl Delayed {
                 frame(minute, Change::Delete),
             ];
             let append = Append {
-                // What is staged and cannot be seen yet keeps the bucket.
+                // Messages that are staged and not visible yet keep the bucket.
                 require: [Precondition::NextOffset { log, offset }].into_iter().collect(),
                 ..Append::state(frames, StateWait::Written)
             };

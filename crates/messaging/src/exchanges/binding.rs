@@ -1,15 +1,16 @@
-//! A binding: from an exchange to a queue, a stored topic or another exchange, and how it is stored.
+//! A binding from an exchange to a queue, a stored topic or another exchange, and its stored format.
 //!
 //! ```text
 //! key    text namespace, text source, u8 destination (1 queue, 2 exchange, 3 topic), text its name,
-//!        bytes binding key, bytes arguments of whoever made it
+//!        bytes binding key, bytes arguments
 //! value  u8 version = 1, u8 mode (0 all, 1 any), each pair of headers: bytes name, value
 //!
-//! a value  0 any value will do; 1 nothing; 2 u8 bool; 3 i128; 4 u64 bits of a double; 5 bytes text; 6 bytes other
+//! a value  0 any value matches; 1 nothing; 2 u8 bool; 3 i128; 4 u64 bits of a double; 5 bytes text;
+//!          6 bytes other
 //! ```
 //!
-//! Texts and bytes have their length in front, as u32; numbers are little-endian. The key is what makes
-//! bindings different: the same once more is the same binding.
+//! Texts and bytes are preceded by their length as u32; numbers are little-endian. The key identifies the
+//! binding: binding again with the same key has no effect.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use stafett_routing::{HeaderMatch, HeaderValue, Hop, Mode, Pattern};
 
 use super::target::Target;
 
-/// What a binding leads to, by name.
+/// Destination of a binding, by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Destination {
     Queue(Arc<str>),
@@ -34,11 +35,11 @@ pub enum Destination {
 pub struct Binding {
     pub source: Arc<str>,
     pub destination: Destination,
-    /// Not always text.
+    /// Binding key; not always text.
     pub key: Bytes,
-    /// What the front end wants to have back: opaque, but bindings that differ in it are different ones.
+    /// Arguments for the front end: opaque, but part of the identity.
     pub arguments: Bytes,
-    /// What of the arguments the core acts on.
+    /// Arguments that the core evaluates.
     pub headers: Option<Box<HeaderMatch>>,
     pub durable: bool,
 }
@@ -77,13 +78,13 @@ impl Binding {
         }
     }
 
-    /// The order of what makes bindings different: by source, then by destination.
+    /// Compares the identities: by source, then by destination.
     pub(crate) fn cmp_from(&self, other: &Self) -> Ordering {
         let own = (&self.source, &self.destination, &self.key, &self.arguments);
         own.cmp(&(&other.source, &other.destination, &other.key, &other.arguments))
     }
 
-    /// The same by destination, then by source.
+    /// Compares the identities: by destination, then by source.
     pub(crate) fn cmp_to(&self, other: &Self) -> Ordering {
         let own = (&self.destination, &self.source, &self.key, &self.arguments);
         own.cmp(&(&other.destination, &other.source, &other.key, &other.arguments))
@@ -116,7 +117,7 @@ impl Binding {
         out.into()
     }
 
-    /// Reads a stored binding. `None` if this version of the program does not know it.
+    /// Decodes a stored binding. `None` if this version does not know the format.
     pub(crate) fn decode(mut key: &[u8], mut value: &[u8]) -> Option<(Namespace, Self)> {
         let rest = &mut key;
         let namespace = Namespace::new(get_text(rest)?);

@@ -1,8 +1,9 @@
-//! A namespace that is being deleted: at once nobody finds it any more, and what is stored of it goes step by
-//! step, so that others have their turns in between.
+//! Deletion of a namespace: it becomes invisible at once, and its stored state is deleted in steps, so that
+//! other tasks get their turns.
 //!
-//! First it is marked, which decides it; the mark goes last. So a crash in between leaves a marked namespace:
-//! the next start takes nothing of it in, and finishes. Until then nobody makes one of that name.
+//! First a mark is stored, which decides the deletion; it is deleted last. So a crash leaves a marked
+//! namespace: the next start does not load it, and completes the deletion. Until then the name cannot be
+//! reused.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -16,20 +17,20 @@ use super::space::{Space, SpaceId};
 use super::tables::Tables;
 use super::{Exchanges, namespace_frame};
 
-/// What is stored of a namespace that is there: this, and its id as u64, little-endian, which earlier
-/// versions did not give.
+/// Tag of the mark of an existing namespace. Its id follows, as u64 little-endian; earlier versions stored
+/// none.
 const THERE: u8 = 1;
-/// What is stored of one that is being deleted.
+/// Mark of a namespace that is being deleted.
 const CLOSING: u8 = 2;
 
-/// How a namespace is stored that is there.
+/// Returns the mark of an existing namespace.
 pub(super) fn there(id: SpaceId) -> Bytes {
     let mut value = vec![THERE];
     value.extend_from_slice(&id.0.to_le_bytes());
     value.into()
 }
 
-/// What is stored of a namespace.
+/// Stored mark of a namespace.
 pub(super) enum Mark {
     There(SpaceId),
     Closing,
@@ -49,11 +50,11 @@ impl Mark {
     }
 }
 
-/// The namespaces that are being deleted.
+/// Namespaces that are being deleted.
 #[derive(Debug, Default)]
 pub(super) struct Closing(Lock<Vec<Namespace>>);
 
-/// What was in a namespace that is closed.
+/// Contents of a closed namespace.
 #[derive(Debug)]
 pub struct Closed {
     space: Arc<Space>,
@@ -75,12 +76,12 @@ impl Closing {
 }
 
 impl Exchanges {
-    /// The namespaces that are being deleted.
+    /// Returns the namespaces that are being deleted.
     pub fn closing(&self) -> Vec<Namespace> {
         self.closing.lock().clone()
     }
 
-    /// Begins to delete a namespace: from now on nobody finds it.
+    /// Begins the deletion of a namespace, which is invisible from now on.
     pub fn close_namespace(&self, namespace: &Namespace) -> Result<(Stored, Closed), NamespaceError> {
         if namespace.as_str() == Namespace::DEFAULT {
             return Err(NamespaceError::IsDefault);
@@ -103,7 +104,7 @@ impl Exchanges {
         Ok((stored, closed))
     }
 
-    /// Ends the deletion of a namespace of which nothing is left.
+    /// Completes the deletion of an empty namespace.
     pub async fn forget_namespace(&self, namespace: &Namespace) -> Result<(), NotStored> {
         let frame = namespace_frame(namespace, Change::Delete);
         stage(&*self.journal, &self.progress, vec![frame])?.await?;
@@ -113,8 +114,8 @@ impl Exchanges {
 }
 
 impl Closed {
-    /// Deletes what was in the namespace, a step at a time: each is stored before the next is begun, so that
-    /// what others store does not wait behind all of them.
+    /// Deletes the contents of the namespace in steps. Each is stored before the next begins, so that other
+    /// appends do not wait behind all of them.
     pub async fn forget(self) -> Result<(), NotStored> {
         let Self { space, mut tables } = self;
         while let Some(stored) = space.forget_step_of(&mut tables)? {

@@ -1,4 +1,4 @@
-//! What can go wrong with exchanges and bindings: one enum per operation.
+//! Errors of exchanges and bindings: one enum per operation.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use stafett_store::NotStored;
 
 use super::exchange::{Difference, Exchange};
 
-/// Why an exchange was not declared.
+/// Error of declaring an exchange.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DeclareError {
     #[error("there is no such namespace")]
     NoSuchNamespace,
-    /// It exists, and is something else.
+    /// The exchange exists with another definition.
     #[error("exchange '{}' exists and differs in {difference:?}", exchange.name)]
     Differs {
         exchange: Arc<Exchange>,
@@ -24,7 +24,7 @@ pub enum DeclareError {
     NotStored(#[from] NotStored),
 }
 
-/// Why an exchange was not deleted.
+/// Error of deleting an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteError {
     #[error("there is no such namespace")]
@@ -39,7 +39,7 @@ pub enum DeleteError {
     NotStored(#[from] NotStored),
 }
 
-/// Why a binding was not made.
+/// Error of making a binding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
     #[error("there is no such namespace")]
@@ -58,7 +58,7 @@ pub enum BindError {
     NotStored(#[from] NotStored),
 }
 
-/// Why a binding was not removed.
+/// Error of removing a binding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnbindError {
     #[error("there is no such namespace")]
@@ -71,7 +71,7 @@ pub enum UnbindError {
     NotStored(#[from] NotStored),
 }
 
-/// Why a namespace was not made or deleted.
+/// Error of creating or deleting a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
     #[error("there is no such namespace")]

@@ -1,16 +1,17 @@
-//! An exchange: its definition, and how it is stored.
+//! An exchange: its definition and its stored format.
 //!
 //! ```text
 //! key    u8 1, text namespace, text exchange
 //! value  u8 version = 1
-//!        u8 kind        1 direct, 2 fan-out, 3 topic, 4 headers, 5 hashed on the key, 6 on a header (text name follows),
-//!                       7 on the message id, 8 on the correlation id, 9 on the timestamp
+//!        u8 kind        1 direct, 2 fan-out, 3 topic, 4 headers, 5 hashed on the key,
+//!                       6 on a header (text name follows), 7 on the message id,
+//!                       8 on the correlation id, 9 on the timestamp
 //!        u8 flags       1 delays, 2 deleted with its last binding, 4 internal, 8 has an alternate
-//!        text alternate, where the flag says so
-//!        the rest: the arguments of whoever declared it
+//!        text alternate, if its flag is set
+//!        the rest: the arguments
 //! ```
 //!
-//! A text has its length in front, as u32 little-endian.
+//! A text is preceded by its length as u32 little-endian.
 
 use std::sync::Arc;
 
@@ -19,33 +20,33 @@ use stafett_model::Namespace;
 use stafett_model::codec::{get, get_text, put_text};
 use stafett_routing::{HashOn, Kind, Property, Spec};
 
-/// What an exchange is declared as.
+/// Definition of an exchange.
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExchange {
     pub kind: Kind,
-    /// Messages with a delay wait here before they are routed.
+    /// True if delayed messages wait here before they are routed.
     pub delays: bool,
-    /// Outlives a restart.
+    /// True if the exchange survives a restart.
     pub durable: bool,
-    /// Goes with its last binding.
+    /// True if the exchange is deleted with its last binding.
     pub auto_delete: bool,
-    /// Takes messages from other exchanges only.
+    /// True if the exchange takes messages from other exchanges only.
     pub internal: bool,
-    /// Gets what no binding of this exchange matches.
+    /// Exchange for messages that match no binding of this one.
     pub alternate: Option<Arc<str>>,
-    /// What the front end wants to have back; opaque, and not compared.
+    /// Arguments for the front end: opaque, and not compared.
     pub arguments: Bytes,
 }
 
-/// An exchange that exists.
+/// An existing exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     pub name: Arc<str>,
     pub is: NewExchange,
 }
 
-/// In what an exchange differs from what was asked for.
+/// Property in which an exchange differs from a declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
     Kind,
@@ -62,7 +63,7 @@ const INTERNAL: u8 = 4;
 const ALTERNATE: u8 = 8;
 
 impl NewExchange {
-    /// A durable exchange with nothing special.
+    /// Creates the definition of a durable exchange without further properties.
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
@@ -84,7 +85,7 @@ impl NewExchange {
         }
     }
 
-    /// The first thing in which `self` is not what is `wanted`.
+    /// Returns the first property in which `self` differs from `wanted`.
     pub fn difference(&self, wanted: &Self) -> Option<Difference> {
         let same = [
             (
@@ -141,8 +142,8 @@ impl Exchange {
         out.into()
     }
 
-    /// Reads a stored definition, whose key's tag was taken. `None` if this version of the program does not
-    /// know it.
+    /// Decodes a stored definition; the tag of the key is removed already. `None` if this version does not
+    /// know the format.
     pub(crate) fn decode(mut key: &[u8], mut value: &[u8]) -> Option<(Namespace, Self)> {
         let namespace = Namespace::new(get_text(&mut key)?);
         let name = Arc::from(get_text(&mut key)?);

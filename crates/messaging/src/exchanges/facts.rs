@@ -1,8 +1,7 @@
-//! What a message says about itself beyond what the core acts on, for exchanges that route by it.
+//! Headers and properties of messages, for exchanges that route by them.
 //!
-//! A front end keeps its own form of headers and properties in a record header of the message. It says here
-//! once how to read it; so a dead letter, or a message that waited over a restart, is routed as a fresh one
-//! is.
+//! A front end keeps its own form of headers and properties in a record header of the message, and registers
+//! a reader for it. So dead letters, and messages delayed over a restart, are routed like new ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +11,9 @@ use bytestring::ByteString;
 use stafett_model::Message;
 use stafett_routing::{HeaderValue, Property, View};
 
-/// Reads what a front end keeps in its messages.
+/// Reader of the headers and properties that a front end keeps in its messages.
 pub trait ReadFacts: Send + Sync + fmt::Debug {
-    /// The record header that it is kept in.
+    /// Returns the name of the record header in which they are kept.
     fn header(&self) -> &'static str;
 
     /// Visits the message's headers, each name once.
@@ -22,11 +21,11 @@ pub trait ReadFacts: Send + Sync + fmt::Debug {
 
     fn property(&self, kept: &[u8], property: Property) -> Option<Bytes>;
 
-    /// Further routing keys that the message still has when it is routed again.
+    /// Returns the further routing keys of a message that is routed again.
     fn more_keys(&self, kept: &[u8]) -> Vec<ByteString>;
 }
 
-/// The front ends that keep something in their messages.
+/// Readers of all front ends.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts(pub(crate) Arc<[Arc<dyn ReadFacts>]>);
 
@@ -35,7 +34,7 @@ impl Facts {
         Self(self.0.iter().cloned().chain([reader]).collect())
     }
 
-    /// Who reads a message, and what.
+    /// Returns the reader of a message, and the contents of its record header.
     fn of<'a>(&'a self, message: &'a Message) -> Option<(&'a dyn ReadFacts, &'a [u8])> {
         self.0.iter().find_map(|reader| {
             let mut headers = message.headers.iter();
@@ -51,14 +50,14 @@ impl Facts {
     }
 }
 
-/// A message as exchanges see it.
+/// A message as seen by exchanges.
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) key: &'a str,
     pub(crate) more_keys: &'a [ByteString],
     pub(crate) message: &'a Message,
     pub(crate) facts: &'a Facts,
-    /// Whether it still has to wait where an exchange delays.
+    /// True if the message still has to wait at a delaying exchange.
     pub(crate) delayed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Exchanges and bindings as they come back at a start.
+//! Loading of exchanges and bindings.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,18 +16,17 @@ use super::exchange::Exchange;
 use super::metrics::ExchangeMetrics;
 use super::space::{Space, SpaceId};
 
-/// What a crash left of things that were being deleted.
+/// Remains of deletions that a crash interrupted.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// What deletes the rest of them.
+    /// Frames that delete them.
     frames: Vec<Frame>,
-    /// Exchanges that had bindings which are among that.
+    /// Exchanges that had bindings among them.
     unbound: Vec<(Namespace, Vec<Arc<str>>)>,
 }
 
 impl Exchanges {
-    /// Loads what is stored, and what a crash left of things that were being deleted, for
-    /// [`Exchanges::clean`].
+    /// Loads the stored state. Remains of interrupted deletions are returned for [`Exchanges::clean`].
     pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Left), StateUnreadable> {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
@@ -46,7 +45,7 @@ impl Exchanges {
             exchanges.push(Exchange::decode(key, value)?);
             Some(())
         })?;
-        // What a crash left of an exchange or a namespace that was being deleted.
+        // Remains of exchanges or namespaces whose deletion a crash interrupted.
         let mut left = Left::default();
         for (namespace, exchange) in exchanges {
             if let Some(space) = spaces.get(&namespace) {
@@ -77,10 +76,11 @@ impl Exchanges {
         Ok((loaded, left))
     }
 
-    /// Removes what was left over, and bindings to what is not there any more. Should that not be stored, the
-    /// next start does it.
+    /// Deletes remains, and bindings to destinations that no longer exist. If this is not stored, the next
+    /// start does it.
     pub(crate) fn clean(&self, left: Left, exists: impl Fn(&Namespace, &Destination) -> bool) {
-        // As long as the bindings that they had are stored, the next start knows of them as well.
+        // Before the remaining bindings are deleted, so that after a crash the next start still knows these
+        // exchanges.
         for (namespace, names) in left.unbound {
             if let Some(space) = self.space(&namespace)
                 && let Err(error) = space.forget_unbound(&names)

@@ -1,4 +1,4 @@
-//! What is counted of messages that pass exchanges.
+//! Metrics of exchanges.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;

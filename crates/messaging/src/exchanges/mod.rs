@@ -1,17 +1,17 @@
-//! Exchanges and bindings: what is declared, stored and looked up, namespace by namespace.
+//! Exchanges and bindings: declaration, storage and look-up, by namespace.
 //!
-//! What is durable is keyed state in the journal: namespaces and exchanges in space 7, bindings in space 8. A
+//! Durable items are keyed state in the journal: namespaces and exchanges in space 7, bindings in space 8. A
 //! change is in force when the call returns and durable when its [`Stored`] resolves, so that a connection
-//! can make many and wait once.
+//! can make many changes and wait once.
 //!
 //! - `space`: one namespace; every change is planned, staged and applied under its lock
-//! - `tables`: what is in a namespace, in the orders in which it is asked for
-//! - `publish`: messages on their way through exchanges; `plan`: where a batch of them goes; `way`: by
-//!   names
-//! - `facts`: what of a message exchanges can see
-//! - `exchange`, `binding`: definitions and their stored form
-//! - `closing`: namespaces that are being deleted
-//! - `stored`: changes on their way into the journal
+//! - `tables`: the contents of a namespace, in the orders of the look-ups
+//! - `publish`: publishing through exchanges; `plan`: targets of a batch of messages; `target`, `way`:
+//!   targets by name
+//! - `facts`: headers and properties of messages
+//! - `exchange`, `binding`: definitions and their stored formats; `load`: loading them
+//! - `closing`: deletion of namespaces
+//! - `error`, `metrics`
 
 mod binding;
 mod closing;
@@ -55,18 +55,18 @@ pub(crate) use target::Target;
 pub struct Exchanges {
     journal: Arc<dyn Journal>,
     spaces: SharedLock<HashMap<Namespace, Arc<Space>>>,
-    /// Looked at under the lock of `spaces` by whoever makes one.
+    /// Checked under the lock of `spaces` when a namespace is created.
     closing: Closing,
     facts: SharedLock<Facts>,
     pub(crate) metrics: ExchangeMetrics,
-    /// Of namespaces.
+    /// Progress of storing changes of namespaces.
     progress: Arc<Progress>,
-    /// Deletions that go on.
+    /// Deletions in progress.
     tasks: TaskTracker,
 }
 
 impl Exchanges {
-    /// The namespaces, by name.
+    /// Returns the namespaces, by name.
     pub fn namespaces(&self) -> Vec<Namespace> {
         let spaces = self.spaces.read();
         let mut names: Vec<_> = spaces.keys().cloned().collect();
@@ -78,7 +78,8 @@ impl Exchanges {
         self.space(namespace).is_some()
     }
 
-    /// What is cancelled once the namespace is deleted; it is from the start where there is none.
+    /// Returns a token that is cancelled when the namespace is deleted; cancelled already if it does not
+    /// exist.
     pub fn closed(&self, namespace: &Namespace) -> CancellationToken {
         let closed = self.space(namespace).map(|space| space.closed.clone());
         closed.unwrap_or_else(|| {
@@ -88,7 +89,7 @@ impl Exchanges {
         })
     }
 
-    /// Makes a namespace, if there is none of that name. True if it was not there.
+    /// Creates a namespace. Returns false if it exists.
     pub fn create_namespace(&self, namespace: &Namespace) -> Result<(bool, Stored), NamespaceError> {
         if namespace.as_str().is_empty() || namespace.as_str().len() > NAME_BYTES_MAX {
             return Err(NamespaceError::BadName);
@@ -111,7 +112,7 @@ impl Exchanges {
         Ok((!exists, stored))
     }
 
-    /// Declares an exchange, or finds the one that is already what is asked for.
+    /// Declares an exchange. An existing one with the same definition is returned.
     pub fn declare(
         &self,
         namespace: &Namespace,
@@ -122,7 +123,7 @@ impl Exchanges {
         space.declare(name, new)
     }
 
-    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    /// Binds a queue, an exchange or a topic to an exchange; idempotent.
     pub(crate) fn bind(
         &self,
         namespace: &Namespace,
@@ -133,14 +134,14 @@ impl Exchanges {
         space.bind(new, durable)
     }
 
-    /// Removes every binding to a destination.
+    /// Removes all bindings to a destination.
     pub(crate) fn forget(&self, namespace: &Namespace, destination: &Destination) {
         if let Some(space) = self.space(namespace) {
             space.forget(destination);
         }
     }
 
-    /// Removes every binding to a topic that is gone.
+    /// Removes all bindings to a deleted topic.
     pub(crate) fn forget_topic(&self, name: &str) {
         let topic = Destination::Topic(name.into());
         for namespace in self.namespaces() {
@@ -153,9 +154,9 @@ impl Exchanges {
             .read(|tables| tables.exchange(name).cloned())
     }
 
-    /// Deletes an exchange with the bindings from and to it. Nothing takes its way any more when this
-    /// returns; where there are very many bindings, they go one after the other until what is returned
-    /// resolves. Called within a runtime.
+    /// Deletes an exchange and the bindings from and to it. Routing through it stops before this returns.
+    /// Many bindings are removed in steps; the returned future resolves after the last one. Must be called
+    /// within a Tokio runtime.
     pub fn delete(&self, namespace: &Namespace, name: &str, if_unused: bool) -> Result<Stored, DeleteError> {
         let space = self.space(namespace).ok_or(DeleteError::NoSuchNamespace)?;
         let (stored, has_more) = space.delete(name, if_unused)?;
@@ -176,13 +177,13 @@ impl Exchanges {
         space.unbind(which)
     }
 
-    /// The exchanges of a namespace, by name.
+    /// Returns the exchanges of a namespace, by name.
     pub fn list(&self, namespace: &Namespace) -> Vec<Arc<Exchange>> {
         let all = |space: Arc<Space>| space.read(|tables| tables.exchanges().cloned().collect());
         self.space(namespace).map(all).unwrap_or_default()
     }
 
-    /// The bindings of a namespace, by source.
+    /// Returns the bindings of a namespace, by source.
     pub fn bindings(&self, namespace: &Namespace) -> Vec<Arc<Binding>> {
         let all = |space: Arc<Space>| space.read(|tables| tables.bindings().cloned().collect());
         self.space(namespace).map(all).unwrap_or_default()
@@ -198,13 +199,13 @@ impl Exchanges {
         self.space(namespace).map(to).unwrap_or_default()
     }
 
-    /// Lets exchanges see what a front end keeps in its messages; once, before its messages come.
+    /// Registers a front end's reader of its messages; once, before its first message.
     pub fn read_facts_with(&self, reader: Arc<dyn ReadFacts>) {
         let mut facts = self.facts.write();
         *facts = facts.with(reader);
     }
 
-    /// Returns when every deletion that was begun has ended.
+    /// Waits until all deletions have ended.
     pub(crate) async fn finish(&self) {
         self.tasks.close();
         self.tasks.wait().await;

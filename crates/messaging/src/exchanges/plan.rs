@@ -1,4 +1,4 @@
-//! What a batch of published messages comes to: which message goes where, each set of targets found once.
+//! Targets of a batch of published messages; each set of targets is looked up once.
 
 use std::collections::HashMap;
 
@@ -23,20 +23,20 @@ pub(super) struct Plan<'a> {
     router: Router<Target>,
     facts: Facts,
     routes: Routes<Target>,
-    /// Sets of places that messages of this batch go to.
+    /// Sets of targets that messages of this batch go to.
     places: Vec<Place>,
     by_targets: HashMap<Vec<Target>, usize>,
-    /// The place of the message before, and its key if that mattered.
+    /// Index of the previous message's place, and its routing key if that mattered.
     last: Option<(usize, Option<ByteString>)>,
     publication: Publication,
     owners: Vec<u32>,
     published: Vec<Published>,
     unroutable: Vec<(usize, Publish)>,
-    /// Messages that wait somewhere before they go on.
+    /// Delayed messages, which wait in a bucket.
     waiting: Vec<(usize, Waiting)>,
 }
 
-/// A set of places, and its routes by the logs of topics that a message's key leads to.
+/// A set of targets, with its routes by the logs of topics that message keys select.
 struct Place {
     targets: Vec<Target>,
     places: Places,
@@ -77,7 +77,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Some messages are about to be added.
+    /// Prefetches the routing of messages that are about to be added.
     pub(super) fn foresee(&self, messages: &[Publish]) {
         let keys = messages
             .iter()
@@ -115,7 +115,7 @@ impl<'a> Plan<'a> {
     }
 
     pub(super) fn store(mut self) -> PublishTicket {
-        // Buckets are held until what waits in them is staged.
+        // Buckets are held until their messages are staged.
         let mut buckets = Vec::new();
         let mut by_log: HashMap<LogId, RouteIndex> = HashMap::new();
         for (index, waiting) in self.waiting.drain(..) {
@@ -142,7 +142,7 @@ impl<'a> Plan<'a> {
         PublishTicket::new(self.published, self.unroutable, appending)
     }
 
-    /// Where a message goes, if another one before it had to go the same way.
+    /// Returns the place of a message, if the previous message had to have the same.
     fn known(&self, publish: &Publish) -> Option<usize> {
         let key = &publish.message.routing_key;
         match &self.last {
@@ -213,7 +213,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Place {
-    /// The route of a message to here; one for all messages that go to the same logs.
+    /// Returns the message's route within the place; messages with the same logs share one.
     fn route(&mut self, publish: &Publish, publication: &mut Publication) -> RouteIndex {
         let logs = self.places.logs(&publish.message);
         if let Some((_, route)) = self.routes.iter().find(|(known, _)| *known == logs) {

@@ -1,4 +1,4 @@
-//! Publishing: messages that came together, routed against one state of the bindings and stored together.
+//! Publishing: a batch of messages is routed against one state of the bindings and stored together.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::queues::{AppendTicket, Appended, Refused};
 #[derive(Debug, Clone, Default)]
 pub struct Publish {
     pub message: Message,
-    /// Further routing keys: the message goes where any of its keys leads.
+    /// Further routing keys: the message goes to the targets of any of its keys.
     pub more_keys: Vec<ByteString>,
 }
 
@@ -31,20 +31,20 @@ impl From<Message> for Publish {
     }
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
-    /// In every queue and topic to which it was routed, as durably as the strictest of them promises.
+    /// Stored in all queues and topics to which it was routed, with the durability of the strictest.
     Stored,
-    /// It was routed nowhere.
+    /// The message had no targets.
     Unroutable,
-    /// A queue or topic to which it was routed did not take it.
+    /// A queue or topic to which it was routed refused it.
     Refused(PublishRefusal),
-    /// The journal stopped before it could tell.
+    /// The journal stopped before the outcome was known.
     Unknown,
 }
 
-/// Why a message was not taken.
+/// Reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PublishRefusal {
     #[error("a queue is as long as it may be")]
@@ -66,7 +66,7 @@ impl From<CannotWait> for PublishRefusal {
     }
 }
 
-/// Why a batch of messages was not routed at all.
+/// Error for a whole batch, of which nothing is routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     #[error("there is no such namespace")]
@@ -77,16 +77,16 @@ pub enum PublishError {
     Internal,
 }
 
-/// Resolves to what became of each message, in their order.
+/// Future of the outcomes of all messages, in order.
 #[derive(Debug)]
 pub struct PublishTicket {
-    /// What is known without waiting.
+    /// Outcomes as far as they are known.
     published: Vec<Published>,
     unroutable: Vec<(usize, Publish)>,
     appending: Option<Appending>,
 }
 
-/// What is being stored, and whose message each append is.
+/// Append in progress. `owners` are the batch indexes of the appended messages.
 #[derive(Debug)]
 struct Appending {
     ticket: AppendTicket,
@@ -106,7 +106,7 @@ impl PublishTicket {
         }
     }
 
-    /// The messages that were routed nowhere, with their places in the batch: known at once.
+    /// Takes the messages without targets, with their indexes in the batch: known at once.
     pub fn take_unroutable(&mut self) -> Vec<(usize, Publish)> {
         std::mem::take(&mut self.unroutable)
     }
@@ -133,7 +133,7 @@ impl Future for PublishTicket {
     }
 }
 
-/// A message may be stored in several appends: the worst that happened to one of them counts.
+/// Returns the worse of two outcomes: a message may be stored in several appends.
 fn worse(published: Published, appended: Appended) -> Published {
     match (published, appended) {
         (Published::Unknown, _) | (_, Appended::Unknown) => Published::Unknown,
@@ -142,16 +142,15 @@ fn worse(published: Published, appended: Appended) -> Published {
             Refused::QueueFull => PublishRefusal::QueueFull,
             Refused::TooLarge => PublishRefusal::TooLarge,
             Refused::Journal(refusal) => PublishRefusal::Journal(refusal),
-            // What leads to a queue that is gone leads nowhere.
+            // A deleted queue is no target.
             Refused::Gone => return published,
         }),
         (Published::Stored | Published::Unroutable, Appended::Stored) => published,
     }
 }
 
-/// Routes messages from one exchange, all against the same state of the bindings, and stores them. Messages
-/// that were routed nowhere are known when this returns; whether the others are stored, when the ticket
-/// resolves.
+/// Routes messages of one exchange, all against the same state of the bindings, and stores them. Messages
+/// without targets are known when this returns; the other outcomes when the ticket resolves.
 pub(crate) fn publish(
     way: &Way,
     namespace: &Namespace,

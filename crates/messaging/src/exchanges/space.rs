@@ -1,13 +1,12 @@
-//! One namespace: its exchanges and bindings behind a lock, and the router that publishes see.
+//! One namespace: its exchanges and bindings behind a lock, and the router for publishing.
 //!
 //! A change is planned, staged in the journal, applied and published under one lock: so the journal has the
-//! changes in their order, and two that exclude each other are decided once. Publishing takes no part in that
-//! lock.
+//! changes in order, and conflicting changes are decided once. Publishing does not take that lock.
 //!
-//! What goes with very many bindings is taken away at once, and they follow in steps, each under the lock by
-//! itself: others have their turns in between, and no message takes the way of a binding that is still to be
-//! removed. A crash in between leaves bindings that lead from or to nowhere, which the next start removes; so
-//! nothing of that name is made before the last of them is gone.
+//! An exchange or queue with very many bindings is removed at once, and its bindings follow in steps, each
+//! with its own lock: other tasks get their turns, and no message uses a binding that is still to be removed.
+//! A crash leaves dangling bindings, which the next start removes; so the name is not reused before the last
+//! of them is gone.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -24,46 +23,46 @@ use super::exchange::{Exchange, NewExchange};
 use super::tables::{Going, Tables};
 use super::target::Target;
 
-/// Bindings that are removed together.
+/// Bindings removed in one step.
 pub(crate) const STEP: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Space {
     name: Namespace,
     pub(crate) id: SpaceId,
-    /// Cancelled when it is closed.
+    /// Cancelled when the namespace is closed.
     pub(crate) closed: CancellationToken,
     journal: Arc<dyn Journal>,
     tables: Lock<Tables>,
-    /// As `tables` has it; a clone never changes.
+    /// Current router of `tables`; a clone never changes.
     router: SharedLock<Router<Target>>,
     progress: Arc<Progress>,
 }
 
-/// Tells a namespace from others that had its name before. That which is always there has 0, as have those
-/// that versions made which gave none.
+/// Id of a namespace, to tell it from earlier ones of its name. The default one has 0, as have those stored
+/// by versions without ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SpaceId(pub(crate) u64);
 
 impl SpaceId {
-    /// One that no other namespace has.
+    /// Returns a new random id.
     pub(crate) fn new() -> Self {
         Self(uuid::Uuid::new_v4().as_u64_pair().0.max(1))
     }
 }
 
-/// A binding to be made.
+/// Parameters of a new binding.
 #[derive(Debug, Clone)]
 pub struct NewBinding {
     pub source: Arc<str>,
     pub destination: Destination,
     pub key: Bytes,
     pub headers: HeaderMatch,
-    /// Opaque; bindings that differ in it are different ones.
+    /// Opaque, but part of the identity.
     pub arguments: Bytes,
 }
 
-/// Which binding to remove.
+/// Identity of a binding to remove.
 #[derive(Debug, Clone, Copy)]
 pub struct Unbind<'a> {
     pub source: &'a str,
@@ -86,7 +85,7 @@ impl Space {
         }
     }
 
-    /// What publishes route against, as it is now.
+    /// Returns the current router for publishing.
     pub(crate) fn router(&self) -> Router<Target> {
         self.router.read().clone()
     }
@@ -95,7 +94,7 @@ impl Space {
         read(&self.lock())
     }
 
-    /// Adds what was stored.
+    /// Adds loaded items.
     pub(crate) fn load(&self, fill: impl FnOnce(&mut Tables)) {
         let mut tables = self.lock();
         fill(&mut tables);
@@ -142,7 +141,7 @@ impl Space {
         Ok((exchange, stored))
     }
 
-    /// Deletes an exchange. True if bindings of it are left, for [`Space::remove_step_of`].
+    /// Deletes an exchange. True if some of its bindings are left, for [`Space::remove_step_of`].
     pub(crate) fn delete(&self, name: &str, if_unused: bool) -> Result<(Stored, bool), DeleteError> {
         let mut tables = self.lock();
         if name.is_empty() {
@@ -161,12 +160,12 @@ impl Space {
         tables.leave(&exchange.name);
         let before = self.show(&tables);
         drop(tables);
-        // It may be the last that holds the whole table of the exchange.
+        // This may drop the last reference to the exchange's whole table.
         drop(before);
         Ok((stored, true))
     }
 
-    /// Removes some of the bindings that an exchange has left. False if that were all.
+    /// Removes some remaining bindings of a deleted exchange. False if they were the last.
     pub(crate) fn remove_step_of(&self, name: &str) -> Result<bool, NotStored> {
         let mut tables = self.lock();
         if !tables.is_leaving(name) {
@@ -181,7 +180,7 @@ impl Space {
         Ok(!is_last)
     }
 
-    /// Adds a binding; `durable` says whether its destination is, and is told nothing about exchanges.
+    /// Adds a binding. `durable` is the durability of its destination, unless that is an exchange.
     pub(crate) fn bind(&self, new: NewBinding, durable: bool) -> Result<Stored, BindError> {
         if new.key.len() > NAME_BYTES_MAX {
             return Err(BindError::KeyTooLong);
@@ -233,13 +232,12 @@ impl Space {
         Ok(self.remove(&mut tables, &going)?)
     }
 
-    /// Removes every binding to a destination that is gone. What is not stored of that, the next start
-    /// removes.
+    /// Removes all bindings to a deleted destination. If this is not stored, the next start does it.
     pub(crate) fn forget(&self, destination: &Destination) {
         while self.forget_step(destination).unwrap_or(false) {}
     }
 
-    /// Removes some of the bindings to a destination that is gone. False if that were all.
+    /// Removes some bindings to a deleted destination. False if they were the last.
     pub(crate) fn forget_step(&self, destination: &Destination) -> Result<bool, NotStored> {
         let mut tables = self.lock();
         let bindings: Vec<_> = tables.bindings_to(destination).take(STEP).cloned().collect();
@@ -248,9 +246,9 @@ impl Space {
         Ok(!is_last)
     }
 
-    /// Removes bindings to a destination that is going, and exchanges that go with their last binding.
-    /// `append` stores that together with what the caller does itself, while nobody can make any of it anew.
-    /// True if more are left, for [`Space::forget_step`].
+    /// Removes bindings to a destination that is being deleted, and auto-delete exchanges that lose their
+    /// last binding. `append` stores this together with the caller's own frames, under the lock, so that
+    /// nothing can be recreated in between. True if some are left, for [`Space::forget_step`].
     pub(crate) fn forget_with(&self, destination: &Destination, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
         let mut tables = self.lock();
         let mut bindings: Vec<_> = tables.bindings_to(destination).take(STEP + 1).cloned().collect();
@@ -267,7 +265,7 @@ impl Space {
         has_more
     }
 
-    /// Takes everything out of this namespace, as it is deleted; it takes no more changes.
+    /// Removes and returns everything; the namespace takes no more changes.
     pub(crate) fn close(&self) -> Tables {
         let mut tables = self.lock();
         let before = tables.close();
@@ -275,7 +273,7 @@ impl Space {
         before
     }
 
-    /// Lets the journal forget some of what was in the namespace. `None` if there was nothing left.
+    /// Deletes some stored contents of the closed namespace. `None` if nothing was left.
     pub(crate) fn forget_step_of(&self, closed: &mut Tables) -> Result<Option<Stored>, NotStored> {
         let (exchanges, bindings) = closed.take_some(STEP);
         if exchanges.is_empty() && bindings.is_empty() {
@@ -289,8 +287,7 @@ impl Space {
         self.stage(frames).map(Some)
     }
 
-    /// Removes exchanges that go with their last binding and have none left. What is not stored of that, the
-    /// next start removes.
+    /// Removes auto-delete exchanges without bindings. If this is not stored, the next start does it.
     pub(crate) fn forget_unbound(&self, names: &[Arc<str>]) -> Result<(), NotStored> {
         let mut tables = self.lock();
         for name in names {
@@ -315,7 +312,7 @@ impl Space {
         Ok(stored)
     }
 
-    /// Removes bindings of which a start would remove what is left of them.
+    /// Removes bindings without waiting: if this is not stored, the next start removes them.
     fn remove_unwatched(&self, tables: &mut Tables, bindings: Vec<Arc<Binding>>) -> Result<(), NotStored> {
         if bindings.is_empty() {
             return Ok(());
@@ -347,8 +344,8 @@ impl Space {
         Some(spaces::BINDINGS.delete(key))
     }
 
-    /// What exists may have been declared a moment ago by somebody else, and not be durable yet: it is stored
-    /// once more, as whoever hears that it exists may rely on it.
+    /// Stores an existing item again if it may not be durable yet: a caller that is told that it exists may
+    /// rely on it.
     fn unless_durable(&self, is_stored: bool, put: impl FnOnce() -> Frame) -> Vec<Frame> {
         if is_stored && !self.progress.is_durable() {
             vec![put()]
@@ -371,8 +368,8 @@ impl Space {
         stage(&*self.journal, &self.progress, frames)
     }
 
-    /// Lets publishes see what there is now; gives what they saw before, which may be the last that holds a
-    /// whole table.
+    /// Publishes the current router; returns the previous one, which may hold the last reference to a whole
+    /// table.
     fn show(&self, tables: &Tables) -> Router<Target> {
         let now = tables.router().clone();
         let mut router = self.router.write();

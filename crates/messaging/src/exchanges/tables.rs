@@ -1,4 +1,4 @@
-//! The exchanges and bindings of one namespace, as whoever changes them sees them.
+//! The exchanges and bindings of one namespace, under its lock.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,22 +17,21 @@ pub(crate) struct Tables {
     from: BTreeSet<From>,
     to: BTreeSet<To>,
     router: Router<Target>,
-    /// Exchanges that are gone, with bindings that are still to be removed. Nobody takes their names
-    /// meanwhile.
+    /// Deleted exchanges with bindings left to remove. Their names cannot be taken meanwhile.
     leaving: BTreeSet<Arc<str>>,
-    /// The namespace is gone; whoever still holds it finds nothing, and adds nothing.
+    /// True if the namespace is deleted: it is empty and takes no changes.
     closed: bool,
 }
 
-/// A binding in the order by source.
+/// A binding, ordered by source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct From(Arc<Binding>);
 
-/// A binding in the order by destination.
+/// A binding, ordered by destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct To(Arc<Binding>);
 
-/// What goes together: bindings, and exchanges that go with them.
+/// Bindings and exchanges that are removed together.
 #[derive(Debug, Default)]
 pub(crate) struct Going {
     pub(crate) exchanges: BTreeMap<Arc<str>, Arc<Exchange>>,
@@ -64,7 +63,7 @@ impl PartialOrd for To {
 }
 
 impl Default for Tables {
-    /// With the exchange that has no name: its routing key is the name of a queue.
+    /// Creates tables with the default exchange, whose routing keys are queue names.
     fn default() -> Self {
         let name: Arc<str> = "".into();
         let is = NewExchange::new(Kind::ByName);
@@ -90,7 +89,7 @@ impl Tables {
         self.closed
     }
 
-    /// Takes everything out, for good.
+    /// Removes and returns everything, permanently.
     pub(crate) fn close(&mut self) -> Self {
         let closed = Self {
             closed: true,
@@ -99,7 +98,7 @@ impl Tables {
         std::mem::replace(self, closed)
     }
 
-    /// Takes some exchanges and bindings out of what was closed: that no router has any more.
+    /// Removes some exchanges and bindings of a closed namespace, which no router has any more.
     pub(crate) fn take_some(&mut self, max: usize) -> (Vec<Arc<Exchange>>, Vec<Arc<Binding>>) {
         let mut bindings = Vec::new();
         while bindings.len() < max
@@ -125,7 +124,7 @@ impl Tables {
         self.exchanges.values()
     }
 
-    /// What publishes route against.
+    /// Returns the router for publishing.
     pub(crate) fn router(&self) -> &Router<Target> {
         &self.router
     }
@@ -136,7 +135,7 @@ impl Tables {
         self.exchanges.insert(name, exchange);
     }
 
-    /// A binding that is the same as `binding`.
+    /// Returns the existing binding with the same identity.
     pub(crate) fn same(&self, binding: &Arc<Binding>) -> Option<&Arc<Binding>> {
         self.from.get(&From(Arc::clone(binding))).map(|From(same)| same)
     }
@@ -160,14 +159,14 @@ impl Tables {
         to.take_while(move |binding| binding.destination == *destination)
     }
 
-    /// Bindings on both sides of an exchange, `max` of them.
+    /// Returns up to `max` bindings from or to an exchange.
     pub(crate) fn some_bindings_of(&self, exchange: &str, max: usize) -> Vec<Arc<Binding>> {
         let to = Destination::Exchange(exchange.into());
         let both = self.bindings_from(exchange).chain(self.bindings_to(&to));
         both.take(max).cloned().collect()
     }
 
-    /// Takes an exchange away at once, and leaves its bindings to be removed.
+    /// Removes an exchange at once; its bindings remain to be removed.
     pub(crate) fn leave(&mut self, exchange: &Arc<str>) {
         self.exchanges.remove(exchange);
         self.router.remove_exchange(exchange);
@@ -178,13 +177,12 @@ impl Tables {
         self.leaving.contains(exchange)
     }
 
-    /// The last binding of an exchange that left is removed.
+    /// Records that the last binding of a deleted exchange is removed.
     pub(crate) fn has_left(&mut self, exchange: &str) {
         self.leaving.remove(exchange);
     }
 
-    /// Adds a binding that is not there yet. The router has taken it before this returns, or nothing is
-    /// changed.
+    /// Adds a new binding. If the router refuses it, nothing is changed.
     pub(crate) fn add_binding(&mut self, binding: Binding) -> Result<(), stafett_routing::BindError> {
         let pattern = binding.pattern();
         self.router
@@ -195,8 +193,8 @@ impl Tables {
         Ok(())
     }
 
-    /// What goes if these bindings and this exchange go: exchanges that are deleted with their last binding,
-    /// and all bindings from and to an exchange that goes.
+    /// Returns everything that is removed with these bindings and this exchange: auto-delete exchanges that
+    /// lose their last binding, and all bindings from and to removed exchanges.
     pub(crate) fn going(
         &self,
         bindings: impl IntoIterator<Item = Arc<Binding>>,
@@ -240,7 +238,7 @@ impl Tables {
         }
     }
 
-    /// Takes away what goes.
+    /// Removes these items.
     pub(crate) fn remove(&mut self, going: &Going) {
         for From(binding) in &going.bindings {
             if !going.exchanges.contains_key(&binding.source) {
@@ -256,7 +254,7 @@ impl Tables {
         }
     }
 
-    /// The name of a destination as other bindings hold it, so that it is in memory once.
+    /// Returns the destination with its name shared with other bindings, to save memory.
     pub(crate) fn shared(&self, destination: &Destination) -> Destination {
         let same = self.bindings_to(destination).next();
         same.map_or_else(|| destination.clone(), |binding| binding.destination.clone())
@@ -269,7 +267,7 @@ impl Going {
     }
 }
 
-/// The binding that is before all others of its source and destination.
+/// Returns a lower bound in order for the bindings of a source and a destination.
 fn least(source: Arc<str>, destination: Destination) -> Binding {
     Binding {
         source,

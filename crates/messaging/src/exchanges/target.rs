@@ -1,8 +1,8 @@
-//! What a message can be stored in, by name.
+//! Targets of routing, by name.
 
 use std::sync::Arc;
 
-/// A queue or a stored topic. Routing needs its name only; it is looked up when something is stored in it.
+/// A queue or a stored topic. Routing needs its name only; it is looked up when a message is stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Target {
     Queue(Arc<str>),

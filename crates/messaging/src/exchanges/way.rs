@@ -1,4 +1,4 @@
-//! From routes to where messages are stored: queues and logs of topics, found by name.
+//! From routing targets to queues and logs of topics, looked up by name.
 
 use std::sync::{Arc, Weak};
 
@@ -18,7 +18,7 @@ use crate::delayed::Delayed;
 use crate::queues::Route;
 use crate::queues::{Queue, Queues, Targets};
 
-/// What routing a message needs to know.
+/// Everything that routing a message needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
     pub(crate) exchanges: Arc<Exchanges>,
@@ -28,19 +28,19 @@ pub(crate) struct Way {
     pub(crate) settings: Arc<SharedLock<TopicDefaults>>,
 }
 
-/// Where messages of one set of targets go.
+/// Queues and topics of one set of targets.
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) queues: SmallVec<[Arc<Queue>; 1]>,
     pub(crate) topics: SmallVec<[Arc<Topic>; 1]>,
-    /// Bytes of the largest message that all topics take.
+    /// Bound on the size of a message for all these topics, in bytes.
     pub(crate) message_bytes_max: usize,
-    /// A topic wants the time of arrival instead of the messages' own.
+    /// True if a topic replaces the messages' timestamps by the time of arrival.
     pub(crate) append_time: bool,
 }
 
 impl Way {
-    /// Finds what routing named. What is not there any more is left out.
+    /// Looks up the targets by name. Those that no longer exist are left out.
     pub(crate) fn places(&self, namespace: &Namespace, targets: &[Target]) -> Places {
         let mut places = Places {
             queues: SmallVec::new(),
@@ -53,7 +53,7 @@ impl Way {
                 Target::Queue(name) => {
                     let queue = self.queues.get(namespace, name);
                     match queue.as_ref().and_then(|queue| queue.over) {
-                        // What goes to a queue over a topic goes into the topic.
+                        // Messages for a queue over a topic go to the topic.
                         Some(topic) => places.topics.extend(self.topics.with_id(topic)),
                         None => places.queues.extend(queue),
                     }
@@ -72,7 +72,7 @@ impl Way {
         places
     }
 
-    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    /// Binds a queue, an exchange or a topic to an exchange; idempotent.
     pub(crate) fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
         let queue = match &new.destination {
             Destination::Queue(name) => self.queues.get(namespace, name),
@@ -83,7 +83,7 @@ impl Way {
         let stored = self
             .exchanges
             .bind(namespace, new, outlives.ok_or(BindError::NoSuchDestination)?)?;
-        // A deletion meanwhile may have looked for bindings before this one was there.
+        // A concurrent deletion may have missed the new binding.
         let is_gone = match &queue {
             Some(queue) => queue.is_deleted(),
             None => self.outlives(namespace, &destination).is_none(),
@@ -95,7 +95,7 @@ impl Way {
         Ok(stored)
     }
 
-    /// Whether a binding's destination is there and outlives a restart.
+    /// Returns true if a binding's destination survives a restart, `None` if it does not exist.
     pub(crate) fn outlives(&self, namespace: &Namespace, destination: &Destination) -> Option<bool> {
         match destination {
             Destination::Queue(name) => {
@@ -113,8 +113,8 @@ impl Places {
         self.queues.is_empty() && self.topics.is_empty()
     }
 
-    /// The logs that a message goes to: in each topic the partition of its key or, without one, of its routing
-    /// key.
+    /// Returns the logs that a message goes to: in each topic the partition of its key or, without one, of its
+    /// routing key.
     pub(crate) fn logs(&self, message: &Message) -> SmallVec<[LogId; 1]> {
         let key = message.key.as_deref().unwrap_or(message.routing_key.as_bytes());
         self.topics
@@ -132,7 +132,7 @@ impl Places {
     }
 }
 
-/// Finds queues, and stored topics, for the exchange whose routing keys are their names.
+/// Looks up queues, and stored topics, for the default exchange, whose routing keys are their names.
 pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u8]) -> Option<Target> + 'a {
     move |name| {
         let name = std::str::from_utf8(name).ok()?;
@@ -144,8 +144,7 @@ pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u
     }
 }
 
-/// Routes one message that was published before: a dead letter, or one whose time has come. It does not wait
-/// (again).
+/// Routes a message that was published before: a dead letter or a delayed message. It is not delayed again.
 pub(crate) fn route_again(
     way: &Way,
     namespace: &Namespace,
@@ -167,7 +166,7 @@ pub(crate) fn route_again(
     )
 }
 
-/// The same, in a namespace that was found.
+/// Routes like [`route_again`], in a given namespace.
 pub(crate) fn route_in(
     way: &Way,
     namespace: &Namespace,
@@ -195,7 +194,7 @@ pub(crate) fn route_in(
     way.places(namespace, found.targets()).targets(message)
 }
 
-/// The way that queues themselves hold, for their dead letters.
+/// Weak resolver; queues route their dead letters through it.
 #[derive(Debug)]
 pub(crate) struct WayBack {
     exchanges: Arc<Exchanges>,
@@ -216,7 +215,7 @@ impl WayBack {
         }
     }
 
-    /// The way, as long as there are queues.
+    /// Returns the resolver, while the queues exist.
     pub(crate) fn way(&self) -> Option<Way> {
         Some(Way {
             exchanges: Arc::clone(&self.exchanges),
@@ -262,12 +261,12 @@ impl Route for WayBack {
 
     fn forget_more(&self, queue: &Queue) -> bool {
         let space = self.exchanges.space(&queue.namespace);
-        // What is not stored is forgotten by the next start.
+        // If this is not stored, the next start does it.
         space.is_some_and(|space| space.forget_step(&destination(queue)).unwrap_or(false))
     }
 
     fn forgotten(&self, queue: &Queue) {
-        // Whoever bound the queue since it was forgotten was too late.
+        // Removes bindings made after the removal began.
         self.exchanges.forget(&queue.namespace, &destination(queue));
     }
 }

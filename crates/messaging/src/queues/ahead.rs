@@ -1,5 +1,5 @@
-//! What a queue has read ahead of its lanes: a place in each of the lanes that were read last, so that lanes
-//! that take turns are not read again with each.
+//! Read-ahead of a queue: a cursor for each of the lanes read last, so that lanes that take turns are not
+//! read again each time.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use stafett_model::{Epoch, StoredMessage};
 
 use super::cursor::{Cursor, Kept, Look};
 
-/// Lanes of which something is kept.
+/// Bound on the lanes with a cursor.
 const LANES_MAX: usize = 2;
 
-/// Cursors by lane, that of the lane that was read last behind all others.
+/// Cursors by lane, the most recently filled last.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead(SmallVec<[(u32, Box<Cursor>); 1]>);
 
 impl ReadAhead {
-    /// What is at a place of a lane. A message is taken out with that.
+    /// Looks at an offset of a lane. A message found is taken out.
     pub(super) fn look(&mut self, lane: u32, offset: u64) -> Look {
         self.of(lane).map_or(Look::Unread, |cursor| cursor.look(offset))
     }
 
-    /// Puts a message back that was just taken out.
+    /// Puts back the message that was just taken out.
     pub(super) fn put_back(&mut self, lane: u32, offset: u64, message: StoredMessage, stored_by: Epoch) {
         if let Some(cursor) = self.of(lane) {
             cursor.put_back(offset, message, stored_by);
         }
     }
 
-    /// Goes on with what was read of a lane from `from` on.
+    /// Gives the lane's cursor the result of a read from `from` on.
     pub(super) fn fill(&mut self, kept: &Arc<Kept>, lane: u32, from: u64, run: Run) {
         let known = self.0.iter().position(|(known, _)| *known == lane);
         let mut cursor = match known {

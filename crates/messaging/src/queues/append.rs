@@ -1,4 +1,4 @@
-//! Publications become appends; queues with limits are asked before.
+//! Publications become appends, after the check of queue limits.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::publication::{AppendTicket, Counted, Publication, Refused, Targets, U
 use super::queue::Queue;
 use super::registry::Queues;
 
-/// What a publication comes to on its way to its queues.
+/// State of checking a publication against its queues.
 struct Judge<'a> {
     queues: &'a Arc<Queues>,
     unit: Unit,
     index: u32,
     published: u64,
     limited: Vec<Counted>,
-    /// What is to go where the dead letters of a queue go that refused it, each in an append of its own.
+    /// Refused messages to be dead-lettered, with the queues that refused them, in an append of their own.
     refused: Vec<(Arc<Queue>, Message)>,
 }
 
 impl Queues {
-    /// Appends messages; resolves to what became of each. Per batch: no lock and no allocation is per
+    /// Appends messages; resolves to the outcome of each. Locks and allocations are per batch, not per
     /// message.
     pub fn append(self: &Arc<Self>, publication: Publication) -> AppendTicket {
         self.append_with(publication, SmallVec::new())
     }
 
-    /// The same; `frames` are stored together with what is stored together.
+    /// Appends messages like [`Self::append`]; `frames` join the append of a joint publication.
     pub(crate) fn append_with(
         self: &Arc<Self>,
         publication: Publication,
@@ -38,7 +38,7 @@ impl Queues {
         self.stage(publication, frames, None)
     }
 
-    /// Appends, together with `changes` that settle the same in the queue that it comes from.
+    /// Appends messages, together with the `changes` that settle them in their source queue.
     pub(super) fn append_from(
         self: &Arc<Self>,
         source: &Queue,
@@ -98,7 +98,7 @@ impl Queues {
         ticket.wait_for(staged, limited)
     }
 
-    /// Whether a queue takes a message more.
+    /// Returns true if a queue takes one more message.
     fn has_room(&self, queue: &Queue, message: &Message) -> bool {
         let settings = &queue.settings;
         if !settings.has_limits() || settings.overflow == Overflow::DropHead {
@@ -108,7 +108,7 @@ impl Queues {
         inner.look_at_logs(self);
         let waiting = inner.state.ready() + inner.staged;
         let bytes = inner.state.bytes_ready() + message.value.len() as u64;
-        // What is taken as it comes takes no room.
+        // A message that is handed out at once needs no room.
         let goes = |count: u64| inner.state.consumers.can_take(count);
         settings
             .length_max
@@ -118,8 +118,8 @@ impl Queues {
                 .is_none_or(|max| bytes <= max || goes(waiting + 1))
     }
 
-    /// Notes what a queue has to know of a message that is appended to it. True if it has to hear that it was
-    /// not stored.
+    /// Updates the queue's counts for a message that is being appended. True if the queue has to be told if
+    /// it is not stored.
     fn count_in(&self, queue: &Arc<Queue>, message: &Message) -> bool {
         let settings = &queue.settings;
         let is_last_run = !message.persistent && queue.outlives() && !settings.keeps_transient;
@@ -141,7 +141,7 @@ impl Queues {
 }
 
 impl Judge<'_> {
-    /// What the queues that a message goes to say to it.
+    /// Returns the verdict of a message's target queues.
     fn judge(&mut self, message: &Message, targets: &Targets) -> Verdict {
         let index = self.index;
         self.index += 1;
@@ -165,7 +165,7 @@ impl Judge<'_> {
         Verdict::Taken
     }
 
-    /// A queue has no room for a message.
+    /// Returns the verdict for a message for which a queue has no room.
     fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Verdict {
         let dies = full.settings.overflow == Overflow::RejectPublishDeadLetter;
         if self.unit != Unit::Whole {
@@ -177,8 +177,8 @@ impl Judge<'_> {
             }
             return Verdict::Refused(Refused::QueueFull);
         }
-        // The others get it all the same. What follows from it is stored with it, or it would be lost in
-        // between.
+        // The other targets still get the message. The resulting messages are stored in the same append, so
+        // that a crash cannot lose them.
         let mut others = targets.clone();
         others.queues.retain(|queue| !Arc::ptr_eq(queue, full));
         let mut parts = Vec::new();

@@ -1,9 +1,10 @@
-//! Burying: the dead letters of a queue go where they go, in the order in which they died.
+//! Burial: dead letters are routed to their targets, in the order in which they died.
 //!
-//! One task per queue that has some takes as many as fit into an append, so more at a time the slower appends
-//! are. They stay in flight until that is stored. What their targets refuse is dropped; but where the journal
-//! refuses (the disk is full), nothing is: they wait until it takes them, and a restart finds them in the
-//! queue. While many wait the queue hands out nothing that would have to die first.
+//! One task per queue with dead letters takes as many as fit into an append, so more at a time if appends are
+//! slow. They stay in flight until the append is stored. Letters refused by their targets are dropped. If the
+//! journal refuses (the disk is full), they wait until it accepts appends, and a restart finds them in the
+//! queue. While many wait, the queue does not expire or drop further messages that would have to be
+//! dead-lettered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,48 +23,51 @@ use super::publication::NotTogether;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
-/// Dead letters of one append, and bytes of them; the last may go beyond.
+/// Bound on the dead letters of one append.
 const TOGETHER_MAX: usize = 1024;
+/// Bytes at which an append ends; the last letter may exceed them.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
-/// Dead letters that wait, and bytes of them in memory, at which no more messages die by themselves.
+/// Number of waiting dead letters from which no more messages expire or are dropped for length.
 const WAITING_MAX: usize = 4096;
+/// Bytes of waiting dead letters in memory, with the same effect.
 const WAITING_BYTES_MAX: usize = 4 << 20;
-/// How long the task waits, at least, after the journal refused.
+/// Minimum pause after the journal refused.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A message in flight that is to be buried.
+/// A dead letter in flight.
 #[derive(Debug)]
 struct Dead {
     id: DeliveryId,
     reason: DeathReason,
-    /// If it was read already.
+    /// The message, if it is in memory.
     message: Option<StoredMessage>,
 }
 
-/// The dead letters of a queue that are still in it.
+/// Dead letters of a queue that are not buried yet.
 #[derive(Debug, Default)]
 pub(super) struct Dying {
     waiting: VecDeque<Dead>,
-    /// Bytes of those messages that are in memory.
+    /// Bytes of the messages in memory.
     bytes: usize,
-    /// There is a task.
+    /// True if the task is running.
     runs: bool,
-    /// It waits until the journal takes something.
+    /// True if the task waits until the journal accepts appends.
     is_held_up: bool,
-    /// How many have died, and how many of them are buried.
+    /// Number of letters that have died.
     died: u64,
+    /// Number of letters that are buried.
     buried: u64,
-    /// Those who wait until as many are buried.
+    /// Waiters, each with the value of `buried` that it waits for.
     mourners: Vec<(u64, oneshot::Sender<()>)>,
 }
 
-/// What became of some of them.
+/// Outcome of an attempt to bury some letters.
 enum Burial {
     Done,
-    /// Some do not fit into one append.
+    /// The letters do not fit into one append.
     TooMany,
     NotNow,
-    /// The queue is gone, or the journal has stopped.
+    /// The queue is deleted, or the journal has stopped.
     Over,
 }
 
@@ -75,17 +79,17 @@ impl Dying {
         self.waiting.push_back(Dead { id, reason, message });
     }
 
-    /// Whether some are on their way that need not wait for the journal.
+    /// Returns true if letters are being buried and do not wait for the journal.
     fn is_busy(&self) -> bool {
         self.runs && !self.is_held_up && self.buried < self.died
     }
 
-    /// Messages that have died and are not buried.
+    /// Returns the number of letters that are not buried.
     pub(super) fn count(&self) -> usize {
         usize::try_from(self.died.saturating_sub(self.buried)).unwrap_or(usize::MAX)
     }
 
-    /// Lets those go on that waited for no more than is buried by now.
+    /// Counts buried letters, and releases the waiters for this number.
     fn on_buried(&mut self, count: usize) {
         self.buried += count as u64;
         let buried = self.buried;
@@ -93,12 +97,12 @@ impl Dying {
         self.mourners.retain(|(wanted, _)| *wanted > buried);
     }
 
-    /// Lets all go on that wait.
+    /// Releases all waiters.
     pub(super) fn dismiss(&mut self) {
         self.mourners.clear();
     }
 
-    /// Whether so many wait that nothing more may die by itself.
+    /// Returns true if so much is waiting that no further messages may expire or be dropped for length.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= WAITING_MAX || self.bytes >= WAITING_BYTES_MAX
     }
@@ -115,7 +119,7 @@ impl Dying {
         taken
     }
 
-    /// Puts some back to the front.
+    /// Puts letters back at the front.
     fn put_back(&mut self, taken: VecDeque<Dead>) {
         for dead in taken.into_iter().rev() {
             self.bytes += bytes_of(dead.message.as_ref());
@@ -123,7 +127,7 @@ impl Dying {
         }
     }
 
-    /// Who has to wait for long keeps nothing in memory.
+    /// Drops the cached bodies: the letters wait until the journal accepts appends, and are read again then.
     fn forget_messages(&mut self) {
         self.bytes = 0;
         self.waiting.iter_mut().for_each(|dead| dead.message = None);
@@ -135,7 +139,7 @@ fn bytes_of(message: Option<&StoredMessage>) -> usize {
 }
 
 impl Inner {
-    /// Sees to it that what has died is buried.
+    /// Starts the task, unless it is running or there is nothing to bury.
     pub(super) fn begin_burying(&mut self, queue: &Arc<Queue>, hub: &Arc<Queues>) {
         if !self.dying.runs && !self.dying.waiting.is_empty() {
             self.dying.runs = true;
@@ -144,7 +148,7 @@ impl Inner {
     }
 }
 
-/// Buries until nothing is left to be buried.
+/// Buries letters until there are none.
 async fn run(queue: Arc<Queue>) {
     let mut count = TOGETHER_MAX;
     loop {
@@ -186,17 +190,17 @@ async fn run(queue: Arc<Queue>) {
     }
 }
 
-/// Waits until it may be worth trying again. False if the broker stops before.
+/// Waits until the journal may accept appends again. False if the broker stops first.
 async fn held_up(queue: &Queue, hub: Arc<Queues>) -> bool {
     let (space, stop): (_, CancellationToken) = (hub.journal.space(), hub.stopped());
-    // Nobody is kept by who waits.
+    // A waiting task must not keep the queues alive.
     drop(hub);
     {
         let mut inner = queue.lock();
         inner.dying.is_held_up = true;
         inner.dying.forget_messages();
         inner.dying.dismiss();
-        // Who asks for a message that is behind these would wait with them.
+        // A request for a message behind these would wait with them.
         inner.getters.clear();
     }
     let again = async {
@@ -209,13 +213,12 @@ async fn held_up(queue: &Queue, hub: Arc<Queues>) -> bool {
 }
 
 impl Queue {
-    /// Whether dead letters of the queue are on their way.
+    /// Returns true if dead letters of the queue are being buried.
     pub fn is_burying(&self) -> bool {
         self.lock().dying.is_busy()
     }
 
-    /// Resolves when the messages that have died so far are where dead letters go, or when they have to wait
-    /// for space.
+    /// Waits until the messages that have died so far are buried, or have to wait for space.
     pub async fn buried(&self) {
         let buried = {
             let dying = &mut self.lock().dying;
@@ -226,7 +229,7 @@ impl Queue {
             dying.mourners.push((dying.died, sender));
             receiver
         };
-        // The sender is dropped, and sends nothing.
+        // The sender is only dropped.
         let _ = buried.await;
     }
 
@@ -240,7 +243,7 @@ impl Queue {
         inner.begin_burying(self, hub);
     }
 
-    /// Buries some, in one append; what is left of them was not.
+    /// Buries letters in one append; those that were not buried stay in `taken`.
     async fn bury(self: &Arc<Self>, hub: &Arc<Queues>, taken: &mut VecDeque<Dead>) -> Burial {
         if self.is_deleted() {
             return Burial::Over;
@@ -263,7 +266,7 @@ impl Queue {
         };
         let is_too_large = matches!(refusal, Refusal::TooLarge { .. });
         if is_too_large && some.len() == 1 {
-            // It never will fit, with what a dead letter has more than it had before.
+            // It never fits: a dead letter is larger than the original message.
             tracing::error!("queue {}: a dead letter is lost: {refusal}", self.name);
             hub.metrics.lost.inc();
             let nothing = hub.dead_letters(self, std::iter::empty());
@@ -280,7 +283,7 @@ impl Queue {
         Burial::NotNow
     }
 
-    /// Reads as many as go together, and takes them out. `None` if one cannot be read now.
+    /// Takes out and reads as many letters as go into one append. `None` if one cannot be read now.
     async fn read_dead(
         &self,
         hub: &Queues,
@@ -303,7 +306,7 @@ impl Queue {
             if lane.replace(dead.id.lane) != Some(dead.id.lane) {
                 cursor.clear();
             }
-            // A message that is said to be dead twice is buried once.
+            // A message that was reported dead twice is buried once.
             let is_new = last.replace(dead.id) != Some(dead.id);
             let message = match dead.message.take() {
                 Some(message) => Some(message),
@@ -336,7 +339,7 @@ impl Queue {
     }
 }
 
-/// Puts those back that were taken out of the others.
+/// Puts letters back in front of the others.
 fn put_first(others: &mut VecDeque<Dead>, mut first: VecDeque<Dead>) {
     first.append(others);
     *others = first;

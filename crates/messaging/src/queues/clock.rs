@@ -1,15 +1,16 @@
-//! Time as queues and delayed messages see it: a steady time of the run, and its distance to the wall clock.
+//! Time of queues and delayed messages: a steady time of the process, and its offset to the wall clock.
 //!
-//! - The *steady* time begins as the wall clock's time at the start and then adds what passes; it is never
-//!   set. Everything that lasts is measured in it: timers, times without use, pauses.
-//! - The *wall* time is what is stored: when a message arrived or is due, when it died. It follows the
+//! - The *steady* time starts at the wall clock's time and advances with elapsed time; it is never set. All
+//!   durations use it: timers, idle times, pauses.
+//! - The *wall* time is the one that is stored: when a message arrived, is due, or died. It follows the
 //!   system's clock, forward and back, within a second of a step ([`Clock::follow`]).
 //!
-//! A stored time of arrival becomes a steady one where it is compared ([`Clock::arrival`]). A message of this
-//! run keeps the time that it has left, however the clock is set: of the stretches of the run between two
-//! steps, the latest that has its time of arrival is taken. After a step back two stretches can have it; the
-//! message then lives longer by the step at most. What an earlier run stored is compared with the wall clock
-//! as it is now, so it is right as soon as the clock is. Like the timers of the runtime, the steady time
+//! A stored arrival time is converted to steady time for comparisons ([`Clock::arrival`]). A message of this
+//! run keeps its remaining time even if the clock is set: of the eras between two steps, the latest that
+//! contains its arrival time is used. After a step back, two eras can contain it; the message then lives
+//! longer, at most by the step. Messages of earlier runs are compared with the current wall clock, so they
+//! are right as soon as the clock is. Like the timers of the runtime, the steady time stands still while the
+//! machine sleeps.
 //! stands still while the machine sleeps.
 
 use std::sync::MutexGuard;
@@ -19,31 +20,32 @@ use std::time::{Duration, Instant};
 use stafett_model::Lock;
 use tokio::sync::Notify;
 
-/// A difference that is a step of the wall clock. What is less is its drift, and how inexactly it is read.
+/// Smallest difference that is a step of the wall clock. Smaller ones are drift or inexact readings.
 const STEP_MS_MIN: i64 = 1000;
-/// A longer time between two looks at the steady clock says nothing of the wall clock between them.
+/// Bound on the time between two readings of the steady clock: beyond it, the wall clock read in between is
+/// unreliable.
 const LOOK_MAX: Duration = Duration::from_millis(100);
-/// Steps that are remembered.
+/// Bound on the remembered eras.
 const ERAS_MAX: usize = 32;
-/// Timers reach some years ahead; a longer wait looks again then.
+/// Bound on the delay of a timer, about two years; a longer wait is checked again then.
 const TIMER_MS_MAX: u64 = 1 << 36;
 
-/// See the module. All times are milliseconds since 1970.
+/// Steady time and wall time: see the module. All times are in ms since 1970.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// A test's time stands still while nothing waits for it; the system's does not.
+    /// Runtime's start time; in tests the runtime's clock stands still while no task waits for it.
     started: tokio::time::Instant,
     started_really: Instant,
     started_ms: i64,
-    /// The wall clock's distance to the steady time now.
+    /// Current offset of the wall clock to the steady time.
     offset_ms: AtomicI64,
-    /// How often the wall clock was set.
+    /// Number of times that the wall clock was set.
     steps: AtomicU64,
     eras: Lock<Vec<Era>>,
     stepped: Notify,
 }
 
-/// A stretch of the run in which the wall clock was not set. It ends where the next one begins.
+/// Period in which the wall clock was not set. It ends where the next one begins.
 #[derive(Debug, Clone, Copy)]
 struct Era {
     from_ms: i64,
@@ -67,39 +69,39 @@ impl Clock {
         }
     }
 
-    /// The steady time.
+    /// Returns the steady time.
     pub(crate) fn now_ms(&self) -> i64 {
         let since = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
         self.started_ms.saturating_add(since)
     }
 
-    /// The wall clock's time.
+    /// Returns the wall clock's time.
     pub(crate) fn wall_ms(&self) -> i64 {
         self.now_ms().saturating_add(self.offset_ms())
     }
 
-    /// How often the wall clock was set.
+    /// Returns the number of times that the wall clock was set.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Acquire)
     }
 
-    /// Resolves after the wall clock was set; for one waiter.
+    /// Waits until the wall clock is set; for one waiter.
     pub(crate) async fn stepped(&self) {
         self.stepped.notified().await;
     }
 
-    /// The steady time at which the wall clock shows `wall_ms`, if it is not set.
+    /// Returns the steady time at which the wall clock shows `wall_ms`, if it is not set again.
     pub(crate) fn steady_ms(&self, wall_ms: i64) -> i64 {
         wall_ms.saturating_sub(self.offset_ms())
     }
 
-    /// The earliest steady time that a message of any run can mean with `wall_ms`.
+    /// Returns the earliest steady time that `wall_ms` can stand for in a message of any run.
     pub(crate) fn earliest_ms(&self, wall_ms: i64) -> i64 {
         let offset = self.eras().iter().map(|era| era.offset_ms).max();
         wall_ms.saturating_sub(offset.unwrap_or(0))
     }
 
-    /// The steady time at which a message arrived that has `wall_ms` as its time of arrival.
+    /// Returns the steady arrival time of a message with the stored arrival time `wall_ms`.
     pub(crate) fn arrival(&self, wall_ms: i64, is_of_this_run: bool) -> i64 {
         if self.steps() == 0 || !is_of_this_run {
             return self.steady_ms(wall_ms);
@@ -107,7 +109,7 @@ impl Clock {
         let mut until_ms = self.now_ms();
         for era in self.eras().iter().rev() {
             let steady = wall_ms.saturating_sub(era.offset_ms);
-            // A time is taken a moment before it is stored.
+            // A time is read slightly before the message is stored.
             if (era.from_ms.saturating_sub(STEP_MS_MIN)..=until_ms.saturating_add(STEP_MS_MIN))
                 .contains(&steady)
             {
@@ -118,7 +120,7 @@ impl Clock {
         self.steady_ms(wall_ms)
     }
 
-    /// Follows the system's clock. True if that was set since the last look.
+    /// Follows the system's clock. True if it was set since the last call.
     pub(crate) fn follow(&self) -> bool {
         let before = self.started_really.elapsed();
         let wall_ms = system_ms();
@@ -147,7 +149,7 @@ impl Clock {
         true
     }
 
-    /// The instant of a steady time, for a timer, which never fires before it.
+    /// Returns the instant of a steady time, for a timer that never fires earlier.
     pub(crate) fn instant(&self, at_ms: i64) -> tokio::time::Instant {
         let ms = u64::try_from(at_ms.saturating_sub(self.started_ms)).unwrap_or(0);
         self.started + Duration::from_millis(ms.min(TIMER_MS_MAX))

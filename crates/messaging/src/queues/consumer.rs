@@ -1,4 +1,4 @@
-//! Consumers of a queue: how one comes, what it holds, and how it ends.
+//! Consumers of a queue: registration, messages in flight, and end.
 
 use std::sync::Arc;
 
@@ -12,44 +12,44 @@ use super::outbox::{Delivery, Outbox, Withdrawn};
 use super::queue::Queue;
 use super::source::Waiter;
 
-/// A consumer's end of the queue.
+/// Queue's record of a consumer.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) outbox: Arc<Outbox>,
     pub(super) token: u64,
     pub(super) credit: Option<Arc<Credit>>,
     pub(super) settles: bool,
-    /// About to be put into the outbox.
+    /// Deliveries about to be put into the outbox.
     pub(super) pending: Vec<Delivery>,
     pub(super) pending_bytes: usize,
 }
 
-/// What a consumer wants.
+/// Parameters of a consumer.
 #[derive(Debug, Clone)]
 pub struct ConsumerSpec {
-    /// It settles what it gets; false: what is delivered is settled.
+    /// True if the consumer settles its messages; false if delivery settles them.
     pub settles: bool,
-    /// Nobody else may consume.
+    /// True if no other consumer is allowed.
     pub exclusive: bool,
-    /// The highest goes first.
+    /// Priority; the highest is served first.
     pub priority: i32,
-    /// Messages in flight at once; `None`: any number.
+    /// Bound on the messages in flight; `None` for no bound.
     pub credit: Option<u32>,
-    /// Credit that it shares with others. What it gets settled with that takes none, but waits until there is
+    /// Credit shared with other consumers. A message settled by delivery takes none, but waits until there is
     /// some.
     pub shared_credit: Option<Arc<Credit>>,
     pub owner: OwnerId,
 }
 
-/// A consumer; dropping it ends it. What waits in its outbox goes back then; what was taken out of that stays
-/// in flight until it is settled.
+/// A consumer; dropping it ends it. Deliveries waiting in its outbox are then returned; those already taken
+/// from the outbox stay in flight until they are settled.
 #[derive(Debug)]
 pub struct Consumer {
     queue: Arc<Queue>,
     key: ConsumerKey,
 }
 
-/// Why there can be no such consumer.
+/// Refusal of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumeError {
     #[error("the queue has an exclusive consumer")]
@@ -63,7 +63,7 @@ pub enum ConsumeError {
 }
 
 impl Queue {
-    /// Registers a consumer; what it gets comes into the outbox under the token.
+    /// Registers a consumer; its deliveries are put into `outbox` under `token`.
     pub fn consume(
         self: &Arc<Self>,
         spec: ConsumerSpec,
@@ -114,7 +114,7 @@ impl Queue {
         })
     }
 
-    /// Ends a consumer: what still waits in its outbox goes back, as if it had never been handed out.
+    /// Ends a consumer: deliveries that wait in its outbox return as if they had never been handed out.
     fn end_consumer(self: &Arc<Self>, key: ConsumerKey) {
         let Some(hub) = self.hub.upgrade() else { return };
         let (withdrawn, credit, last) = {
@@ -123,8 +123,8 @@ impl Queue {
                 return;
             };
             inner.state.consumers.remove(key);
-            // Nothing more is put in: that takes the link. What is settled by delivery stays: nobody else
-            // gets it.
+            // Without the link nothing more is put in. Deliveries that are settled by delivery stay in the
+            // outbox, as no other consumer would get them.
             let withdrawn = link.settles.then(|| link.outbox.withdraw(link.token));
             let back = withdrawn.iter().flat_map(|withdrawn| &withdrawn.deliveries);
             for delivery in back.rev() {
@@ -149,19 +149,20 @@ impl Queue {
         if last && self.auto_delete {
             hub.delete_unused(self);
         } else {
-            // Also without consumers: more may wait than may stay, or what went back has expired.
+            // Needed without consumers too: the queue may be over its limits, or returned messages may have
+            // expired.
             self.pump();
         }
     }
 
-    /// Hands a consumer nothing more, until it ends. What it has it may settle.
+    /// Stops handing out to a consumer. It may still settle its messages.
     fn hold_consumer(&self, key: ConsumerKey) {
         self.lock().state.consumers.block(key);
     }
 
-    /// Messages that consumers have that are there: in their outboxes, or sent and not settled. What else is
-    /// in flight was asked for, moves elsewhere, or was sent to consumers that have ended. It looks at all of
-    /// them and counts them twice: a check, not a metric.
+    /// Counts the messages held by live consumers: in their outboxes, or sent and not settled. Other messages
+    /// in flight were requested singly, are being moved, or were sent to consumers that have ended. Counts
+    /// all of them twice, so this is a check, not a metric.
     ///
     /// # Panics
     /// If the counters of the queue disagree.
@@ -179,7 +180,7 @@ impl Queue {
         usize::try_from(held).unwrap_or(usize::MAX)
     }
 
-    /// A consumer that was passed over can take more.
+    /// Resumes a consumer that was skipped.
     pub(super) fn unblock(self: &Arc<Self>, consumer: ConsumerKey) {
         let goes_on = {
             let mut inner = self.lock();
@@ -190,7 +191,7 @@ impl Queue {
         }
     }
 
-    /// The same of several, who get what there is for them before this returns.
+    /// Resumes several consumers, and hands out to them before this returns.
     pub(super) fn unblock_at_once(self: &Arc<Self>, consumers: impl Iterator<Item = ConsumerKey>) {
         let goes_on = {
             let mut inner = self.lock();
@@ -211,7 +212,7 @@ impl Consumer {
         &self.queue
     }
 
-    /// Binds it to credit that it shares with others from now on; what it has in flight counts.
+    /// Lets the consumer share `credit` from now on; its messages in flight count.
     pub fn share(&self, credit: &Arc<Credit>) {
         let mut inner = self.queue.lock();
         let held = inner.state.consumers.in_flight_of(self.key);
@@ -221,13 +222,13 @@ impl Consumer {
         }
     }
 
-    /// Hands it nothing more. Where its messages go back before it ends, they go back to others, in their
+    /// Stops handing out to the consumer. Its messages that are returned before it ends go to others, in
     /// order.
     pub fn hold(&self) {
         self.queue.hold_consumer(self.key);
     }
 
-    /// Ends it. What it was sent stays in flight until it is settled.
+    /// Ends the consumer. Messages that were sent to it stay in flight until they are settled.
     pub fn cancel(self) {
         drop(self);
     }

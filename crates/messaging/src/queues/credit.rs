@@ -1,4 +1,4 @@
-//! Credit that several consumers share: messages that they may have in flight together.
+//! Credit shared by several consumers: a bound on their messages in flight together.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,19 +9,19 @@ use stafett_model::Lock;
 
 use super::source::Waiter;
 
-/// Credit over several consumers. Who settles gives it back ([`Credit::release`]). While there is none,
-/// consumers wait in line, so that each has its turn.
+/// Credit shared by several consumers. The front end returns it when it settles ([`Credit::release`]). While
+/// there is none, consumers wait in line, so that each gets its turn.
 #[derive(Debug, Default)]
 pub struct Credit {
-    /// 0: no limit.
+    /// Bound on the messages in flight; 0 for no bound.
     limit: AtomicU32,
     used: AtomicU32,
-    /// Consumers without credit, the one that waits longest first.
+    /// Consumers without credit, the longest waiting first.
     waiting: Lock<VecDeque<Waiter>>,
 }
 
 impl Credit {
-    /// Credit for so many messages; 0 is any number.
+    /// Creates credit for `limit` messages; 0 for no bound.
     pub fn new(limit: u32) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU32::new(limit),
@@ -29,13 +29,13 @@ impl Credit {
         })
     }
 
-    /// Changes the limit; 0 is any number. What is in flight beyond stays there.
+    /// Changes the bound; 0 for no bound. Messages in flight beyond it stay in flight.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Release);
         self.wake();
     }
 
-    /// So many messages are no longer in flight.
+    /// Returns the credit of `count` messages.
     pub fn release(&self, count: u32) {
         let before = self.used.load(Ordering::Acquire);
         self.used.fetch_sub(count.min(before), Ordering::AcqRel);
@@ -47,24 +47,24 @@ impl Credit {
         self.used.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// Whether there is a limit.
+    /// Returns true if there is a bound.
     pub fn is_limited(&self) -> bool {
         self.limit.load(Ordering::Acquire) != 0
     }
 
-    /// Messages in flight.
+    /// Returns the number of messages in flight.
     pub fn used(&self) -> u32 {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Takes credit for a message that stays in flight if `settles`; another one only needs credit to be
-    /// there. If there is none, `waiter` is told when its turn has come.
+    /// Takes credit for a message. Without `settles` it takes none, but needs some to be available. If there
+    /// is none, `waiter` is resumed when its turn has come.
     pub(crate) fn take(&self, settles: bool, waiter: impl FnOnce() -> Waiter) -> bool {
         if self.try_take(settles) {
             return true;
         }
         let mut waiting = self.waiting();
-        // Some may have come back meanwhile, before anybody could know that we wait.
+        // Credit may have been returned before this waiter was visible.
         if self.try_take(settles) {
             return true;
         }
@@ -83,7 +83,7 @@ impl Credit {
             .is_ok()
     }
 
-    /// Messages that may still be taken.
+    /// Returns the number of messages that may still be taken.
     fn left(&self) -> u32 {
         match self.limit.load(Ordering::Acquire) {
             0 => u32::MAX,
@@ -91,8 +91,8 @@ impl Credit {
         }
     }
 
-    /// Lets consumers go on in the order of the line, as long as there is credit. Each queue hands out before
-    /// the next is asked, so that the one whose turn it is comes first.
+    /// Resumes consumers in line while there is credit. Each queue hands out before the next is resumed, so
+    /// that the first in line is served first.
     fn wake(&self) {
         loop {
             let next = self.next_waiters(self.left());
@@ -101,7 +101,7 @@ impl Credit {
         }
     }
 
-    /// Takes the first in line, with those of the same queue that are right behind it: no more than `count`.
+    /// Takes the first in line and those of the same queue right behind it, at most `count`.
     fn next_waiters(&self, count: u32) -> SmallVec<[Waiter; 4]> {
         let mut next = SmallVec::new();
         if count == 0 {

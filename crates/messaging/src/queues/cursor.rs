@@ -1,5 +1,4 @@
-//! What was read of a log and not yet handed out: batches as they are, read message by message as they are
-//! wanted.
+//! Read-ahead of a log: batches as stored, decoded message by message on demand.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,18 +9,18 @@ use stafett_journal::Run;
 use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{BatchHeader, Epoch, Records, StoredMessage, records};
 
-/// Decompressed bytes of one batch.
+/// Bound on the decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// A place in a log from which messages are read in order.
+/// Position in a log from which messages are read in order.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     pieces: VecDeque<Bytes>,
     batch: Option<(Records, Epoch)>,
     next: Option<(u64, StoredMessage, Epoch)>,
-    /// What it covers: from here…
+    /// First offset that the cursor covers.
     from: u64,
-    /// …to here.
+    /// End of the covered offsets.
     end: u64,
     bytes: usize,
     kept: Arc<Kept>,
@@ -31,14 +30,14 @@ pub(crate) struct Cursor {
 #[derive(Debug, Default)]
 pub(crate) struct Kept(AtomicUsize);
 
-/// What a cursor has at an offset.
+/// Result of looking at an offset.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// The message, and the start of the program that stored it.
+    /// The message, and the epoch that stored it.
     Message(StoredMessage, Epoch),
-    /// Nothing, until there.
+    /// No message up to this offset.
     Hole(u64),
-    /// It has to be filled from there.
+    /// The cursor has to be filled from this offset.
     Unread,
 }
 
@@ -61,7 +60,7 @@ impl Cursor {
         }
     }
 
-    /// Goes on with what was read from `from` on.
+    /// Replaces the contents by the result of a read from `from` on.
     pub(crate) fn fill(&mut self, from: u64, run: Run) {
         self.clear();
         self.pieces = run.pieces.into();
@@ -70,7 +69,7 @@ impl Cursor {
         self.kept.0.fetch_add(self.bytes, Ordering::Relaxed);
     }
 
-    /// Forgets what was read.
+    /// Drops the contents.
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
         (self.batch, self.next) = (None, None);
@@ -80,7 +79,7 @@ impl Cursor {
             .fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
     }
 
-    /// What is at an offset. A message is taken out with that.
+    /// Looks at an offset. A message found is taken out.
     pub(crate) fn look(&mut self, wanted: u64) -> Look {
         if wanted < self.from || wanted >= self.end {
             return Look::Unread;
@@ -103,7 +102,7 @@ impl Cursor {
         }
     }
 
-    /// Puts a message back that was just taken out.
+    /// Puts back the message that was just taken out.
     pub(crate) fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
         if self.from == at + 1 && self.next.is_none() {
             self.from = at;
@@ -111,8 +110,8 @@ impl Cursor {
         }
     }
 
-    /// The first message at or behind an offset that is left. Batches that are not sound have none, nor do
-    /// those that only steer.
+    /// Returns the first remaining message at or after an offset. Malformed batches and control batches have
+    /// none.
     fn read_next(&mut self, wanted: u64) -> Option<(u64, StoredMessage, Epoch)> {
         loop {
             if let Some((batch, epoch)) = &mut self.batch {
@@ -136,7 +135,7 @@ impl Cursor {
         }
     }
 
-    /// The next batch, put together where it lies in several pieces.
+    /// Returns the next batch, assembled if it spans several pieces.
     fn next_batch(&mut self) -> Option<Bytes> {
         let wanted = loop {
             let front = self.pieces.front()?;
@@ -156,7 +155,7 @@ impl Cursor {
         Some(batch)
     }
 
-    /// Makes one piece of the first two.
+    /// Joins the first two pieces.
     fn join(&mut self) -> Option<()> {
         let (first, second) = (self.pieces.pop_front()?, self.pieces.pop_front()?);
         let mut joined = BytesMut::with_capacity(first.len() + second.len());

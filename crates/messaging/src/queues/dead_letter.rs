@@ -1,5 +1,4 @@
-//! Dead letters: where a message goes that leaves its queue, and with what history. How it gets there is in
-//! `burial`.
+//! Dead letters: their targets and their death history. Module `burial` stores them there.
 
 use std::sync::Arc;
 
@@ -11,8 +10,8 @@ use super::queue::Queue;
 use super::registry::{Queues, Route};
 
 impl Queues {
-    /// What is published of messages that leave a queue as dead letters. What their targets do not take goes
-    /// by those.
+    /// Returns the publication of messages that leave a queue as dead letters. Letters refused by their
+    /// targets are dropped.
     pub(super) fn dead_letters(
         &self,
         queue: &Queue,
@@ -31,7 +30,7 @@ impl Queues {
         publication
     }
 
-    /// Where a message goes that a queue refused, if that is anywhere.
+    /// Returns a message that a queue refused as its dead letter, with its targets; `None` if it has none.
     pub(super) fn dead_letter_of(&self, full: &Queue, message: Message) -> Option<(Message, Targets)> {
         let router = self.router.get()?;
         let dead = self.dead_letter(&**router, full, message, DeathReason::Length);
@@ -39,8 +38,7 @@ impl Queues {
         dead
     }
 
-    /// Messages that a queue refused go where its dead letters go. Whoever published them knows that they
-    /// were refused.
+    /// Dead-letters messages that a queue refused. Their publisher learns that they were refused.
     pub(super) fn dead_letter_refused(self: &Arc<Self>, refused: Vec<(Arc<Queue>, Message)>) {
         let mut publication = Publication::default();
         for (queue, message) in refused {
@@ -54,7 +52,7 @@ impl Queues {
         }
     }
 
-    /// A message as a dead letter of a queue, and where it goes, unless that is nowhere or a circle.
+    /// Turns a message into a dead letter with its targets. `None` if it has none, or would only circle.
     fn dead_letter(
         &self,
         router: &dyn Route,
@@ -66,7 +64,7 @@ impl Queues {
             exchange,
             routing_key,
         } = queue.settings.dead_letter.as_ref()?;
-        // A key of the queue's own replaces all that a message came with, for good.
+        // A key of the queue's own permanently replaces all keys of the message.
         let loses_keys = routing_key.is_some();
         deaths::note(
             &mut message,

@@ -1,4 +1,4 @@
-//! Declaring: a queue is there as soon as its definition is staged, and declared once that is stored.
+//! Declaring queues: a queue exists as soon as its definition is staged, and is declared once that is stored.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::publication::Refused;
 use super::queue::{Inner, Queue};
 use super::registry::{Queues, definition_frame, is};
 
-/// Why a queue was not declared.
+/// Error of declaring a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
     #[error("the queue exists with other {what}")]
@@ -31,7 +31,7 @@ pub enum DeclareError {
     NotStored(#[from] NotStored),
 }
 
-/// A queue that is being declared. It is there at once; this resolves once it is stored.
+/// A declaration in progress. The queue exists at once; this resolves once it is stored.
 #[derive(Debug)]
 pub struct Declaring {
     queues: Arc<Queues>,
@@ -40,7 +40,7 @@ pub struct Declaring {
 }
 
 impl Queues {
-    /// Declares a queue: it is there as soon as this returns, and stored once what it returns has resolved.
+    /// Declares a queue: it exists when this returns, and is stored when the result has resolved.
     pub fn declare(self: &Arc<Self>, namespace: &Namespace, name: &str, declare: Declare) -> Declaring {
         let declaring = |result, ticket| Declaring {
             queues: Arc::clone(self),
@@ -49,7 +49,7 @@ impl Queues {
         };
         if let Some(queue) = self.get(namespace, name) {
             let result = self.declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
-            // Whoever declared it first may still wait.
+            // The first declaration may not be stored yet.
             let waits = result.is_ok() && !queue.stored.load(Ordering::Acquire);
             let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
             return declaring(result, ticket);
@@ -111,7 +111,7 @@ impl Queues {
         declaring(Ok(queue), Some(ticket))
     }
 
-    /// What a new queue stands on: a namespace, and the topic that it is to lie over, if it is to.
+    /// Checks that the namespace exists, and returns the topic if the queue is to be over one.
     fn ground(&self, namespace: &Namespace, declare: &Declare) -> Result<Option<Arc<Topic>>, DeclareError> {
         let router = self.router.get();
         if router.is_some_and(|router| !router.has_namespace(namespace)) {
@@ -145,7 +145,7 @@ impl Queues {
             .append(vec![Append::state([frame], StateWait::Synced)])
     }
 
-    /// Makes the logs of a priority and of those below it, and stores that the queue has them.
+    /// Creates the logs of a priority and of missing lower ones, and stores the extended definition.
     pub(super) fn add_lanes(
         &self,
         queue: &Arc<Queue>,
@@ -178,7 +178,7 @@ impl Queues {
         if let Poll::Ready(outcomes) = Pin::new(&mut ticket).poll(&mut context)
             && let Some(Outcome::Refused(refusal)) = outcomes.first()
         {
-            // There are none, and a later message tries again.
+            // The logs do not exist; a later message tries again.
             inner.logs.truncate(known);
             return Err(Refused::Journal(*refusal));
         }
@@ -203,7 +203,7 @@ impl Future for Declaring {
             match only_outcome(outcomes.pop().as_ref()) {
                 Ok(()) => queue.stored.store(true, Ordering::Release),
                 Err(why) => {
-                    // It was never there; what was put into it goes with it.
+                    // The queue never existed; messages published to it are lost with it.
                     drop(this.queues.remove(queue, |_| Ok(())));
                     this.result = Err(why.into());
                 }

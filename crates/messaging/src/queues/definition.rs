@@ -1,14 +1,15 @@
-//! What a queue is declared as, and how that is stored.
+//! Definition of a queue, and its stored format.
 //!
-//! Key: the queue's id (u64 big-endian), which is the id of its first log. Numbers have seven bits a byte,
-//! low bits first; texts and bytes have their length in front as a number.
+//! Key: the queue's id (u64 big-endian), which is the id of its first log. Numbers have seven bits per byte,
+//! low bits first. Texts and bytes are preceded by their length as a number.
 //!
 //! ```text
-//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic), text namespace, text name
+//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic),
+//! text namespace, text name
 //! number logs, each: u8 priority, number log
-//! number settings, each: u8 which, then by that a number or texts (see `Setting`)
+//! number settings, each: u8 tag (constants from `TTL` on), number or text
 //! bytes arguments
-//! u128 topic, little-endian          where it lies over one; its own log then holds nothing and gives it its id
+//! u128 topic, little-endian: only over a topic; the queue's own log is then empty and only gives it its id
 //! ```
 
 use bytes::Bytes;
@@ -17,32 +18,32 @@ use stafett_model::{LogId, Namespace, read_number, write_number};
 use stafett_queue::{DeadLetter, Overflow, QueueSettings};
 use stafett_topics::TopicId;
 
-/// Whoever has something for itself alone: a connection. Never used twice while the program runs.
+/// Owner of exclusive queues: one connection. Ids are not reused while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
 
-/// Identifies a queue for as long as it exists; one made anew under the same name has another.
+/// Id of a queue. A queue recreated under the same name has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u64);
 
-/// What a queue is declared as.
+/// Parameters of a queue declaration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declare {
-    /// It outlives a restart, with its persistent messages.
+    /// True if the queue survives a restart, with its persistent messages.
     pub durable: bool,
-    /// Nobody else may use it, and it goes with its owner.
+    /// Sole user of the queue, which is deleted with it.
     pub exclusive: Option<OwnerId>,
-    /// It goes when its last consumer does.
+    /// True if the queue is deleted with its last consumer.
     pub auto_delete: bool,
     pub settings: QueueSettings,
-    /// The front end's own words for it: compared and given back, not understood.
+    /// Declaration in the front end's own format: compared and returned, opaque to the core.
     pub arguments: Bytes,
-    /// Its messages are those of a stored topic.
+    /// Stored topic whose messages are those of the queue.
     pub over: Option<Over>,
 }
 
 impl Declare {
-    /// The definition of the queue, with its first log.
+    /// Returns the definition of the queue, with its first log.
     pub(super) fn definition(self, namespace: &Namespace, name: &str, log: LogId) -> Definition {
         Definition {
             namespace: namespace.clone(),
@@ -58,16 +59,16 @@ impl Declare {
     }
 }
 
-/// The stored topic that a queue lies over: the queue has no messages of its own, and changes nothing of the
-/// topic's.
+/// Stored topic for a queue over a topic. Such a queue has no messages of its own, and changes nothing in the
+/// topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {
     pub topic: TopicId,
-    /// It begins with what comes after it was declared; else with the oldest message that is kept.
+    /// True to begin after the messages that exist when it is declared; false to begin with the oldest one.
     pub from_end: bool,
 }
 
-/// A queue as it is stored.
+/// Stored form of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) namespace: Namespace,
@@ -77,7 +78,7 @@ pub(crate) struct Definition {
     pub(crate) auto_delete: bool,
     pub(crate) settings: QueueSettings,
     pub(crate) arguments: Bytes,
-    /// Its logs by priority.
+    /// Logs by priority.
     pub(crate) logs: Vec<(u8, LogId)>,
     pub(crate) over: Option<TopicId>,
 }
@@ -111,7 +112,7 @@ impl Definition {
         out
     }
 
-    /// Reads a stored definition. `None` if this version of the program does not know it.
+    /// Decodes a stored definition. `None` if this version does not know the format.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let ([VERSION, flags], mut rest) = bytes.split_first_chunk::<2>()? else {
             return None;
@@ -156,7 +157,7 @@ const SINGLE_ACTIVE: u8 = 10;
 const DURABILITY: u8 = 11;
 const RETAIN: u8 = 12;
 const TRAITS: u8 = 13;
-/// Of the number behind it, each is a flag.
+/// Flags in the number of `TRAITS`.
 const TWO_PRIORITIES: u64 = 1;
 const ACTIVE_YIELDS: u64 = 2;
 const KEEPS_TRANSIENT: u64 = 4;

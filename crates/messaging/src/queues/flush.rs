@@ -1,9 +1,9 @@
-//! Storing what queues have settled: gathered over all queues for some milliseconds, and never waited for.
+//! Storing settlements: collected over all queues for some milliseconds, and never waited for.
 //!
-//! Each queue's changes are deltas of its state; once the deltas outgrow the whole, the whole is stored in
-//! their place. What lies before a queue's head is freed in its logs. What the journal refuses, as the disk
-//! is full, is put back to the changes of its queue and tried again, deletions of queues too, ever more
-//! rarely, and once more before a stop.
+//! Each queue's changes are deltas of its state. Once the deltas are larger than twice the snapshot, a new
+//! snapshot replaces them. Messages before a lane's head are freed in its log. If the journal refuses (the
+//! disk is full), the changes return to their queue and are retried at growing intervals, as are deletions of
+//! queues; there are some last retries before a stop.
 
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
@@ -20,28 +20,29 @@ use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
-/// How long settlements are gathered.
+/// Time for which settlements are collected.
 const GATHER: Duration = Duration::from_millis(5);
-/// Bytes of deltas below which the whole is not stored.
+/// Bytes of deltas that are always allowed before a snapshot is stored.
 const CHANGED_BYTES_MIN: usize = 4096;
-/// Messages that are freed at once, where others wait behind them.
+/// Number of messages that are freed at once while others wait behind them.
 const FREED_AT_ONCE: u64 = 4096;
-/// Changes of one delta: it fits into the smallest segment.
+/// Bound on the changes of one delta, so that it fits into the smallest segment.
 const DELTA_CHANGES_MAX: usize = 1024;
-/// Deltas and frames that free something of one append, and bytes of them, about; the last may go beyond.
+/// Number of frames at which an append ends; the last piece may exceed it.
 const FRAMES_MAX: usize = 500;
+/// Approximate bytes of deltas at which an append ends; the last piece may exceed them.
 const APPEND_BYTES_MAX: usize = 16 << 10;
-/// How long what was refused waits until it is tried again: the longer, the more often it was.
+/// Shortest and first interval between retries; it doubles up to `AGAIN_MAX`.
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(1);
-/// How often it is tried before a stop.
+/// Number of attempts before a stop.
 const LAST_TRIES: u32 = 5;
 
-/// Queues that have something to store.
+/// Queues with something to store.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     queues: Lock<Vec<Arc<Queue>>>,
-    /// Deletions of queues that the journal refused, each one append.
+    /// Refused deletions of queues, each one append.
     refused: Lock<Vec<Vec<Frame>>>,
     wake: Arc<Notify>,
 }
@@ -58,7 +59,7 @@ impl Dirty {
         }
     }
 
-    /// Adds the deletion of a queue that the journal refused: it is tried again.
+    /// Adds a refused deletion of a queue, to be retried.
     pub(super) fn push_refused(&self, deletion: Vec<Frame>) {
         self.refused().push(deletion);
         self.wake.notify_one();
@@ -73,22 +74,22 @@ impl Dirty {
     }
 }
 
-/// What is to be stored of a queue together.
+/// Unit of storing: changes of one queue.
 #[derive(Debug)]
 struct Piece {
     queue: Arc<Queue>,
     changes: Changes,
-    /// The delta, and what it frees.
+    /// Delta, and the truncations that it permits.
     frames: SmallVec<[Frame; 2]>,
     bytes: usize,
-    /// How far its lanes were freed before.
+    /// Previous freed offsets of its lanes.
     freed: SmallVec<[(u32, u64); 1]>,
-    /// The wholes that had been stored before it.
+    /// Number of snapshots stored before it.
     wholes: u64,
 }
 
 impl Queues {
-    /// Notes that a queue has something to store, if it has.
+    /// Registers a queue if it has something to store.
     pub(super) fn mark_dirty(&self, queue: &Arc<Queue>, inner: &mut Inner) {
         if !inner.dirty && !queue.is_deleted() && (!inner.changes.is_empty() || inner.can_free(queue)) {
             inner.dirty = true;
@@ -96,9 +97,9 @@ impl Queues {
         }
     }
 
-    /// Stores what all queues have to store. False if some of it was refused and has to be tried again.
+    /// Stores the changes of all queues. False if some were refused and have to be retried.
     pub(super) fn flush(&self) -> bool {
-        // No log may go between being looked at and being freed.
+        // No log may be deleted between its check and its truncation.
         let _there = self.there();
         let are_gone = self.store_refused();
         let mut pieces = Vec::new();
@@ -112,7 +113,7 @@ impl Queues {
         self.store(pieces) && are_gone
     }
 
-    /// Stores deletions that were refused. False if some are again.
+    /// Stores refused deletions. False if some are refused again.
     fn store_refused(&self) -> bool {
         let mut refused = std::mem::take(&mut *self.dirty.refused());
         refused.retain(
@@ -132,10 +133,10 @@ impl Queues {
         is_stored
     }
 
-    /// Stores what is known of every queue as exactly as it can be: before a stop.
+    /// Stores the state of every queue, with exact marks: before a stop.
     pub(super) async fn flush_all(&self) {
         for _ in 1..LAST_TRIES {
-            // Marks are exact only behind everything else.
+            // Marks are exact only after everything else is stored.
             if self.flush() && self.flush_exactly() {
                 return;
             }
@@ -168,8 +169,7 @@ impl Queues {
         self.store(pieces)
     }
 
-    /// Stores pieces, many of them together; those that are refused go back to their queues. False if there
-    /// are such.
+    /// Stores pieces, many per append; refused ones return to their queues. False if there are any.
     fn store(&self, pieces: Vec<Piece>) -> bool {
         let mut is_stored = true;
         let (mut together, mut frames, mut bytes) = (Vec::new(), 0, 0);
@@ -191,11 +191,11 @@ impl Queues {
         }
         let frames = pieces.iter_mut().flat_map(|piece| piece.frames.drain(..));
         match StageOutcome::of_settlements(&*self.journal, frames) {
-            // What is not stored when the journal has stopped never will be.
+            // After the journal has stopped, nothing more can be stored.
             StageOutcome::Stored | StageOutcome::Waits(_) | StageOutcome::Refused(Refusal::Closed) => true,
             StageOutcome::Refused(why) => {
                 tracing::warn!("{} queues wait to store what is settled: {why}", pieces.len());
-                // The earliest goes back last, before all others.
+                // In reverse, so that the earliest changes end up first.
                 for piece in pieces.into_iter().rev() {
                     piece.give_back(self);
                 }
@@ -214,7 +214,7 @@ impl Piece {
             }
         }
         if inner.wholes == self.wholes {
-            // Else the whole that was stored meanwhile has them.
+            // Otherwise the snapshot stored meanwhile includes them.
             inner.changes.put_before(self.changes);
             inner.changed_bytes = inner.changed_bytes.saturating_sub(self.bytes);
         }
@@ -260,7 +260,7 @@ impl Inner {
         }
     }
 
-    /// Frees what lies before the heads.
+    /// Adds truncations of the logs up to the heads.
     fn free(&mut self, queue: &Queue, piece: &mut Piece) {
         if self.lies_over {
             return;
@@ -281,17 +281,18 @@ impl Inner {
         }
     }
 
-    /// Stores the whole once what was stored of changes is more than that. Refused, the changes stay, and are
-    /// stored as such.
+    /// Stores a snapshot if the deltas stored since the last one are larger than twice its size. If refused,
+    /// the changes are kept and stored as deltas.
     pub(super) fn store_whole_if_due(&mut self, hub: &Queues, queue: &Queue) {
         let is_due = self.changed_bytes > CHANGED_BYTES_MIN.max(2 * self.whole_bytes);
-        // What is under way would be settled in the journal, and not in the whole.
+        // Messages being moved would be settled in the journal but not in the snapshot.
         if !is_due || self.moving > 0 || !queue.outlives() {
             return;
         }
         let whole = self.state.encode(self.holds_transient);
         let whole_bytes = whole.len();
-        // It replaces all deltas staged before: under the lock, none can come between that it does not have.
+        // The snapshot replaces all deltas staged before: under the lock, none can come between that it
+        // lacks.
         let put = delivery_frame(queue, Change::Put(whole.into()));
         match StageOutcome::of_settlements(&*hub.journal, [put]) {
             StageOutcome::Stored | StageOutcome::Waits(_) => {
@@ -299,7 +300,7 @@ impl Inner {
                 self.wholes += 1;
                 self.changes.clear();
             }
-            // It is tried again when it would be due if it had been stored.
+            // Retried when the next snapshot would be due.
             StageOutcome::Refused(Refusal::TooLarge { .. }) => {
                 (self.whole_bytes, self.changed_bytes) = (whole_bytes, 0);
             }
@@ -307,7 +308,7 @@ impl Inner {
         }
     }
 
-    /// Whether a log can be freed up to its head.
+    /// Returns true if a log can be freed up to its head.
     fn can_free(&self, queue: &Queue) -> bool {
         !self.lies_over
             && self.logs.iter().any(|lane| {

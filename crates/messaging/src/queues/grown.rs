@@ -1,15 +1,15 @@
-//! Which logs of a queue may have something new. A queue over a topic has as many as the topic has
-//! partitions: it looks at those that it was told of, and at all of them where nobody could have told it.
+//! Logs of a queue that may have grown. A queue over a topic has as many logs as the topic has partitions: it
+//! checks those reported as grown, or all of them if there was no report.
 
 use smallvec::SmallVec;
 
-/// Lanes that are remembered one by one; more are all.
+/// Bound on separately remembered lanes; beyond it all are checked.
 const LANES_MAX: usize = 64;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Grown {
     All,
-    /// Each once.
+    /// These lanes, without duplicates.
     These(SmallVec<[u32; 4]>),
 }
 
@@ -18,7 +18,7 @@ impl Grown {
         Self::These(SmallVec::new())
     }
 
-    /// A lane may have something new.
+    /// Records that a lane may have grown.
     pub(super) fn note(&mut self, lane: u32) {
         match self {
             Self::These(lanes) if lanes.contains(&lane) => {}
@@ -27,7 +27,7 @@ impl Grown {
         }
     }
 
-    /// What there is to look at; after that there is nothing.
+    /// Returns the lanes to check, and clears them.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::none())
     }

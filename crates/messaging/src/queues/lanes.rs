@@ -1,4 +1,4 @@
-//! The logs of a queue's lanes, and how far they have grown.
+//! Logs of a queue's lanes, and their growth.
 
 use smallvec::SmallVec;
 use stafett_model::LogId;
@@ -8,18 +8,18 @@ use super::grown::Grown;
 use super::queue::Inner;
 use super::registry::Queues;
 
-/// A log of a queue.
+/// Log of a lane.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaneLog {
-    /// Its number: a priority, or a partition.
+    /// Number of the lane: a priority or a partition.
     pub(super) lane: u32,
     pub(super) log: LogId,
-    /// What lies before it is freed.
+    /// Offset before which the log is freed.
     pub(super) freed: u64,
 }
 
 impl Inner {
-    /// Learns how far the logs have grown.
+    /// Updates the ends of all lanes from their logs.
     pub(super) fn look_at_logs(&mut self, hub: &Queues) {
         self.grown = Grown::none();
         for at in 0..self.logs.len() {
@@ -30,7 +30,7 @@ impl Inner {
         hub.metrics.looks.inc_by(self.logs.len() as u64);
     }
 
-    /// The same, of those logs only that may have grown.
+    /// Updates the ends of the lanes whose logs may have grown.
     pub(super) fn look_at_grown(&mut self, hub: &Queues) {
         match self.grown.take() {
             Grown::These(lanes) if self.lies_over => {
@@ -60,7 +60,7 @@ impl Inner {
     }
 
     pub(super) fn log(&self, number: u32) -> Option<LogId> {
-        // Those of topics are in their order.
+        // Lanes of a topic are in order.
         let guess = usize::try_from(number).ok().and_then(|at| self.logs.get(at));
         let lane = guess
             .filter(|lane| lane.lane == number)
@@ -74,7 +74,7 @@ impl LaneLog {
         Self { lane, log, freed: 0 }
     }
 
-    /// Those of a topic's partitions, from one on.
+    /// Returns the lanes of a topic's partitions, from `from` on.
     pub(super) fn of_topic(topic: &Topic, from: u32) -> SmallVec<[Self; 1]> {
         (from..topic.partitions())
             .filter_map(|partition| Some(Self::new(partition, topic.log(partition)?)))

@@ -1,8 +1,8 @@
-//! Queues to which very much led: they are gone at once, and what led to them is forgotten step by step, so
-//! that others have their turns in between.
+//! Deletion of queues with very many bindings: the queue is gone at once, and its bindings are removed in
+//! steps, so that other tasks get their turns.
 //!
-//! Until that is done, a queue of the same name would get what is not for it. So whoever declares one does
-//! the rest first.
+//! Until that is done, a new queue of the same name would get messages that are not for it. So a task that
+//! declares one completes the removal first.
 
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
@@ -15,16 +15,16 @@ use tokio::task::JoinHandle;
 use super::queue::Queue;
 use super::registry::{Queues, is};
 
-/// The deletion of a queue that is gone. It ends by itself if this is dropped.
+/// Deletion of a queue in progress. It completes even if this is dropped.
 #[derive(Debug)]
 pub(super) struct Removing {
-    /// What stores it.
+    /// Ticket of the stored deletion.
     pub(super) ticket: Option<Ticket>,
     pub(super) rest: Option<JoinHandle<()>>,
 }
 
 impl Removing {
-    /// Returns once the deletion is stored, and nothing leads to the queue any more.
+    /// Waits until the deletion is stored and all bindings to the queue are removed.
     pub(super) async fn stored(self) -> Result<(), NotStored> {
         let outcome = match self.ticket {
             Some(ticket) => ticket.await.pop(),
@@ -39,7 +39,7 @@ impl Removing {
 }
 
 impl Queues {
-    /// Forgets the rest of what led to a queue, as a task of its own.
+    /// Removes the remaining bindings of a queue, in a task.
     pub(super) fn forget_rest(self: &Arc<Self>, queue: &Arc<Queue>) -> JoinHandle<()> {
         let (queues, queue) = (Arc::clone(self), Arc::clone(queue));
         self.tasks.spawn(async move {
@@ -49,7 +49,7 @@ impl Queues {
         })
     }
 
-    /// The table, for somebody who is about to take a name, once nobody of that name is leaving.
+    /// Locks the table to take a name, once no queue of that name is being removed.
     pub(super) fn write_for(
         &self,
         namespace: &Namespace,
@@ -65,7 +65,7 @@ impl Queues {
         }
     }
 
-    /// Forgets the rest here and now, for whoever needs the name.
+    /// Completes the removal at once, for a caller that needs the name.
     fn forget_now(&self, namespace: &Namespace, name: &str) {
         let leaving = self
             .leaving()
@@ -77,9 +77,9 @@ impl Queues {
         }
     }
 
-    /// One step. False if it was the last.
+    /// Removes some bindings. False if they were the last.
     fn forget_step(&self, queue: &Arc<Queue>) -> bool {
-        // Held all the time: once it is not among these, what leads to its name is another's.
+        // Held throughout: once the queue is not in the list, bindings of its name belong to another queue.
         let mut leaving = self.leaving();
         let Some(at) = leaving.iter().position(|known| Arc::ptr_eq(known, queue)) else {
             return false;

@@ -1,4 +1,4 @@
-//! After a start: queues come back with what is unsettled; those that end with a run of the program are
+//! Loading: queues are restored with their unsettled messages; queues that do not survive a restart are
 //! deleted.
 
 use std::collections::{BTreeSet, HashMap};
@@ -15,14 +15,14 @@ use super::definition::{Definition, QueueId};
 use super::queue::{Inner, Queue};
 use super::registry::{Queues, definition_frame};
 
-/// Frames that are stored together.
+/// Bound on the frames stored together.
 const FRAMES_MAX: usize = 500;
 
 impl Queues {
     pub(super) fn load(self: &Arc<Self>) -> Result<(), StateUnreadable> {
         let mut gone: Vec<Frame> = Vec::new();
         let found = self.load_definitions(&mut gone)?;
-        // State of queues that are no more.
+        // State of queues that no longer exist.
         let mut left_over: BTreeSet<Bytes> = BTreeSet::new();
         spaces::DELIVERIES.load(&*self.journal, |item| {
             let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
@@ -47,7 +47,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Loads the queues that outlive a run of the program, by id. Frames that delete the others go to `gone`.
+    /// Loads the queues that survive a restart, by id. Frames that delete the others are added to `gone`.
     fn load_definitions(
         self: &Arc<Self>,
         gone: &mut Vec<Frame>,
@@ -83,8 +83,8 @@ impl Queues {
         Ok(found)
     }
 
-    /// Frames that delete a queue. Logs that damage to the journal took are left out: naming one refuses the
-    /// append.
+    /// Returns the frames that delete a queue. Logs lost to damage of the journal are left out: naming one
+    /// would refuse the append.
     pub(super) fn deletion(&self, queue: QueueId, logs: impl Iterator<Item = LogId>) -> Vec<Frame> {
         let logs = logs.filter(|log| self.journal.bounds(*log).is_some());
         let deletions = logs.map(|first| Frame::DeleteLogs { first, count: 1 });
@@ -92,7 +92,7 @@ impl Queues {
         deletions.chain([definition]).collect()
     }
 
-    /// Frees what is left of queues that are no more.
+    /// Stores the frames that delete left-over state.
     fn free(&self, gone: Vec<Frame>) {
         let mut gone = gone.into_iter().peekable();
         while gone.peek().is_some() {
@@ -101,7 +101,7 @@ impl Queues {
         }
     }
 
-    /// Takes a queue in that was loaded.
+    /// Adds a loaded queue.
     fn adopt(self: &Arc<Self>, queue: &Arc<Queue>) {
         let waits = {
             let mut inner = queue.lock();
@@ -117,7 +117,7 @@ impl Queues {
                     state.grow(bounds.end.0);
                     let waiting = state.ready();
                     let all = bounds.end.0.saturating_sub(bounds.start.0).max(1);
-                    // What waits has its share of the bytes that are stored.
+                    // Estimate: the share of the waiting messages in the stored bytes.
                     let bytes = u128::from(bounds.bytes) * u128::from(waiting) / u128::from(all);
                     inner.state.add_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
                 }
@@ -125,7 +125,7 @@ impl Queues {
             for lane in &mut inner.logs {
                 lane.freed = self.journal.bounds(lane.log).map_or(0, |bounds| bounds.start.0);
             }
-            // Which messages have a time of their own is not known: the head is looked at.
+            // It is unknown which messages have a TTL: the head is checked.
             inner.may_expire = true;
             inner.state.ready() > 0
         };

@@ -1,11 +1,11 @@
-//! A queue as a topic: clients that read logs see its messages under a name of its own, one partition per
+//! A queue as a topic: clients that read logs see its messages under a topic name, with one partition per
 //! priority.
 //!
-//! The queue `orders` is the topic `queue.orders`; that of another namespace is `queue-NAMESPACE.orders`.
-//! Bytes that a topic's name cannot have are `_` and two hexadecimal digits; so is a `_` that two such digits
-//! follow. Reading settles nothing. A topic that has the name already keeps it, and a name that would be too
-//! long is none. Settled messages may still be seen, as far as the log is not freed yet; what log clients
-//! produce into it are messages with nothing set.
+//! The queue `orders` is the topic `queue.orders`; one of another namespace is `queue-NAMESPACE.orders`. A
+//! byte that is not allowed in topic names is written as `_` and two hexadecimal digits; so is a `_` that two
+//! such digits follow. Reading settles nothing. An existing topic keeps its name, and a queue whose name
+//! would be too long is not shown. Settled messages may still be visible until the log is freed. Records
+//! produced by log clients become messages without properties.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
 impl Queue {
-    /// The topic that it is for clients that read logs, if it is one; what lies over a topic is there
-    /// already.
+    /// Returns the name of the topic for clients that read logs; `None` if it is not shown. A queue over a
+    /// topic is not, as its topic is visible already.
     pub fn topic_name(&self) -> Option<String> {
         if !self.outlives() || self.over.is_some() {
             return None;
@@ -35,7 +35,7 @@ impl Queue {
 }
 
 impl Queues {
-    /// Shows a queue, as it is now, to clients that read logs.
+    /// Shows the queue, in its current state, to clients that read logs.
     pub(super) fn show(&self, queue: &Queue, inner: &Inner) {
         let Some(name) = queue.topic_name() else { return };
         let id = TopicId::of_queue(queue.id.0);
@@ -51,7 +51,7 @@ impl Queues {
         self.topics.insert(Arc::new(topic));
     }
 
-    /// Clients that read logs see it no more.
+    /// Hides the queue from clients that read logs.
     pub(super) fn hide(&self, queue: &Queue) {
         if let Some(topic) = self.topics.with_id(TopicId::of_queue(queue.id.0)) {
             self.topics.remove(&topic);

@@ -1,9 +1,9 @@
-//! Hand-out marks: how far messages have been handed out, stored before they are.
+//! Hand-out marks: offsets up to which messages may have been handed out, stored ahead of the hand-out.
 //!
-//! A mark is staged while some of the block before is left ([`stafett_queue::lane::Lane::mark_ahead`]), so
-//! that as a rule nothing waits for it. A message at or behind the last mark that is stored waits: so a
-//! program that is killed knows afterwards which messages somebody may have had. What is settled with being
-//! handed out is marked as well: it may come again.
+//! A new mark is staged before the previous block is used up ([`stafett_queue::lane::Lane::mark_ahead`]), so
+//! normally no message waits for it. A message at or after the last stored mark waits. So after a crash it is
+//! known which messages a consumer may have had. Messages settled by delivery are marked too: they may be
+//! delivered again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
-/// A mark that is staged.
+/// A staged mark.
 #[derive(Debug)]
 pub(super) struct Marking {
     lane: u32,
@@ -25,18 +25,18 @@ pub(super) struct Marking {
     ticket: Ticket,
 }
 
-/// Whether a message may be handed out.
+/// Permission to hand out a message.
 #[derive(Debug)]
 pub(super) enum Marked {
     Yes,
-    /// Once this is stored.
+    /// Permitted once this mark is stored.
     After(Marking),
-    /// Not now: the journal has stopped.
+    /// Not permitted now: the journal has stopped.
     No,
 }
 
 impl Marking {
-    /// Resolves once the mark is stored, or refused; then the queue knows.
+    /// Waits until the mark is stored or refused, and updates the queue.
     pub(super) async fn decided(self, hub: &Queues, queue: &Arc<Queue>) {
         let outcome = self.ticket.await.pop();
         let mut inner = queue.lock();
@@ -45,8 +45,8 @@ impl Marking {
 }
 
 impl Inner {
-    /// Whether a message may be handed out that is the next one of its lane, or came back. Sees to it that it
-    /// soon may.
+    /// Checks that a message may be handed out, either the next one of its lane or a returned one. Stages a
+    /// further mark if needed.
     pub(super) fn marked(&mut self, hub: &Queues, queue: &Arc<Queue>, number: u32, at: u64) -> Marked {
         if !queue.outlives() || self.state.lane_mut(number).is_marked_ahead(at) {
             return Marked::Yes;
@@ -61,7 +61,7 @@ impl Inner {
                     ticket,
                 }),
                 StageOutcome::Refused(Refusal::Closed) => return Marked::No,
-                // On a disk that is as full as that messages go out all the same: what consumers settle makes
+                // Messages are handed out even if the disk is too full for the mark: their settlement makes
                 // space.
                 StageOutcome::Stored | StageOutcome::Refused(_) => {
                     self.state.lane_mut(number).mark_is_stored(mark);
@@ -81,7 +81,7 @@ impl Inner {
         }
     }
 
-    /// Learns which marks are stored by now.
+    /// Updates the marks that are stored by now.
     fn learn_marks(&mut self, hub: &Queues, queue: &Arc<Queue>) {
         for mut marking in std::mem::take(&mut self.marking) {
             let mut context = Context::from_waker(Waker::noop());
@@ -115,8 +115,8 @@ impl Inner {
         self.state.lane_mut(lane).mark_is_stored(mark);
     }
 
-    /// Stores changes before anything that is stored later, or, if they are refused, with what is stored
-    /// next.
+    /// Stages changes ahead of everything that is stored later. If refused, they are stored with the next
+    /// changes.
     pub(super) fn store_at_once(
         &mut self,
         hub: &Queues,

@@ -1,4 +1,4 @@
-//! What queues count.
+//! Metrics of queues.
 
 use std::fmt;
 use std::sync::Weak;
@@ -81,7 +81,7 @@ impl QueueMetrics {
     }
 }
 
-/// How all queues stand together, counted when it is asked for.
+/// Totals of all queues, collected on demand.
 #[derive(Debug)]
 pub(super) struct Standing(pub(super) Weak<Queues>);
 

@@ -1,28 +1,25 @@
 //! Queues over the journal: declared, filled, handed out, settled, deleted.
 //!
 //! A queue is a pure state machine (crate `stafett_queue`) behind a short lock, over one log per priority in
-//! use. Its size does not depend on how many messages wait.
+//! use. Its memory does not depend on the number of waiting messages.
 //!
-//! - `definition`: what a queue is declared as, and how that is stored
-//! - `registry`: all queues: found, deleted; `declare`: how they are declared; `load`: how they come
-//!   back after a start
-//! - `publication`: messages that are published together, made into appends; `append`: what queues with
-//!   limits say to it
-//! - `queue`: one queue, and what is asked of it
-//! - `pump`: hands out; `cursor`: what was read and not yet handed out; `ahead`: of which lanes
-//! - `outbox`: where deliveries wait for their connection; `credit`: credit that consumers share;
-//!   `source`: who delivers
-//! - `dead_letter`: where messages go that leave a queue as dead letters; `burial`: how they get there
-//! - `moving`: how messages in flight move; `taking`: messages that are taken to be moved
-//! - `peek`: looks into a queue
-//! - `flush`: stores what was settled, and frees logs; `marking`: stores how far messages are handed out,
-//!   before they are
-//! - `over`: queues whose messages are those of a topic; `grown`: which of its logs have something new
-//! - `leaving`: what led to a queue that is gone
+//! - `definition`: the definition of a queue, and its stored format
+//! - `registry`: all queues: look-up, deletion; `declare`: declaration; `load`: loading at the start
+//! - `publication`: messages published together, as appends; `append`: checks of queue limits
+//! - `queue`: one queue and its operations
+//! - `pump`: hand-out; `cursor`: read-ahead of a log; `ahead`: read-ahead of the lanes
+//! - `outbox`: deliveries that wait for their connection; `credit`: credit shared by consumers; `source`:
+//!   origins of deliveries
+//! - `dead_letter`: targets of dead letters; `burial`: storing them there
+//! - `moving`: moves of messages in flight; `taking`: messages pulled by a caller
+//! - `peek`: reads of waiting messages without effect
+//! - `flush`: stores settlements and frees logs; `marking`: stores hand-out marks, ahead of the hand-out
+//! - `over`: queues over topics; `grown`: their logs that may have grown
+//! - `leaving`: removal of many bindings to a deleted queue
 //! - `log_view`: a queue as a topic, for clients that read logs
-//! - `timer`: keeps time for all queues; `clock`: the time it keeps
-//! - `scan`: after a start, takes out what ended with the run before
-//! - `shard`: lets queues know that their logs grew
+//! - `timer`: deadlines of all queues; `clock`: their time
+//! - `scan`: after a start, removes transient messages of the previous run
+//! - `shard`: tasks that notify queues of growth
 
 mod ahead;
 mod append;

@@ -1,7 +1,8 @@
-//! Messages in flight that go elsewhere: read again, and settled here by the append that stores them there.
+//! Moves of messages in flight: they are read again, and settled here by the append that stores them
+//! elsewhere.
 //!
-//! Until the journal has answered they stay in flight. Refused, they are as they were; so nothing is settled
-//! that is not stored, whatever happens in between.
+//! They stay in flight until the journal has answered. If it refuses, they are unchanged; so no message is
+//! settled without being stored.
 
 use std::sync::Arc;
 
@@ -18,19 +19,19 @@ use super::registry::Queues;
 /// Bytes of one read of messages in flight.
 const READ_BYTES: usize = 64 << 10;
 
-/// What is found at the place of a message.
+/// Result of reading a message.
 #[derive(Debug)]
 pub(super) enum Found {
     Message(StoredMessage),
-    /// There is none any more.
+    /// The message no longer exists.
     Gone,
-    /// It cannot be read now.
+    /// The message cannot be read now.
     NotNow,
 }
 
 impl Queue {
-    /// Publishes what was made of messages in flight, and settles these with it, in one append. What of `ids`
-    /// is not in flight any more is passed over.
+    /// Publishes messages made of those in flight, and settles these, in one append. Ids that are no longer
+    /// in flight are ignored.
     pub(crate) async fn store_moved(
         self: &Arc<Self>,
         hub: &Arc<Queues>,
@@ -47,7 +48,8 @@ impl Queue {
         let stored = hub.append_from(self, publication, &changes).together().await;
         let mut inner = self.lock();
         if stored == Err(NotTogether::NotStored(NotStored::Unknown)) {
-            // The journal has stopped. Nobody may say what the whole is any more.
+            // The journal has stopped, so the state is unknown: `moving` stays raised, and no snapshot is
+            // stored.
             return stored;
         }
         inner.moving = inner.moving.saturating_sub(1);
@@ -55,7 +57,7 @@ impl Queue {
             if self.outlives() {
                 inner.changed_bytes += changes.encode().len();
             }
-            // That is stored.
+            // These changes are stored already.
             let mut known = Changes::default();
             for id in ids {
                 inner.state.complete(*id, &mut known);
@@ -68,7 +70,7 @@ impl Queue {
         stored
     }
 
-    /// Reads one message, whatever its state.
+    /// Reads one message, in any state.
     pub(super) async fn find(&self, hub: &Queues, cursor: &mut Cursor, id: DeliveryId) -> Found {
         for _ in 0..2 {
             match cursor.look(id.offset) {

@@ -1,7 +1,7 @@
-//! Where deliveries wait for their connection to take them: bounded in bytes, one wake-up per batch.
+//! Deliveries that wait for their connection: bounded in bytes, one wake-up per batch.
 //!
-//! A queue that finds an outbox full passes its consumers over and leaves word; taking what is there wakes
-//! it.
+//! A queue that finds an outbox full skips its consumers and registers a waiter; taking the deliveries
+//! resumes them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -12,45 +12,46 @@ use tokio::sync::Notify;
 
 use super::source::{Source, Waiter};
 
-/// Bytes that a delivery takes beside its message, about.
+/// Approximate overhead of a delivery, in bytes.
 const DELIVERY_BYTES: usize = 64;
 
-/// A message on its way to a consumer.
+/// A message addressed to a consumer.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     pub id: DeliveryId,
     pub message: StoredMessage,
-    /// Somebody may have had it before.
+    /// True if a consumer may have had it before.
     pub redelivered: bool,
-    /// How often it came back before.
+    /// Number of times that it was returned before.
     pub delivery_count: u32,
 }
 
 /// Deliveries of one consumer, in order.
 #[derive(Debug)]
 pub struct Run {
-    /// What the consumer was registered with, and nobody else of this outbox.
+    /// Token of the consumer, unique in this outbox.
     pub token: u64,
     pub source: Source,
     pub deliveries: Vec<Delivery>,
 }
 
-/// Deliveries that were taken back from an outbox.
+/// Deliveries that were withdrawn from an outbox.
 #[derive(Debug)]
 pub(crate) struct Withdrawn {
+    /// Withdrawn deliveries.
     pub(crate) deliveries: Vec<Delivery>,
-    /// Consumers for which there is room now; to be told without any lock held.
+    /// Waiters for which there is room now; must be resumed without any lock held.
     pub(crate) waiting: Vec<Waiter>,
 }
 
-/// What a consumer is told beside deliveries.
+/// Notification to a consumer, besides deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Its queue or topic is gone.
+    /// The consumer's queue or topic is deleted.
     ConsumerGone { token: u64 },
 }
 
-/// The deliveries of one connection or channel that wait to be written.
+/// Deliveries of one connection or channel that wait to be written.
 #[derive(Debug)]
 pub struct Outbox {
     content: Lock<Content>,
@@ -63,17 +64,17 @@ pub struct Outbox {
 struct Content {
     runs: Vec<Run>,
     events: Vec<Event>,
-    /// Who was passed over.
+    /// Skipped consumers and readers.
     waiting: Vec<Waiter>,
 }
 
 impl Outbox {
-    /// An outbox for about so many bytes; the last message put in may go beyond.
+    /// Creates an outbox for about `bytes_max` bytes; the last message may exceed them.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Self::with_wake(bytes_max, Arc::default())
     }
 
-    /// One of several outboxes that wake the same task.
+    /// Creates an outbox that shares the wake-up of its task with others.
     pub fn with_wake(bytes_max: usize, wake: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self {
             content: Lock::default(),
@@ -83,12 +84,12 @@ impl Outbox {
         })
     }
 
-    /// Returns when something was put in since it last returned.
+    /// Waits until something was put in since it last returned.
     pub async fn filled(&self) {
         self.wake.notified().await;
     }
 
-    /// Takes what is there, and lets queues go on that found it full.
+    /// Takes everything, and resumes the queues and readers that found it full.
     pub fn take(&self, runs: &mut Vec<Run>, events: &mut Vec<Event>) {
         let waiting = {
             let mut content = self.lock();
@@ -102,8 +103,7 @@ impl Outbox {
         }
     }
 
-    /// Takes out what waits for one consumer. Those that found the outbox full are to be told
-    /// ([`Withdrawn::waiting`]).
+    /// Removes the deliveries of one consumer. The caller must resume [`Withdrawn::waiting`].
     pub(crate) fn withdraw(&self, token: u64) -> Withdrawn {
         let mut content = self.lock();
         let mut deliveries = Vec::new();
@@ -124,17 +124,17 @@ impl Outbox {
         Withdrawn { deliveries, waiting }
     }
 
-    /// Bytes that wait, about.
+    /// Returns the approximate bytes of the waiting deliveries.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Whether a message more may be put in beside `pending` bytes that are about to be.
+    /// Returns true if the outbox has room for one more message on top of `pending` bytes.
     pub(crate) fn has_room(&self, pending: usize) -> bool {
         self.bytes() + pending < self.bytes_max
     }
 
-    /// Lets `waiter` know when there is room. False if there is by now.
+    /// Registers a waiter for room. False if there is room by now.
     pub(crate) fn wait(&self, waiter: Waiter) -> bool {
         let mut content = self.lock();
         if content.runs.is_empty() {
@@ -144,7 +144,7 @@ impl Outbox {
         true
     }
 
-    /// Puts deliveries of a consumer in; what is left is an empty vector to be used again.
+    /// Adds deliveries of a consumer; `deliveries` is left empty for reuse.
     pub(crate) fn put(
         &self,
         token: u64,
@@ -183,7 +183,7 @@ impl Outbox {
 }
 
 impl Delivery {
-    /// What it takes in memory, about.
+    /// Returns the approximate memory of the delivery, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.message.bytes() + DELIVERY_BYTES
     }

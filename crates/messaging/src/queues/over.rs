@@ -1,8 +1,8 @@
-//! Queues over stored topics: a queue whose messages are those of a topic, each settled by itself.
+//! Queues over stored topics: a queue whose messages are those of a topic, settled separately.
 //!
-//! The queue has delivery state and nothing else: a lane per partition. It changes nothing of the topic, so
-//! any number of queues, readers and groups share one. What the topic no longer keeps is lost to the queue,
-//! and counted. What is published to the queue goes into the topic. The queue goes with its topic.
+//! The queue has only delivery state: a lane per partition. It changes nothing in the topic, so any number of
+//! queues, readers and groups share one. Messages that the topic no longer keeps are lost to the queue, and
+//! counted. Messages published to the queue go to the topic. The queue is deleted with its topic.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
@@ -18,12 +18,12 @@ use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
-/// The topic of a stored queue is gone.
+/// The topic of a stored queue no longer exists.
 #[derive(Debug)]
 pub(super) struct TopicGone;
 
 impl Queues {
-    /// The topic that a stored queue lies over, if it is to lie over one.
+    /// Returns the topic of a stored queue over a topic; `None` for other queues.
     pub(super) fn topic_of(&self, definition: &Definition) -> Result<Option<Arc<Topic>>, TopicGone> {
         let Some(id) = definition.over else {
             return Ok(None);
@@ -31,7 +31,8 @@ impl Queues {
         self.topics.with_id(id).map(Some).ok_or(TopicGone)
     }
 
-    /// Lets a queue that is being made begin with what its topic keeps now, or behind that; what stores that.
+    /// Sets the start of a new queue over a topic, at its first or its next messages. Returns the frame that
+    /// stores it.
     pub(super) fn begin_over(&self, queue: &Queue, from_end: bool) -> Frame {
         let mut inner = queue.lock();
         let Inner {
@@ -43,23 +44,23 @@ impl Queues {
                 state.start_at(lane.lane, start.0, changes);
             }
         }
-        // The whole has it all.
+        // The snapshot includes them.
         changes.clear();
         delivery_frame(queue, Change::Put(state.encode(false).into()))
     }
 
-    /// Lets a queue, that is there by now, know what becomes of its topic.
+    /// Lets a new queue follow the growth and deletion of its topic.
     pub(super) fn lay_over(self: &Arc<Self>, queue: &Arc<Queue>) {
         let Some(id) = queue.over else { return };
         self.over().entry(id).or_default().push(Arc::clone(queue));
-        // What became of it meanwhile, nobody could tell the queue.
+        // The topic may have changed before the queue was registered.
         match self.topics.with_id(id) {
             Some(topic) => self.follow(queue, &topic),
             None => drop(self.remove(queue, |_| Ok(()))),
         }
     }
 
-    /// A queue is gone.
+    /// Removes a deleted queue.
     pub(super) fn lift(&self, queue: &Arc<Queue>) {
         let Some(id) = queue.over else { return };
         let mut over = self.over();
@@ -71,17 +72,17 @@ impl Queues {
         }
     }
 
-    /// A topic has more partitions.
+    /// Handles the growth of a topic to more partitions.
     pub(crate) fn on_topic_grown(&self, topic: &Topic) {
         for queue in self.all_over(topic.id) {
             self.follow(&queue, topic);
         }
     }
 
-    /// A topic is gone, and with it the queues over it.
+    /// Handles the deletion of a topic: deletes the queues over it.
     pub(crate) fn on_topic_deleted(self: &Arc<Self>, topic: TopicId) {
         for queue in self.all_over(topic) {
-            // It may be gone by now.
+            // The queue may be deleted already.
             drop(self.remove(&queue, |_| Ok(())));
         }
     }
@@ -101,7 +102,7 @@ impl Queues {
         self.wake(queue);
     }
 
-    /// Whether a dead letter that goes into a log would come back to a queue that it left by itself.
+    /// Returns true if a dead letter that goes to a log would return to a queue that it left automatically.
     pub(super) fn comes_back(&self, message: &Message, log: LogId) -> bool {
         let over = self.over();
         over.iter().any(|(topic, queues)| {

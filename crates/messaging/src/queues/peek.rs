@@ -1,4 +1,4 @@
-//! Looking into a queue without any effect on it.
+//! Reads of waiting messages without any effect on them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::cursor::Cursor;
 use super::moving::Found;
 use super::queue::Queue;
 
-/// Messages that are looked at before others have their turn.
+/// Messages examined before other tasks get their turns.
 const TURN_MESSAGES: usize = 256;
 
 impl Queue {
-    /// Visits messages that wait, lane by lane, in the order in which each hands out, until `visit` has
-    /// enough or there are no more. Nothing happens to any of them.
+    /// Visits waiting messages, lane by lane, in hand-out order, until `visit` breaks or there are no more.
+    /// Their state does not change.
     pub async fn peek(
         self: &Arc<Self>,
         mut visit: impl FnMut(DeliveryId, &StoredMessage) -> ControlFlow<()> + Send,

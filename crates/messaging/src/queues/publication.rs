@@ -1,10 +1,10 @@
-//! Messages that are published together, and what became of each.
+//! Messages that are published together, and the outcome of each.
 //!
-//! Messages with the same targets share a batch, and a batch with several targets is stored once. The order
-//! in which messages were pushed is kept in every target.
+//! Messages with the same targets share a batch, and a batch with several targets is stored once. Every
+//! target keeps the order of the messages.
 //!
-//! Some publications are one append ([`Unit`]): then what a queue refuses either goes by it alone, or lets
-//! all of it fail.
+//! Some publications are one append ([`Unit`]): then a queue's refusal either affects this queue only, or
+//! fails the whole publication.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,22 +20,22 @@ use stafett_store::NotStored;
 
 use super::queue::Queue;
 
-/// Bytes of a batch beyond which the next message begins another one, where segments are large.
+/// Size of a batch, in bytes, from which a new one is begun, if segments are large.
 const BATCH_BYTES: usize = 128 << 10;
-/// Logs that one stored batch goes to.
+/// Bound on the logs of one stored batch.
 const TARGETS_MAX: usize = 4096;
 
-/// Where a message goes.
+/// Targets of a message.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
     pub queues: SmallVec<[Arc<Queue>; 1]>,
     /// Logs of stored topics.
     pub logs: SmallVec<[LogId; 1]>,
-    /// One of these topics wants the time of arrival instead of the messages' own.
+    /// True if one of these topics replaces the messages' timestamps by the time of arrival.
     pub append_time: bool,
 }
 
-/// A set of targets within a publication.
+/// Index of targets within a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RouteIndex(u32);
 
@@ -47,38 +47,38 @@ pub struct Publication {
     unit: Unit,
 }
 
-/// What of a publication is stored together.
+/// Unit in which a publication is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Unit {
-    /// Each batch by itself.
+    /// Each batch separately.
     #[default]
     Batch,
-    /// What queues take of it: what one refuses goes by that one alone.
+    /// All messages that queues take, together; a queue's refusal affects this queue only.
     Taken,
-    /// All of it, and nothing if a message of it is refused.
+    /// All messages together, or none if one is refused.
     Whole,
 }
 
-/// What queues say to a message that goes to them.
+/// Verdict of a message's target queues.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Taken,
     Refused(Refused),
-    /// These go where they say in its place.
+    /// The message is refused; these are stored in its place.
     Parted(Vec<(Message, Targets)>),
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
-    /// Stored in all targets, as durably as the strictest of them promises.
+    /// Stored in all targets, with the durability of the strictest.
     Stored,
     Refused(Refused),
-    /// The journal stopped before it could tell.
+    /// The journal stopped before the outcome was known.
     Unknown,
 }
 
-/// Why a message was refused.
+/// Reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("the queue is as long as it may be")]
@@ -91,32 +91,32 @@ pub enum Refused {
     Gone,
 }
 
-/// Why a publication that is stored together was not.
+/// Failure of a publication that is stored together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotTogether {
-    /// The message of this place among all was refused, and so all of them were.
+    /// The message at index `at` was refused, and so all of them were.
     Misfit {
         at: usize,
         why: Refused,
     },
-    /// The queue that it was to be settled in is gone, and what was in it.
+    /// The queue in which the messages were to be settled is deleted, with its messages.
     SourceGone,
     NotStored(NotStored),
 }
 
-/// Resolves to what became of each message of a publication, in their order.
+/// Future of the outcomes of a publication's messages, in order.
 #[derive(Debug)]
 pub struct AppendTicket {
     ticket: Option<Ticket>,
-    /// The messages of each append.
+    /// Indexes of the messages of each append.
     members: Vec<Vec<u32>>,
     results: Vec<Appended>,
     limited: Vec<Counted>,
-    /// Why something of it was not stored.
+    /// Reason why some of it was not stored.
     failed: Option<NotTogether>,
 }
 
-/// A message that a queue counts as being under way to it.
+/// A message counted by a queue as staged.
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) queue: Arc<Queue>,
@@ -129,7 +129,7 @@ impl Targets {
         self.queues.is_empty() && self.logs.is_empty()
     }
 
-    /// Whether these are the same, in the same order.
+    /// Returns true if both have the same targets, in the same order.
     fn are(&self, other: &Self) -> bool {
         let pairs = || self.queues.iter().zip(&other.queues);
         self.logs == other.logs
@@ -140,7 +140,7 @@ impl Targets {
 }
 
 impl Publication {
-    /// Makes room for messages.
+    /// Creates an empty publication with room for `messages` messages.
     pub fn with_capacity(messages: usize) -> Self {
         Self {
             messages: Vec::with_capacity(messages),
@@ -148,7 +148,7 @@ impl Publication {
         }
     }
 
-    /// One of which all is stored that queues take, or nothing.
+    /// Creates a publication that is stored as one append, without messages refused by queues.
     pub(crate) fn together() -> Self {
         Self {
             unit: Unit::Taken,
@@ -156,7 +156,7 @@ impl Publication {
         }
     }
 
-    /// One of which all is stored, or nothing: also where a queue does not take all of it.
+    /// Creates a publication that is stored as one append, or not at all if a queue refuses a message.
     pub(crate) fn whole() -> Self {
         Self {
             unit: Unit::Whole,
@@ -168,7 +168,7 @@ impl Publication {
         self.unit
     }
 
-    /// Names targets that messages go to; once for all that go to the same, or at least follow each other.
+    /// Adds targets for messages. The targets of consecutive messages are shared if they are the same.
     pub fn route(&mut self, targets: Targets) -> RouteIndex {
         if self.routes.last().is_none_or(|last| !last.are(&targets)) {
             self.routes.push(targets);
@@ -192,8 +192,8 @@ impl Publication {
         &self.routes
     }
 
-    /// Makes appends of it. `judge` says of each message what its queues say; `frames` are stored together
-    /// with what is stored together.
+    /// Converts the publication to appends. `judge` gives the verdict of each message's queues; `frames` join
+    /// the append of a joint publication.
     pub(super) fn into_appends(
         mut self,
         arrived_ms: i64,
@@ -232,7 +232,7 @@ impl Publication {
             if let Some(why) = why {
                 let failed = match (self.unit, why) {
                     (Unit::Whole, why) => Some(NotTogether::Misfit { at, why }),
-                    // It was no queue that refused.
+                    // The refusal is not by a queue.
                     (Unit::Taken, Refused::Journal(refusal)) => {
                         Some(NotTogether::NotStored(NotStored::Refused(refusal)))
                     }
@@ -252,7 +252,7 @@ impl Publication {
         (appends, AppendTicket::of(members, results, None))
     }
 
-    /// As if its source had gone: nothing of it is stored.
+    /// Fails the publication, as its source is deleted: nothing is stored.
     pub(super) fn into_nothing(self) -> AppendTicket {
         let results = vec![Appended::Refused(Refused::Gone); self.messages.len()];
         AppendTicket::of(Vec::new(), results, Some(NotTogether::SourceGone))
@@ -268,29 +268,29 @@ struct Group {
     members: Vec<u32>,
 }
 
-/// What messages of one batch have in common.
+/// Common properties of a batch's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     route: RouteIndex,
-    /// 0 where no target has priorities.
+    /// Priority; 0 if no target has priorities.
     priority: u8,
-    /// True also where no target is a durable queue, where one keeps them all, and where one is a topic: that
-    /// keeps its own promise.
+    /// True if the batch gets the durability of its logs: if the message is persistent, if no target queue is
+    /// durable, or if a target keeps transient messages or is a topic.
     persistent: bool,
     append_time: bool,
 }
 
-/// The batches of a publication. A message joins the last batch of its kind only if none of its targets has
-/// got anything since.
+/// The batches of a publication. A message joins the last batch with its key only if no target got another
+/// batch since.
 #[derive(Debug, Default)]
 struct Groups {
     list: Vec<Group>,
-    /// Filled once there are several.
+    /// Maps are filled once there are several groups.
     last_of_key: HashMap<Key, usize>,
     last_of_log: HashMap<LogId, usize>,
-    /// Messages that are still to come, about.
+    /// Approximate number of messages to come.
     left: usize,
-    /// Bytes of a batch beyond which the next message begins another one.
+    /// Size of a batch, in bytes, from which a new one is begun.
     batch_bytes: usize,
 }
 
@@ -331,7 +331,7 @@ impl Groups {
         } else {
             group
         };
-        // Where lanes take turns, it counts what came first, whatever batches they are in.
+        // If lanes take turns, the arrival number gives the order across batches.
         let number = if any(|queue| queue.settings.two_priorities) {
             arrivals.fetch_add(1, Ordering::Relaxed) + 1
         } else {
@@ -343,7 +343,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The group that a message may join, or a new one.
+    /// Returns the group that a message may join, or a new one.
     fn group(&mut self, key: Key, message: &Message, targets: &Targets) -> Result<usize, Refused> {
         if let Some(&at) = self.last_of_key.get(&key)
             && let Some(group) = self.list.get(at)
@@ -354,21 +354,20 @@ impl Groups {
         {
             return Ok(at);
         }
-        // What leads to a queue that is gone leads nowhere.
+        // Deleted queues are skipped.
         let queues = targets.queues.iter().filter(|queue| !queue.is_deleted());
         let logs = queues.map(|queue| queue.log_for(message.priority));
         let mut logs = logs.collect::<Result<SmallVec<[LogId; 1]>, Refused>>()?;
         logs.extend_from_slice(&targets.logs);
         if logs.len() > 1 {
-            // A log gets a message once, however many ways lead to it.
+            // A log gets a message once, even if several targets lead to it.
             logs.sort_unstable();
             logs.dedup();
         }
         Ok(self.begin(key, logs, message.bytes()))
     }
 
-    /// Begins a batch. The first has room for all messages that are left if they are as large as its own
-    /// first.
+    /// Begins a batch. The first one has room for all remaining messages, if they are as large as the first.
     fn begin(&mut self, key: Key, logs: SmallVec<[LogId; 1]>, message_bytes: usize) -> usize {
         let at = self.list.len();
         let expected = if at == 0 { self.left + 1 } else { 4 };
@@ -380,7 +379,7 @@ impl Groups {
             members: Vec::with_capacity(expected.min(1024)),
         });
         if at > 0 {
-            // Of one group alone there is nothing to be found.
+            // A single group needs no maps.
             let from = if at == 1 { 0 } else { at };
             for (number, group) in self.list.iter().enumerate().skip(from) {
                 self.last_of_key.insert(group.key, number);
@@ -402,7 +401,7 @@ impl Groups {
         let mut members = Vec::with_capacity(self.list.len());
         let mut all = Append {
             frames: extra,
-            // That is how long it waits if no batch comes to it.
+            // Durability if no batch is added.
             state: StateWait::Written,
             ..Append::default()
         };
@@ -426,7 +425,7 @@ impl Groups {
                 continue;
             }
             appends.push(Append {
-                // What was acknowledged can be got: so it waits to be written, and never to be synced.
+                // An acknowledged message can be consumed: so it waits for the write, but never for a sync.
                 level: (!group.key.persistent).then_some(Durability::Os),
                 pinned_bytes: body.len(),
                 frames: frames(&body, &group.logs).collect(),
@@ -442,7 +441,7 @@ impl Groups {
     }
 }
 
-/// A batch for its logs: one frame, or several where there are very many.
+/// Returns the frames of a batch: several if it has very many logs.
 fn frames(body: &bytes::Bytes, logs: &[LogId]) -> impl Iterator<Item = Frame> {
     logs.chunks(TARGETS_MAX).map(move |logs| {
         let targets = logs.iter().map(|log| Target {
@@ -473,7 +472,7 @@ impl AppendTicket {
         self
     }
 
-    /// Resolves, of what is stored together, to whether it is, and then to what became of each message.
+    /// Waits for a publication that is stored together. Returns the outcomes of its messages.
     pub(crate) async fn together(mut self) -> Result<Vec<Appended>, NotTogether> {
         std::future::poll_fn(|context| self.poll_outcomes(context)).await;
         match self.failed {
@@ -531,7 +530,7 @@ impl Future for AppendTicket {
 }
 
 impl Drop for AppendTicket {
-    /// Who does not wait leaves no count behind: what is refused is refused when it is staged.
+    /// Corrects the counts of a dropped ticket: refusals are known as soon as the append is staged.
     fn drop(&mut self) {
         if !self.limited.is_empty() {
             let _ = self.poll_outcomes(&mut Context::from_waker(Waker::noop()));

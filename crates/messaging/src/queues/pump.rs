@@ -1,9 +1,8 @@
-//! Handing out: reads a queue's logs ahead of its consumers and gives them what they can take, a batch at a
-//! time.
+//! Hand-out: reads a queue's logs ahead of its consumers and hands out messages in batches.
 //!
-//! Whoever has cause use hands out: a log that grew (by way of its shard), a consumer that settled or came.
-//! One at a time does it; who comes meanwhile leaves word. What is in memory is handed out on the spot; a
-//! read of the disk is waited for by a task of its own.
+//! Any caller with a cause hands out: growth of a log (through its shard), a settlement, a new consumer. Only
+//! one does so at a time; others request another round. Messages in memory are handed out at once; for reads
+//! from the disk a task waits.
 
 use std::sync::Arc;
 
@@ -21,60 +20,61 @@ use super::queue::{Inner, Queue};
 use super::registry::Queues;
 use super::source::{Source, Waiter};
 
-/// Bytes of one read: more where consumers take all they can get.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
+/// Bytes of one read if a consumer takes all that it can get.
 const READ_BYTES_EAGER: usize = 512 << 10;
-/// Messages that one turn hands out at most, so that other queues have theirs.
+/// Bound on the messages that one turn hands out, so that other queues get their turns.
 const TURN_MESSAGES: usize = 4096;
-/// Messages in flight at which a queue hands out no more.
+/// Number of messages in flight at which a queue stops handing out.
 const IN_FLIGHT_MAX: usize = 1_000_000;
-/// Bytes of messages read ahead, by all queues, beyond which those that cannot go on forget theirs.
+/// Bound on the read-ahead of all queues, in bytes: beyond it, idle queues drop theirs.
 const KEPT_BYTES_MAX: usize = 64 << 20;
-/// How long a queue waits that could not be read.
+/// Pause of a stalled queue, whose log could not be read, in ms.
 const STALLED_MS: i64 = 1000;
-/// Handing out, from one look at the logs to the next.
+/// Hand-out between two checks of the logs.
 struct Turn<'a> {
     queue: &'a Arc<Queue>,
     hub: &'a Arc<Queues>,
     now_ms: i64,
-    /// Messages that may still be handed out before others have their turn.
+    /// Messages that may still be handed out in this turn.
     left: usize,
     delivered: u64,
 }
 
-/// The next message, as it was read.
+/// The next message, after reading.
 struct Found {
     ready: Ready,
     message: StoredMessage,
-    /// The start of the program that stored it.
+    /// Epoch that stored the message.
     stored_by: Epoch,
 }
 
-/// What a turn came to.
+/// Result of a turn.
 enum Step {
-    /// There is nothing to hand out, or nobody to hand it to.
+    /// There is nothing to hand out, or no consumer that can take it.
     Idle,
-    /// Others have their turn first.
+    /// The turn is used up.
     More,
-    /// The log has to be read from there.
+    /// The log has to be read from `from`.
     Read {
         lane: u32,
         came_back: bool,
         from: u64,
         bytes: usize,
     },
-    /// The hand-out mark has to be stored first.
+    /// A hand-out mark has to be stored first.
     Mark(Marking),
 }
 
 impl Queue {
-    /// Hands out what can be, now that one of the logs has grown.
+    /// Hands out messages after one of the logs has grown.
     pub(super) fn pump_grown(self: &Arc<Self>, lane: u32) {
         self.lock().grown.note(lane);
         self.pump();
     }
 
-    /// Hands out what can be.
+    /// Hands out messages, or requests another round if a hand-out is in progress.
     pub(super) fn pump(self: &Arc<Self>) {
         {
             let mut inner = self.lock();
@@ -89,7 +89,7 @@ impl Queue {
         }
     }
 
-    /// Goes on handing out; the turn is taken.
+    /// Continues a hand-out; `pumping` is set.
     fn pump_on(self: &Arc<Self>, hub: &Arc<Queues>) {
         let mut left = TURN_MESSAGES;
         loop {
@@ -161,7 +161,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// Hands out until something is missing, and puts what was handed out into the outboxes.
+    /// Hands out until something is missing, and fills the outboxes.
     fn turn(&mut self, queue: &Arc<Queue>, hub: &Arc<Queues>, left: &mut usize) -> Step {
         if queue.is_deleted() {
             self.pumping = false;
@@ -208,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// Does what is to be done with the next message; or says why there is nothing to be done with it now.
+    /// Handles the next message. Returns the reason to stop, if any.
     fn hand_out_one(&mut self, turn: &mut Turn<'_>) -> Option<Step> {
         if turn.left == 0 {
             for getter in &mut self.getters {
@@ -224,7 +224,7 @@ impl Inner {
         self.getters.retain(|getter| !getter.sender.is_closed());
         let goes_at_once = self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX;
         let wanted = goes_at_once || !self.getters.is_empty();
-        // Who waits for messages gets them as they come, however short the queue has to be.
+        // A message for a waiting consumer is handed out, even if the queue is over its limits.
         let too_many = !goes_at_once && self.over_limit(turn.queue);
         let is_known = |(id, at): (DeliveryId, i64)| id == ready.id && at > turn.now_ms;
         let may_be_over = self.may_expire && !self.head_expires.is_some_and(is_known);
@@ -237,7 +237,7 @@ impl Inner {
         };
         let Self { state, changes, .. } = self;
         if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
-            // It need not be read to be dropped.
+            // Dropped without being read.
             turn.left -= 1;
             turn.hub.metrics.on_death(DeathReason::Length);
             state.drop_ready(ready.id, 0, changes);
@@ -262,7 +262,7 @@ impl Inner {
         }
     }
 
-    /// Where the lowest lane has its turn: whether what the highest has came before.
+    /// Chooses between the lowest lane, whose turn it is, and the highest one, by the order of arrival.
     fn came_first(&mut self, ready: Ready) -> Result<Ready, Step> {
         let Some(high) = self.state.passed_over() else {
             return Ok(ready);
@@ -276,7 +276,7 @@ impl Inner {
             Look::Hole(_) => Ok(None),
             Look::Unread => Err(self.read_step(of)),
         };
-        // Where one has a hole, that goes first: it is passed over.
+        // A lane with a hole comes first, so that the hole is skipped.
         Ok(match (came(high)?, came(ready)?) {
             (None, _) => high,
             (Some(high_came), Some(came)) if high_came < came => high,
@@ -284,14 +284,14 @@ impl Inner {
         })
     }
 
-    /// A message goes to a consumer, or is dropped, or stays where it is.
+    /// Hands out a message, drops it, or leaves it in its place.
     fn dispose(&mut self, turn: &mut Turn<'_>, found: Found, wanted: bool, too_many: bool) -> Option<Step> {
         let (ready, message) = (found.ready, &found.message);
         let settings = &turn.queue.settings;
         let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
         let Self { state, changes, .. } = self;
         if turn.queue.has_ended(message, found.stored_by, turn.hub.epoch) {
-            // It ended with the run of the program that it was published in.
+            // A transient message of an earlier run.
             state.drop_ready(ready.id, bytes, changes);
             return None;
         }
@@ -301,7 +301,8 @@ impl Inner {
             let arrived = clock.arrival(message.arrived_ms(), found.stored_by == turn.hub.epoch);
             arrived.saturating_add(ms)
         });
-        // What may not wait at all is for who waits already: who asks now comes too late.
+        // A message with a TTL of 0 goes only to a consumer that is waiting already; a new request comes too
+        // late.
         let has_no_time = lifetime == Some(0) && !ready.came_back;
         let at_once = has_no_time && wanted && state.consumers.any_ready();
         let reason = match expires {
@@ -310,7 +311,7 @@ impl Inner {
         };
         if let Some(reason) = reason {
             if settings.dead_letter.is_some() && self.dying.is_full() {
-                // It goes on when some of them are buried.
+                // Continues when some of them are buried.
                 self.put_back(ready, found.message, found.stored_by);
                 if self.dying.is_held_up() {
                     self.getters.clear();
@@ -353,8 +354,8 @@ impl Inner {
         None
     }
 
-    /// Gives a message to the next consumer that can take it, else to a request for one; back comes a message
-    /// that stays.
+    /// Hands a message to the next consumer that can take it, else to a request for one. Returns it if there
+    /// is neither.
     fn give(
         &mut self,
         queue: &Arc<Queue>,
@@ -367,13 +368,13 @@ impl Inner {
         let consumer = consumers
             .next()
             .filter(|_| self.state.in_flight() < IN_FLIGHT_MAX);
-        // Consumers that never have enough must not keep a request waiting for ever.
+        // Consumers that take everything must not starve a request.
         let is_getters = consumer.is_none() || self.getters.front().is_some_and(|getter| getter.has_waited);
         if is_getters && let Some(getter) = self.getters.pop_front() {
             let delivery = self.take(id, None, getter.settles, message, bytes);
             let ready = self.state.ready();
             if getter.sender.send(Some((delivery, ready))).is_err() && getter.settles {
-                // Whoever asked has gone, and never had it.
+                // The requester has gone and never had it.
                 self.state.untake(id);
             }
             return Ok(());
@@ -409,13 +410,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts a message back that was looked at and stays.
+    /// Puts back a message that was examined and stays.
     fn put_back(&mut self, ready: Ready, message: StoredMessage, stored_by: Epoch) {
         let DeliveryId { lane, offset } = ready.id;
         self.read_of(ready).put_back(lane, offset, message, stored_by);
     }
 
-    /// What was read of messages like this one.
+    /// Returns the read-ahead for messages like this one.
     fn read_of(&mut self, ready: Ready) -> &mut ReadAhead {
         if ready.came_back {
             &mut self.back
@@ -442,17 +443,16 @@ impl Inner {
         }
     }
 
-    /// Stores that messages are about to be there that end with this run of the program, before the first of
-    /// them.
+    /// Stores, ahead of the first one, that the queue may have transient messages, which end with this run.
     pub(super) fn note_transient(&mut self, hub: &Queues, queue: &Arc<Queue>) {
         self.holds_transient = true;
         let mut changes = Changes::default();
         changes.holds_transient();
-        // Refused, it is stored with what is stored next.
+        // If refused, it is stored with the next changes.
         let _ = self.store_at_once(hub, queue, changes);
     }
 
-    /// Whether there are more messages than there may be, and the oldest has to go.
+    /// Returns true if the queue is over its limits and has to drop the oldest message.
     fn over_limit(&self, queue: &Queue) -> bool {
         let settings = &queue.settings;
         if !settings.has_limits() || settings.overflow != stafett_queue::Overflow::DropHead {
@@ -466,7 +466,7 @@ impl Inner {
 
     fn nothing_waits(&mut self) {
         for getter in self.getters.drain(..) {
-            // Whoever has gone needs no answer.
+            // The receiver is gone if the requester is.
             let _ = getter.sender.send(None);
         }
     }
@@ -486,7 +486,7 @@ impl Inner {
         }
     }
 
-    /// Takes what was read.
+    /// Handles the result of a read.
     fn on_read(
         &mut self,
         queue: &Arc<Queue>,
@@ -500,7 +500,7 @@ impl Inner {
             id: DeliveryId { lane, offset: from },
             came_back,
         };
-        // Meanwhile it may have been purged.
+        // The message may have been purged meanwhile.
         let wanted = [self.state.first_ready(), self.state.passed_over()];
         let is_wanted = wanted.contains(&Some(missing));
         let Self { state, changes, .. } = self;
@@ -508,8 +508,8 @@ impl Inner {
             Some(Ok(run)) if run.next.0 > from => {
                 self.read_of(missing).fill(&hub.kept, lane, from, run);
             }
-            // The log goes on behind a gap after a start that may have lost something, and nothing is behind
-            // it yet.
+            // After a start that may have lost messages, the log continues behind a gap, and nothing is
+            // behind it yet.
             Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > from) => {
                 let end = run.bounds.map_or(from, |bounds| bounds.end.0);
                 if is_wanted {
@@ -528,7 +528,7 @@ impl Inner {
             })) if to.0 > from => {
                 tracing::error!("queue {}: {log} is damaged from {damaged} to {to}", queue.name);
                 if is_wanted {
-                    // Between the two may be a hole, where there never was anything.
+                    // Between the two there may be a hole without messages.
                     hub.metrics.lost.inc_by(to.0.saturating_sub(damaged.0.max(from)));
                     state.skip(missing, to.0, changes);
                 }
@@ -540,7 +540,7 @@ impl Inner {
         }
     }
 
-    /// Hands out nothing for a while.
+    /// Stalls the queue: nothing is handed out for a while.
     fn stall(&mut self, hub: &Queues, queue: &Arc<Queue>) {
         self.forget_read();
         self.getters.clear();
@@ -548,7 +548,7 @@ impl Inner {
         self.wake_at(hub, queue, self.stalled_until);
     }
 
-    /// Puts what was handed out where it is taken from.
+    /// Moves the pending deliveries to the outboxes.
     fn fill_outboxes(&mut self, queue: &Arc<Queue>) {
         for link in self.links.values_mut() {
             let bytes = std::mem::take(&mut link.pending_bytes);
@@ -557,7 +557,7 @@ impl Inner {
         }
     }
 
-    /// There is nothing to do now: what was read ahead stays only if there is room for that.
+    /// Drops the read-ahead of an idle queue, unless there is memory for it.
     fn rest(&mut self, hub: &Queues) {
         if self.links.is_empty() || self.state.ready() == 0 || hub.kept.bytes() > KEPT_BYTES_MAX {
             self.forget_read();
@@ -565,7 +565,7 @@ impl Inner {
     }
 }
 
-/// A change of a queue's stored state.
+/// Returns the frame of a change of a queue's delivery state.
 pub(super) fn delivery_frame(queue: &Queue, change: Change) -> Frame {
     spaces::DELIVERIES.change(bytes::Bytes::copy_from_slice(&queue.id.0.to_be_bytes()), change)
 }

@@ -1,7 +1,7 @@
-//! A queue: its definition, its delivery state behind a short lock, and what is asked of it.
+//! A queue: its definition, its delivery state behind a short lock, and its operations.
 //!
-//! Locks, in the order in which they may be taken: a queue's state → an outbox, shared credit, the journal.
-//! None is held across an await, and no queue's is taken while another's is held.
+//! Lock order: a queue's state → an outbox, shared credit, the journal. None is held across an await, and no
+//! queue's lock is taken under another's.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -37,84 +37,87 @@ pub struct Queue {
     pub exclusive: Option<OwnerId>,
     pub auto_delete: bool,
     pub settings: Arc<QueueSettings>,
-    /// The front end's own words.
+    /// Declaration in the front end's own format.
     pub arguments: Bytes,
-    /// The stored topic that its messages are those of.
+    /// Stored topic whose messages are those of the queue.
     pub over: Option<TopicId>,
     pub(super) hub: Weak<Queues>,
     pub(super) deleted: AtomicBool,
-    /// The definition is stored.
+    /// True if the definition is stored.
     pub(super) stored: AtomicBool,
     pub(super) inner: Lock<Inner>,
 }
 
-/// What changes of a queue.
+/// Mutable part of a queue.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Inner {
     pub(super) state: QueueState,
-    /// The logs are a topic's: what they keep, and for how long, is its affair.
+    /// True if the logs are a topic's, which has its own retention.
     pub(super) lies_over: bool,
-    /// Which logs to look at, where they are a topic's.
+    /// Logs to check for growth, if they are a topic's.
     pub(super) grown: Grown,
-    /// The logs of its lanes, and how far each is freed.
+    /// Logs of the lanes, with the offsets up to which they are freed.
     pub(super) logs: SmallVec<[LaneLog; 1]>,
     pub(super) links: BTreeMap<ConsumerKey, Link>,
     pub(super) getters: VecDeque<Getter>,
-    /// What was read ahead: of messages that nobody had, and of those that came back.
+    /// Read-ahead of messages that were not handed out before.
     pub(super) ahead: ReadAhead,
+    /// Read-ahead of returned messages.
     pub(super) back: ReadAhead,
-    /// Somebody hands out, and somebody wants that to be done again.
+    /// True if a hand-out is in progress.
     pub(super) pumping: bool,
+    /// True if another round was requested meanwhile.
     pub(super) again: bool,
-    /// What is to be stored.
+    /// Changes to be stored.
     pub(super) changes: Changes,
     pub(super) dirty: bool,
-    /// Bytes of changes stored since the whole was, and bytes of the whole then.
+    /// Bytes of deltas stored since the last snapshot.
     pub(super) changed_bytes: usize,
+    /// Bytes of the last snapshot.
     pub(super) whole_bytes: usize,
-    /// How often the whole was stored.
+    /// Number of stored snapshots.
     pub(super) wholes: u64,
     /// Hand-out marks that may not be stored yet.
     pub(super) marking: Vec<Marking>,
     /// Messages that have died and are still in flight.
     pub(super) dying: Dying,
-    /// Appends under way that settle something: until they are stored, the whole may not be.
+    /// Number of appends in progress that settle messages: no snapshot may be stored until they are decided.
     pub(super) moving: usize,
-    /// There may be messages that end with this run of the program.
+    /// True if there may be transient messages, which end with this run.
     pub(super) holds_transient: bool,
-    /// Such messages have come in this run.
+    /// True if transient messages were published in this run.
     pub(super) has_new_transient: bool,
     pub(super) had_consumer: bool,
-    /// Messages with a time of their own may be there.
+    /// True if there may be messages with a TTL.
     pub(super) may_expire: bool,
-    /// When the message at the head expires, by the steady time.
+    /// Expiry of the message at the head, in steady time.
     pub(super) head_expires: Option<(DeliveryId, i64)>,
-    /// When the queue was last used, by the steady time.
+    /// Time of the last use, in steady time.
     pub(super) used_ms: i64,
-    /// What is appended and cannot be seen yet, where there are limits.
+    /// Number of messages that are appended and not visible yet, if the queue has limits.
     pub(super) staged: u64,
-    /// When the timer looks at the queue, if it does.
+    /// Time at which the timer checks the queue; `i64::MAX` if there is none.
     pub(super) timer_at: i64,
-    /// Nothing is handed out before, as the log could not be read.
+    /// Time before which nothing is handed out, as the log could not be read.
     pub(super) stalled_until: i64,
 }
 
-/// A request for one message, now.
+/// Request for one message, if there is one now.
 #[derive(Debug)]
 pub(super) struct Getter {
     pub(super) settles: bool,
-    /// Consumers had a whole turn before it.
+    /// True if consumers had a whole turn before it.
     pub(super) has_waited: bool,
     pub(super) sender: oneshot::Sender<Option<(Delivery, u64)>>,
 }
 
-/// How a queue stands.
+/// Counts of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub ready: u64,
     pub in_flight: usize,
-    /// Those of them that have died and are not yet where dead letters go.
+    /// Messages in flight that have died and are not buried yet.
     pub dying: usize,
     pub consumers: usize,
 }
@@ -171,7 +174,7 @@ impl Queue {
                 holds_transient: false,
                 has_new_transient: false,
                 had_consumer: false,
-                // Which messages of a topic have a time of their own is not known.
+                // It is unknown which messages of a topic have a TTL.
                 may_expire: settings.ttl_ms.is_some() || definition.over.is_some(),
                 head_expires: None,
                 used_ms: now_ms,
@@ -183,7 +186,7 @@ impl Queue {
         }
     }
 
-    /// The definition as it is stored.
+    /// Returns the definition to be stored.
     pub(super) fn definition(&self, inner: &Inner) -> Definition {
         Definition {
             namespace: self.namespace.clone(),
@@ -198,7 +201,7 @@ impl Queue {
         }
     }
 
-    /// The logs that are its own, by priority.
+    /// Returns the queue's own logs, by priority.
     pub(super) fn own_logs(&self, inner: &Inner) -> Vec<(u8, LogId)> {
         if inner.lies_over {
             return vec![(0, LogId(self.id.0))];
@@ -208,7 +211,7 @@ impl Queue {
             .collect()
     }
 
-    /// What of a declaration differs from the queue, if anything does.
+    /// Returns the name of the first property in which a declaration differs; `None` if there is none.
     pub(super) fn differs(&self, declare: &Declare) -> Option<&'static str> {
         if self.durable != declare.durable {
             Some("durable")
@@ -225,8 +228,8 @@ impl Queue {
         }
     }
 
-    /// Settings as a queue of these has them that an earlier version has stored: what that did not know stays
-    /// as it was.
+    /// Returns settings as a queue stored by an earlier version has them: properties unknown to it are taken
+    /// from the queue.
     fn as_stored(&self, settings: &QueueSettings) -> QueueSettings {
         QueueSettings {
             two_priorities: self.settings.two_priorities,
@@ -236,13 +239,13 @@ impl Queue {
         }
     }
 
-    /// Whether a message ended with the run of the program in which it was stored.
+    /// Returns true if a message ended with the run in which it was stored.
     pub(super) fn has_ended(&self, message: &StoredMessage, stored_by: Epoch, now: Epoch) -> bool {
         let is_kept = message.persistent() || self.settings.keeps_transient || self.over.is_some();
         !is_kept && stored_by < now
     }
 
-    /// Whether it outlives a restart.
+    /// Returns true if the queue survives a restart.
     pub(super) fn outlives(&self) -> bool {
         self.durable && self.exclusive.is_none()
     }
@@ -255,12 +258,12 @@ impl Queue {
         self.inner.lock()
     }
 
-    /// When it was last used, ms, by a clock that is never set.
+    /// Returns the time of the last use, in ms, by a clock that is never set.
     pub fn used_ms(&self) -> i64 {
         self.lock().used_ms
     }
 
-    /// How it stands.
+    /// Returns the counts.
     pub fn counts(&self) -> Counts {
         let mut inner = self.lock();
         if let Some(hub) = self.hub.upgrade() {
@@ -274,8 +277,8 @@ impl Queue {
         }
     }
 
-    /// Takes one message, if one waits; with it, how many more wait. Without `settles` it is settled with
-    /// that.
+    /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
+    /// this settles it.
     pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {
         let hub = self.hub.upgrade()?;
         let (sender, receiver) = oneshot::channel();
@@ -290,7 +293,7 @@ impl Queue {
                 has_waited: false,
                 sender,
             });
-            // What is stored is there for whoever asks, even if nobody has told of it yet.
+            // Stored messages are available at once, even if their growth was not reported yet.
             inner.grown = Grown::All;
         }
         drop(hub);
@@ -302,13 +305,13 @@ impl Queue {
         asking.answer().await
     }
 
-    /// Hands out what can be, at once. Who does not wait for its log to grow calls it.
+    /// Hands out messages at once. For callers that do not wait for the growth of a log.
     pub fn pump_now(self: &Arc<Self>) {
         self.lock().grown = Grown::All;
         self.pump();
     }
 
-    /// A message of so many bytes that was counted as being under way was not stored.
+    /// Removes a staged message of `bytes` bytes that was not stored from the counts.
     pub(super) fn unstage(&self, bytes: u64) {
         let mut inner = self.lock();
         inner.staged = inner
@@ -317,18 +320,18 @@ impl Queue {
         inner.state.remove_bytes(bytes);
     }
 
-    /// Whether its logs could not be read just now.
+    /// Returns true if the queue is stalled, as its logs could not be read.
     pub(crate) fn is_stalled(&self) -> bool {
         let stalled_until = self.lock().stalled_until;
         let hub = self.hub.upgrade();
         hub.is_some_and(|hub| hub.clock.now_ms() < stalled_until)
     }
 
-    /// The log that a message of a priority goes to; made if there is none yet.
+    /// Returns the log for messages of a priority, which is created if it does not exist.
     pub(super) fn log_for(self: &Arc<Self>, priority: u8) -> Result<LogId, Refused> {
         let priority = self.settings.lane(priority);
         if self.over.is_some() {
-            // Who knows keys has looked for a partition already.
+            // A caller that knows message keys has chosen a partition already.
             let first = self.lock().logs.first().map(|lane| lane.log);
             return first.ok_or(Refused::Gone);
         }
@@ -343,7 +346,7 @@ impl Queue {
         hub.add_lanes(self, &mut inner, priority)
     }
 
-    /// Ends it for all who use it.
+    /// Ends the queue for all its users.
     pub(super) fn end(&self, inner: &mut Inner) {
         self.deleted.store(true, Ordering::Release);
         inner.getters.clear();
@@ -357,7 +360,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// Forgets what was read ahead.
+    /// Drops the read-ahead.
     pub(super) fn forget_read(&mut self) {
         self.ahead.clear();
         self.back.clear();

@@ -1,4 +1,4 @@
-//! All queues: where they live, how they are found and deleted.
+//! All queues: look-up and deletion.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -29,13 +29,13 @@ use super::queue::{Inner, Queue};
 use super::shard::{self, Shards};
 use super::timer::{self, Timer};
 
-/// Queues of a namespace that are deleted before others have their turn.
+/// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;
 
-/// Finds out where a message goes. Implemented by who knows exchanges and bindings.
+/// Router of messages, implemented by the exchanges.
 pub trait Route: Send + Sync + std::fmt::Debug {
-    /// Where a message goes that is published to an exchange; where `by_more_keys`, by the further routing
-    /// keys as well that it came with.
+    /// Returns the targets of a message published to an exchange. With `by_more_keys`, the message's further
+    /// routing keys count too.
     fn targets(
         &self,
         namespace: &Namespace,
@@ -45,17 +45,18 @@ pub trait Route: Send + Sync + std::fmt::Debug {
         by_more_keys: bool,
     ) -> Targets;
 
-    /// Whether there is such a namespace.
+    /// Returns true if the namespace exists.
     fn has_namespace(&self, namespace: &Namespace) -> bool;
 
-    /// Forgets what leads to a queue: calls `append` once, with what is to be stored together with the
-    /// queue's deletion. True if that is not all: then [`Route::forget_more`] goes on once the queue is gone.
+    /// Removes the bindings to a queue: calls `append` once, with the frames to store together with the
+    /// queue's deletion. True if some are left: then [`Route::forget_more`] continues once the queue is
+    /// deleted.
     fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
 
-    /// Forgets some more of what led to a queue that is gone. False if that was all.
+    /// Removes some more bindings of a deleted queue. False if they were the last.
     fn forget_more(&self, queue: &Queue) -> bool;
 
-    /// The queue is deleted, and its deletion is staged.
+    /// Handles the end of a queue's deletion, which is staged.
     fn forgotten(&self, queue: &Queue);
 }
 
@@ -77,23 +78,23 @@ pub struct Queues {
     hash: RandomState,
     pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
-    /// Held for reading while appends are staged, so that no queue goes between being looked at and being
-    /// written to.
+    /// Held for reading while appends are staged, so that no queue is deleted between its check and its
+    /// append.
     going: SharedLock<()>,
-    /// Queues that are gone, with something left that led to them. Nobody takes their names meanwhile.
+    /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
     pub(super) leaving: Lock<Vec<Arc<Queue>>>,
     pub(super) shards: Shards,
     durability: Durability,
-    /// Bytes of a batch, as the journal wants it.
+    /// Preferred size of a batch for the journal, in bytes.
     pub(super) batch_bytes: usize,
     last_owner: AtomicU64,
-    /// Messages that came and were numbered, in this run of the program.
+    /// Number of messages that were numbered in this run.
     pub(super) arrivals: AtomicU64,
     pub(super) count: AtomicUsize,
     stop: CancellationToken,
 }
 
-/// Why a queue was not deleted.
+/// Error of deleting a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteQueueError {
     #[error("there is no such queue")]
@@ -109,8 +110,8 @@ pub enum DeleteQueueError {
 }
 
 impl Queues {
-    /// Loads what is stored and starts to keep time. Call it within a runtime. What does not outlive a
-    /// restart is freed.
+    /// Loads the queues and starts the tasks. Must be called within a Tokio runtime. State that does not
+    /// survive a restart is deleted.
     pub(crate) fn open(
         journal: Arc<dyn Journal>,
         topics: Arc<Topics>,
@@ -156,19 +157,18 @@ impl Queues {
         Ok(queues)
     }
 
-    /// Who finds out where dead letters go; once.
+    /// Sets the router for dead letters. The first call wins.
     pub fn set_router(&self, router: Arc<dyn Route>) {
-        // A second one changes nothing.
         let _ = self.router.set(router);
     }
 
-    /// Makes its metrics visible.
+    /// Registers the metrics.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         self.metrics.register(registry);
         registry.register_collector(Box::new(Standing(Arc::downgrade(self))));
     }
 
-    /// An owner that nobody was.
+    /// Returns a new owner id.
     pub fn new_owner(&self) -> OwnerId {
         OwnerId(self.last_owner.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -188,13 +188,13 @@ impl Queues {
             .cloned()
     }
 
-    /// All queues there are now, in no order.
+    /// Returns all queues, in no order.
     pub fn all(&self) -> Vec<Arc<Queue>> {
         self.read().iter().cloned().collect()
     }
 
-    /// The first `count` queues by namespace and name, of one namespace or of all, behind the one that
-    /// `after` names.
+    /// Returns the first `count` queues by namespace and name, of one namespace or of all, behind the one
+    /// that `after` names.
     pub fn page(
         &self,
         only: Option<&Namespace>,
@@ -219,7 +219,7 @@ impl Queues {
         sorted.map(|found| Arc::clone(found.0)).collect()
     }
 
-    /// The queue is used now: its time without use begins anew.
+    /// Records a use of the queue: its idle time begins anew.
     pub fn use_now(&self, queue: &Arc<Queue>) {
         if queue.settings.expires_ms.is_some() {
             let mut inner = queue.lock();
@@ -230,7 +230,8 @@ impl Queues {
         }
     }
 
-    /// Deletes a queue with what it holds; how many messages waited. Resolves once that is stored.
+    /// Deletes a queue with its messages. Returns the number of waiting messages, once the deletion is
+    /// stored.
     pub async fn delete(
         self: &Arc<Self>,
         namespace: &Namespace,
@@ -256,12 +257,12 @@ impl Queues {
         Ok(ready)
     }
 
-    /// Deletes all queues of a namespace in which nobody declares any more, some at a time.
+    /// Deletes all queues of a namespace that takes no more declarations, in batches.
     pub async fn delete_all_in(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NotStored> {
         let in_it = |queue: &&Arc<Queue>| queue.namespace == *namespace;
         let all: Vec<_> = self.read().iter().filter(in_it).cloned().collect();
         for some in all.chunks(DELETED_TOGETHER) {
-            // One may be gone by now.
+            // A queue may be deleted already.
             let removing = some
                 .iter()
                 .filter_map(|queue| self.remove(queue, |_| Ok(())).ok());
@@ -274,16 +275,16 @@ impl Queues {
         Ok(())
     }
 
-    /// Deletes what an owner had for itself.
+    /// Deletes the exclusive queues of an owner.
     pub fn close_owner(self: &Arc<Self>, owner: OwnerId) {
         let had = self.owned.lock().remove(&owner);
         for queue in had.unwrap_or_default() {
-            // It may be gone by now.
+            // A queue may be deleted already.
             drop(self.remove(&queue, |_| Ok(())));
         }
     }
 
-    /// Deletes a queue that is not used any more. If it was used meanwhile, the timer looks at it again.
+    /// Deletes an unused queue. If it was used meanwhile, the timer checks it again later.
     pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>) {
         let now_ms = self.clock.now_ms();
         let removed = self.remove(queue, |inner| {
@@ -298,11 +299,11 @@ impl Queues {
                 None => Err(DeleteQueueError::InUse),
             }
         });
-        // What is refused is tried again by the task that stores.
+        // If the journal refuses, the flush task retries.
         drop(removed);
     }
 
-    /// Deletes a queue, if `check` has nothing against it under the queue's lock.
+    /// Deletes a queue, unless `check` fails under the queue's lock.
     pub(super) fn remove(
         self: &Arc<Self>,
         queue: &Arc<Queue>,
@@ -357,7 +358,7 @@ impl Queues {
         Ok((ready, Removing { ticket, rest }))
     }
 
-    /// Stores frames that delete a queue, with what leads to it; true if that is not all of it.
+    /// Stores the deletion of a queue and of bindings to it; true if some bindings are left.
     fn store_removal(&self, queue: &Queue, mut frames: Vec<Frame>) -> (Option<Ticket>, bool) {
         let wait = if queue.outlives() {
             StateWait::Synced
@@ -382,17 +383,17 @@ impl Queues {
         (ticket, has_more)
     }
 
-    /// While this is held, no queue and no log of one goes.
+    /// Locks out deletions of queues and of their logs.
     pub(super) fn there(&self) -> std::sync::RwLockReadGuard<'_, ()> {
         self.going.read()
     }
 
-    /// Lets a queue hand out soon.
+    /// Schedules a hand-out of a queue.
     pub(super) fn wake(&self, queue: &Arc<Queue>) {
         self.shards.wake(queue);
     }
 
-    /// Stores what is to be stored and stops. Queues are not to be used any more.
+    /// Stores everything unstored and stops. The queues must not be used any more.
     pub async fn finish(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -404,7 +405,7 @@ impl Queues {
         self.stop.clone()
     }
 
-    /// Lets something go on to its end, or until the queues are stopped, whether or not anybody waits for it.
+    /// Spawns a task that runs to its end even if no caller waits for it; [`Self::finish`] waits for it.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -416,7 +417,7 @@ impl Queues {
         self.journal.space()
     }
 
-    /// Whether it is this queue that is found under its name.
+    /// Returns true if this queue is the one under its name.
     pub(crate) fn is_there(&self, queue: &Arc<Queue>) -> bool {
         self.get(&queue.namespace, &queue.name)
             .is_some_and(|found| Arc::ptr_eq(&found, queue))
@@ -454,7 +455,7 @@ impl Queues {
     }
 }
 
-/// A queue in the order in which queues are listed.
+/// Ordering of queues in lists.
 struct ByName<'a>(&'a Arc<Queue>);
 
 impl ByName<'_> {

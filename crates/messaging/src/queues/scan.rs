@@ -1,5 +1,5 @@
-//! After a start: what is left of messages that ended with the run of the program before, and holes in the
-//! logs, is taken out of the counts. It goes on beside everything else, a read at a time.
+//! Scan after a start: removes transient messages of earlier runs and holes in the logs from the counts. Runs
+//! beside everything else, one read at a time.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use super::registry::Queues;
 
 const READ_BYTES: usize = 1 << 20;
 
-/// What is taken out: a message that ended, or offsets that no message has.
+/// Offsets to remove: an ended message, or a hole.
 enum Gone {
     Message(u64),
     Hole(u64, u64),
 }
 
 impl Queues {
-    /// Looks through what waits in a queue that was loaded.
+    /// Starts the scan of a loaded queue.
     pub(super) fn scan_soon(self: &Arc<Self>, queue: &Arc<Queue>) {
         let (hub, queue) = (Arc::clone(self), Arc::clone(queue));
         let stop = self.stopped();
@@ -57,12 +57,12 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
             let run = match hub.journal.read(request).finish().await {
                 Ok(mut result) => match result.pop() {
                     Some(Ok(run)) if run.next.0 > at => run,
-                    // The log goes on behind a gap, and nothing is behind it yet.
+                    // The log continues behind a gap, and nothing is behind it yet.
                     Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > at) => {
                         queue.take_out(hub, lane.lane, vec![Gone::Hole(at, end)]);
                         break;
                     }
-                    // What cannot be read is the business of whoever hands it out.
+                    // Read errors are handled when the message is handed out.
                     _ => {
                         is_complete = false;
                         break;
@@ -80,7 +80,7 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
     }
     {
         let mut inner = queue.lock();
-        // What has come since the start may not end with it, nor what could not be read.
+        // Messages since the start have not ended; unread ones may not have been transient.
         inner.holds_transient = inner.has_new_transient || !is_complete;
     }
     queue.pump();

@@ -1,4 +1,4 @@
-//! What becomes of messages in flight, as consumers say, and of all that wait, when a queue is emptied.
+//! Settlement of messages in flight, and purges.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use stafett_queue::{DeliveryId, Returned};
 use super::grown::Grown;
 use super::queue::{Inner, Queue};
 
-/// What is to happen to a message in flight.
+/// Settlement of a message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
-    /// It is done.
+    /// The message is done.
     Complete,
-    /// It goes back to its place.
+    /// The message returns to its place.
     Requeue,
-    /// Nobody wants it: it goes where dead letters go.
+    /// The message is dead-lettered, if the queue has a dead-letter exchange, and otherwise dropped.
     Discard,
 }
 
 impl Queue {
-    /// Settles messages in flight, all under one lock. Those that are not in flight are passed over; how many
-    /// were.
+    /// Settles messages in flight, all under one lock. Ids that are not in flight are ignored. Returns the
+    /// number of those that were.
     pub fn settle(self: &Arc<Self>, settlements: &[(DeliveryId, Settle)]) -> usize {
         let Some(hub) = self.hub.upgrade() else { return 0 };
         let mut settled = 0_u64;
@@ -60,17 +60,17 @@ impl Queue {
                 }
             }
             for (id, _) in &dead {
-                // Whoever had it does not wait until it is buried.
+                // The message no longer counts for its consumer, which need not wait for the burial.
                 state.disown(*id);
             }
             hub.mark_dirty(self, &mut inner);
             let goes_back = || settlements.iter().any(|(_, what)| *what == Settle::Requeue);
             let is_limited = self.settings.has_limits() && goes_back();
             if is_limited {
-                // What counts is all that is stored.
+                // All stored messages count towards the limits.
                 inner.grown = Grown::All;
             }
-            // A requeue may put something before a head that was looked at, and make it more than may wait.
+            // A requeued message may be before the examined head, and may exceed the limits.
             inner.state.ready() > 0 && (inner.state.consumers.any_ready() || inner.may_expire || is_limited)
         };
         hub.metrics.settled.inc_by(settled);
@@ -83,7 +83,7 @@ impl Queue {
         known
     }
 
-    /// Settles all that waits; how many messages that were.
+    /// Settles all waiting messages. Returns their number.
     pub fn purge(self: &Arc<Self>) -> u64 {
         let Some(hub) = self.hub.upgrade() else { return 0 };
         let mut inner = self.lock();

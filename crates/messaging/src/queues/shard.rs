@@ -1,4 +1,4 @@
-//! Lets queues know that their logs grew, or that they may go on: some tasks, each for a part of the queues.
+//! Tasks that resume queues when their logs grew or their consumers can go on, each for a part of the queues.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
 
-/// Queues of a shard below which nobody looks for those that are gone.
+/// Number of watched lanes below which no sweep for deleted queues is needed.
 const SWEEP_MIN: usize = 1024;
 
 #[derive(Debug)]
@@ -25,12 +25,12 @@ pub(super) struct Shard {
     wake: Notify,
 }
 
-/// Queues, and their lanes, by their token in the watch.
+/// Queues and their lanes, by token in the watch.
 #[derive(Debug, Default)]
 struct Watched {
     queues: Vec<(Weak<Queue>, u32)>,
     free: Vec<u32>,
-    /// How many there may be before those that are gone are looked for.
+    /// Number of entries at which the next sweep is due.
     sweep_at: usize,
 }
 
@@ -53,14 +53,14 @@ impl Shards {
         self.shards.iter()
     }
 
-    /// Lets a queue know when the log of one of its lanes grows.
+    /// Notifies a queue when the log of one of its lanes grows.
     pub(super) fn watch(&self, journal: &dyn Journal, queue: &Arc<Queue>, lane: u32, log: LogId) {
         let Some(shard) = self.of(queue) else { return };
         let token = shard.lock_queues().add(queue, lane);
         journal.watch_log(&shard.watch, log, token);
     }
 
-    /// Lets a queue hand out soon.
+    /// Schedules a hand-out of a queue.
     pub(super) fn wake(&self, queue: &Arc<Queue>) {
         let Some(shard) = self.of(queue) else { return };
         shard.woken.lock().push(Arc::clone(queue));
@@ -68,7 +68,7 @@ impl Shards {
     }
 
     fn of(&self, queue: &Queue) -> Option<&Arc<Shard>> {
-        // Ids rise one by one: neighbours are in different shards.
+        // Ids are consecutive: neighbours are in different shards.
         let at = usize::try_from(queue.id.0).unwrap_or(0) % self.shards.len().max(1);
         self.shards.get(at)
     }
@@ -95,7 +95,7 @@ impl Watched {
         Some((queue.upgrade()?, *lane))
     }
 
-    /// Frees the tokens of queues that are gone, and what is left of those.
+    /// Frees the tokens and weak references of dropped queues.
     fn sweep(&mut self) {
         for (token, (queue, _)) in (0_u32..).zip(&mut self.queues) {
             if queue.strong_count() == 0 {

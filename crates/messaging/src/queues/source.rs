@@ -1,4 +1,4 @@
-//! Who delivers messages, and who waits to go on delivering: consumers of queues, and readers of topics.
+//! Sources of deliveries, consumers of queues and readers of topics, and their waiters.
 
 use std::sync::{Arc, Weak};
 
@@ -8,15 +8,15 @@ use super::queue::Queue;
 use super::settling::Settle;
 use crate::readers::Reader;
 
-/// Where a delivery comes from, and who is told what becomes of it.
+/// Source of a delivery, which settlements go to.
 #[derive(Debug, Clone)]
 pub enum Source {
     Queue(Arc<Queue>),
-    /// Reading changes nothing: settling gives credit back, however a message is settled.
+    /// A reader. Reading changes nothing: any settlement only returns credit.
     Reader(Arc<Reader>),
 }
 
-/// Who was passed over and is told when it may go on.
+/// A consumer or reader that was skipped and is resumed later.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Consumer(Weak<Queue>, ConsumerKey),
@@ -28,8 +28,8 @@ impl Source {
         Self::Queue(Arc::clone(queue))
     }
 
-    /// Settles messages, all at once. Those that are not in flight are passed over. Returns the queue if dead
-    /// letters of it are on their way now ([`Queue::buried`]).
+    /// Settles messages, all at once. Ids that are not in flight are ignored. Returns the queue if dead
+    /// letters of it are now being buried ([`Queue::buried`]).
     pub fn settle(&self, settlements: &[(DeliveryId, Settle)]) -> Option<&Arc<Queue>> {
         match self {
             Self::Queue(queue) => {
@@ -45,7 +45,7 @@ impl Source {
         }
     }
 
-    /// Whether both are the same one.
+    /// Returns true if both are the same source.
     pub fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Queue(one), Self::Queue(other)) => Arc::ptr_eq(one, other),
@@ -75,7 +75,7 @@ impl Waiter {
         }
     }
 
-    /// Whether both wait for messages of the same queue.
+    /// Returns true if both are consumers of the same queue.
     pub(crate) fn is_of_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Consumer(one, _), Self::Consumer(other, _)) => one.ptr_eq(other),
@@ -83,7 +83,7 @@ impl Waiter {
         }
     }
 
-    /// Lets this one go on and `all` others of its queue, which hands out before this returns.
+    /// Resumes `all` waiters, which are of this one's queue; the queue hands out before this returns.
     pub(crate) fn go_on_at_once(&self, all: &[Self]) {
         let Self::Consumer(queue, _) = self else {
             return self.go_on();

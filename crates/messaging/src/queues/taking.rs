@@ -1,5 +1,4 @@
-//! Messages that somebody takes without being a consumer, and what becomes of them if he goes away in the
-//! middle.
+//! Messages pulled by a caller that is not a consumer. Dropping the batch returns them to their places.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use tokio::sync::oneshot;
 use super::outbox::Delivery;
 use super::queue::Queue;
 
-/// Somebody waits for one message.
+/// Request for one message, in progress.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     pub(super) queue: &'a Arc<Queue>,
@@ -25,15 +24,15 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.receiver.close();
-        // What was given to him and he never saw goes back. It may have been settled with that: then it is
-        // gone.
+        // A message that was handed out but not received returns. If it was settled by the hand-out, it is
+        // lost.
         if let Ok(Some((delivery, _))) = self.receiver.try_recv() {
             self.queue.untake(&[delivery.id]);
         }
     }
 }
 
-/// Messages that are taken to be moved. What of them is not, goes back to its place when this is dropped.
+/// Messages taken to be moved. Those that did not move return to their places when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
     queue: Arc<Queue>,
@@ -49,13 +48,13 @@ impl Taken {
         self.deliveries.iter().map(|delivery| delivery.id).collect()
     }
 
-    /// Gives back all but the first so many.
+    /// Returns all but the first `count` messages.
     pub(crate) fn keep(&mut self, count: usize) {
         let rest = self.deliveries.split_off(count.min(self.deliveries.len()));
         give_back(&self.queue, &rest);
     }
 
-    /// They are gone; how many those were.
+    /// Records that all messages have moved. Returns their number.
     pub(crate) fn moved(mut self) -> usize {
         std::mem::take(&mut self.deliveries).len()
     }
@@ -75,8 +74,8 @@ fn give_back(queue: &Arc<Queue>, deliveries: &[Delivery]) {
 }
 
 impl Queue {
-    /// Takes up to `count` messages from the front, and no more than `bytes_max` of them; the last may go
-    /// beyond.
+    /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
+    /// exceed them.
     pub(crate) async fn take_some(self: &Arc<Self>, count: usize, bytes_max: usize) -> Taken {
         let mut taken = Taken {
             queue: Arc::clone(self),
@@ -93,7 +92,7 @@ impl Queue {
         taken
     }
 
-    /// Puts messages in flight back to their places, as if nobody had taken them.
+    /// Returns messages in flight to their places, as if they had never been taken.
     pub(super) fn untake(self: &Arc<Self>, ids: &[DeliveryId]) {
         let Some(hub) = self.hub.upgrade() else { return };
         {

@@ -1,5 +1,4 @@
-//! Queues where a test has to see or set what no user does: the system's clock, and what comes between two
-//! locks.
+//! Tests of queues that control the system's clock, or act between two locks.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ thread_local! {
     static SET_BY_MS: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The system's clock, as this test has set it.
+/// Returns the system's clock as set by the test.
 pub(crate) fn system_ms() -> i64 {
     wall_ms() + SET_BY_MS.get()
 }
@@ -93,7 +92,7 @@ impl World {
 
 async fn pass(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
-    // The queue has its turn.
+    // Lets the queue run.
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
@@ -198,7 +197,7 @@ async fn a_queue_that_is_used_between_its_timer_and_its_deletion_goes_when_its_t
     };
     let queue = world.queue(settings).await;
     pass(50_000).await;
-    // As it stands when the timer has found it unused, and a request comes before the deletion.
+    // State in which the timer has found the queue unused, and a request comes before the deletion.
     queue.lock().timer_at = i64::MAX;
     while world.messaging.queues().timer.pop_due(i64::MAX).is_some() {}
     assert!(queue.take_one(true).await.is_none());
@@ -209,7 +208,7 @@ async fn a_queue_that_is_used_between_its_timer_and_its_deletion_goes_when_its_t
     assert!(world.find().is_none());
 }
 
-/// A queue `q` behind an exchange `late`, and a message that waits there.
+/// Declares a queue `q` behind an exchange `late`, and publishes a delayed message.
 async fn delay(world: &World, delay_ms: u64) {
     let space = Namespace::default();
     let exchanges = world.messaging.exchanges();

@@ -1,4 +1,4 @@
-//! The one task that keeps time for all queues: messages that expire at a head, and queues that nobody uses.
+//! Task that keeps time for all queues: messages that expire at a head, and unused queues.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
-/// From one look at the system's clock to the next.
+/// Interval between checks of the system's clock.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// When queues want to be looked at.
+/// Deadlines of queues.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
     entries: Lock<BinaryHeap<Entry>>,
@@ -43,7 +43,7 @@ impl PartialOrd for Entry {
 }
 
 impl Ord for Entry {
-    /// The earliest is the greatest: it is on top of the heap.
+    /// Orders the earliest entry as the greatest: it is on top of the heap.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at_ms.cmp(&self.at_ms)
     }
@@ -83,7 +83,7 @@ impl Timer {
 }
 
 impl Inner {
-    /// Has the queue looked at at a time, unless it is earlier anyway.
+    /// Schedules a check of the queue, unless an earlier one is scheduled.
     pub(super) fn wake_at(&mut self, hub: &Queues, queue: &Arc<Queue>, at_ms: i64) {
         if at_ms < self.timer_at {
             self.timer_at = at_ms;
@@ -93,7 +93,7 @@ impl Inner {
 }
 
 impl Queue {
-    /// Its time has come: something may have expired.
+    /// Handles a due deadline: something may have expired.
     fn tick(self: &Arc<Self>, hub: &Arc<Queues>) {
         let now_ms = hub.clock.now_ms();
         let unused = {
@@ -118,7 +118,8 @@ impl Queue {
         }
     }
 
-    /// When the queue goes if nobody uses it until then.
+    /// Returns the time at which the queue is deleted if it stays unused. `None` if it has consumers or no
+    /// limit.
     pub(super) fn unused_at(&self, inner: &Inner) -> Option<i64> {
         let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
         inner
@@ -130,7 +131,7 @@ impl Queue {
 }
 
 impl Queues {
-    /// Looks at all heads again: messages of earlier runs expire by the wall clock.
+    /// Checks all heads again: messages of earlier runs expire by the wall clock.
     fn on_clock_set(&self) {
         for queue in self.all() {
             let mut inner = queue.lock();

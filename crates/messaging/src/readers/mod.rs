@@ -1,20 +1,18 @@
-//! Readers: whoever goes through a stored topic from a place of its own and is given its messages as credit
-//! allows.
+//! Readers: each reads a stored topic from its own position and gets messages as its credit allows.
 //!
-//! Reading changes nothing: any number of readers share a topic, each with its own place, and what one is
-//! given all others are given too. A place is not stored; whoever wants to go on later says from which
-//! offset.
+//! Reading changes nothing: any number of readers share a topic, each with its own position, and each gets
+//! all messages. Positions are not stored; a client that continues later names an offset.
 //!
 //! ```text
 //!            ┌ the log grew          (watch)
-//! a task ◀───┼ credit came back      (settled, however)
+//! a task ◀───┼ credit was returned   (any settlement)
 //!            └ there is room again   (outbox)
 //!   └──▶ read the partition whose turn it is ──▶ outbox
 //! ```
 //!
-//! - `reader`: one reader, and what is asked of it
-//! - `run`: its task; `place`: how far it has come in each partition
-//! - `start`: where it begins; `wanted`: which messages
+//! - `reader`: one reader
+//! - `run`: its task; `place`: its positions in the partitions
+//! - `start`: its start position; `wanted`: its filter
 
 mod place;
 mod reader;
@@ -41,7 +39,7 @@ pub use reader::{Reader, ReaderSpec, Reading};
 pub use start::Start;
 pub use wanted::Wanted;
 
-/// All readers of a broker, by the topic that they read.
+/// All readers of a broker, by topic.
 #[derive(Debug)]
 pub struct Readers {
     journal: Arc<dyn Journal>,
@@ -87,7 +85,8 @@ impl Readers {
         );
     }
 
-    /// Begins to read a topic; what is read comes into the outbox under the token. Call it within a runtime.
+    /// Begins to read a topic; messages are put into `outbox` under `token`. Must be called within a Tokio
+    /// runtime.
     pub fn open(
         self: &Arc<Self>,
         topic: &Arc<Topic>,
@@ -107,14 +106,14 @@ impl Readers {
         Reading::of(reader, Arc::downgrade(self))
     }
 
-    /// A topic has more partitions: they are read from their beginning.
+    /// Handles the growth of a topic: readers read the new partitions from their beginning.
     pub(crate) fn on_grown(&self, topic: &Arc<Topic>) {
         for reader in self.of(topic.id) {
             reader.follow(topic);
         }
     }
 
-    /// A topic is gone.
+    /// Handles the deletion of a topic: its readers end.
     pub(crate) fn on_deleted(&self, topic: TopicId) {
         let readers = self.of(topic);
         self.lock().remove(&topic);
@@ -129,7 +128,7 @@ impl Readers {
         readers.into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// Forgets a reader that has ended.
+    /// Removes a reader that has ended.
     fn forget(&self, reader: &Arc<Reader>) {
         self.metrics.open.dec();
         let mut by_topic = self.lock();
@@ -141,7 +140,7 @@ impl Readers {
         }
     }
 
-    /// Stops all of them.
+    /// Stops all readers.
     pub(crate) async fn finish(&self) {
         self.stop.cancel();
         self.tasks.close();

@@ -1,4 +1,4 @@
-//! How far a reader has come in each partition, and whose turn it is.
+//! Positions of a reader in the partitions, and their turns.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use super::start::{self, Start};
 pub(super) struct Place {
     pub(super) partition: u32,
     pub(super) log: LogId,
-    /// The offset that is read next.
+    /// Next offset to read.
     pub(super) next: u64,
-    /// Where to begin has to be looked for first.
+    /// Start time, until its offset has been looked up.
     time_ms: Option<i64>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Place {
 pub(super) struct Places {
     pub(super) list: Vec<Place>,
     only: Option<u32>,
-    /// Whose turn it is.
+    /// Index of the partition whose turn it is.
     pub(super) turn: usize,
 }
 
@@ -40,7 +40,7 @@ impl Places {
         places
     }
 
-    /// A topic that has grown: new partitions are read from their beginning.
+    /// Adds the partitions of a topic that has grown; they are read from their beginning. Returns them.
     pub(super) fn follow(&mut self, journal: &dyn Journal, topic: &Arc<Topic>) -> &[Place] {
         let known = self.list.len();
         if self.only.is_none() {
@@ -73,7 +73,7 @@ impl Places {
         }
     }
 
-    /// Looks for where to begin, where that has to be looked for.
+    /// Looks up the start offsets of partitions that start at a time.
     pub(super) async fn find(&mut self, journal: &dyn Journal) {
         for place in &mut self.list {
             if let Some(time_ms) = place.time_ms.take()
@@ -88,7 +88,7 @@ impl Places {
         self.list.get_mut(self.turn)
     }
 
-    /// Lets the next partition have its turn.
+    /// Passes the turn to the next partition.
     pub(super) fn pass_turn(&mut self) {
         self.turn = (self.turn + 1) % self.list.len().max(1);
     }

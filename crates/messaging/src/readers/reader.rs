@@ -14,19 +14,19 @@ use super::start::Start;
 use super::wanted::Wanted;
 use crate::queues::{Event, Outbox};
 
-/// What a reader wants.
+/// Parameters of a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderSpec {
     pub start: Start,
-    /// One partition only; `None`: all of them, each in its order.
+    /// The only partition to read; `None` for all of them, each in order.
     pub partition: Option<u32>,
-    /// Messages in flight at once; `None`: any number.
+    /// Bound on the messages in flight; `None` for no bound.
     pub credit: Option<u32>,
-    /// Which messages; `None`: all.
+    /// Filter of messages; `None` for all.
     pub wanted: Option<Wanted>,
 }
 
-/// Somebody who reads a topic.
+/// A reader of a topic.
 pub struct Reader {
     pub topic: TopicId,
     pub(super) token: u64,
@@ -36,11 +36,11 @@ pub struct Reader {
     in_flight: AtomicU32,
     pub(super) wake: Notify,
     pub(super) ended: CancellationToken,
-    /// The topic as it has become since it was last looked at.
+    /// The grown topic, until the task takes it.
     grown: Lock<Option<Arc<Topic>>>,
 }
 
-/// A reader's life; dropping it ends the reader.
+/// Handle of a reader; dropping it ends the reader.
 #[derive(Debug)]
 pub struct Reading {
     reader: Arc<Reader>,
@@ -62,23 +62,23 @@ impl Reader {
         })
     }
 
-    /// So many messages are no longer in flight.
+    /// Returns the credit of `count` messages.
     pub(crate) fn release(&self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let less = |used: u32| Some(used.saturating_sub(count));
-        // It always updates.
+        // The closure never fails.
         let _ = self
             .in_flight
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         self.go_on();
     }
 
-    /// Something it waited for is there.
+    /// Wakes the task: something that it waits for is there.
     pub(crate) fn go_on(&self) {
         self.wake.notify_one();
     }
 
-    /// Takes credit for a message, if there is some. Only its task takes.
+    /// Takes credit for a message, if there is any. Called by the reader's task only.
     pub(super) fn take_credit(&self) -> bool {
         let used = self.in_flight.load(Ordering::Acquire);
         if self.credit.is_some_and(|credit| used >= credit) {
@@ -97,12 +97,12 @@ impl Reader {
         self.go_on();
     }
 
-    /// The topic, if it has grown since this was last asked.
+    /// Takes the topic, if it has grown since the last call.
     pub(super) fn take_grown(&self) -> Option<Arc<Topic>> {
         self.grown.lock().take()
     }
 
-    /// Its topic is gone, and whoever listens is told.
+    /// Ends the reader, as its topic is deleted, and notifies its client.
     pub(super) fn on_gone(&self) {
         if !self.ended.is_cancelled() {
             self.ended.cancel();

@@ -1,4 +1,4 @@
-//! The task of a reader: reads what its outbox and its credit have room for, and waits for what is missing.
+//! Task of a reader: reads as its outbox and its credit permit, and otherwise waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::queues::{Source, Waiter};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
-/// How long a reader waits for a log that could not be read.
+/// Pause of a stalled reader, whose log could not be read.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// What came of going on.
+/// Result of a step.
 enum Step {
-    /// There may be more.
+    /// There may be more messages.
     Moved,
-    /// This partition has nothing more now.
+    /// The partition has no more messages for now.
     AtEnd,
-    /// There is no credit, or no room: whoever gives some wakes the reader.
+    /// There is no credit or no room: the reader is woken when there is.
     Blocked,
-    /// It cannot be read now.
+    /// The partition cannot be read now.
     Stalled,
-    /// The topic is gone.
+    /// The topic is deleted.
     Gone,
 }
 
@@ -38,15 +38,15 @@ struct Run {
     reader: Arc<Reader>,
     places: Places,
     watch: Watch,
-    /// What was read of the partition whose turn it is.
+    /// Read-ahead of the partition whose turn it is.
     cursor: Cursor,
     pending: Vec<Delivery>,
     pending_bytes: usize,
-    /// Messages that were not wanted, and are not counted yet.
+    /// Number of skipped messages that are not in the metrics yet.
     passed_over: u64,
 }
 
-/// Runs until the reader, its topic or the program ends.
+/// Runs until the reader, its topic or the process ends.
 pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: Places) {
     let (stop, ended) = (readers.stop.clone(), reader.ended.clone());
     let watch = readers.journal.watch();
@@ -92,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Takes in what the topic has become.
+    /// Adds the partitions of a topic that has grown.
     fn follow(&mut self) {
         if let Some(topic) = self.reader.take_grown() {
             let journal = &self.readers.journal;
@@ -102,7 +102,7 @@ impl Run {
         }
     }
 
-    /// Gives each partition its turn, once around.
+    /// Gives each partition one turn.
     async fn deliver(&mut self) -> Step {
         let mut came = Step::AtEnd;
         for _ in 0..self.places.list.len() {
@@ -117,7 +117,7 @@ impl Run {
         came
     }
 
-    /// Gives what was read of the partition whose turn it is; if nothing was, reads first.
+    /// Delivers read-ahead messages of the current partition; reads first if there are none.
     async fn deliver_read(&mut self) -> Step {
         let mut has_read = false;
         loop {
@@ -159,7 +159,7 @@ impl Run {
         }
     }
 
-    /// Whether a message more can be given; takes its credit.
+    /// Returns true if one more message can be delivered; takes its credit.
     fn has_room(&mut self) -> bool {
         while !self.reader.outbox.has_room(self.pending_bytes) {
             self.flush();
@@ -188,7 +188,7 @@ impl Run {
         self.pending.push(delivery);
     }
 
-    /// Puts what was given where it is taken from.
+    /// Moves the pending deliveries to the outbox.
     fn flush(&mut self) {
         let metrics = &self.readers.metrics;
         metrics.delivered.inc_by(self.pending.len() as u64);
@@ -199,7 +199,7 @@ impl Run {
         outbox.put(*token, source, &mut self.pending, bytes);
     }
 
-    /// Reads the partition whose turn it is.
+    /// Reads the current partition.
     async fn read(&mut self) -> Step {
         let Some(place) = self.places.current() else {
             return Step::AtEnd;
@@ -219,12 +219,12 @@ impl Run {
         };
         match result.pop() {
             Some(Ok(run)) if run.next.0 > at => self.cursor.fill(at, run),
-            // The log goes on behind a gap, and nothing is behind it yet.
+            // The log continues behind a gap, and nothing is behind it yet.
             Some(Ok(run)) => match run.bounds {
                 Some(bounds) if bounds.end.0 > at => self.move_to(bounds.end.0),
                 _ => return Step::AtEnd,
             },
-            // What was to be read next is no longer kept.
+            // The next messages are no longer kept.
             Some(Err(ReadError::OutOfRange { start, .. })) if start.0 > at => self.move_to(start.0),
             Some(Err(ReadError::OutOfRange { .. })) => return Step::AtEnd,
             Some(Err(ReadError::Damaged { to, .. })) if to.0 > at => {

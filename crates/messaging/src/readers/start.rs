@@ -1,30 +1,30 @@
-//! Where a reader begins in a partition.
+//! Start position of a reader in a partition.
 
 use stafett_journal::{Bounds, Journal, TimeQuery};
 use stafett_model::{LogId, Offset, offset_for_timestamp};
 
-/// Of what one batch may take decompressed.
+/// Bound on the decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// Where a reader begins.
+/// Start position of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Start {
-    /// With the oldest message that is kept.
+    /// The oldest message that is kept.
     First,
-    /// With the youngest one that is there.
+    /// The newest existing message.
     Last,
-    /// With what comes from now on.
+    /// Messages from now on.
     #[default]
     Next,
-    /// At an offset; with the nearest one where that is not, or not yet, there.
+    /// An offset; the nearest existing one if it is out of range.
     Offset(u64),
-    /// With the first message of this time or a later one, ms since 1970; if there is none, with what comes
-    /// from now on.
+    /// The first message with this timestamp or a later one, in ms since 1970; messages from now on if there
+    /// is none.
     Time(i64),
 }
 
 impl Start {
-    /// The offset, as far as it can be said without looking for it.
+    /// Returns the offset, as far as it is known without a look-up.
     pub(super) fn offset(self, bounds: Bounds) -> u64 {
         let (start, end) = (bounds.start.0, bounds.end.0);
         match self {
@@ -36,7 +36,8 @@ impl Start {
     }
 }
 
-/// The first offset of a time or a later one; `None` if all that is there is earlier, or cannot be read.
+/// Returns the first offset with this timestamp or a later one; `None` if all messages are earlier, or cannot
+/// be read.
 pub(super) async fn find_time(journal: &dyn Journal, log: LogId, time_ms: i64) -> Option<u64> {
     let bounds = journal.bounds(log)?;
     let found = journal

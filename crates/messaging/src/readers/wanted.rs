@@ -1,15 +1,15 @@
-//! Which messages a reader wants, by one of their headers.
+//! Filter of a reader, by a header of messages.
 
 use bytes::Bytes;
 use stafett_model::StoredMessage;
 
-/// Messages with one of some values in a header.
+/// Filter for messages with one of several values in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     header: &'static str,
-    /// In their order.
+    /// Accepted values, sorted.
     values: Vec<Bytes>,
-    /// Those as well that have no such header, or nothing in it.
+    /// True if messages without the header, or without a value in it, are accepted too.
     also_without: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Messages that wait at an exchange. Time stands still in these tests until everything waits for it.
+//! Messages that wait at an exchange. Time in these tests advances only while all tasks wait for it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn later(key: &str, delay_ms: u64) -> Publish {
     .into()
 }
 
-/// A world with a queue `q` behind a delaying exchange `late`.
+/// Creates a world with a queue `q` behind a delaying exchange `late`.
 async fn world() -> World {
     let world = World::new().await;
     world.declare("late", delays(Kind::Direct)).await;
@@ -39,7 +39,7 @@ async fn world() -> World {
     world
 }
 
-/// Lets time go on until something is so.
+/// Lets time pass until a condition holds.
 async fn until(what: impl Fn() -> bool) {
     while !what() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -70,7 +70,7 @@ async fn bodies(world: &World, queue: &str) -> Vec<u64> {
     found
 }
 
-/// How many buckets are stored. The world ends with this.
+/// Returns the number of stored buckets. Ends the world.
 async fn buckets(world: World) -> usize {
     world.broker.stop().await;
     let mut keys = BTreeSet::new();
@@ -86,7 +86,7 @@ async fn buckets(world: World) -> usize {
     keys.len()
 }
 
-/// Lets a minute go by, and a little more.
+/// Lets slightly more than a minute pass.
 async fn a_minute() {
     tokio::time::sleep(Duration::from_secs(61)).await;
 }
@@ -155,7 +155,7 @@ async fn what_waits_outlives_restarts_and_what_was_released_does_not_come_again(
         found.extend(bodies(&world, "q").await);
         world = world.restart().await;
         let before = found.len() as u64;
-        // Some of what was taken may still be there: taking is stored a little later.
+        // Some of the taken messages may still be there: settlements are stored a little later.
         until(|| world.ready("q") >= 20 || before >= 300).await;
     }
     until(|| found.len() as u64 + world.ready("q") >= 300).await;
@@ -290,7 +290,7 @@ async fn what_waited_in_a_deleted_namespace_does_not_come_into_the_next_of_its_n
 #[test]
 fn messages_that_do_not_fit_into_one_append_go_on_in_several() {
     let disk = stafett_journal::simulated::SimulatedDisk::new();
-    // Segments are of 64 KiB.
+    // Segments have 64 KiB.
     crate::simulated::on_disk(&disk, 1, async |broker, _| {
         let namespace = Namespace::default();
         let declared = broker

@@ -1,5 +1,5 @@
-//! The power goes at every change of the disk: exchanges, bindings and queues are as they were after the last
-//! change that was confirmed, or after the one that was on its way, and never anything between.
+//! Power loss at every change of the disk: exchanges, bindings and queues are as after the last confirmed
+//! change, or as after the one in progress, and never in between.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ const STEPS: &[Step] = &[
     Step::DeleteQueue("a"),
 ];
 
-/// Whether it was confirmed.
+/// Applies a step. Returns true if it was confirmed.
 async fn apply(broker: &Broker, step: &Step) -> bool {
     let space = Namespace::default();
     let messaging = broker.messaging();
@@ -113,7 +113,7 @@ async fn apply(broker: &Broker, step: &Step) -> bool {
     }
 }
 
-/// Everything that is defined.
+/// Returns all definitions.
 fn defined(broker: &Broker) -> Vec<String> {
     let space = Namespace::default();
     let exchanges = broker.messaging().exchanges();
@@ -143,7 +143,7 @@ fn defined(broker: &Broker) -> Vec<String> {
     defined
 }
 
-/// Does all steps, until one is not confirmed; what is defined after each.
+/// Applies all steps until one is not confirmed. Returns the definitions after each.
 async fn script(broker: &Arc<Broker>) -> Vec<Vec<String>> {
     let mut after = vec![defined(broker)];
     for step in STEPS {

@@ -1,8 +1,7 @@
-//! The power goes at every change of the disk while messages wait for their time: each that was confirmed
-//! comes once, none that was settled comes again after its settlement was on disk.
+//! Power loss at every change of the disk while messages are delayed: each confirmed one is released once,
+//! and none returns after its settlement was on disk.
 //!
-//! Where the minutes of the wall clock begin among the steps differs from run to run; what is promised does
-//! not.
+//! The minutes of the wall clock begin at different steps in each run; the guarantees are the same.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,18 +20,18 @@ use stafett_routing::{HeaderMatch, Kind};
 use super::support::{message, to_queue};
 use crate::simulated::{losing_power_at, on_disk};
 
-/// The last one leads into another minute.
+/// The last one is due in another minute.
 const DELAYS_MS: [u64; 6] = [0, 5, 40, 150, 400, 61_000];
 const ROUNDS: u32 = 3;
 const AT_ONCE: u32 = 12;
 
-/// What was done with messages, by their numbers.
+/// History of the messages, by number.
 #[derive(Debug, Default)]
 struct Ledger {
     offered: BTreeSet<u32>,
     confirmed: BTreeSet<u32>,
     settled: BTreeSet<u32>,
-    /// Settled long enough ago to be on disk.
+    /// Messages settled long enough ago to be on disk.
     settled_for_good: BTreeSet<u32>,
 }
 
@@ -52,7 +51,7 @@ fn delayed(number: u32) -> Publish {
     .into()
 }
 
-/// A queue `q` behind an exchange `late` that delays; nothing if that was not confirmed.
+/// Declares a queue `q` behind a delaying exchange `late`. `None` if that was not confirmed.
 async fn prepare(broker: &Broker) -> Option<()> {
     let space = Namespace::default();
     let late = NewExchange {
@@ -85,7 +84,7 @@ async fn prepare(broker: &Broker) -> Option<()> {
     broker.messaging().bind(&space, binding).ok()?.await.ok()
 }
 
-/// Publishes with delays, and takes some of what has come, several times over.
+/// Publishes with delays and takes some of the released messages, several times.
 async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger) {
     if prepare(broker).await.is_none() {
         return;
@@ -121,11 +120,11 @@ async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger
     }
 }
 
-/// What comes after a failure, once the time of all is over.
+/// Returns the messages after a failure, once all are due.
 fn left(disk: &SimulatedDisk, boots: u8) -> Vec<u32> {
     let left = on_disk(disk, boots, async |broker, _| {
         tokio::time::sleep(Duration::from_secs(70)).await;
-        // Where the queue's declaration was lost, there is nothing.
+        // If the queue's declaration was lost, there are no messages.
         let Some(queue) = broker.messaging().queues().get(&Namespace::default(), "q") else {
             return Vec::new();
         };

@@ -1,5 +1,5 @@
-//! The power goes at every change of the disk while something is deleted with very many bindings, which go in
-//! steps: afterwards all of it is there, or nothing of it, and nothing that goes with it.
+//! Power loss at every change of the disk during a deletion with very many bindings, which are removed in
+//! steps: afterwards either everything exists, or nothing of it and of its dependents.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use stafett_topics::{NewTopic, TopicSettings};
 use super::support::{to_exchange, to_queue};
 use crate::simulated::{losing_power_at, on_disk};
 
-/// More than two steps of them.
+/// More than two steps.
 const BINDINGS: usize = 600;
 
 fn default() -> Namespace {
@@ -34,7 +34,7 @@ async fn exchange(broker: &Broker, namespace: &Namespace, name: &str, auto_delet
     };
     let declared = broker.messaging().exchanges().declare(namespace, name, new);
     if let Ok((_, stored)) = declared {
-        // The power may have gone.
+        // The power may be lost.
         let _ = stored.await;
     }
 }
@@ -68,7 +68,7 @@ async fn bind(broker: &Broker, namespace: &Namespace, source: &str, to: Destinat
     }
 }
 
-/// `also` leads to `goes`, both go with their last binding.
+/// `also` leads to `goes`; both are deleted with their last binding.
 async fn chain(broker: &Broker, namespace: &Namespace, to: Destination) {
     exchange(broker, namespace, "goes", true).await;
     exchange(broker, namespace, "also", true).await;
@@ -77,7 +77,7 @@ async fn chain(broker: &Broker, namespace: &Namespace, to: Destination) {
     bind(broker, namespace, "also", to_exchange("goes"), 1).await;
 }
 
-/// What there is, and how many bindings lead from where to where.
+/// Returns the definitions, and the number of bindings between each source and destination.
 fn defined(broker: &Broker) -> Vec<String> {
     let exchanges = broker.messaging().exchanges();
     let mut found = Vec::new();
@@ -107,7 +107,7 @@ fn defined(broker: &Broker) -> Vec<String> {
     found
 }
 
-/// How much is stored of exchanges and bindings.
+/// Returns the number of stored items of exchanges and bindings.
 fn stored(journal: &DiskJournal) -> usize {
     let mut count = 0;
     for space in [7, 8] {
@@ -117,7 +117,7 @@ fn stored(journal: &DiskJournal) -> usize {
     count
 }
 
-/// What there is, once all that the start had to do is on the disk.
+/// Returns the definitions, once all work of the start is on disk.
 async fn settled(broker: &Broker) -> Vec<String> {
     let found = defined(broker);
     exchange(broker, &default(), "passing", false).await;
@@ -131,7 +131,7 @@ async fn settled(broker: &Broker) -> Vec<String> {
     found
 }
 
-/// The power goes at every change that the deletion makes.
+/// Loses the power at every change that the deletion makes.
 fn all_or_nothing(prepare: &impl AsyncFn(&Arc<Broker>), delete: &impl AsyncFn(&Arc<Broker>) -> bool) {
     let disk = SimulatedDisk::new();
     let whole = on_disk(&disk, 1, async |broker, _| {

@@ -1,4 +1,4 @@
-//! Exchanges and bindings over a journal, and what is published through them.
+//! Exchanges and bindings over a journal, and publishing through them.
 
 mod definitions;
 mod delayed;

@@ -1,4 +1,4 @@
-//! Many at once: what excludes each other is decided once, and what is there is the same after a restart.
+//! Concurrent changes: conflicts are decided once, and a restart gives the same state.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
                     5 => {
                         let queues = world.broker.messaging().queues();
                         let deleting = queues.delete(&world.namespace, "q", false, false, OwnerId(0));
-                        // Another one may have been faster.
+                        // Another task may have been faster.
                         let _gone = deleting.await;
                     }
                     2 => {
@@ -118,7 +118,7 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
         assert!(bindings.is_empty() || (has_queue && world.exists("x")));
         (keys, has_queue, world.exists("x"))
     };
-    // Everything that was staged is stored once something behind it is.
+    // Everything staged is stored once a later change is.
     world.exchange("last", Kind::FanOut).await;
     let before = state(&world);
     let world = world.restart().await;

@@ -1,5 +1,5 @@
-//! Deleting what very many bindings lead from or to: it is gone at once, they go in steps, and others have
-//! their turns in between. The runtime has one thread, so each turn that is given up is one step.
+//! Deletions with very many bindings: the item is gone at once, its bindings are removed in steps, and other
+//! tasks get their turns. The runtime has one thread, so each yield is one step.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use tokio::task::{JoinSet, yield_now};
 use super::support::{World, message, to_queue};
 
 const BINDINGS: usize = 2000;
-/// What is removed at once at most.
+/// Bound on the bindings removed in one step.
 const STEP: usize = 256;
 
-/// Very many bindings lead from `x` to `q`, one from `other` to `aside`.
+/// Creates very many bindings from `x` to `q`, and one from `other` to `aside`.
 async fn crowded() -> World {
     let world = World::new().await;
     world.exchange("x", Kind::Topic).await;
@@ -56,8 +56,8 @@ impl World {
             .is_some()
     }
 
-    /// Lets what is under way take its steps, and does something else after each; how many bindings were left
-    /// each time.
+    /// Lets tasks in progress take their steps, and does other work after each. Returns the number of
+    /// remaining bindings after each.
     async fn meanwhile(&self) -> Vec<usize> {
         let mut seen = vec![self.left()];
         while self.left() > 0 {
@@ -190,7 +190,7 @@ async fn a_crash_in_the_middle_leaves_none_of_it() {
 
 const QUEUES: usize = 130;
 
-/// Beside what is in the default namespace, one with very many bindings and queues.
+/// Creates a namespace with very many bindings and queues, besides the default one.
 async fn crowded_namespace() -> (World, Namespace) {
     let mut world = World::new().await;
     world.exchange("other", Kind::Direct).await;

@@ -1,4 +1,4 @@
-//! A broker on a journal in memory, and what tests do with its exchanges.
+//! A broker on an in-memory journal, and operations on its exchanges for tests.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl World {
         Self::on(journal).await
     }
 
-    /// Starts anew on what is stored, while the one before is in the middle of something.
+    /// Restarts from the stored state, while the previous broker is in the middle of work.
     pub(crate) async fn crash(self) -> Self {
         let journal = Arc::new(self.journal.reopen());
         drop(self);
@@ -139,7 +139,7 @@ impl World {
             .await
     }
 
-    /// How many messages wait in a queue.
+    /// Returns the number of waiting messages in a queue.
     pub(crate) fn ready(&self, name: &str) -> u64 {
         self.broker
             .messaging()

@@ -11,7 +11,7 @@ use stafett_topics::{NewTopic, ReadFrom, ReadRequest, Topic, TopicSettings};
 
 use super::support::{World, message, to_queue, to_topic};
 
-/// Publishes a body of so many bytes.
+/// Publishes a body of `bytes` bytes.
 async fn publish_large(world: &World, bytes: usize) -> Published {
     let large = Message {
         value: vec![0; bytes].into(),
@@ -20,7 +20,7 @@ async fn publish_large(world: &World, bytes: usize) -> Published {
     world.publish_all("x", vec![large.into()]).await.remove(0)
 }
 
-/// Partition, key and value of each record of a topic.
+/// Returns partition, key and value of each record of a topic.
 async fn read(world: &World, topic: &Topic) -> Vec<(u32, Option<Bytes>, Bytes)> {
     let mut found = Vec::new();
     for partition in 0..topic.partitions() {

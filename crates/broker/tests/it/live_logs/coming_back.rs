@@ -1,4 +1,4 @@
-//! Who comes and goes: each message once.
+//! Clients that disconnect and return: each message once.
 
 use stafett_live_topics::{From, Message, Pattern, Payload, Sent, Staged, What};
 
@@ -68,7 +68,7 @@ async fn a_topic_that_was_subscribed_to_since_listen_has_begun() {
     charts.publish("charts/b", 5..8);
     charts.subscribe(&["charts/b"], From::Resume, &outbox).await;
     assert_eq!(charts.all(&outbox).await, numbered("charts/b", 5..8));
-    // It may begin anew once it has ended.
+    // A topic may begin again after an unsubscription.
     let b = || ["charts/b"].into_iter().collect();
     charts.change(What::Unsubscribe(b())).await;
     charts.subscribe(&["charts/b"], From::Earliest, &outbox).await;
@@ -106,7 +106,7 @@ async fn who_takes_over_resumes_exactly_where_the_first_was() {
     charts.subscribe(&["charts/a"], From::Resume, &one).await;
     let mut found = wait_for(&one, 10).await;
     charts.publish("charts/a", 20..30);
-    // Of these some are sent, some are on their way, and some wait: which, is told by what was handed over.
+    // Some of these are sent, some are being written, and some wait; the handed-over output tells which.
     one.ready().await;
     let mut sent = Sent::default();
     one.take(30, &mut sent);
@@ -151,7 +151,7 @@ async fn what_one_connection_was_catching_up_with_holds_nothing_back_from_the_ne
 async fn a_crash_loses_nothing_of_what_a_client_had_begun() {
     let charts = Charts::new().await;
     charts.publish("charts/a", 10..20);
-    // A client that is slow: it has been given next to nothing.
+    // A slow client: it has got next to nothing.
     let (_, stuck) = charts.listen_within(100);
     charts.subscribe(&["charts/a"], From::Earliest, &stuck).await;
     let charts = charts.kill().await;
@@ -223,7 +223,7 @@ async fn a_quiet_topic_does_not_cost_what_the_others_have() {
     assert!(first < total, "{first} of {total}");
     let second = cost(&charts).await;
     assert!(second < total / 4, "{second} of {total}");
-    // After a start nothing is known; who catches up first finds out for the others.
+    // After a start the index is empty; the first client that catches up fills it for the others.
     let charts = charts.kill().await;
     let first = cost(&charts).await;
     assert!(first >= total, "{first} of {total}");

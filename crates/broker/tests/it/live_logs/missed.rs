@@ -1,4 +1,4 @@
-//! What cannot be delivered is told.
+//! Notifications of messages that cannot be delivered.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ fn log(charts: &Charts) -> LogId {
     charts.broker.topics().named("charts").unwrap().log(0).unwrap()
 }
 
-/// Messages and what is told, until so many messages have come.
+/// Returns messages and notifications, until `count` messages have arrived.
 async fn told(outbox: &Arc<Outbox>, count: usize) -> (Vec<String>, Vec<Missed>) {
     let (mut messages, mut missed) = (Vec::new(), Vec::new());
     loop {
@@ -73,7 +73,7 @@ async fn what_is_kept_no_more_when_a_client_comes_back_is_told() {
     assert_eq!(messages, numbered("charts/a", 15..20));
     assert_eq!(missed.len(), 1, "{missed:?}");
     assert_eq!(missed[0], expected(missed[0].from.0, start.0, MissedWhy::Expired));
-    // Who asks for all that there is, is told nothing.
+    // A client that asks for all existing messages gets no notification.
     let (_, outbox) = charts.listen();
     charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
     assert_eq!(told(&outbox, 5).await.1, []);

@@ -1,4 +1,4 @@
-//! Live topics with a log behind them: whoever was away gets what it missed, once, however it comes and goes.
+//! Live topics with logs: a client that was away gets the missed messages once, however it returns.
 
 mod coming_back;
 mod missed;

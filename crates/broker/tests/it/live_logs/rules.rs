@@ -4,7 +4,7 @@ use stafett_live_topics::{From, Message, Payload, Published, Staged, What};
 
 use super::support::{Charts, numbered, rule, wait_for};
 
-/// Publishes one message, and says what became of it.
+/// Publishes one message. Returns its outcome.
 fn publish(charts: &Charts, topic: &str) -> Published {
     let mut staged = Staged::default();
     let message = Message {

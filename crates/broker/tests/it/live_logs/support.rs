@@ -1,4 +1,4 @@
-//! A broker of which the topics `charts/…` are stored, and one client of it.
+//! A broker that stores the topics `charts/…`, with one client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use stafett_live_topics::{
 use super::torn::Torn;
 use crate::plain::Plain;
 
-/// A broker whose topics `charts/…` are stored, and one client of it.
+/// A broker that stores the topics `charts/…`, with one client.
 pub(crate) struct Charts {
     pub(crate) journal: Arc<Torn>,
     pub(crate) broker: Arc<Broker>,
@@ -61,7 +61,7 @@ impl Charts {
         Self::start(Arc::default()).await
     }
 
-    /// As after the end of a process that could not say goodbye.
+    /// Restarts as after a killed process.
     pub(crate) async fn kill(self) -> Self {
         let mut again = Self::start(Arc::new(self.journal.reopen())).await;
         again.marks = self.marks;
@@ -110,8 +110,8 @@ impl Charts {
         self.live().change(vec![change]).await.remove(0).unwrap();
     }
 
-    /// Everything that comes until the client has caught up with all that it asked for before. What it asks
-    /// for here is read for only then.
+    /// Returns all messages until the client has caught up with its earlier requests. The request made here
+    /// is read after those.
     pub(crate) async fn all(&self, outbox: &Arc<Outbox>) -> Vec<String> {
         let mark = format!("charts/mark {}", self.marks.fetch_add(1, Ordering::Relaxed));
         self.publish(&mark, 0..1);
@@ -129,7 +129,7 @@ impl Charts {
         }
     }
 
-    /// Publishes, and returns when it is delivered to those who listen.
+    /// Publishes, and waits until the messages are delivered to listening clients.
     pub(crate) async fn deliver(&self, topic: &str, numbers: std::ops::Range<usize>) {
         let (count, client) = (numbers.len(), ClientName::Number(2));
         let outbox = self.outbox(1 << 20);
@@ -149,7 +149,7 @@ impl Charts {
     }
 }
 
-/// Takes what waits, and sends it.
+/// Takes the waiting messages, and sends them.
 pub(crate) fn taken(outbox: &Outbox) -> Vec<String> {
     let mut sent = Sent::default();
     outbox.take(usize::MAX, &mut sent);
@@ -159,7 +159,7 @@ pub(crate) fn taken(outbox: &Outbox) -> Vec<String> {
     sent.messages.iter().map(text).collect()
 }
 
-/// Waits until so many messages have come.
+/// Waits until `count` messages have arrived.
 pub(crate) async fn wait_for(outbox: &Outbox, count: usize) -> Vec<String> {
     let mut found = taken(outbox);
     while found.len() < count {
@@ -173,7 +173,7 @@ pub(crate) fn numbered(topic: &str, numbers: std::ops::Range<usize>) -> Vec<Stri
     numbers.map(|number| format!("{topic}={number}")).collect()
 }
 
-/// A client that had all up to 10 and left; 10 to 20 were published since.
+/// Creates a client that got all messages up to 10 and left; 10 to 20 were published since.
 pub(crate) async fn away() -> Charts {
     let charts = Charts::new().await;
     charts.publish("charts/a", 0..10);

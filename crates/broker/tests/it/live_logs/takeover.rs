@@ -5,7 +5,7 @@ use stafett_live_topics::{From, Pattern, Sent, What};
 
 use super::support::{Charts, away, numbered};
 
-/// Takes what waits, as a connection puts it out: each message ends with a line.
+/// Takes the waiting messages as a connection would: each message ends with a newline.
 fn put_out(outbox: &stafett_live_topics::Outbox, output: &mut BytesMut) {
     let mut sent = Sent::default();
     outbox.take(usize::MAX, &mut sent);
@@ -14,7 +14,7 @@ fn put_out(outbox: &stafett_live_topics::Outbox, output: &mut BytesMut) {
     }
 }
 
-/// Writes so many bytes, or all that there is.
+/// Writes at most `max` bytes.
 fn write(outbox: &stafett_live_topics::Outbox, output: &mut BytesMut, max: usize, seen: &mut Vec<u8>) {
     let written = outbox.write(output, |bytes| {
         let count = bytes.len().min(max);
@@ -38,7 +38,7 @@ async fn what_the_first_has_begun_to_write_is_its_own_and_the_rest_is_for_the_se
         write(&one, &mut output, cut, &mut seen);
         let (_, two) = charts.listen();
         charts.subscribe(&["charts/a"], From::Resume, &two).await;
-        // The first one lives on, and writes what it has.
+        // The first connection is still alive, and writes its output.
         write(&one, &mut output, usize::MAX, &mut seen);
         assert_eq!(output.remaining(), 0);
         let first = String::from_utf8(seen).unwrap().replace("charts", "\ncharts");
@@ -76,7 +76,7 @@ async fn a_pattern_that_came_late_does_not_hide_what_lies_before_it() {
     charts.live().leave(client, &outbox, true);
     charts.deliver("charts/a", 0..5).await;
     let (_, outbox) = charts.listen();
-    // What comes before the pattern does not come live.
+    // Messages before the pattern do not come live.
     charts.deliver("charts/a", 5..10).await;
     let pattern = || vec![Pattern::parse("charts/a*").unwrap()];
     charts.change(What::SubscribePatterns(pattern())).await;

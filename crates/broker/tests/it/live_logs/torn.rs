@@ -1,4 +1,4 @@
-//! A journal of which stretches can be torn out.
+//! A journal with ranges that can be made unreadable.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ pub(crate) struct Torn {
 }
 
 impl Torn {
-    /// As after the end of a process that could not say goodbye.
+    /// Reopens as after a killed process.
     pub(crate) fn reopen(&self) -> Self {
         Self {
             whole: Arc::new(self.whole.reopen()),
@@ -23,7 +23,7 @@ impl Torn {
         }
     }
 
-    /// From now on this stretch cannot be read.
+    /// Makes a range unreadable from now on.
     pub(crate) fn tear(&self, log: LogId, from: Offset, to: Offset) {
         *self.hole.lock().unwrap() = Some((log, from, to));
     }

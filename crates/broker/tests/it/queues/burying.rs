@@ -1,5 +1,5 @@
-//! Dead letters where they go meets a full disk, a full queue, or nothing: what a queue refuses is dropped,
-//! and only that.
+//! Dead letters meet a full disk, a full queue, or a missing target: only letters refused by a queue are
+//! dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn with(settings: QueueSettings) -> Declare {
     }
 }
 
-/// Whose dead letters go to a queue, by the exchange whose keys are queues.
+/// Returns settings that dead-letter to a queue through the default exchange.
 fn dying_into(queue: &str) -> QueueSettings {
     QueueSettings {
         dead_letter: Some(DeadLetter {
@@ -206,7 +206,7 @@ async fn bind(world: &World, source: &str, queue: &str) {
     bound.await.unwrap();
 }
 
-/// A queue whose messages expire into an exchange that leads to `full`, which has room for one, and to
+/// Declares a queue whose messages expire into an exchange that leads to `full`, with room for one, and to
 /// `roomy`.
 async fn fan(world: &World, full: QueueSettings) -> Arc<Queue> {
     let exchanges = world.broker.messaging().exchanges();
@@ -322,7 +322,7 @@ async fn what_is_given_to_somebody_who_left_goes_back() {
     pass(2000).await;
     let asking = {
         let mut asking = Box::pin(queue.take_one(true));
-        // So many are dying that the rest waits with whoever asks.
+        // With as many dying, the rest waits, as does the request.
         tokio::select! {
             biased;
             _ = &mut asking => panic!("it is behind those that died"),
@@ -348,7 +348,7 @@ async fn what_is_given_to_somebody_who_left_goes_back() {
 #[test]
 fn dead_letters_that_do_not_fit_into_one_append_go_in_several() {
     let disk = SimulatedDisk::new();
-    // Segments are of 64 KiB.
+    // Segments have 64 KiB.
     let sent: Vec<Message> = (0..40)
         .map(|number| message(&format!("{number} {}", "x".repeat(4000))))
         .collect();

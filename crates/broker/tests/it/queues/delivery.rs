@@ -1,4 +1,4 @@
-//! The way of a message: in, out, settled, back.
+//! A message's life: in, out, settled, returned.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

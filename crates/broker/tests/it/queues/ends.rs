@@ -1,4 +1,4 @@
-//! Consumers end at any moment: what is in flight afterwards is what living ones hold.
+//! Consumers that end at any moment: afterwards, only messages of live consumers are in flight.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ fn take(outbox: &Outbox) -> Vec<Run> {
     runs
 }
 
-/// Asks for a message, and is gone before the answer comes; one that is there at once is given back.
+/// Requests a message, and leaves before the answer; an immediate answer is requeued.
 async fn ask_and_leave(queue: &Arc<Queue>) {
     let mut asking = Box::pin(queue.take_one(true));
     let answer = std::future::poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await;
@@ -31,7 +31,7 @@ async fn what_waits_in_the_outbox_of_a_consumer_that_ends_is_as_if_it_had_never_
     let mut first = Listener::new(&queue, spec());
     let got = first.next(3).await;
     assert_eq!(got.len(), 3);
-    // The others were taken out as well; more come, which nobody takes out.
+    // The others were taken out of the outbox too; further ones stay in it.
     world.publish(&queue, messages(10..20)).await;
     settle_down().await;
     assert_eq!(queue.held_by_consumers(), 20);
@@ -137,13 +137,13 @@ async fn what_a_held_consumer_gives_back_goes_to_the_next_one_in_its_order() {
     assert!(got[..5].iter().all(redelivered) && !got[5..].iter().any(redelivered));
 }
 
-/// What consumers that come and go have done.
+/// Totals of consumers that come and go.
 #[derive(Default)]
 struct Done {
     completed: Mutex<HashSet<u64>>,
 }
 
-/// Consumes for a while, settles some of what it gets, and leaves like a connection does: at any moment.
+/// Consumes for a while, settles some messages, and leaves at any moment, like a connection.
 async fn come_and_go(queue: &Arc<Queue>, done: &Done, seed: u64) {
     let outbox = Outbox::new(if seed.is_multiple_of(3) { 500 } else { 1 << 20 });
     let spec = ConsumerSpec {
@@ -200,7 +200,7 @@ async fn whenever_consumers_come_and_go_only_what_living_ones_hold_is_in_flight(
             for seed in 0..500 {
                 come_and_go(&queue, &done, worker * 1000 + seed).await;
                 if seed % 16 == 0 {
-                    // Asked for, and not waited for.
+                    // Requested, and not waited for.
                     ask_and_leave(&queue).await;
                 }
             }
@@ -222,7 +222,7 @@ async fn whenever_consumers_come_and_go_only_what_living_ones_hold_is_in_flight(
     let completed = done.completed.lock().unwrap().len();
     assert_eq!((in_flight, consumers, queue.held_by_consumers()), (0, 0, 0));
     assert_eq!(usize::try_from(ready).unwrap() + completed, MESSAGES);
-    // Each that is left is there, once.
+    // Each remaining message exists once.
     let mut left = Vec::new();
     while let Some((delivery, _)) = queue.take_one(true).await {
         left.push(delivery.id.offset);

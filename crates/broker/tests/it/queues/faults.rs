@@ -1,5 +1,5 @@
-//! The power goes at every change of the disk: no confirmed message is lost, no settled one comes back after
-//! its settlement was on disk, and order is kept.
+//! Power loss at every change of the disk: no confirmed message is lost, none returns after its settlement
+//! was on disk, and the order is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use stafett_model::{Message, Namespace};
 use super::support::{durable, message, spec};
 use crate::simulated::{losing_power_at, on_disk};
 
-/// What was done with messages, by their numbers.
+/// History of the messages, by number.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// The queue keeps transient messages like all others.
+    /// True if the queue keeps transient messages.
     keeps_transient: bool,
     offered: BTreeSet<u32>,
     confirmed: BTreeSet<u32>,
     transient: BTreeSet<u32>,
     settled: BTreeSet<u32>,
-    /// Settled long enough ago to be on disk.
+    /// Messages settled long enough ago to be on disk.
     settled_for_good: BTreeSet<u32>,
 }
 
@@ -57,7 +57,7 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
     }
 }
 
-/// Publishes, takes, settles some and gives back some, several times over.
+/// Publishes, takes, settles some and requeues some, several times.
 async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger) {
     let declare = Declare {
         settings: QueueSettings {
@@ -110,11 +110,11 @@ async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger
     }
 }
 
-/// What is in the queue after a failure, in its order.
+/// Returns the messages in the queue after a failure, in order.
 fn left(disk: &SimulatedDisk, boots: u8) -> Vec<u32> {
     let left = on_disk(disk, boots, async |broker, _| {
         let queues = broker.messaging().queues();
-        // Where the queue's declaration was lost, there is nothing.
+        // If the queue's declaration was lost, there are no messages.
         let Some(queue) = queues.get(&Namespace::default(), "q") else {
             return Vec::new();
         };

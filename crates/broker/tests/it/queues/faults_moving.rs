@@ -1,5 +1,5 @@
-//! The power goes at every change of the disk while messages move and die: each that was confirmed is in one
-//! queue, and in one only.
+//! Power loss at every change of the disk while messages move and die: each confirmed message is in exactly
+//! one queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::simulated::{losing_power_at, on_disk};
 const QUEUES: [&str; 3] = ["from", "to", "dead"];
 const MESSAGES: usize = 60;
 
-/// Publishes, moves half of it, and lets the other half expire. How many were confirmed.
+/// Publishes, moves half of the messages, and lets the others expire. Returns the number of confirmed ones.
 async fn script(broker: &Arc<Broker>) -> usize {
     let world = World::of(broker);
     let dying = Declare {
@@ -60,7 +60,7 @@ async fn script(broker: &Arc<Broker>) -> usize {
     confirmed
 }
 
-/// What is in all queues after a failure, once what has to die has died.
+/// Returns the messages of all queues after a failure, after all deaths.
 fn left(disk: &SimulatedDisk, boots: u8) -> Vec<u32> {
     let left = on_disk(disk, boots, async |broker, _| {
         let world = World::of(broker);

@@ -1,4 +1,4 @@
-//! What a full disk refuses is stored later, and never forgotten.
+//! Changes refused by a full disk are stored later, and never forgotten.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn what_was_settled_while_the_disk_was_full_is_stored_once_there_is_space(
     let mut listener = Listener::new(&queue, spec());
     let got = listener.next(2000).await;
     journal.set_used_up(true);
-    // In no order, some of them back, and all over several turns.
+    // In mixed order, some requeued, spread over several turns.
     for run in got.rchunks(7) {
         let (back, done) = run.split_at(1);
         assert_eq!(listener.settle(done, Settle::Complete), done.len());
@@ -59,7 +59,7 @@ async fn the_whole_of_a_state_that_is_refused_is_not_taken_for_stored() {
     let mut listener = Listener::new(&queue, spec());
     let got = listener.next(8000).await;
     let every_other = |from: usize| got.iter().skip(from).step_by(2).cloned().collect::<Vec<_>>();
-    // The deltas outgrow the whole in the middle of it.
+    // The deltas outgrow the snapshot in the middle of it.
     for run in every_other(0).chunks(100) {
         listener.settle(run, Settle::Complete);
         journal.set_used_up(true);

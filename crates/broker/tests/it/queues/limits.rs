@@ -1,4 +1,4 @@
-//! Time, length, priorities, and where dead letters go.
+//! TTL, length limits, priorities, and dead letters.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn who_waits_gets_all_that_comes_however_short_the_queue_has_to_be() {
             settle_down().await;
             let left = match length_max {
                 Some(max) => max,
-                // How many bytes those have that are on their way is not known.
+                // The number of bytes of the staged messages is unknown.
                 None if overflow == Overflow::RejectPublish => 0,
                 None => 2,
             };
@@ -312,7 +312,7 @@ async fn there_are_256_priorities_and_all_of_them_keep_their_order() {
     assert_eq!(order, expected);
 }
 
-/// As queues are that promise more.
+/// Returns settings like those of quorum queues: two priorities.
 fn two_priorities() -> QueueSettings {
     QueueSettings {
         two_priorities: true,
@@ -484,7 +484,7 @@ async fn transient_messages_that_come_while_those_of_before_are_looked_for_are_g
     world.publish(&queue, [transient("meanwhile")]).await;
     settle_down().await;
     assert_eq!(queue.counts().ready, 8001);
-    // The whole state is stored on the way.
+    // A snapshot is stored meanwhile.
     let mut listener = Listener::new(&queue, spec());
     let got = listener.next(8001).await;
     for (at, delivery) in got.iter().enumerate().filter(|(at, _)| at % 2 == 1) {

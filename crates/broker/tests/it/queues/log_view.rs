@@ -1,4 +1,4 @@
-//! A queue as clients see it that read logs.
+//! A queue as seen by clients that read logs.
 
 use stafett_messaging::queues::{Declare, QueueSettings, Settle};
 use stafett_model::{Message, Offset};

@@ -1,4 +1,4 @@
-//! Logs of a queue that are gone, as after damage to the files.
+//! Missing logs of a queue, as after damage to the files.
 
 use stafett_journal::{Append, Frame, Journal, StateWait};
 use stafett_messaging::queues::OwnerId;
@@ -57,7 +57,7 @@ async fn of_two_queues_with_one_name_the_later_stays_and_the_earlier_is_deleted(
     world
         .publish(&world.declare("q", durable()).await, messages(3..4))
         .await;
-    // The deletion is lost, but for that of the log.
+    // The deletion is lost, except that of the log.
     let put = spaces::QUEUES.put(key, value);
     world
         .journal

@@ -1,4 +1,4 @@
-//! A message that was delivered before a kill says so when it comes again.
+//! A message that was delivered before a kill is redelivered as such.
 
 use stafett_messaging::queues::{ConsumerSpec, Settle};
 
@@ -52,7 +52,7 @@ async fn a_mark_is_stored_before_the_block_in_force_ends_so_that_nothing_waits()
     let mut listener = Listener::new(&queue, limited);
     let mut taken = 0;
     while taken < 1000 {
-        // Each mark is decided one step after it was staged; the first delivery of all is marked by then.
+        // Each mark is decided one step after it was staged; at the first delivery of all, it is marked.
         let got = listener.rest().await;
         assert_eq!(got.len(), 10, "at {taken}");
         taken += got.len();

@@ -1,4 +1,4 @@
-//! Queues over a journal, as front ends use them.
+//! Queues over a journal, used as by front ends.
 
 mod burying;
 mod delivery;

@@ -1,4 +1,4 @@
-//! Moving what waits in one queue into another: whatever comes between, each message is in one of them.
+//! Moves from one queue to another: each message is in exactly one of them, despite concurrent events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,14 +41,14 @@ fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
 
-/// Lets tasks run until an append waits to be decided.
+/// Lets tasks run until an append waits for its decision.
 async fn until_held(journal: &UndecidedJournal) {
     while journal.undecided() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Decides what comes until a task is done.
+/// Decides appends until a task is done.
 async fn deciding<T>(journal: &UndecidedJournal, task: impl Future<Output = T>) -> T {
     let decide = async {
         loop {
@@ -102,7 +102,7 @@ async fn a_target_that_is_deleted_in_the_middle_takes_nothing_more_with_it() {
     journal.hold_batches();
     let moving = world.broker.messaging().move_messages(&from, &to, 3000);
     until_held(&journal).await;
-    // The deletion waits behind the batch.
+    // The deletion is behind the batch.
     journal.hold();
     let queues = world.broker.messaging().queues();
     let (namespace, owner) = (Namespace::default(), queues.new_owner());
@@ -115,7 +115,7 @@ async fn a_target_that_is_deleted_in_the_middle_takes_nothing_more_with_it() {
         "what was there by then went with it"
     );
     assert_eq!((from.counts().ready, from.counts().in_flight), (1976, 0));
-    // One of the same name is another one.
+    // A new queue of the same name is a different one.
     let declaring = queues.declare(&namespace, "to", durable());
     deciding(&journal, declaring).await.unwrap();
     let ended = world
@@ -146,7 +146,7 @@ async fn a_full_disk_ends_a_move_and_nothing_is_lost_for_it() {
         } else {
             journal.set_full(true);
             let moving = world.broker.messaging().move_messages(&from, &to, 600);
-            // It waits for space, but not for ever.
+            // It waits for space, but not forever.
             let ended = moving.await;
             journal.set_full(false);
             ended

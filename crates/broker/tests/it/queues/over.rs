@@ -21,7 +21,7 @@ pub(crate) async fn topic(world: &World, partitions: u32) -> Arc<Topic> {
     world.broker.catalog().create(vec![new]).await.remove(0).unwrap()
 }
 
-/// Appends records as a log client does.
+/// Appends records like a log client.
 pub(crate) async fn append(world: &World, topic: &Topic, partition: u32, bodies: std::ops::Range<u32>) {
     let mut batch = BatchBuilder::new(Codec::None);
     for body in bodies {
@@ -246,7 +246,7 @@ async fn a_dead_letter_that_would_come_back_by_the_topic_goes_nowhere() {
     assert_eq!(end_of(&world, &topic, 0), (0, 3), "and none came back");
 }
 
-/// Looks at logs so far. Asking takes one at each log of each queue itself.
+/// Returns the number of checks of logs. Calling this makes one for each log of each queue itself.
 fn looks(world: &World) -> u64 {
     let mut registry = prometheus_client::registry::Registry::default();
     world.broker.messaging().queues().register_metrics(&mut registry);

@@ -11,7 +11,7 @@ use stafett_topics::{Append, Outcome, Topic};
 use super::over::{append, topic};
 use super::support::{World, body, settle_down};
 
-/// Somebody who reads.
+/// A test's reader.
 struct Reads {
     outbox: Arc<Outbox>,
     _reading: Reading,
@@ -43,7 +43,7 @@ impl Reads {
         Self::begin(world, topic, &spec)
     }
 
-    /// What is there now, after everything that can happen by itself has.
+    /// Returns the messages available once all tasks have settled.
     async fn rest(&mut self) -> Vec<Delivery> {
         settle_down().await;
         let mut runs: Vec<Run> = Vec::new();
@@ -114,7 +114,7 @@ async fn settling_gives_credit_back_and_nothing_comes_twice() {
     assert_eq!(reader.bodies().await, ["0-3"]);
 }
 
-/// Appends one record per value, each with it as its header `kind`; `None`: without a header.
+/// Appends one record per value, with the value as its header `kind`; `None` for no header.
 async fn append_kinds(world: &World, topic: &Topic, kinds: &[Option<&str>]) {
     let mut batch = BatchBuilder::new(Codec::None);
     for (kind, number) in kinds.iter().zip(0_i64..) {

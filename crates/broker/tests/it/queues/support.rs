@@ -1,4 +1,4 @@
-//! A broker on a journal in memory, and what tests do with its queues.
+//! A broker on an in-memory journal, and operations on its queues for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use stafett_messaging::queues::{
 };
 use stafett_model::{Message, Namespace};
 
-/// Nothing takes this long.
+/// Timeout that nothing reaches.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) struct World {
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// On a journal that decides what a test says; the other is the one behind it.
+    /// Creates a world on a journal that decides on request, and returns that journal too.
     pub(crate) async fn undecided() -> (Self, Arc<UndecidedJournal>) {
         let behind = Arc::new(MemoryJournal::new());
         let journal = Arc::new(UndecidedJournal::over(Arc::clone(&behind)));
@@ -52,13 +52,13 @@ impl World {
         (world, journal)
     }
 
-    /// Stops in good order and starts again.
+    /// Stops in good order and restarts.
     pub(crate) async fn restart(self) -> Self {
         self.broker.stop().await;
         self.crash().await
     }
 
-    /// Starts again on what the journal has.
+    /// Restarts from the journal's state.
     pub(crate) async fn crash(self) -> Self {
         let journal = Arc::new(self.journal.reopen());
         drop(self);
@@ -108,7 +108,7 @@ impl World {
 }
 
 impl World {
-    /// A broker that is on something else; the journal is none of its own.
+    /// Wraps a broker on another journal; the world's own journal is unused.
     pub(crate) fn of(broker: &Arc<Broker>) -> Self {
         Self {
             journal: Arc::default(),
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Publishes and does not wait for what comes of it.
+    /// Publishes without waiting for the outcome.
     pub(crate) fn publish_and_leave(&self, queue: &Arc<Queue>, messages: Vec<Message>) {
         let mut publication = Publication::default();
         let route = publication.route(Targets {
@@ -137,7 +137,7 @@ pub(crate) fn durable() -> Declare {
     }
 }
 
-/// A persistent message.
+/// Creates a persistent message.
 pub(crate) fn message(body: &str) -> Message {
     Message {
         value: Bytes::copy_from_slice(body.as_bytes()),
@@ -161,7 +161,7 @@ pub(crate) fn spec() -> ConsumerSpec {
     }
 }
 
-/// A consumer and where its deliveries come.
+/// A consumer with its outbox.
 pub(crate) struct Listener {
     pub(crate) outbox: Arc<Outbox>,
     _consumer: Consumer,
@@ -183,7 +183,7 @@ impl Listener {
         }
     }
 
-    /// The next deliveries, waiting for them.
+    /// Waits for the next `count` deliveries.
     pub(crate) async fn next(&mut self, count: usize) -> Vec<Delivery> {
         while self.got.len() < count {
             let mut runs = Vec::new();
@@ -204,7 +204,7 @@ impl Listener {
         self.next(count).await.iter().map(body).collect()
     }
 
-    /// What is there now, after everything that can happen by itself has.
+    /// Returns the deliveries available once all tasks have settled.
     pub(crate) async fn rest(&mut self) -> Vec<Delivery> {
         settle_down().await;
         let mut runs = Vec::new();
@@ -219,7 +219,7 @@ impl Listener {
     }
 }
 
-/// Lets tasks run until they all wait, in paused time: a timer that is armed last fires last.
+/// Lets tasks run until all wait, in paused time: a timer that is armed last fires last.
 pub(crate) async fn settle_down() {
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -230,7 +230,7 @@ pub(crate) fn body(delivery: &Delivery) -> String {
     String::from_utf8(delivery.message.value().to_vec()).unwrap()
 }
 
-/// Routes to the queue that the routing key names, as the default exchange does.
+/// Routes to the queue named by the routing key, as the default exchange does.
 #[derive(Debug)]
 pub(crate) struct ByName(pub(crate) std::sync::Weak<stafett_messaging::Queues>);
 
@@ -264,18 +264,18 @@ impl stafett_messaging::queues::Route for ByName {
 }
 
 impl World {
-    /// Lets dead letters go to the queue that their routing key names.
+    /// Routes dead letters to the queue named by their routing key.
     pub(crate) fn route_by_name(&self) {
         let queues = self.broker.messaging().queues();
         queues.set_router(Arc::new(ByName(Arc::downgrade(queues))));
     }
 
-    /// Messages that wait in a queue.
+    /// Returns the number of waiting messages in a queue.
     pub(crate) fn ready(&self, name: &str) -> u64 {
         self.get(name).unwrap().counts().ready
     }
 
-    /// Takes everything that waits in a queue.
+    /// Takes all waiting messages of a queue.
     pub(crate) async fn drain(&self, name: &str) -> Vec<Delivery> {
         let queue = self.get(name).unwrap();
         let mut taken = Vec::new();

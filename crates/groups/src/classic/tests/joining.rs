@@ -1,4 +1,4 @@
-//! Members that come, and what a generation waits for.
+//! Joining members, and the conditions of a new generation.
 
 use super::script::{after_two, run};
 

@@ -1,4 +1,4 @@
-//! The state machine of classic groups, as scripts: [`script`] says how they read.
+//! The state machine of classic groups, tested with scripts: [`script`] describes their language.
 
 mod joining;
 mod leaving;

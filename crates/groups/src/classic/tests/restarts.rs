@@ -1,4 +1,4 @@
-//! What is stored, and who goes on with it.
+//! Stored state, and the members that continue after a restart.
 
 use stafett_topics::Topics;
 

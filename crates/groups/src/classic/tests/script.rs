@@ -1,15 +1,16 @@
-//! The state machine, as scripts.
+//! Scripts for the state machine.
 //!
-//! A line is what somebody does; the lines with `>` behind it are all that is said because of it.
+//! A line is a request; the lines with `>` behind it are all the answers that it causes.
 //!
 //! ```text
-//! join NAME [as ID] [static INSTANCE] [knows A,B] [likes TEXT] [for PURPOSE] [session MS] [rebalance MS] [v4] [v9]
+//! join NAME [as ID] [static INSTANCE] [knows A,B] [likes TEXT] [for PURPOSE] [session MS]
+//!                        [rebalance MS] [v4] [v9]
 //! sync ID GENERATION [ID=TEXT …] [static INSTANCE] [believes STRATEGY]
 //! beat ID GENERATION [static INSTANCE] │ commit ID GENERATION │ leave ID … │ leave static INSTANCE
 //! +MS │ restart
 //! ```
 //!
-//! Whoever joins without `as` gets its name as its id.
+//! A member that joins without `as` gets its name as its id.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ struct Script {
     delay: u32,
 }
 
-/// Runs a script, and gives the group as it is then.
+/// Runs a script, and returns the resulting group.
 pub(super) fn run(text: &str) -> ClassicGroup {
     let mut script = Script {
         group: ClassicGroup::default(),
@@ -215,7 +216,7 @@ impl Script {
         }
     }
 
-    /// What always holds.
+    /// Checks the invariants.
     fn check(&self) {
         let group = &self.group;
         let waiting = group
@@ -246,7 +247,7 @@ fn said(result: &Result<(), GroupError>) -> String {
     }
 }
 
-/// Two members in their first generation, with what they were given.
+/// Script: two members in their first generation, with their assignments.
 pub(super) const TWO: &str = "
     join a
     +10

@@ -1,4 +1,4 @@
-//! Members with a name that outlives their ids, and those that come back when nobody expects them.
+//! Static members, whose names outlive their ids, and their unexpected returns.
 
 use super::script::{after_two, run};
 

@@ -1,5 +1,5 @@
-//! All members want the same topics: each gets as many partitions as the others, or one more, and what has to
-//! move is the least that can.
+//! Uniform assignment when all members want the same topics: shares differ by at most one partition, and the
+//! fewest possible partitions move.
 
 use super::{Numbering, Task, all};
 use crate::consumer::partitions::{Partition, Partitions};
@@ -37,7 +37,7 @@ pub(super) fn assign(task: &Task<'_>) -> Vec<Partitions> {
         .filter(|(_, taken)| !**taken)
         .map(|(partition, _)| partition)
         .peekable();
-    // In turns, so that the partitions of one topic spread over the members.
+    // Round-robin, so that the partitions of one topic spread over the members.
     while free.peek().is_some() {
         let before = shares.iter().map(Vec::len).sum::<usize>();
         for kept in &mut shares {

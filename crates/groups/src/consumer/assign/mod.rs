@@ -1,4 +1,4 @@
-//! Who is to have which partition. Pure functions of what members want and had.
+//! Assignment of partitions to members. Pure functions of the subscriptions and the previous targets.
 //!
 //! - [`even`]: all members want the same topics: balanced within one, with the fewest moves
 //! - [`uneven`]: members want different topics: as balanced as single moves make it, sticky
@@ -17,7 +17,7 @@ use stafett_topics::TopicShape;
 
 use super::partitions::{Partition, Partitions};
 
-/// How partitions are assigned.
+/// Strategy of assigning partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Assignor {
     #[default]
@@ -40,10 +40,10 @@ impl Assignor {
     }
 }
 
-/// What is to be assigned, and to whom.
+/// Input of an assignment.
 #[derive(Debug)]
 pub(super) struct Task<'a> {
-    /// Each once, and wanted by somebody.
+    /// Topics, each once, wanted by at least one member.
     pub topics: Vec<TopicShape>,
     pub members: Vec<Applicant<'a>>,
 }
@@ -53,13 +53,13 @@ pub(super) struct Task<'a> {
 pub(super) struct Applicant<'a> {
     pub id: &'a str,
     pub instance: Option<&'a str>,
-    /// Indexes of the topics that it wants, rising. Members that want the same share one list.
+    /// Indexes of the topics that it wants, ascending. Members with the same subscription share one list.
     pub wants: Arc<[u32]>,
-    /// What it was to have before.
+    /// Its previous target.
     pub before: &'a Partitions,
 }
 
-/// What each member is to have, in the order of the members.
+/// Returns the target of each member, in the order of the members.
 pub(super) fn assign(assignor: Assignor, task: &Task<'_>) -> Vec<Partitions> {
     let Some(first) = task.members.first() else {
         return Vec::new();
@@ -75,9 +75,9 @@ pub(super) fn assign(assignor: Assignor, task: &Task<'_>) -> Vec<Partitions> {
     }
 }
 
-/// Numbers the partitions of a task's topics from 0, so that what is known of each fits into a list.
+/// Numbers of the partitions of a task's topics, from 0, as indexes of vectors.
 struct Numbering {
-    /// By id: where the topic's numbers begin, and its index.
+    /// Topics by id: id, first number, number of partitions, and index.
     topics: Vec<(stafett_topics::TopicId, usize, u32, u32)>,
     count: usize,
 }
@@ -94,7 +94,7 @@ impl Numbering {
         Self { topics: list, count }
     }
 
-    /// The number of a partition and the index of its topic, or `None` if there is no such one.
+    /// Returns the number of a partition and the index of its topic, or `None` if it does not exist.
     fn number(&self, partition: Partition) -> Option<(usize, u32)> {
         let at = self
             .topics

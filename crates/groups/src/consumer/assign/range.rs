@@ -1,11 +1,11 @@
-//! Each topic's partitions in ranges of neighbours, in the order of the members: topics with as many
-//! partitions and the same subscribers are cut alike, so that a member has the same partitions of each.
+//! Range assignment: each topic's partitions in contiguous ranges, in the order of the members. Topics with
+//! equal partition counts and equal subscribers are cut alike, so a member gets the same partitions of each.
 
 use super::Task;
 use crate::consumer::partitions::{Partition, Partitions};
 
 pub(super) fn assign(task: &Task<'_>) -> Vec<Partitions> {
-    // Static members first, by their names, so that a restart changes nothing.
+    // Static members first, by instance name, so that a restart changes nothing.
     let mut order: Vec<usize> = (0..task.members.len()).collect();
     order.sort_by_key(|index| {
         task.members

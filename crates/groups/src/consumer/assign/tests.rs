@@ -1,4 +1,4 @@
-//! What assignors promise, on arbitrary tasks.
+//! Guarantees of the assignors, on arbitrary tasks.
 
 use proptest::prelude::*;
 use stafett_topics::{TopicId, TopicShape};
@@ -31,7 +31,7 @@ impl Case {
             .collect();
         let members = ids.iter().zip(&self.wants).zip(&self.before);
         let task = Task {
-            // Topics that nobody wants are no part of a task.
+            // Topics that no member wants are not part of a task.
             topics: self
                 .topics
                 .iter()
@@ -158,7 +158,7 @@ proptest! {
         let loads = || after.iter().map(Partitions::len);
         let (least, most) = (loads().min().unwrap(), loads().max().unwrap());
         prop_assert!(most - least <= 1);
-        // As many stay as balance lets stay.
+        // As many partitions stay as the balance permits.
         let total: usize = loads().sum();
         let (share, larger) = (total / then, total % then);
         let had: Vec<_> = case.before.iter().map(Partitions::len).collect();

@@ -1,6 +1,6 @@
-//! Members want different topics. What can stay stays; what is free goes to whoever has least of those who
-//! want it; then single partitions move from those with more to those with less, until no such move makes it
-//! more even.
+//! Uniform assignment when members want different topics. Partitions stay with their members where possible;
+//! free ones go to the subscriber with the fewest. Then single partitions move from members with more to
+//! members with less, until no move improves the balance.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use super::{Numbering, Task};
 use crate::consumer::partitions::{Partition, Partitions};
 
-/// Passes over all topics after which what is reached is good enough.
+/// Bound on the balancing passes over all topics.
 const PASSES_MAX: usize = 64;
 
 pub(super) fn assign(task: &Task<'_>) -> Vec<Partitions> {
@@ -31,14 +31,14 @@ pub(super) fn assign(task: &Task<'_>) -> Vec<Partitions> {
 
 struct Plan {
     topics: Vec<TopicPlan>,
-    /// Partitions of each member.
+    /// Number of partitions of each member.
     loads: Vec<usize>,
     numbering: Numbering,
 }
 
 struct TopicPlan {
     subscribers: Vec<usize>,
-    /// Of each partition.
+    /// Owner of each partition.
     owners: Vec<Option<usize>>,
 }
 
@@ -64,7 +64,7 @@ impl Plan {
         }
     }
 
-    /// Everybody keeps what it had and still wants.
+    /// Lets each member keep the partitions that it had and still wants.
     fn keep(&mut self, task: &Task<'_>) {
         for (member, applicant) in task.members.iter().enumerate() {
             for partition in applicant.before.as_slice() {
@@ -80,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// Topics with few subscribers first: their partitions have the least choice.
+    /// Assigns the free partitions. Topics with few subscribers come first: they have the least choice.
     fn hand_out(&mut self) {
         let mut order: Vec<usize> = (0..self.topics.len()).collect();
         order.sort_by_key(|topic| (self.topics[*topic].subscribers.len(), *topic));
@@ -102,7 +102,8 @@ impl Plan {
         }
     }
 
-    /// Moves partitions of one topic to subscribers that have at least two less. Returns how many.
+    /// Moves partitions of one topic to subscribers that have at least two fewer. Returns the number of
+    /// moves.
     fn balance(&mut self, topic: usize) -> usize {
         let topic = &mut self.topics[topic];
         let most = topic

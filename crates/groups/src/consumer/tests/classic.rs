@@ -1,4 +1,4 @@
-//! Members of the classic protocol in a group that the broker assigns.
+//! Members of the classic protocol in a group whose partitions the broker assigns.
 
 use super::restart::restart;
 use super::world::{Client, World};
@@ -27,8 +27,7 @@ fn member(id: &str, world: &World, has: &[&str]) -> ClassicMember {
     }
 }
 
-/// A group of two members of the classic protocol in generation 7, and one of the new protocol that has just
-/// come.
+/// Returns a group of two classic members in generation 7 and one of the new protocol that has just joined.
 fn moved() -> World {
     let mut world = World::default();
     world.topics.set("t", 6);
@@ -53,7 +52,7 @@ fn beat(world: &mut World, id: &str, generation: i32) -> Result<(), GroupError> 
         .heartbeat_classic(id, None, generation, &world.rules, world.now_ms)
 }
 
-/// Joins with what it has, and asks for what it gets.
+/// Joins with the partitions that it has, then syncs.
 fn rejoin(world: &mut World, id: &str, has: &[&str]) -> (i32, usize) {
     let member = member(id, world, has);
     let generation = world

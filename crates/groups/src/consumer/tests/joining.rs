@@ -1,4 +1,4 @@
-//! Members come.
+//! Joining members.
 
 use super::script::play;
 

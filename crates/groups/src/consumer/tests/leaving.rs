@@ -1,4 +1,4 @@
-//! Members go, by their own will or not.
+//! Members that leave or are removed.
 
 use super::script::play;
 

@@ -1,4 +1,4 @@
-//! Groups as scripts, and held against what must always be true.
+//! Groups tested with scripts and against invariants.
 
 mod classic;
 mod joining;

@@ -1,4 +1,4 @@
-//! How much moves when members come and go, and in how many rounds.
+//! Number of moved partitions and of rounds when members join and leave.
 
 use super::world::{Client, World};
 use crate::consumer::*;

@@ -1,5 +1,5 @@
-//! Whatever happens in whatever order: nobody consumes what another one does, everything settles, it is even,
-//! and what is stored is the group.
+//! Random events: no partition is consumed twice, every run settles, the result is even, and the stored state
+//! equals the group.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +103,7 @@ fn perform_plain(world: &mut World, event: &Event) {
         Event::Delete { name } => world.topics.delete(&format!("t{name}-")),
         Event::Pass { ms } => {
             world.now_ms += ms;
-            // Whoever is put out stops by itself: it cannot report either.
+            // A removed member stops by itself: it cannot report either.
             for (id, _) in world.group.on_tick(&world.rules, world.now_ms) {
                 world.clients.remove(&*id);
             }
@@ -131,7 +131,7 @@ fn want(world: &mut World, member: u8, bits: u8) {
 }
 
 fn lose(world: &mut World, member: u8) {
-    // The answer does not arrive; the next report says everything.
+    // The answer is lost; the next report is complete.
     let id = format!("m{member}");
     if let Some(client) = world.clients.get(&id).cloned() {
         let _lost = world.beat(Heartbeat {
@@ -153,7 +153,7 @@ fn lose(world: &mut World, member: u8) {
     }
 }
 
-/// Everything wanted is with somebody who wants it.
+/// Checks that every wanted partition is with a member that wants it.
 fn check_complete(world: &World) {
     let mut wanted = BTreeSet::new();
     for member in world.group.members() {
@@ -197,7 +197,7 @@ fn check_complete(world: &World) {
     assert_eq!(had, wanted);
 }
 
-/// No single move makes it more even.
+/// Checks that no single move improves the balance.
 fn check_even(world: &World) {
     let members: Vec<_> = world.group.members().collect();
     for giver in &members {

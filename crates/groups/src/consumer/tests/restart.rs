@@ -1,10 +1,10 @@
-//! What is stored brings a group back.
+//! Restoring a group from its stored state.
 
 use super::script::play;
 use super::world::World;
 use crate::consumer::*;
 
-/// Lets what is stored be the group.
+/// Replaces the group by one restored from its stored state.
 pub(super) fn restart(world: &mut World) {
     let all = world.group.encode();
     world.group = Group::default();
@@ -12,8 +12,7 @@ pub(super) fn restart(world: &mut World) {
     assert!(!world.group.has_changes());
 }
 
-/// Stores what changed beside what was stored, and makes it one now and then. Gives the group that it comes
-/// to.
+/// Stores the changes behind the earlier ones, and now and then a snapshot. Returns the restored group.
 pub(super) fn follow(group: &mut Group, stored: &mut Vec<Vec<u8>>, now_ms: u64) -> Group {
     if group.has_changes() {
         stored.push(group.take_changes());
@@ -91,6 +90,6 @@ fn a_cut_piece_is_not_taken() {
                 .is_some(),
         );
     }
-    // Behind the version and each piece there is an end.
+    // The stored state can end after the version and after each piece.
     assert_eq!(taken, 1 + 1 + 2 * 3 - 1);
 }

@@ -1,4 +1,4 @@
-//! Large groups: that it ends, and that what costs nothing touches nothing.
+//! Large groups: assignments end, and heartbeats without changes cost no look-ups.
 
 use std::cell::Cell;
 
@@ -38,7 +38,7 @@ fn a_member_takes_a_hundred_thousand_topics() {
     assert!(!world.group.has_changes());
 }
 
-/// Counts look-ups.
+/// Topics that count look-ups.
 struct Counted<'a>(&'a Topics, Cell<usize>);
 
 impl TopicSource for Counted<'_> {
@@ -87,7 +87,7 @@ fn topics_are_looked_up_only_when_they_change() {
     assert_eq!(lookups(&mut world), 0);
     world.topics.set("topic-7", 1);
     assert_eq!(lookups(&mut world), 1);
-    // Many changes elsewhere cost no more than what the group wants.
+    // Many changes of other topics cost no more than resolving the group's own.
     for number in 0..5000 {
         world.topics.set(&format!("noise-{number}"), 1);
     }

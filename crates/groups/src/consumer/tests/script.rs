@@ -1,15 +1,15 @@
-//! A script is a line per event: what happens, and behind an arrow what has to come of it.
+//! Scripts: a line per event, with the expected result behind an arrow.
 //!
 //! ```text
 //! topic NAME PARTITIONS | delete NAME | passes MS | state | restart | limit MEMBERS
 //! ID joins NAMES            names with commas between; ~PATTERN is a pattern; - is none
 //! ID as INSTANCE joins …    as a static member
-//! ID beats | ID acks        without and with the list of what it has, after doing what it was told
-//! ID says PARTITIONS        with this list, whatever it was told
-//! ID wants NAMES            asks for other topics
+//! ID beats | ID acks        heartbeat without and with the list of its partitions, after obeying
+//! ID says PARTITIONS        heartbeat with this list, obeying or not
+//! ID wants NAMES            subscribes to other topics
 //! ID prefers ASSIGNOR
-//! ID leaves | ID pauses     for good; as a static member that comes back
-//! ID at EPOCH …             believes in that epoch from here on
+//! ID leaves | ID pauses     permanently; as a static member that comes back
+//! ID at EPOCH …             uses that epoch from here on
 //! ID commits EPOCH PARTITIONS
 //! ```
 
@@ -102,7 +102,7 @@ fn join(world: &mut World, id: &str, instance: Option<&str>, wants: &str) -> Str
 }
 
 fn report(world: &mut World, id: &str, what: &[&str]) -> String {
-    // Who is not in any longer does not know.
+    // A member that was removed does not know.
     let zombie = Client {
         epoch: 99,
         ..Client::default()

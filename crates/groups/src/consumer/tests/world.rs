@@ -1,4 +1,4 @@
-//! Topics that can be changed, and members that do what they are told, when they are told to.
+//! Topics that can be changed, and members that follow their answers on request.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(super) struct Topics {
     by_name: BTreeMap<String, TopicShape>,
     log: Vec<String>,
     next: u128,
-    /// Forgets what changed.
+    /// True if the source has forgotten earlier changes.
     pub forgets: bool,
 }
 
@@ -74,14 +74,14 @@ impl TopicSource for Topics {
     }
 }
 
-/// What a member knows of itself.
+/// A member's own view.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Client {
     pub epoch: i32,
     pub instance: Option<Box<str>>,
-    /// What it consumes: nobody else may at the same time.
+    /// Partitions that it consumes, exclusively.
     pub owned: Partitions,
-    /// What it was told last.
+    /// Last assignment that it got.
     pub told: Option<Partitions>,
     pub names: Vec<Box<str>>,
     pub pattern: Option<Box<str>>,
@@ -116,7 +116,7 @@ impl World {
         Ok(answer)
     }
 
-    /// A heartbeat; `says_owned`: with the list of what it has.
+    /// Sends a heartbeat, with the list of its partitions if `says_owned`.
     pub(super) fn report(&mut self, id: &str, says_owned: bool) -> Result<Answer, HeartbeatError> {
         let client = &self.clients[id];
         let answer = self.beat(Heartbeat {
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Lets the member do what it was told: give back, take.
+    /// Lets the member follow its last assignment: give partitions back, take others.
     pub(super) fn obey(&mut self, id: &str) {
         let client = self.clients.get_mut(id).unwrap();
         if let Some(told) = client.told.take() {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Nobody consumes what another one does, and the group knows who consumes what.
+    /// Checks that no partition is consumed twice and that the group knows each consumer.
     pub(super) fn check(&self) {
         let mut owners: BTreeMap<Partition, &str> = BTreeMap::new();
         for (id, client) in &self.clients {
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// Everybody reports and obeys until nothing changes. Returns how many rounds that took.
+    /// Lets all members report and obey until nothing changes. Returns the number of rounds.
     pub(super) fn settle(&mut self) -> usize {
         for round in 0..100 {
             let ids: Vec<_> = self.clients.keys().cloned().collect();
