@@ -28,7 +28,6 @@
 mod amqp;
 mod arguments;
 mod auth;
-mod clock;
 mod connection;
 mod content;
 mod equivalence;

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
+    closed: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -20,13 +21,13 @@ struct Shared {
     /// Bytes that became readable since the last [`Watch::take`].
     bytes: AtomicU64,
     notify: Notify,
-    closed: AtomicBool,
 }
 
 /// A log's end of a watch.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
+    closed: Arc<AtomicBool>,
     token: u32,
 }
 
@@ -42,8 +43,18 @@ impl Watch {
                 grown: Lock::default(),
                 bytes: AtomicU64::new(0),
                 notify: Notify::new(),
-                closed: AtomicBool::new(false),
             }),
+            closed: Arc::default(),
+        }
+    }
+
+    /// Returns a part of this watch: the growth of its logs is reported here, and dropping it ends the interest
+    /// in its logs alone.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            closed: Arc::default(),
         }
     }
 
@@ -66,6 +77,7 @@ impl Watch {
     pub(crate) fn watcher(&self, token: u32) -> Watcher {
         Watcher {
             shared: Arc::clone(&self.shared),
+            closed: Arc::clone(&self.closed),
             token,
         }
     }
@@ -73,7 +85,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::Release);
     }
 }
 
@@ -81,7 +93,7 @@ impl Watchers {
     /// Adds a watcher and removes those whose watch is dropped.
     pub(crate) fn add(&mut self, watcher: Watcher) {
         let watchers = self.0.get_or_insert_default();
-        watchers.retain(|known| !known.shared.closed.load(Ordering::Acquire));
+        watchers.retain(|known| !known.closed.load(Ordering::Acquire));
         watchers.push(watcher);
     }
 
@@ -97,7 +109,7 @@ impl Watchers {
 
 impl Watcher {
     fn on_growth(&self, bytes: u64) -> bool {
-        if self.shared.closed.load(Ordering::Acquire) {
+        if self.closed.load(Ordering::Acquire) {
             return false;
         }
         self.shared.grown.lock().insert(self.token);

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::registry::Registry;
 use stafett_broker::Broker;
@@ -101,10 +100,4 @@ impl Shared {
 /// Waits for the permit to have a large answer in memory. The holder must wait for nothing but its client.
 pub(crate) async fn large_answer(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     Arc::clone(&shared.large_answers).acquire_owned().await.ok()
-}
-
-/// Returns milliseconds since 1970.
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

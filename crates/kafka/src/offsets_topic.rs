@@ -20,11 +20,12 @@ use bytes::{BufMut, Bytes};
 use stafett_groups::GroupKind;
 use stafett_groups::classic::ClassicGroup;
 use stafett_model::{BatchBuilder, Codec, Durability, Lock, LogId, Offset, Record};
+use stafett_store::wall_ms;
 use stafett_topics::{Append, NewTopic, OFFSETS_TOPIC, Topic, TopicId, TopicSettings};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::kafka::{Shared, now_ms};
+use crate::kafka::Shared;
 
 /// Kafka's default, which clients expect.
 const PARTITIONS: u32 = 50;
@@ -172,7 +173,7 @@ impl OffsetsTopic {
                 partition: *partition,
                 key: key.clone(),
                 value: None,
-                at: now_ms(),
+                at: wall_ms(),
             })
             .collect()
         };
@@ -226,7 +227,7 @@ fn current(shared: &Shared, partitions: u32, shown: &Shown) -> Vec<Change> {
                 partition,
                 key,
                 value: Some(value),
-                at: now_ms(),
+                at: wall_ms(),
             }));
         }
         for (topic, commits) in group.commits.topics() {

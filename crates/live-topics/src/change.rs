@@ -17,7 +17,7 @@ use tokio::sync::SemaphorePermit;
 
 use super::clients::{Client, ClientName, ClientNumber, Rows};
 use super::hub::{Live, TooManyClients};
-use super::logs::{From, LiveLogs};
+use super::logs::{From, LiveLogs, OfClient};
 use super::outbox::Outbox;
 use super::stored::{RowBuilder, RowKey, Step, client_frame};
 
@@ -439,7 +439,7 @@ impl Live {
 
     /// Stores the changes of the parts, and undoes those that could not be stored.
     async fn store_parts(&self, parts: Vec<Part>, results: &mut [Result<usize, ChangeError>]) {
-        let (mut appends, mut stored, mut stale) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut appends, mut stored, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
             for (place, done) in part.done.drain(..) {
                 if let Some(result) = results.get_mut(place) {
@@ -448,16 +448,21 @@ impl Live {
                 stored.push((place, part.number));
             }
             let row = part.row.bytes();
-            if let Some((frames, rows, rest)) = self.frames(part.number, row.clone()) {
+            if let Some((frames, afterwards)) = self.frames(part.number, row.clone()) {
                 appends.push(Append::state(frames, StateWait::Synced));
-                stale.push((part, rows, rest));
+                changed.push((part, afterwards));
             }
         }
         if appends.is_empty() {
             return;
         }
         let outcomes = self.journal.append(appends).await;
-        for ((mut part, rows, rest), outcome) in stale.into_iter().zip(outcomes) {
+        for ((mut part, afterwards), outcome) in changed.into_iter().zip(outcomes) {
+            let Afterwards {
+                rows,
+                rest,
+                positions,
+            } = afterwards;
             match only_outcome(Some(&outcome)) {
                 Ok(()) => {
                     if let Some(client) = self.clients_mut().get_mut(part.number) {
@@ -469,6 +474,9 @@ impl Live {
                 }
                 Err(error) => {
                     self.undo(part.number, &mut part.row, 0);
+                    if let Some(positions) = positions {
+                        self.positions.restore(part.number, positions);
+                    }
                     let of_part = stored.iter().filter(|(_, number)| *number == part.number);
                     for (place, _) in of_part {
                         if let Some(result @ Ok(_)) = results.get_mut(*place) {
@@ -480,9 +488,9 @@ impl Live {
         }
     }
 
-    /// Returns the frames that store the client's current state, its rows afterwards, and rows that remain to
-    /// be deleted. `None` if nothing changed.
-    fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, Rows, Option<Stale>)> {
+    /// Returns the frames that store the client's current state, and its state afterwards. `None` if nothing
+    /// changed.
+    fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, Afterwards)> {
         let clients = self.clients();
         let client = clients.get(number)?;
         let row = row?;
@@ -499,8 +507,14 @@ impl Live {
             };
             let (deletes, rest) = stale.split();
             let head = std::iter::once(client_frame(number, None));
-            let frames = head.chain(self.positions.forget(number)).chain(deletes).collect();
-            return Some((frames, rows.cleared(), rest));
+            let (positions, forgetting) = self.positions.forget(number).unzip();
+            let frames = head.chain(forgetting).chain(deletes).collect();
+            let afterwards = Afterwards {
+                rows: rows.cleared(),
+                rest,
+                positions,
+            };
+            return Some((frames, afterwards));
         }
         let mut frames = Vec::with_capacity(2);
         if !rows.is_stored {
@@ -515,7 +529,12 @@ impl Live {
         rows.count += 1;
         rows.bytes += row.len() as u64;
         frames.push(key.frame(Some(row)));
-        Some((frames, rows, None))
+        let afterwards = Afterwards {
+            rows,
+            rest: None,
+            positions: None,
+        };
+        Some((frames, afterwards))
     }
 
     /// Deletes unreferenced rows; if this fails, the rest is deleted at the next start.
@@ -547,6 +566,15 @@ impl Live {
 /// Returns the approximate bytes of a subscription in a row.
 pub(crate) fn live_bytes(name: &str) -> u64 {
     name.len() as u64 + 2
+}
+
+/// State of a client after a change of its subscriptions.
+struct Afterwards {
+    rows: Rows,
+    /// Rows that remain to be deleted.
+    rest: Option<Stale>,
+    /// Positions that are deleted with the last subscription.
+    positions: Option<OfClient>,
 }
 
 /// Unreferenced rows of a generation.

@@ -3,10 +3,11 @@
 //! A page is bounded in items, in bytes, and in the entries examined. So a page may be short, or even empty,
 //! and not be the last. An item that exists throughout is in exactly one page.
 
+use stafett_routing::live::{IdSet, Pattern};
+
 use super::clients::{ClientName, ClientNumber, Clients, position};
 use super::hub::Live;
 use super::topics::TopicId;
-use stafett_routing::live::{IdSet, Pattern};
 
 /// First position of patterns in a list of subscriptions: behind all topics.
 const PATTERNS_FROM: u64 = 1 << 32;

@@ -17,13 +17,13 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_live_topics::{Live, Outbox, Sent};
 use stafett_net::{Arrival, Connection, Pace, turn};
+use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::session::{Done, FORESEEN, Session, Step};
-use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;

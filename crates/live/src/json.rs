@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::Value;
 use stafett_live_topics::{ClientName, Format, Message, Missed, MissedWhy, Payload};
+use stafett_ws::frame::text_frame;
 
 use crate::fault::Fault;
-use stafett_ws::frame::text_frame;
 
 /// Encodes a broadcast, `{"key": topic, "broadcast": payload}`, in a text frame.
 #[derive(Debug)]

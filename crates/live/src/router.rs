@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use stafett_net::{Connection, Handover};
+use stafett_ws::frame::put_text;
+use stafett_ws::handshake;
 
 use crate::command;
 use crate::connection::{self, Times};
@@ -16,8 +18,6 @@ use crate::json::{self, JsonFormat};
 use crate::msgpack::{self, MsgpackFormat};
 use crate::session::{self, Dialect, Session};
 use crate::{events, lists, origin, posted};
-use stafett_ws::frame::put_text;
-use stafett_ws::handshake;
 
 /// Subprotocol name of JSON, which is also the default.
 const JSON_PROTOCOL: &str = "stafett.live.json";

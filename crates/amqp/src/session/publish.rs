@@ -8,13 +8,13 @@ use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode
 use stafett_messaging::exchanges::{Publish, PublishError};
 
 use stafett_model::Message;
+use stafett_store::wall_ms;
 
 use super::again::Again;
 use super::assembly::Content;
 use super::channel::Mode;
 use super::confirms::{Entry, Group};
 use super::{End, Session, Trouble};
-use crate::clock::now_ms;
 use crate::content::{self, Incoming, Publisher};
 use crate::exception::Exception;
 
@@ -77,7 +77,7 @@ impl Session {
         }
         let publisher = Publisher {
             user: &self.agreed.user,
-            now_ms: *self.turn_ms.get_or_insert_with(now_ms),
+            now_ms: *self.turn_ms.get_or_insert_with(wall_ms),
         };
         let properties = content.properties.as_bytes().clone();
         let mut incoming = content::receive(content, publisher)?;

@@ -8,13 +8,13 @@ use stafett_amqp_wire::methods::{basic, queue};
 use stafett_amqp_wire::{ReplyCode, Table};
 use stafett_messaging::queues::Queue;
 use stafett_messaging::readers::ReaderSpec;
+use stafett_store::wall_ms;
 use stafett_topics::names::topic_name;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicSettings};
 
 use super::channel::{Tagged, Taking};
 use super::consume::{Holder, StreamHolder};
 use super::{Session, Trouble};
-use crate::clock::now_ms;
 use crate::exception::Exception;
 use crate::{arguments, error, stream_arguments};
 
@@ -207,7 +207,7 @@ impl Session {
         no_ack: bool,
         what: &str,
     ) -> Result<ReaderSpec, Trouble> {
-        let start = stream_arguments::start(arguments, now_ms(), what)?;
+        let start = stream_arguments::start(arguments, wall_ms(), what)?;
         let partition = stream_arguments::partition(arguments, topic.partitions(), what)?;
         let prefetch = &self.channel(number)?.prefetch;
         let Some(credit) = prefetch.each else {

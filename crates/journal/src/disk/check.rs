@@ -6,6 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use stafett_model::LogId;
+
 use super::checkpoint::{self, Checkpoint, CheckpointError, SegmentState};
 use super::chunk::Table;
 use super::codec::usize_of;
@@ -20,7 +22,6 @@ use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, ScannedGroup, scan};
 use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
 use super::sidecar::{EntryCursor, Sidecar, SidecarError};
 use super::storage::{Storage, StorageFile};
-use stafett_model::LogId;
 
 use crate::contract::{Change, Selection};
 

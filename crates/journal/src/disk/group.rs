@@ -17,9 +17,10 @@
 //! 64  frames
 //! ```
 
+use stafett_model::checksum::crc32c;
+
 use super::codec::{Reader, patch};
 use super::position::{Position, SegmentId};
-use stafett_model::checksum::crc32c;
 
 pub(crate) const GROUP_HEAD_BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"SGRP";

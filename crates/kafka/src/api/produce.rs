@@ -7,11 +7,12 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::Codec;
+use stafett_store::wall_ms;
 use stafett_topics::{AdmitError, Admitted, Append, Outcome, Placed, Refusal, Topic, is_internal};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;
-use crate::kafka::{Shared, now_ms};
+use crate::kafka::Shared;
 use crate::reader::{Reader, TopicKey};
 use crate::session::{Call, Close, Context, Staging};
 use crate::writer::Writer;
@@ -293,7 +294,7 @@ fn check(
     let admitted = shared
         .broker
         .catalog()
-        .admit(topic, partition, records, now_ms())?;
+        .admit(topic, partition, records, wall_ms())?;
     if version < ZSTD_FROM && admitted.arrived_as == Codec::Zstd {
         let message = "zstd is for produce requests of version 7 and up";
         return Err(Refused::new(ErrorCode::UnsupportedCompressionType, message));

@@ -8,9 +8,9 @@ use stafett_kafka_wire::messages::{
     DescribeQuorumRequest, DescribeQuorumResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
+use stafett_store::wall_ms;
 
 use crate::answers::Kind;
-use crate::kafka::now_ms;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
@@ -100,7 +100,7 @@ fn is_quorum(topics: &[RequestTopicData]) -> bool {
 
 /// Describes the partition. The metadata is in the journal and has no log of its own: offsets are 0.
 fn partition_data(context: &Context, call: Call) -> ResponsePartitionData {
-    let now = if call.version >= 1 { now_ms() } else { -1 };
+    let now = if call.version >= 1 { wall_ms() } else { -1 };
     let replica_directory_id = if call.version >= 2 {
         Uuid::from(context.shared.broker.cluster_id())
     } else {

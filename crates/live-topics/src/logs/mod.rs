@@ -51,7 +51,7 @@ pub(crate) use behind::Follow;
 pub use catch_up::From;
 pub use missed::{Missed, MissedWhy};
 pub use positions::Mark;
-pub(crate) use positions::Positions;
+pub(crate) use positions::{OfClient, Positions};
 pub use store::Staged;
 
 /// Rule that live topics whose names begin with `prefix` are stored in the stored topic `topic`.

@@ -23,12 +23,12 @@ use bytes::Bytes;
 use stafett_journal::{Change, Frame, Journal, StateUnreadable};
 use stafett_model::{Lock, Offset};
 use stafett_routing::live::Pattern;
+use stafett_store::StageOutcome;
 use stafett_store::spaces;
 use stafett_topics::TopicId;
 
 use super::LiveLogs;
 use crate::clients::ClientNumber;
-use stafett_store::StageOutcome;
 
 const VERSION: u8 = 1;
 
@@ -48,7 +48,7 @@ type Places = Vec<(TopicId, u32, Offset)>;
 pub(crate) struct Positions(Lock<HashMap<u32, OfClient>>);
 
 #[derive(Debug, Default)]
-struct OfClient {
+pub(crate) struct OfClient {
     /// Positions that the journal has.
     stored: Places,
     listening: Option<Box<Listening>>,
@@ -236,11 +236,15 @@ impl Positions {
         of_client.store(journal, client, now);
     }
 
-    /// Removes a client. Returns the frame that deletes its positions, if it has any.
-    pub(crate) fn forget(&self, client: ClientNumber) -> Option<Frame> {
-        self.lock()
-            .remove(&client.0)
-            .map(|_| frame(client, Change::Delete))
+    /// Removes a client. Returns its positions, if it has any, with the frame that deletes them.
+    pub(crate) fn forget(&self, client: ClientNumber) -> Option<(OfClient, Frame)> {
+        let positions = self.lock().remove(&client.0)?;
+        Some((positions, frame(client, Change::Delete)))
+    }
+
+    /// Takes back the positions of a client whose deletion was not stored, unless it has new ones.
+    pub(crate) fn restore(&self, client: ClientNumber, positions: OfClient) {
+        self.lock().entry(client.0).or_insert(positions);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, OfClient>> {

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use smallvec::SmallVec;
+use stafett_journal::Watch;
 use stafett_model::{Epoch, Lock, LogId, Namespace, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, Overflow, QueueSettings, QueueState};
 use stafett_topics::{Topic, TopicId};
@@ -41,6 +42,8 @@ pub struct Queue {
     pub arguments: Bytes,
     /// Stored topic whose messages are those of the queue.
     pub over: Option<TopicId>,
+    /// Ends the interest in the topic's logs with the queue.
+    pub(super) topic_watch: OnceLock<Watch>,
     pub(super) hub: Weak<Queues>,
     pub(super) deleted: AtomicBool,
     /// True if the definition is stored.
@@ -149,6 +152,7 @@ impl Queue {
             auto_delete: definition.auto_delete,
             arguments: definition.arguments,
             over: definition.over,
+            topic_watch: OnceLock::new(),
             hub,
             deleted: AtomicBool::new(false),
             stored: AtomicBool::new(false),

@@ -57,7 +57,12 @@ impl Shards {
     pub(super) fn watch(&self, journal: &dyn Journal, queue: &Arc<Queue>, lane: u32, log: LogId) {
         let Some(shard) = self.of(queue) else { return };
         let token = shard.lock_queues().add(queue, lane);
-        journal.watch_log(&shard.watch, log, token);
+        let watch = match queue.over {
+            // The topic's logs outlive the queue.
+            Some(_) => queue.topic_watch.get_or_init(|| shard.watch.part()),
+            None => &shard.watch,
+        };
+        journal.watch_log(watch, log, token);
     }
 
     /// Schedules a hand-out of a queue.

@@ -335,7 +335,7 @@ fn some_things_stand_in_one_place() {
         17,
         &code_with("PoisonError::into_inner", &["model/src/lock.rs"]),
     );
-    hold("clocks", 4, &code_with("SystemTime::now", CLOCKS));
+    hold("clocks", 2, &code_with("SystemTime::now", CLOCKS));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Clients that disconnect and return: each message once.
 
-use stafett_live_topics::{From, Message, Pattern, Payload, Sent, Staged, What};
+use stafett_live_topics::{From, Message, Pattern, Payload, Sent, Staged, SubscriptionChange, What};
 
 use super::support::{Charts, ME, away, numbered, taken, wait_for};
 
@@ -20,6 +20,19 @@ async fn what_comes_between_listen_and_resume_comes_once() {
     found.extend(charts.all(&outbox).await);
     found.sort();
     assert_eq!(found, numbered("charts/a", 10..40));
+}
+
+#[tokio::test]
+async fn an_unsubscription_that_is_not_stored_leaves_the_position() {
+    let charts = away().await;
+    charts.journal.refuse(true);
+    let what = What::UnsubscribeAll;
+    let change = SubscriptionChange { client: ME, what };
+    charts.live().change(vec![change]).await.remove(0).unwrap_err();
+    charts.journal.refuse(false);
+    let (_, outbox) = charts.listen();
+    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    assert_eq!(charts.all(&outbox).await, numbered("charts/a", 10..20));
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
-//! A journal with ranges that can be made unreadable.
+//! A journal with ranges that can be made unreadable, and that refuses appends on demand.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use stafett_journal::{
-    Append, Bounds, Journal, MemoryJournal, OwnerEpoch, ProducerSeen, ReadError, ReadRequest, ReadTicket,
-    Space, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+    Append, Bounds, Journal, MemoryJournal, OwnerEpoch, Precondition, ProducerSeen, ReadError, ReadRequest,
+    ReadTicket, Space, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset};
 
@@ -12,6 +13,7 @@ use stafett_model::{Epoch, LogId, Offset};
 pub(crate) struct Torn {
     whole: Arc<MemoryJournal>,
     hole: Mutex<Option<(LogId, Offset, Offset)>>,
+    refuses: AtomicBool,
 }
 
 impl Torn {
@@ -19,8 +21,13 @@ impl Torn {
     pub(crate) fn reopen(&self) -> Self {
         Self {
             whole: Arc::new(self.whole.reopen()),
-            hole: Mutex::default(),
+            ..Self::default()
         }
+    }
+
+    /// Refuses all appends, or none any more.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::Relaxed);
     }
 
     /// Makes a range unreadable from now on.
@@ -38,7 +45,14 @@ impl Journal for Torn {
         self.whole.allocate(count)
     }
 
-    fn append(&self, appends: Vec<Append>) -> Ticket {
+    fn append(&self, mut appends: Vec<Append>) -> Ticket {
+        if self.refuses.load(Ordering::Relaxed) {
+            let (log, offset) = (LogId(u64::MAX), Offset::ZERO);
+            let no_such_log = Precondition::NextOffset { log, offset };
+            for append in &mut appends {
+                append.require.push(no_such_log);
+            }
+        }
         self.whole.append(appends)
     }
 

@@ -107,6 +107,7 @@ on_every_provider! {
     watch:
         growth_is_told_once_with_its_bytes,
         a_watch_hears_of_each_log_by_its_token,
+        a_part_of_a_watch_reports_to_it_until_it_is_dropped,
         an_unknown_log_cannot_be_watched;
     closing:
         a_closed_journal_refuses_appends_and_can_be_closed_again,

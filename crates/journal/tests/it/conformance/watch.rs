@@ -44,6 +44,27 @@ pub fn a_watch_hears_of_each_log_by_its_token(bench: &mut Bench) {
     assert_eq!(watch.take(), HashSet::from([3]));
 }
 
+pub fn a_part_of_a_watch_reports_to_it_until_it_is_dropped(bench: &mut Bench) {
+    let journal = bench.journal();
+    let logs: Vec<_> = (0..2).map(|_| create(journal, Durability::Os)).collect();
+    let watch = journal.watch();
+    let part = watch.part();
+    assert!(journal.watch_log(&watch, logs[0], 1));
+    assert!(journal.watch_log(&part, logs[1], 2));
+    let put_both = || {
+        for log in &logs {
+            put(journal, *log, batch(&["x"]));
+        }
+    };
+    put_both();
+    block_on(watch.grown());
+    assert_eq!(watch.take(), HashSet::from([1, 2]));
+    drop(part);
+    put_both();
+    block_on(watch.grown());
+    assert_eq!(watch.take(), HashSet::from([1]));
+}
+
 pub fn an_unknown_log_cannot_be_watched(bench: &mut Bench) {
     let unknown = bench.journal().allocate(1);
     assert!(!bench.journal().watch_log(&bench.journal().watch(), unknown, 0));
