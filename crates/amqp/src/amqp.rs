@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use stafett_amqp_wire::Table;
-use stafett_broker::Broker;
+use stafett_broker::{Broker, FrontEndHooks};
 use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 use stafett_net::{Connection, Protocol};
@@ -30,14 +30,15 @@ pub(crate) struct Shared {
     pub replies: Addresses,
 }
 
+/// Adds the parts of the protocol that the broker needs to know. Called before it starts.
+pub fn add_hooks(hooks: &mut FrontEndHooks) {
+    hooks.message_attributes.push(Arc::new(KeptProperties));
+}
+
 impl Amqp {
     /// Creates the front end of `broker` and registers its metrics in `registry`.
     pub fn new(broker: Arc<Broker>, settings: AmqpSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
-        broker
-            .messaging()
-            .exchanges()
-            .read_facts_with(Arc::new(KeptProperties));
         exchange_kinds::predeclare(&broker, &Namespace::default());
         Self {
             shared: Arc::new(Shared {

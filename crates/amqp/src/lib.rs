@@ -44,5 +44,5 @@ mod session;
 mod settings;
 mod stream_arguments;
 
-pub use amqp::Amqp;
+pub use amqp::{Amqp, add_hooks};
 pub use settings::AmqpSettings;

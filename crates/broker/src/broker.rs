@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use stafett_groups::{GroupSettings, Groups};
+use stafett_groups::{GroupSettings, Groups, Language};
 use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
 use stafett_messaging::Messaging;
+use stafett_messaging::exchanges::ReadFacts;
 use stafett_store::{NotStored, spaces, store_synced};
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 
-use crate::overrides::Overrides;
+use crate::overrides::{Overrides, ReadGroupSettings};
 
 #[derive(Debug)]
 pub struct Broker {
@@ -31,6 +32,17 @@ pub struct BrokerSettings {
     pub topics: TopicDefaults,
     pub groups: GroupSettings,
     pub live_topics: LiveSettings,
+    pub hooks: FrontEndHooks,
+}
+
+/// Knowledge of the front ends that the core needs: the formats of members' metadata, the names of groups'
+/// settings, and the headers that front ends keep in their messages.
+#[derive(Debug, Clone, Default)]
+pub struct FrontEndHooks {
+    /// Format of the metadata that members of classic groups exchange. Without it no group changes its protocol.
+    pub member_protocol: Option<Arc<dyn Language>>,
+    pub group_settings: Option<ReadGroupSettings>,
+    pub message_attributes: Vec<Arc<dyn ReadFacts>>,
 }
 
 /// Error of starting a broker on its journal.
@@ -46,7 +58,7 @@ impl Broker {
     /// Starts on a journal: loads every definition. Must be called within a Tokio runtime.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
         // All parts are loaded before the first append.
-        let base = settings.topics;
+        let (base, hooks) = (settings.topics, settings.hooks);
         let catalog = Arc::new(TopicCatalog::load(Arc::clone(&journal), base)?);
         let followed = catalog.load_followed()?;
         let cluster_id = spaces::CLUSTER_ID.load(&*journal)?;
@@ -58,10 +70,11 @@ impl Broker {
             Arc::clone(catalog.topics()),
             settings.groups,
             base.logs.durability,
+            hooks.member_protocol,
         )?;
-        let overrides = Overrides::load(&*journal)?;
+        let overrides = Overrides::load(&*journal, hooks.group_settings)?;
         let live_topics = Arc::new(Live::open(Arc::clone(&journal), settings.live_topics)?);
-        let messaging = Messaging::open(&journal, &catalog)?;
+        let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes)?;
         let broker = Self {
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             journal,
@@ -76,6 +89,7 @@ impl Broker {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());
             store_synced(&*broker.journal, [put]).await?;
         }
+        broker.apply_group_settings();
         let defaults = broker.overrides.over(base);
         broker
             .catalog

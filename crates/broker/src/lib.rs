@@ -14,5 +14,5 @@ mod namespaces;
 mod overrides;
 mod topic_changes;
 
-pub use broker::{Broker, BrokerSettings, StartError};
+pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use overrides::{ReadGroupSettings, Scope};

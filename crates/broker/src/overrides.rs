@@ -4,7 +4,7 @@
 //! only to a front end are kept for it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_groups::GroupOverrides;
@@ -35,7 +35,7 @@ pub type ReadGroupSettings = fn(&TopicSettings) -> GroupOverrides;
 #[derive(Debug)]
 pub(crate) struct Overrides {
     set: SharedLock<BTreeMap<Scope, Arc<TopicSettings>>>,
-    read_group: OnceLock<ReadGroupSettings>,
+    read_group: Option<ReadGroupSettings>,
     /// One permit, held while settings are changed.
     turn: Semaphore,
 }
@@ -61,7 +61,10 @@ impl Scope {
 }
 
 impl Overrides {
-    pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
+    pub(crate) fn load(
+        journal: &dyn Journal,
+        read_group: Option<ReadGroupSettings>,
+    ) -> Result<Self, StateUnreadable> {
         let mut set = BTreeMap::new();
         spaces::OVERRIDES.load_values(journal, |key, mut value| {
             let (scope, settings) = (Scope::of(key)?, TopicSettings::decode(&mut value)?);
@@ -70,7 +73,7 @@ impl Overrides {
         })?;
         Ok(Self {
             set: SharedLock::new(set),
-            read_group: OnceLock::new(),
+            read_group,
             turn: Semaphore::new(1),
         })
     }
@@ -100,16 +103,15 @@ impl Broker {
         set.keys().cloned().collect()
     }
 
-    /// Sets the reader of group settings, and applies it to all groups. The first call wins.
-    pub fn learn_group_settings(&self, read: ReadGroupSettings) {
-        let _known_already = self.overrides.read_group.set(read);
+    /// Puts the settings of all groups in force as they were stored.
+    pub(crate) fn apply_group_settings(&self) {
         for scope in self.scopes() {
             self.on_scope_changed(&scope);
         }
     }
 
     fn on_scope_changed(&self, scope: &Scope) {
-        if let (Scope::Group(name), Some(read)) = (scope, self.overrides.read_group.get()) {
+        if let (Scope::Group(name), Some(read)) = (scope, self.overrides.read_group) {
             self.groups
                 .set_overrides(name, read(&self.scoped_settings(scope)));
         }

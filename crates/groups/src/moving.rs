@@ -14,17 +14,12 @@ use super::consumer::{HeartbeatError, Partition, Partitions};
 use super::effects::{Effects, Store, Wait};
 use super::error::GroupError;
 use super::group::{Group, GroupKind};
-use super::language::{Language, Named};
+use super::language::Named;
 use super::moment::Moment;
 use super::registry::Groups;
 use super::settings::Migration;
 
 impl Groups {
-    /// Sets the codec for groups that move between the protocols. The first call wins.
-    pub fn learn(&self, language: Box<dyn Language>) {
-        let _known_already = self.language.set(language);
-    }
-
     /// Makes a consumer group of a classic one with members.
     pub(super) fn upgrade(
         &self,
@@ -35,7 +30,7 @@ impl Groups {
         let GroupKind::Classic(classic) = &mut group.kind else {
             return Ok(());
         };
-        let language = self.language.get().ok_or(GroupError::OtherKind)?;
+        let language = self.language.as_deref().ok_or(GroupError::OtherKind)?;
         if !self.settings.migration.upgrades() {
             tracing::info!(group = %group.name, "a classic group may not become a consumer group, as set");
             return Err(GroupError::OtherKind);
@@ -123,7 +118,7 @@ impl Groups {
     }
 
     fn spoken(&self, id: &str, join: Join) -> Result<ClassicMember, GroupError> {
-        let language = self.language.get().ok_or(GroupError::OtherKind)?;
+        let language = self.language.as_deref().ok_or(GroupError::OtherKind)?;
         if *join.purpose != *language.purpose() {
             return Err(GroupError::NoCommonStrategy);
         }
@@ -150,7 +145,7 @@ impl Groups {
 
     /// Returns the assignment of a classic member in a consumer group.
     pub(super) fn sync_assigned(&self, kind: &mut AssignedGroup, sync: &Sync) -> Result<Synced, GroupError> {
-        let language = self.language.get().ok_or(GroupError::OtherKind)?;
+        let language = self.language.as_deref().ok_or(GroupError::OtherKind)?;
         let partitions =
             kind.group()
                 .sync_classic(&sync.member, sync.instance.as_deref(), sync.generation)?;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard};
 
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
@@ -56,7 +56,7 @@ pub struct Groups {
     /// Durability that changes wait for before they are acknowledged.
     wait: StateWait,
     /// Codec for members of the classic protocol.
-    pub(super) language: OnceLock<Box<dyn Language>>,
+    pub(super) language: Option<Arc<dyn Language>>,
     /// Tasks that wait until something is stored, and the driver.
     pub(super) tasks: TaskTracker,
     stop: CancellationToken,
@@ -76,6 +76,7 @@ impl Groups {
         topics: Arc<Topics>,
         settings: GroupSettings,
         durability: Durability,
+        language: Option<Arc<dyn Language>>,
     ) -> Result<Arc<Self>, StateUnreadable> {
         let wait = match durability {
             Durability::Sync => StateWait::Synced,
@@ -95,7 +96,7 @@ impl Groups {
             assigned_members: AtomicUsize::new(0),
             overrides: SharedLock::default(),
             wait,
-            language: OnceLock::new(),
+            language,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });

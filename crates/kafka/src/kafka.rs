@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
 use prometheus_client::registry::Registry;
-use stafett_broker::Broker;
+use stafett_broker::{Broker, FrontEndHooks};
 use stafett_kafka_wire::{ErrorCode, Str, Uuid};
 use stafett_net::{Connection, Protocol};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,13 +40,17 @@ pub(crate) struct Shared {
     deletions: AtomicU64,
 }
 
+/// Adds the parts of the protocol that the broker needs to know. Called before it starts.
+pub fn add_hooks(hooks: &mut FrontEndHooks) {
+    hooks.member_protocol = Some(Arc::new(Consumers));
+    hooks.group_settings = Some(configs::group_overrides);
+}
+
 impl Kafka {
     /// Creates the front end of `broker` and registers its metrics.
     pub fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
         let fetch_sessions = FetchSessions::new(&settings, &metrics);
-        broker.groups().learn(Box::new(Consumers));
-        broker.learn_group_settings(configs::group_overrides);
         let cluster_id = Uuid::from(broker.cluster_id()).to_string().into();
         let deletions = AtomicU64::new(0);
         let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));

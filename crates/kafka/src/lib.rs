@@ -43,5 +43,5 @@ mod session;
 mod settings;
 mod writer;
 
-pub use kafka::Kafka;
+pub use kafka::{Kafka, add_hooks};
 pub use settings::{Endpoint, KafkaSettings};

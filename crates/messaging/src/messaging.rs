@@ -9,9 +9,10 @@ use stafett_store::{Changing, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
 use crate::delayed::{Delayed, Releasing};
+use crate::exchanges::facts::Facts;
 use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{
-    BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, publish,
+    BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, ReadFacts, publish,
 };
 use crate::queues::clock::Clock;
 use crate::queues::{Queue, Queues};
@@ -29,8 +30,12 @@ pub struct Messaging {
 impl Messaging {
     /// Loads all parts and begins to deliver. Must be called within a Tokio runtime, and before anything else
     /// is appended to the journal.
-    pub fn open(journal: &Arc<dyn Journal>, catalog: &TopicCatalog) -> Result<Self, StateUnreadable> {
-        let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
+    pub fn open(
+        journal: &Arc<dyn Journal>,
+        catalog: &TopicCatalog,
+        attributes: &[Arc<dyn ReadFacts>],
+    ) -> Result<Self, StateUnreadable> {
+        let (exchanges, left) = Exchanges::open(Arc::clone(journal), Facts::new(attributes))?;
         let clock = Arc::new(Clock::start());
         let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(&clock))?);
         let durability = catalog.defaults().logs.durability;

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{Broker, BrokerSettings};
+use stafett_broker::{Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::RewritePolicy;
@@ -123,6 +123,9 @@ fn journal_settings(settings: &Settings) -> stafett_journal::Settings {
 }
 
 fn broker_settings(settings: &Settings) -> BrokerSettings {
+    let mut hooks = FrontEndHooks::default();
+    stafett_kafka::add_hooks(&mut hooks);
+    stafett_amqp::add_hooks(&mut hooks);
     BrokerSettings {
         topics: TopicDefaults {
             logs: LogSpec {
@@ -138,6 +141,7 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
         },
         groups: group_settings(settings),
         live_topics: live::broker_settings(settings),
+        hooks,
     }
 }
 

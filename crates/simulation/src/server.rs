@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use stafett_amqp::{Amqp, AmqpSettings};
-use stafett_broker::{Broker, BrokerSettings};
+use stafett_broker::{Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
 use stafett_http::HttpServer;
 use stafett_journal::disk::{Clock, RewritePolicy};
@@ -200,9 +200,13 @@ fn broker_settings() -> BrokerSettings {
         sweep_every: Duration::from_hours(24),
         ..GroupSettings::default()
     };
+    let mut hooks = FrontEndHooks::default();
+    stafett_kafka::add_hooks(&mut hooks);
+    stafett_amqp::add_hooks(&mut hooks);
     BrokerSettings {
         groups,
         live_topics: live_settings(),
+        hooks,
         ..BrokerSettings::default()
     }
 }

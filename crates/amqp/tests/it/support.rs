@@ -39,9 +39,9 @@ impl Server {
 
     pub(crate) async fn start_with(settings: AmqpSettings) -> Self {
         let journal = Arc::new(UndecidedJournal::default());
-        let broker = Broker::start(journal.clone(), BrokerSettings::default())
-            .await
-            .unwrap();
+        let mut broker = BrokerSettings::default();
+        stafett_amqp::add_hooks(&mut broker.hooks);
+        let broker = Broker::start(journal.clone(), broker).await.unwrap();
         let (broker, mut registry) = (Arc::new(broker), Registry::default());
         let settings = AmqpSettings {
             create_virtual_hosts: true,

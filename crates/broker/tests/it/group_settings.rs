@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_broker::{Broker, BrokerSettings, Scope};
+use stafett_broker::{Broker, BrokerSettings, FrontEndHooks, Scope};
 use stafett_groups::GroupOverrides;
 use stafett_groups::consumer::{EPOCH_JOIN, Heartbeat, Partitions};
 use stafett_journal::{Journal, MemoryJournal};
@@ -23,8 +23,15 @@ fn read(settings: &TopicSettings) -> GroupOverrides {
 
 async fn start(journal: &Arc<MemoryJournal>) -> Arc<Broker> {
     let journal: Arc<dyn Journal> = Arc::<MemoryJournal>::clone(journal);
-    let broker = Broker::start(journal, BrokerSettings::default()).await.unwrap();
-    broker.learn_group_settings(read);
+    let hooks = FrontEndHooks {
+        group_settings: Some(read),
+        ..FrontEndHooks::default()
+    };
+    let settings = BrokerSettings {
+        hooks,
+        ..BrokerSettings::default()
+    };
+    let broker = Broker::start(journal, settings).await.unwrap();
     Arc::new(broker)
 }
 

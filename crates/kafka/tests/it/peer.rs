@@ -74,7 +74,7 @@ impl Server {
             ..Settings::default()
         };
         let journal = Arc::new(DiskJournal::open(directory.path(), journal, Metrics::new()).unwrap());
-        let broker = BrokerSettings {
+        let mut broker = BrokerSettings {
             topics: TopicDefaults {
                 logs: LogSpec {
                     durability: Durability::Os,
@@ -86,6 +86,7 @@ impl Server {
             groups,
             ..BrokerSettings::default()
         };
+        stafett_kafka::add_hooks(&mut broker.hooks);
         let broker = Arc::new(
             Broker::start(Arc::clone(&journal) as Arc<dyn Journal>, broker)
                 .await

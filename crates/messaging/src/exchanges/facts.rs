@@ -1,7 +1,7 @@
 //! Headers and properties of messages, for exchanges that route by them.
 //!
-//! A front end keeps its own form of headers and properties in a record header of the message, and registers
-//! a reader for it. So dead letters, and messages delayed over a restart, are routed like new ones.
+//! A front end keeps its own form of headers and properties in a record header of the message, and gives
+//! the broker a reader for it. So dead letters, and messages delayed over a restart, are routed like new ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub trait ReadFacts: Send + Sync + fmt::Debug {
 
 /// Readers of all front ends.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts(pub(crate) Arc<[Arc<dyn ReadFacts>]>);
+pub(crate) struct Facts(Arc<[Arc<dyn ReadFacts>]>);
 
 impl Facts {
-    pub(crate) fn with(&self, reader: Arc<dyn ReadFacts>) -> Self {
-        Self(self.0.iter().cloned().chain([reader]).collect())
+    pub(crate) fn new(readers: &[Arc<dyn ReadFacts>]) -> Self {
+        Self(readers.into())
     }
 
     /// Returns the reader of a message, and the contents of its record header.

@@ -13,6 +13,7 @@ use super::Exchanges;
 use super::binding::{Binding, Destination};
 use super::closing::{Closing, Mark};
 use super::exchange::Exchange;
+use super::facts::Facts;
 use super::metrics::ExchangeMetrics;
 use super::space::{Space, SpaceId};
 
@@ -27,7 +28,7 @@ pub(crate) struct Left {
 
 impl Exchanges {
     /// Loads the stored state. Remains of interrupted deletions are returned for [`Exchanges::clean`].
-    pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Left), StateUnreadable> {
+    pub(crate) fn open(journal: Arc<dyn Journal>, facts: Facts) -> Result<(Self, Left), StateUnreadable> {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
         let space = |name: &Namespace, id| Arc::new(Space::new(name.clone(), id, Arc::clone(&journal)));
@@ -68,7 +69,7 @@ impl Exchanges {
             journal,
             spaces: SharedLock::new(spaces),
             closing: Closing::new(closing),
-            facts: SharedLock::default(),
+            facts,
             metrics: ExchangeMetrics::default(),
             progress: Arc::default(),
             tasks: TaskTracker::new(),

@@ -17,7 +17,7 @@ mod binding;
 mod closing;
 mod error;
 mod exchange;
-mod facts;
+pub(crate) mod facts;
 mod load;
 mod metrics;
 mod plan;
@@ -57,7 +57,7 @@ pub struct Exchanges {
     spaces: SharedLock<HashMap<Namespace, Arc<Space>>>,
     /// Checked under the lock of `spaces` when a namespace is created.
     closing: Closing,
-    facts: SharedLock<Facts>,
+    facts: Facts,
     pub(crate) metrics: ExchangeMetrics,
     /// Progress of storing changes of namespaces.
     progress: Arc<Progress>,
@@ -199,20 +199,14 @@ impl Exchanges {
         self.space(namespace).map(to).unwrap_or_default()
     }
 
-    /// Registers a front end's reader of its messages; once, before its first message.
-    pub fn read_facts_with(&self, reader: Arc<dyn ReadFacts>) {
-        let mut facts = self.facts.write();
-        *facts = facts.with(reader);
-    }
-
     /// Waits until all deletions have ended.
     pub(crate) async fn finish(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    pub(crate) fn facts(&self) -> Facts {
-        self.facts.read().clone()
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     pub(crate) fn space(&self, namespace: &Namespace) -> Option<Arc<Space>> {

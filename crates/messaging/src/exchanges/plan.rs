@@ -8,7 +8,7 @@ use stafett_model::{LogId, Namespace};
 use stafett_routing::{DependsOn, Router, Routes};
 
 use super::Target;
-use super::facts::{Facts, Seen};
+use super::facts::Seen;
 use super::publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use super::space::SpaceId;
 use super::way::{Places, Way, by_name};
@@ -21,7 +21,6 @@ pub(super) struct Plan<'a> {
     exchange: &'a str,
     space: SpaceId,
     router: Router<Target>,
-    facts: Facts,
     routes: Routes<Target>,
     /// Sets of targets that messages of this batch go to.
     places: Vec<Place>,
@@ -64,7 +63,6 @@ impl<'a> Plan<'a> {
             exchange,
             space: space.id,
             router,
-            facts: way.exchanges.facts(),
             routes: Routes::default(),
             places: Vec::new(),
             by_targets: HashMap::new(),
@@ -158,7 +156,7 @@ impl<'a> Plan<'a> {
             key: &message.routing_key,
             more_keys: &publish.more_keys,
             message,
-            facts: &self.facts,
+            facts: self.way.exchanges.facts(),
             delayed: message.delay_ms.is_some_and(|ms| ms > 0),
         };
         let names = by_name(self.way, self.namespace);

@@ -175,12 +175,11 @@ pub(crate) fn route_in(
     more_keys: &[ByteString],
     (routing_key, message): (&str, &Message),
 ) -> Targets {
-    let facts = way.exchanges.facts();
     let seen = Seen {
         key: routing_key,
         more_keys,
         message,
-        facts: &facts,
+        facts: way.exchanges.facts(),
         delayed: false,
     };
     let mut found = Routes::default();

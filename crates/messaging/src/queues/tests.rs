@@ -44,7 +44,7 @@ impl World {
         let journal = Arc::new(journal);
         let shared: Arc<dyn Journal> = Arc::<MemoryJournal>::clone(&journal);
         let catalog = TopicCatalog::load(Arc::clone(&shared), TopicDefaults::default()).unwrap();
-        let messaging = Messaging::open(&shared, &catalog).unwrap();
+        let messaging = Messaging::open(&shared, &catalog, &[]).unwrap();
         Self { journal, messaging }
     }
 

@@ -1,8 +1,6 @@
-use std::sync::Arc;
-
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_messaging::exchanges::{Publish, PublishError, PublishRefusal, Published, ReadFacts};
+use stafett_messaging::exchanges::{Publish, PublishError, PublishRefusal, Published};
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
 use stafett_messaging::{NewBinding, NewExchange};
 use stafett_model::Message;
@@ -141,36 +139,9 @@ async fn a_queue_that_refuses_refuses_for_all() {
     );
 }
 
-/// A front end that keeps one header, `kind`, as the value of its record header.
-#[derive(Debug)]
-struct KeptKind;
-
-impl ReadFacts for KeptKind {
-    fn header(&self) -> &'static str {
-        "front"
-    }
-
-    fn headers(&self, kept: &[u8], visit: &mut dyn FnMut(&[u8], HeaderValue)) {
-        visit(b"kind", HeaderValue::Text(Bytes::copy_from_slice(kept)));
-    }
-
-    fn property(&self, kept: &[u8], property: Property) -> Option<Bytes> {
-        (property == Property::MessageId).then(|| Bytes::copy_from_slice(kept))
-    }
-
-    fn more_keys(&self, _: &[u8]) -> Vec<ByteString> {
-        Vec::new()
-    }
-}
-
 #[tokio::test]
 async fn headers_and_properties_are_what_the_front_end_reads() {
     let world = World::new().await;
-    world
-        .broker
-        .messaging()
-        .exchanges()
-        .read_facts_with(Arc::new(KeptKind));
     world.exchange("headers", Kind::Headers).await;
     world
         .exchange("ids", Kind::Hashed(HashOn::Property(Property::MessageId)))

@@ -3,14 +3,37 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::MemoryJournal;
-use stafett_messaging::exchanges::{BindError, Publish, Published, UnbindError};
+use stafett_messaging::exchanges::{BindError, Publish, Published, ReadFacts, UnbindError};
 use stafett_messaging::queues::{Declare, Queue};
 use stafett_messaging::{Destination, NewBinding, NewExchange, Unbind};
 use stafett_model::{Message, Namespace};
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{HeaderMatch, HeaderValue, Kind, Property};
 use stafett_topics::{NewTopic, Topic, TopicSettings};
+
+/// A front end that keeps one header, `kind`, as the value of its record header.
+#[derive(Debug)]
+struct KeptKind;
+
+impl ReadFacts for KeptKind {
+    fn header(&self) -> &'static str {
+        "front"
+    }
+
+    fn headers(&self, kept: &[u8], visit: &mut dyn FnMut(&[u8], HeaderValue)) {
+        visit(b"kind", HeaderValue::Text(Bytes::copy_from_slice(kept)));
+    }
+
+    fn property(&self, kept: &[u8], property: Property) -> Option<Bytes> {
+        (property == Property::MessageId).then(|| Bytes::copy_from_slice(kept))
+    }
+
+    fn more_keys(&self, _: &[u8]) -> Vec<ByteString> {
+        Vec::new()
+    }
+}
 
 pub(crate) struct World {
     pub(crate) journal: Arc<MemoryJournal>,
@@ -24,7 +47,9 @@ impl World {
     }
 
     async fn on(journal: Arc<MemoryJournal>) -> Self {
-        let started = Broker::start(journal.clone(), BrokerSettings::default()).await;
+        let mut settings = BrokerSettings::default();
+        settings.hooks.message_attributes.push(Arc::new(KeptKind));
+        let started = Broker::start(journal.clone(), settings).await;
         Self {
             journal,
             broker: Arc::new(started.unwrap()),
