@@ -22,7 +22,7 @@ use crate::experiment::Plan;
 use crate::measure::process::Watched;
 use crate::results::{Network, ProcessKind};
 use crate::workload::client_placement::Seating;
-use crate::workload::load::{Second, forgotten as forgotten_of};
+use crate::workload::load::Second;
 use crate::workload::{Loaded, filter};
 
 /// How often it is looked what the agents are to be told.
@@ -319,7 +319,10 @@ impl Crew {
     ) -> Result<(), DriverError> {
         let name = self.name(host);
         let told = match said {
-            OfLoad::Progress(progress) => following.on_progress(host, progress),
+            OfLoad::Progress(progress) => {
+                following.on_progress(host, progress);
+                Ok(())
+            }
             OfLoad::Seconds(second) => following.on_second(host, &second).map(|news| {
                 if let Some(whole) = news.whole {
                     (order.on_second)(&whole);
@@ -345,8 +348,12 @@ impl Crew {
     }
 
     fn put_together(&self, order: &Order, together: Together, watched: Vec<Watched>) -> Loaded {
-        let Together { shares, roles, .. } = together;
-        let mut remarks = Vec::new();
+        let Together {
+            shares,
+            roles,
+            mut remarks,
+            ..
+        } = together;
         let (mut error, mut processes) = (None, Vec::new());
         processes.extend(watched.into_iter().map(Watched::finish));
         let hosts = shares.len();
@@ -369,8 +376,6 @@ impl Crew {
         if !together.is_drained && !order.stop.is_cancelled() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
-        let forgotten = together.forgotten.iter();
-        remarks.extend(forgotten.map(|(role, count)| forgotten_of(role, *count)));
         let has_delivery = roles.iter().any(|role| role.latencies.contains_key("delivery"));
         if hosts > 1 && has_delivery {
             remarks.push(

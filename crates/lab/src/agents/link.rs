@@ -178,7 +178,7 @@ where
             let sent = tokio::select! {
                 // What is there is heard before anybody is called silent.
                 biased;
-                said = self.reader.next::<FromAgent>() => match said {
+                said = self.reader.next_report::<FromAgent>() => match said {
                     Ok(FromAgent::Pong(_)) => Ok(()),
                     Ok(said) => match reports.send((mark, Report::Said(said))).await {
                         Ok(()) => Ok(()),

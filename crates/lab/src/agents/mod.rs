@@ -20,11 +20,11 @@
 //!
 //! - [`protocol`]: messages and frames; [`proof`]: who may tell an agent what to do
 //! - [`host`], `session`: the agent
-//! - `link`, [`controller`]: the controller's connections; `following`: what it makes of what they tell, with
-//!   `phases` (what comes when), `credits` (how far who sends may be ahead), `plausible` (what cannot be) and
-//!   `merge` (one result out of many)
-//! - `diary`: what agents say for people
-//! - [`placement`]: who sits where, and what would compare clocks
+//! - `link`, [`controller`]: the controller's connections; `following`: conclusions from reports, with
+//!   `phases` (the order of events), `credits` (bounds on messages in flight) and `merge` (one result out of
+//!   many)
+//! - `diary`: log lines of agents
+//! - [`placement`]: the seats of clients, and figures that would compare clocks
 
 pub mod controller;
 mod credits;
@@ -35,7 +35,6 @@ pub(crate) mod link;
 mod merge;
 mod phases;
 pub mod placement;
-mod plausible;
 pub mod proof;
 pub mod protocol;
 mod session;

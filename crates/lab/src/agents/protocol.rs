@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
@@ -26,7 +27,7 @@ use crate::workload::load::Second;
 use crate::workload::together::{HostSecond, Progress, RoleBooks};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// What an agent is told.
@@ -34,6 +35,8 @@ pub const ORDER_BYTES_MAX: usize = 1 << 20;
 /// What an agent tells: the last message accounts for every message that is missing, a bit each.
 pub const REPORT_BYTES_MAX: usize = 256 << 20;
 
+/// Largest number in a report: as many hosts as there can be do not overflow a sum of it.
+const NUMBER_MAX: f64 = (1_u64 << 53) as f64;
 const MESSAGE: u8 = 0;
 const FILL: u8 = 1;
 const HEAD_BYTES: usize = 5;
@@ -208,6 +211,8 @@ pub enum ProtocolError {
     Io(#[from] io::Error),
     #[error("a frame of {length} bytes came where {max} are the most")]
     TooLong { length: usize, max: usize },
+    #[error("it told what cannot be: {0}")]
+    Implausible(serde_json::Number),
     #[error("what came is not of this protocol: {0}")]
     Malformed(String),
 }
@@ -265,6 +270,17 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
+    /// Returns the next message of an agent. Its numbers are added up and multiplied without asking again, so
+    /// none is negative or beyond [`NUMBER_MAX`]. Safe to drop.
+    ///
+    /// # Errors
+    /// Where the connection ends or something else comes.
+    pub async fn next_report<T: DeserializeOwned>(&mut self) -> Result<T, ProtocolError> {
+        let report: Value = self.next().await?;
+        check_numbers(&report)?;
+        serde_json::from_value(report).map_err(|error| ProtocolError::Malformed(error.to_string()))
+    }
+
     fn frame(&mut self) -> Result<Option<(u8, Bytes)>, ProtocolError> {
         let Some(length) = self.buffer.first_chunk() else {
             return Ok(None);
@@ -289,6 +305,22 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         // Memory follows what has come, not what was announced.
         self.buffer.reserve(missing.min(256 << 10));
         Ok(None)
+    }
+}
+
+fn check_numbers(value: &Value) -> Result<(), ProtocolError> {
+    match value {
+        Value::Number(number) => {
+            let is_one = number
+                .as_f64()
+                .is_some_and(|number| (0.0..=NUMBER_MAX).contains(&number));
+            is_one
+                .then_some(())
+                .ok_or_else(|| ProtocolError::Implausible(number.clone()))
+        }
+        Value::Array(values) => values.iter().try_for_each(check_numbers),
+        Value::Object(fields) => fields.values().try_for_each(check_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
     }
 }
 

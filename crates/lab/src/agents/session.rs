@@ -124,11 +124,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                     self.prepare(*preparation).await?;
                 }
             }
-            ToAgent::Begin => self.with_work(|work| work.ties.begin.cancel()),
-            ToAgent::End => self.with_work(|work| work.ties.end.cancel()),
-            ToAgent::Stop => self.with_work(|work| work.ties.stop.cancel()),
+            ToAgent::Begin => self.with_work(|work| work.ties.signals.begin.cancel()),
+            ToAgent::End => self.with_work(|work| work.ties.signals.end.cancel()),
+            ToAgent::Stop => self.with_work(|work| work.ties.signals.stop.cancel()),
             ToAgent::Over(role) => self.with_work(|work| {
-                if let Some(over) = work.ties.over.get(&role) {
+                if let Some(over) = work.ties.signals.over.get(&role) {
                     over.cancel();
                 }
             }),
@@ -137,14 +137,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                     return Err(ProtocolError::Malformed(format!("a rate of {rate} for `{role}`")));
                 }
                 self.with_work(|work| {
-                    if let Some(shared) = work.ties.rates.get(&role) {
+                    if let Some(shared) = work.ties.signals.rates.get(&role) {
                         shared.set(rate);
                     }
                 });
             }
             ToAgent::Allow { load, made } => self.with_work(|work| {
                 for (role, made) in made.into_iter().filter(|_| work.number == load) {
-                    if let Some(allowed) = work.ties.allowed.get(&role) {
+                    if let Some(allowed) = work.ties.signals.allowed.get(&role) {
                         allowed.store(made, Ordering::Relaxed);
                     }
                 }

@@ -21,7 +21,7 @@ use super::derived_numbers::{
 use super::filter::SeenMessages;
 use super::idle;
 use super::in_flight_limit::{Ahead, Limit};
-use super::ledger::{AudienceArrivals, Ledger};
+use super::ledger::Ledger;
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
 use super::producer::Producer;
@@ -142,7 +142,7 @@ impl Cast {
             let before = actor.role.after.as_deref();
             let before = before.and_then(|name| {
                 if let Some(together) = &load.together {
-                    return together.over.get(name);
+                    return together.signals.over.get(name);
                 }
                 let found = self.actors.iter().find(|other| other.name == name);
                 found.map(|before| &before.ended)
@@ -302,7 +302,7 @@ impl Cast {
     fn ahead(&self, load: &Load, actor: &Arc<Actor>) -> Option<Ahead> {
         let max = actor.role.ahead?;
         let told = load.together.as_ref();
-        let told = told.and_then(|together| together.allowed.get(&actor.name));
+        let told = told.and_then(|together| together.signals.allowed.get(&actor.name));
         let limit = told.map_or_else(
             || {
                 let plan = &load.plan;
@@ -398,29 +398,22 @@ impl Actor {
         (began != u64::MAX).then(|| Duration::from_nanos(latest.saturating_sub(began)))
     }
 
-    /// Message by message, for who puts the books of all hosts together.
+    /// Returns its messages one by one, for the controller to put the books of all hosts together.
     pub(super) fn books(&self) -> RoleBooks {
+        // Others take part in no audience.
+        let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
+        let came = (0..).zip(ledgers).flat_map(|(audience, ledger)| {
+            let ledger = ledger.lock();
+            ledger.pieces(audience).collect::<Vec<_>>()
+        });
         let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
         RoleBooks {
-            came: self.came(true),
+            came: came.collect(),
             streams: self.streams.iter().map(sent).collect(),
             given_up: self.recorder.all_given_up(),
             is_overwhelmed: self.recorder.is_overwhelmed(),
             active: self.recorder.active(),
         }
-    }
-
-    /// What came here to its audiences, for who sees all hosts: what it is time to tell, or, in the end, all
-    /// that was not told.
-    pub(super) fn came(&self, is_end: bool) -> AudienceArrivals {
-        let mut came = AudienceArrivals::default();
-        // Others take part in nobody's audience.
-        let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
-        for (audience, ledger) in (0..).zip(ledgers) {
-            let mut ledger = ledger.lock();
-            ledger.tell(audience, is_end, &mut came);
-        }
-        came
     }
 
     /// Different messages that were made and not given up.
@@ -503,12 +496,16 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         .filter(|stream| seating.has_stream(*stream))
         .map(|stream| (stream, Arc::new(AtomicU64::new(0))))
         .collect();
-    let (audiences, is_part) = (audiences(role), load.together.is_some());
+    let audiences = audiences(role);
+    let ledger = || match load.together {
+        Some(_) => Ledger::of_part(each),
+        None => Ledger::new(each, audiences),
+    };
     let run = &load.plan.run;
     let told = load
         .together
         .as_ref()
-        .and_then(|together| together.rates.get(name));
+        .and_then(|together| together.signals.rates.get(name));
     let log = load
         .together
         .as_ref()
@@ -539,7 +536,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         streams,
         each,
         ledgers: (0..audiences)
-            .map(|_| Arc::new(Lock::new(Ledger::new(each, is_part, audiences))))
+            .map(|_| Arc::new(Lock::new(ledger())))
             .collect(),
         budget: Arc::new(AtomicU64::new(total.unwrap_or(u64::MAX))),
         taken: AtomicU64::new(0),

@@ -223,7 +223,7 @@ impl Load {
                 .progress
                 .send_modify(|progress| progress.connected = Some(connected));
             together.log.say("everybody who receives is connected");
-            let _ = self.stop.run_until_cancelled(together.begin.cancelled()).await;
+            let _ = self.stop.run_until_cancelled(together.signals.begin.cancelled()).await;
             together.log.say("the load begins");
         }
     }
@@ -328,7 +328,7 @@ impl Running<'_> {
             self.tell(false);
             let is_told = self
                 .together()
-                .is_some_and(|together| together.end.is_cancelled());
+                .is_some_and(|together| together.signals.end.is_cancelled());
             if self.load.stop.is_cancelled() || is_told || self.load.ends_early && self.is_complete() {
                 return true;
             }
@@ -391,7 +391,7 @@ impl Running<'_> {
     /// Whether every audience has all that was acknowledged.
     fn is_drained(&self) -> bool {
         if let Some(together) = self.together() {
-            return together.stop.is_cancelled();
+            return together.signals.stop.is_cancelled();
         }
         let mut consumers = self
             .cast
@@ -471,7 +471,6 @@ impl Running<'_> {
                     sample,
                     histogram: latencies.unwrap_or_default(),
                     changes: actor.rate.changes_before(),
-                    came: actor.came(false),
                 });
             }
             let per_second = |count: u64| count as f64 / seconds.max(1e-9);

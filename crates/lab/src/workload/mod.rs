@@ -7,9 +7,7 @@
 //! - [`message`]: the lab's own bytes at the front of a message
 //! - [`content`]: what is behind them; [`size`]: how large they are; [`choose`]: which topic they go to
 //! - [`pace`]: when messages are intended to be sent; [`adaptive`]: finding the highest rate that holds
-//! - [`ledger`]: which messages came: what is missing, what came twice; in [`streams`] where each comes once,
-//!   in a [`tally`] where it comes to several, both in `blocks` of [`runs`]; in [`parts`] and [`arrivals`]
-//!   where these are on several hosts
+//! - [`ledger`]: messages that came, that are missing, and that came twice, in `blocks` of [`runs`]
 //! - `in_flight_limit`: how far who sends may be ahead of who receives
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they
@@ -22,7 +20,6 @@
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
 pub mod adaptive;
-pub mod arrivals;
 mod blocks;
 #[cfg(test)]
 mod calibration;
@@ -40,15 +37,12 @@ pub mod load;
 pub mod log;
 pub mod message;
 pub mod pace;
-pub mod parts;
 mod patience;
 pub mod producer;
 pub mod recorder;
 pub mod relay;
 pub mod runs;
 pub mod size;
-pub mod streams;
-pub mod tally;
 pub mod together;
 
 pub use ledger::Ledger;
