@@ -443,7 +443,10 @@ mod tests {
             }
             assert_eq!(too_many, again, "seed {seed}");
             for sent in [60_000, 10_000] {
-                assert_eq!(merged.missing(sent, each, |_| 0), whole.missing(sent, each, |_| 0));
+                assert_eq!(
+                    merged.missing(sent, each, |_| 0),
+                    whole.missing(sent, each, |_| 0)
+                );
             }
         }
     }

@@ -535,9 +535,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         ),
         streams,
         each,
-        ledgers: (0..audiences)
-            .map(|_| Arc::new(Lock::new(ledger())))
-            .collect(),
+        ledgers: (0..audiences).map(|_| Arc::new(Lock::new(ledger()))).collect(),
         budget: Arc::new(AtomicU64::new(total.unwrap_or(u64::MAX))),
         taken: AtomicU64::new(0),
         rate: told.map_or_else(|| Arc::new(SharedRate::new(first_rate)), Arc::clone),

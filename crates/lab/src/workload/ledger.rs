@@ -326,7 +326,11 @@ mod tests {
             ledger.expect(1);
             for (sequence, count) in (0..).zip(counts) {
                 for _ in 0..*count {
-                    assert_eq!(ledger.enter(1, sequence), Entry::New, "others may have got it, too");
+                    assert_eq!(
+                        ledger.enter(1, sequence),
+                        Entry::New,
+                        "others may have got it, too"
+                    );
                 }
             }
             ledger.pieces(0).collect::<Vec<_>>()
@@ -337,9 +341,16 @@ mod tests {
             pieces.iter().map(|piece| ledger.absorb(piece)).sum()
         };
         assert_eq!(absorb(&mut ledger, of_host(&[1, 3, 0, 2])), 0);
-        assert_eq!(absorb(&mut ledger, of_host(&[2, 2, 0, 1])), 2, "one came five times");
+        assert_eq!(
+            absorb(&mut ledger, of_host(&[2, 2, 0, 1])),
+            2,
+            "one came five times"
+        );
         assert_eq!(ledger.missing(1, 10, |_| 0), 3 + 6 * 3);
-        assert_eq!(ledger.missing(1, 10, |range| u64::from(range.contains(&2))), 6 * 3);
+        assert_eq!(
+            ledger.missing(1, 10, |range| u64::from(range.contains(&2))),
+            6 * 3
+        );
         assert_eq!(ledger.missing(1, 1 << 52, |_| 0), 3 + 3 * ((1 << 52) - 4));
         let mut other = Ledger::new(3, 1);
         other.expect(2);

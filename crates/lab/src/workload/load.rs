@@ -223,7 +223,10 @@ impl Load {
                 .progress
                 .send_modify(|progress| progress.connected = Some(connected));
             together.log.say("everybody who receives is connected");
-            let _ = self.stop.run_until_cancelled(together.signals.begin.cancelled()).await;
+            let _ = self
+                .stop
+                .run_until_cancelled(together.signals.begin.cancelled())
+                .await;
             together.log.say("the load begins");
         }
     }
