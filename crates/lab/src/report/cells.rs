@@ -139,19 +139,24 @@ pub(crate) fn cells(recorded: &Recorded) -> Vec<Cell<'_>> {
     cells
 }
 
-/// The parameters that differ between cells, in the order of their paths.
+/// Returns the parameters that differ between cells, in the order of their paths.
 pub(crate) fn varied(cells: &[Cell<'_>]) -> Vec<String> {
     let mut seen: BTreeMap<&String, Vec<&Value>> = BTreeMap::new();
-    for cell in cells {
-        for (path, value) in &cell.parameters {
-            let values = seen.entry(path).or_default();
-            if !values.contains(&value) {
-                values.push(value);
-            }
+    for (path, value) in cells.iter().flat_map(|cell| &cell.parameters) {
+        seen.entry(path).or_default().push(value);
+    }
+    let several = |values: &Vec<&Value>| values.iter().any(|value| Some(value) != values.first());
+    let varied = seen.into_iter().filter(|(_, values)| several(values));
+    varied.map(|(path, _)| path.clone()).collect()
+}
+
+/// Returns every value once, in the order in which they first come.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
         }
     }
-    seen.into_iter()
-        .filter(|(_, values)| values.len() > 1)
-        .map(|(path, _)| path.clone())
-        .collect()
+    all
 }

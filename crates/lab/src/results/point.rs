@@ -60,6 +60,18 @@ pub enum OutcomeKind {
     Skipped,
 }
 
+impl OutcomeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
 /// The durability of what was acknowledged: this stands beside every number.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Durability {
@@ -144,33 +156,36 @@ impl Outcome {
 }
 
 impl Counts {
-    /// What was counted since `before`.
+    /// Returns what was counted since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        Self {
-            sent: self.sent - before.sent,
-            acknowledged: self.acknowledged - before.acknowledged,
-            failed: self.failed - before.failed,
-            received: self.received - before.received,
-            duplicated: self.duplicated - before.duplicated,
-            lost: self.lost - before.lost,
-            timed_out: self.timed_out - before.timed_out,
-            reconnects: self.reconnects - before.reconnects,
-            bytes_sent: self.bytes_sent - before.bytes_sent,
-            bytes_received: self.bytes_received - before.bytes_received,
-        }
+        let mut since = *self;
+        let pairs = since.all_mut().into_iter().zip(before.all());
+        pairs.for_each(|(count, before)| *count -= before);
+        since
     }
 
     pub fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.acknowledged += other.acknowledged;
-        self.failed += other.failed;
-        self.received += other.received;
-        self.duplicated += other.duplicated;
-        self.lost += other.lost;
-        self.timed_out += other.timed_out;
-        self.reconnects += other.reconnects;
-        self.bytes_sent += other.bytes_sent;
-        self.bytes_received += other.bytes_received;
+        let pairs = self.all_mut().into_iter().zip(other.all());
+        pairs.for_each(|(count, other)| *count += other);
+    }
+
+    fn all(mut self) -> [u64; 10] {
+        self.all_mut().map(|count| *count)
+    }
+
+    fn all_mut(&mut self) -> [&mut u64; 10] {
+        [
+            &mut self.sent,
+            &mut self.acknowledged,
+            &mut self.failed,
+            &mut self.received,
+            &mut self.duplicated,
+            &mut self.lost,
+            &mut self.timed_out,
+            &mut self.reconnects,
+            &mut self.bytes_sent,
+            &mut self.bytes_received,
+        ]
     }
 }

@@ -33,14 +33,6 @@ pub enum StoreError {
     Newer { path: PathBuf, found: u64 },
 }
 
-impl StoreError {
-    /// Whether there is no space left to write to.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Write { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
-    }
-}
-
 impl Folder {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }

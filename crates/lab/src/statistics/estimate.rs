@@ -24,6 +24,10 @@ impl Interval {
         self.low <= value && value <= self.high
     }
 
+    pub fn ends(self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
@@ -50,6 +54,10 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        self.interval.map(Interval::ends)
+    }
+
     pub fn low(&self) -> f64 {
         self.interval.map_or(self.value, |interval| interval.low)
     }

@@ -1,12 +1,13 @@
 //! Systems: how each is started, what its settings are called, and which durability it really gives.
 //!
-//! - [`stafett`], [`kafka`], [`rabbitmq`]: one file per system
+//! - [`stafett`], [`kafka`], [`rabbitmq`]: one file per system; `launch`: their common start
 //! - [`process`]: a process that is started, watched and ended; [`data_dir`]: the folder that they store in
 //! - [`durability`]: what was asked for against what there is
 
 pub mod data_dir;
 pub mod durability;
 pub mod kafka;
+mod launch;
 pub mod process;
 pub mod rabbitmq;
 pub mod stafett;
@@ -80,11 +81,13 @@ pub enum StartError {
 
 /// Starts the system of that name, or finds it where the plan says that it is.
 pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, StartError> {
-    let mut system = match name {
-        "stafett" => stafett::start(plan, place).await?,
-        "kafka" => kafka::start(plan, place).await?,
-        "rabbitmq" => rabbitmq::start(plan, place).await?,
-        other => return Err(StartError::Missing(format!("`{other}` is no system"))),
+    let there_already = plan.system.own(name).filter(|own| own.is_there());
+    let mut system = match (name, there_already) {
+        (name, Some(own)) => there(name, plan, own).await?,
+        ("stafett", None) => stafett::start(plan, place).await?,
+        ("kafka", None) => kafka::start(plan, place).await?,
+        ("rabbitmq", None) => rabbitmq::start(plan, place).await?,
+        (other, None) => return Err(StartError::Missing(format!("`{other}` is no system"))),
     };
     system.key = key(name, plan);
     Ok(system)
@@ -203,7 +206,7 @@ impl System {
 }
 
 /// A system that runs already.
-pub(crate) async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, StartError> {
+async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, StartError> {
     let spoken = protocol(name, plan).map_err(StartError::Missing)?;
     let address = own.address(spoken).unwrap_or_default();
     if !own.set.is_empty() {
@@ -228,14 +231,14 @@ pub(crate) async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, 
 
 /// What came of waiting for a system.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) after: Duration,
+struct Answered {
+    after: Duration,
     /// What it says that it is, where its protocol has a place for that.
-    pub(crate) version: String,
+    version: String,
 }
 
 /// The same of a process that may end before it answers.
-pub(crate) async fn answer_of(
+async fn answer_of(
     process: &Process,
     (protocol, address): (Protocol, &str),
     since: Instant,
@@ -251,7 +254,7 @@ pub(crate) async fn answer_of(
 }
 
 /// Asks a system until it answers.
-pub(crate) async fn first_answer(
+async fn first_answer(
     protocol: Protocol,
     address: &str,
     since: Instant,

@@ -40,6 +40,20 @@ const QUANTILES: [(f64, &str); 7] = [
 ];
 
 impl Axis {
+    /// Logarithmic or linear.
+    pub(crate) fn scaled(
+        is_log: bool,
+        label: impl Into<String>,
+        unit: &'static str,
+        values: impl Iterator<Item = f64>,
+    ) -> Self {
+        if is_log {
+            Self::logarithmic(label, unit, values)
+        } else {
+            Self::linear(label, unit, values)
+        }
+    }
+
     /// From zero, or from below it where there are such values, to a round number.
     pub(crate) fn linear(
         label: impl Into<String>,

@@ -14,12 +14,13 @@ mod shares;
 mod split;
 mod time;
 
-use super::cells::Cell;
+use super::cells::{Cell, distinct};
 use super::chart::{LineChart, Mark, RowChart, Width};
 use super::load::Recorded;
 use crate::experiment::{Figure, FigureKind};
 use crate::factorial::{Analysis, DesignError};
 use crate::results::{Metric, metric};
+pub(crate) use effects::factor_names;
 
 /// A figure of the report.
 #[derive(Clone, Debug)]
@@ -113,24 +114,17 @@ pub(crate) fn analyses(recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed>
 /// The figures by name that an experiment's figures are about. A latency is about its median and its 99th
 /// percentile.
 pub(crate) fn drawn_metrics(experiment: &crate::experiment::Experiment) -> Vec<&'static Metric> {
-    let mut metrics: Vec<&'static Metric> = Vec::new();
-    for figure in &experiment.figures {
-        for name in &figure.y {
-            let names = match figure.kind {
-                FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => {
-                    vec![name.clone()]
-                }
-                FigureKind::Latency => vec![format!("{name}_p50_us"), format!("{name}_p99_us")],
-                FigureKind::Time => Vec::new(),
-            };
-            for metric in names.iter().filter_map(|name| metric(name)) {
-                if !metrics.contains(&metric) {
-                    metrics.push(metric);
-                }
+    let drawn = experiment.figures.iter().flat_map(|figure| {
+        let names = figure.y.iter().flat_map(|name| match figure.kind {
+            FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => {
+                vec![name.clone()]
             }
-        }
-    }
-    metrics
+            FigureKind::Latency => vec![format!("{name}_p50_us"), format!("{name}_p99_us")],
+            FigureKind::Time => Vec::new(),
+        });
+        names.filter_map(|name| metric(&name))
+    });
+    distinct(drawn)
 }
 
 /// What to draw where an experiment does not say.
