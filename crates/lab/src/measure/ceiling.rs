@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::Crew;
 use crate::agents::controller::Order;
 use crate::clients::{self, Client};
-use crate::drivers::{Destinations, Driver, DriverError};
+use crate::drivers::Driver;
 use crate::experiment::{Delivery, Does, Plan, Protocol, Rate};
 use crate::grid;
 use crate::results::{Ceiling, ProcessKind};
@@ -19,7 +19,7 @@ use crate::run::point;
 use crate::run::{Request, RunError};
 use crate::systems;
 use crate::systems::process::Process;
-use crate::workload::{Load, Loaded};
+use crate::workload::Loaded;
 
 /// A ceiling is measured for so long, or as long as a point if that is shorter.
 const MEASURED: Duration = Duration::from_secs(2);
@@ -278,7 +278,7 @@ impl Measured<'_> {
             let prepared = self.driver.prepare(set).await;
             prepared.map_err(|error| error.to_string())?;
         }
-        let order = |plan| Order {
+        let order = Order {
             plan: Arc::new(plan),
             system: self.system.to_owned(),
             address: self.address.clone(),
@@ -289,32 +289,11 @@ impl Measured<'_> {
             on_second: Box::new(|_| ()),
         };
         let loaded = match (&mut self.crew, &mut self.client) {
-            (Some(crew), _) => crew.run(order(plan), false).await,
-            (None, Some(client)) => client.run(order(plan), false).await,
-            (None, None) => self.load_here(plan, destinations).await,
+            (Some(crew), _) => crew.run(order, false).await,
+            (None, Some(client)) => client.run(order, false).await,
+            (None, None) => point::run_here(order, &self.driver, destinations, false).await,
         };
         loaded.map_err(|error| error.to_string())
-    }
-
-    async fn load_here(
-        &self,
-        plan: Plan,
-        destinations: BTreeMap<String, Arc<Destinations>>,
-    ) -> Result<Loaded, DriverError> {
-        let load = Load {
-            contents: Load::contents(&plan).map_err(DriverError::Refused)?,
-            plan: Arc::new(plan),
-            driver: Arc::clone(&self.driver),
-            destinations,
-            brokers: Vec::new(),
-            seating: Arc::default(),
-            together: None,
-            ends_early: false,
-            precise: true,
-            stop: self.stop.clone(),
-            on_second: Box::new(|_| ()),
-        };
-        load.run().await
     }
 }
 

@@ -50,25 +50,15 @@ fn sum<'a>(roles: impl Iterator<Item = &'a RoleResult>, of: impl Fn(&RoleResult)
 }
 
 fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
-    put("produce_rate", sum(by_role(loaded, "produce"), |role| role.rate));
-    put(
-        "produce_bytes_rate",
-        sum(by_role(loaded, "produce"), |role| role.bytes_rate),
-    );
-    let receives = |role: &&RoleResult| role.does == "consume" || role.does == "relay";
-    put(
-        "consume_rate",
-        sum(loaded.roles.iter().filter(receives), |role| role.rate),
-    );
-    put(
-        "consume_bytes_rate",
-        sum(loaded.roles.iter().filter(receives), |role| role.bytes_rate),
-    );
+    let senders = || by_role(loaded, "produce");
+    put("produce_rate", sum(senders(), |role| role.rate));
+    put("produce_bytes_rate", sum(senders(), |role| role.bytes_rate));
+    let takes_in = |role: &&RoleResult| role.does == "consume" || role.does == "relay";
+    let receivers = || loaded.roles.iter().filter(takes_in);
+    put("consume_rate", sum(receivers(), |role| role.rate));
+    put("consume_bytes_rate", sum(receivers(), |role| role.bytes_rate));
     let arrivals = |role: &RoleResult| arrival_rate(role, loaded.measured_s);
-    put(
-        "arrival_rate",
-        sum(loaded.roles.iter().filter(receives), arrivals),
-    );
+    put("arrival_rate", sum(receivers(), arrivals));
     put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
 }
 
@@ -156,22 +146,14 @@ fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f
     let per_second = |of: fn(&ProcessSample) -> f64| {
         (!broker.is_empty()).then(|| broker.iter().map(of).sum::<f64>() / loaded.measured_s)
     };
-    put(
-        "broker_memory_mib",
-        largest(|sample| sample.memory_bytes as f64 / MIB),
-    );
-    put(
-        "broker_open_files",
-        largest(|sample| f64::from(sample.open_files)),
-    );
-    put(
-        "broker_disk_written_rate",
-        per_second(|sample| sample.disk_written_bytes as f64),
-    );
-    put(
-        "broker_context_switches_rate",
-        per_second(|sample| sample.context_switches as f64),
-    );
+    let memory = largest(|sample| sample.memory_bytes as f64 / MIB);
+    put("broker_memory_mib", memory);
+    let files = largest(|sample| f64::from(sample.open_files));
+    put("broker_open_files", files);
+    let written = per_second(|sample| sample.disk_written_bytes as f64);
+    put("broker_disk_written_rate", written);
+    let switches = per_second(|sample| sample.context_switches as f64);
+    put("broker_context_switches_rate", switches);
     put("memory_per_connection_kib", per_connection(loaded));
     client_share
 }

@@ -296,7 +296,7 @@ impl Bench {
             match (crew, client) {
                 (Some(crew), _) => crew.run(order, true).await,
                 (None, Some(client)) => client.run(order, true).await,
-                (None, None) => run_here(order, driver, &destinations).await,
+                (None, None) => run_here(order, driver, destinations.clone(), true).await,
             }
         };
         let loaded = tokio::select! {
@@ -348,20 +348,21 @@ impl Bench {
 }
 
 /// Runs a load in this program.
-async fn run_here(
+pub(crate) async fn run_here(
     order: Order,
     driver: &Arc<dyn Driver>,
-    destinations: &BTreeMap<String, Arc<Destinations>>,
+    destinations: BTreeMap<String, Arc<Destinations>>,
+    ends_early: bool,
 ) -> Result<Loaded, DriverError> {
     let load = Load {
         contents: Load::contents(&order.plan).map_err(DriverError::Refused)?,
         plan: order.plan,
         driver: Arc::clone(driver),
-        destinations: destinations.clone(),
+        destinations,
         brokers: order.brokers,
         seating: Arc::default(),
         together: None,
-        ends_early: true,
+        ends_early,
         precise: true,
         stop: order.stop,
         on_second: order.on_second,

@@ -3,7 +3,7 @@
 use super::metrics;
 use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate, Role};
-use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
+use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind, RoleResult};
 use crate::systems::StartError;
 use crate::workload::{Loaded, derived_numbers};
 
@@ -28,55 +28,48 @@ pub(super) fn of_start(error: StartError) -> Outcome {
     match error {
         StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
         StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
-        StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+        StartError::Failed(reason) => failed(reason),
     }
 }
 
 pub(super) fn of_error(error: &DriverError) -> Outcome {
     match error {
-        DriverError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+        DriverError::Failed(reason) => failed(reason),
         DriverError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
     }
 }
 
+fn failed(reason: impl Into<String>) -> Outcome {
+    Outcome::because(OutcomeKind::Failed, reason)
+}
+
 pub(super) fn of_death(status: &str) -> Outcome {
-    Outcome::because(
-        OutcomeKind::Failed,
-        format!("the system ended under load: {status}"),
-    )
+    failed(format!("the system ended under load: {status}"))
 }
 
 pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
     if let Some(status) = &seen.died {
         return of_death(status);
     }
-    let roles = &seen.loaded.roles;
+    let total = |of: fn(&RoleResult) -> u64| seen.loaded.roles.iter().map(of).sum::<u64>();
     let sends = seen.plan.roles.values().any(|role| role.does.sends_first());
-    let came_through: u64 = roles
-        .iter()
-        .map(|role| role.totals.acknowledged + role.totals.received)
-        .sum();
-    if sends && came_through == 0 {
+    if sends && total(|role| role.totals.acknowledged + role.totals.received) == 0 {
         let reason = seen.loaded.error.clone();
-        return Outcome::because(
-            OutcomeKind::Failed,
-            reason.unwrap_or_else(|| "the system did not answer".to_owned()),
-        );
+        return failed(reason.unwrap_or_else(|| "the system did not answer".to_owned()));
     }
     let idle = wanted_idle(seen.plan);
-    let refused: u64 = roles
-        .iter()
-        .filter(|role| role.does == "idle")
-        .map(|role| role.totals.failed)
-        .sum();
+    let refused = total(|role| {
+        if role.does == "idle" {
+            role.totals.failed
+        } else {
+            0
+        }
+    });
     if idle > 0 && refused > 0 {
         let reason = seen.loaded.error.clone().unwrap_or_default();
-        return Outcome::because(
-            OutcomeKind::Failed,
-            format!("{refused} of {idle} connections were not made: {reason}"),
-        );
+        return failed(format!("{refused} of {idle} connections were not made: {reason}"));
     }
-    let lost: u64 = roles.iter().map(|role| role.totals.lost).sum();
+    let lost = total(|role| role.totals.lost);
     let may_lose = seen
         .plan
         .roles
@@ -89,12 +82,11 @@ pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
             format!("{lost} acknowledged messages did not come out"),
         );
     }
-    let duplicated: u64 = roles.iter().map(|role| role.totals.duplicated).sum();
+    let duplicated = total(|role| role.totals.duplicated);
     if duplicated > 0 && is_exactly_once(seen.plan) {
-        return Outcome::because(
-            OutcomeKind::Failed,
-            format!("exactly once was asked for, and {duplicated} messages came out twice"),
-        );
+        return failed(format!(
+            "exactly once was asked for, and {duplicated} messages came out twice"
+        ));
     }
     Outcome::done()
 }
@@ -266,6 +258,7 @@ mod tests {
             error: None,
             remarks: Vec::new(),
             books: Vec::new(),
+            log: Vec::new(),
             client_cores: 1,
         }
     }
