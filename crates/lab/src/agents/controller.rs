@@ -1,6 +1,7 @@
 //! All agents of a run, and a load on them.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::AgentAddress;
-use super::diary::Diary;
 use super::following::{Following, Together};
 use super::link::{Link, Member, Report};
 use super::placement;
@@ -44,7 +44,7 @@ pub struct Crew {
     connections: Vec<u64>,
     loads: u64,
     network: Option<Network>,
-    /// Where what they say for people goes; nowhere, until that is said.
+    /// Folder for their logs, if they are kept.
     logs: Option<PathBuf>,
     tasks: TaskTracker,
 }
@@ -130,7 +130,7 @@ impl Crew {
         self.network.clone()
     }
 
-    /// What agents say for people goes to this folder from now on.
+    /// Keeps the logs of agents in this folder from now on.
     pub(crate) fn keep_logs(&mut self, logs: PathBuf) {
         self.logs = Some(logs);
     }
@@ -234,9 +234,8 @@ impl Crew {
             .iter()
             .map(|pid| Watched::new(ProcessKind::Broker, *pid))
             .collect();
-        let mut diary = Diary::new(self.logs.as_deref(), &self.agents);
         let following = Following::new(&order.plan, &seating, self.agents.len(), ends_early);
-        let done = self.follow(&order, following, &mut watched, &mut diary).await;
+        let done = self.follow(&order, following, &mut watched).await;
         if done.is_err() {
             self.tell_all(&ToAgent::Abandon).await;
         }
@@ -249,7 +248,6 @@ impl Crew {
         order: &Order,
         mut following: Following<'_>,
         watched: &mut [Watched],
-        diary: &mut Diary,
     ) -> Result<Together, DriverError> {
         let started = Instant::now();
         let mut stopped = None;
@@ -266,11 +264,10 @@ impl Crew {
             };
             match report {
                 Some((host, Report::Gone(reason))) => {
-                    diary.write(host, &[format!("it went away: {reason}")]);
                     return Err(self.went_away(host, &reason));
                 }
                 Some((host, Report::Said(FromAgent::Load { load, said }))) if load == self.loads => {
-                    self.hear(host, said, order, &mut following, watched, diary)?;
+                    self.hear(host, said, order, &mut following, watched)?;
                 }
                 // Of a load that nobody wants to know of any more, or of none.
                 Some((_, Report::Said(_))) | None => {}
@@ -315,7 +312,6 @@ impl Crew {
         order: &Order,
         following: &mut Following<'_>,
         watched: &mut [Watched],
-        diary: &mut Diary,
     ) -> Result<(), DriverError> {
         let name = self.name(host);
         let told = match said {
@@ -336,10 +332,6 @@ impl Crew {
             OfLoad::Done(share) => following.on_share(host, *share),
             OfLoad::Failed { reason, is_refusal } => {
                 return Err(DriverError::of(format!("agent {name}: {reason}"), is_refusal));
-            }
-            OfLoad::Log(lines) => {
-                diary.write(host, &lines);
-                Ok(())
             }
             // Of who runs a load alone.
             OfLoad::Second(_) => Ok(()),
@@ -366,6 +358,7 @@ impl Crew {
             .unwrap_or_default();
         for (agent, share) in self.agents.iter().zip(shares) {
             let of_agent = |text: String| format!("{text} (agent `{}`)", agent.name);
+            self.write_log(agent, &share.log);
             error = error.or_else(|| share.error.map(of_agent));
             remarks.extend(share.remarks.into_iter().map(of_agent));
             processes.extend(share.processes.into_iter().map(|mut process| {
@@ -394,8 +387,16 @@ impl Crew {
             error,
             remarks,
             books: Vec::new(),
+            log: Vec::new(),
             client_cores: self.cores(),
         }
+    }
+
+    /// Writes the log of an agent. One that cannot be written is no reason not to measure.
+    fn write_log(&self, agent: &AgentAddress, lines: &[String]) {
+        let Some(logs) = &self.logs else { return };
+        let path = logs.join(format!("agent-{}.log", agent.name));
+        let _ = fs::create_dir_all(logs).and_then(|()| fs::write(path, lines.join("\n") + "\n"));
     }
 
     /// Of all machines; agents on one machine share its cores.

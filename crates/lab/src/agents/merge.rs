@@ -458,6 +458,7 @@ mod tests {
                     ..RoleBooks::default()
                 },
             ],
+            log: Vec::new(),
             processes: Vec::new(),
             error: None,
             remarks: Vec::new(),

@@ -7,7 +7,7 @@
 //! Prepare(plan, seats, system)  ──────────▶    connects who receives
 //!                               ◀──────────    Progress: connected
 //! Begin, to all at once         ──────────▶    load, on its own clock
-//!                               ◀──────────    Seconds, Progress, Log
+//!                               ◀──────────    Seconds, Progress
 //! Rate, Allow, Over, End, Stop  ──────────▶
 //!                               ◀──────────    Done: counts, histograms, what came message by message
 //! ```
@@ -23,12 +23,10 @@
 //! - `link`, [`controller`]: the controller's connections; `following`: conclusions from reports, with
 //!   `phases` (the order of events), `credits` (bounds on messages in flight) and `merge` (one result out of
 //!   many)
-//! - `diary`: log lines of agents
 //! - [`placement`]: the seats of clients, and figures that would compare clocks
 
 pub mod controller;
 mod credits;
-mod diary;
 mod following;
 pub mod host;
 pub(crate) mod link;

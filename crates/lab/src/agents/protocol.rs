@@ -174,8 +174,6 @@ pub enum OfLoad {
     Second(Second),
     Progress(Progress),
     Seconds(HostSecond),
-    /// Lines for people.
-    Log(Vec<String>),
     /// The last that is said of it.
     Done(Box<Share>),
     /// Instead.
@@ -194,6 +192,8 @@ pub struct Share {
     /// In the order of the roles' names.
     pub roles: Vec<RoleResult>,
     pub books: Vec<RoleBooks>,
+    /// Lines for people.
+    pub log: Vec<String>,
     pub processes: Vec<ProcessSeries>,
     /// Known to a host that runs a load alone; of shares it is found when they are put together.
     pub drain_s: Option<f64>,

@@ -27,7 +27,6 @@ use crate::workload::{Load, Loaded, filter};
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Seconds of a load that is run alone and may wait to be told.
 const SECONDS_WAITING: usize = 64;
-const LINES_AT_ONCE: usize = 64;
 /// How long a load may take to end when its controller went away.
 const END_WITHIN: Duration = Duration::from_mins(2);
 
@@ -221,10 +220,9 @@ async fn next_of(work: &mut Option<Work>) -> OfLoad {
     let Some(work) = work else {
         return pending().await;
     };
-    let (ties, mut lines) = (&mut work.ties, Vec::new());
+    let ties = &mut work.ties;
     let done = tokio::select! {
         biased;
-        1.. = ties.lines.recv_many(&mut lines, LINES_AT_ONCE) => return OfLoad::Log(lines),
         Some(second) = ties.seconds.recv() => return OfLoad::Seconds(second),
         Some(second) = work.whole.recv() => return OfLoad::Second(second),
         Ok(()) = ties.progress.changed() => {
@@ -327,6 +325,7 @@ fn share(loaded: Loaded) -> Share {
         measured_s: loaded.measured_s,
         roles: loaded.roles,
         books: loaded.books,
+        log: loaded.log,
         processes: loaded.processes,
         drain_s: loaded.drain_s,
         sustainable_rate: loaded.sustainable_rate,

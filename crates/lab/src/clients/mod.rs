@@ -209,7 +209,7 @@ impl Client {
                     OfLoad::Done(share) => return Ok(loaded(*share)),
                     OfLoad::Failed { reason, is_refusal } => return Err(DriverError::of(reason, is_refusal)),
                     // Said by who shares a load.
-                    OfLoad::Progress(_) | OfLoad::Seconds(_) | OfLoad::Log(_) => {}
+                    OfLoad::Progress(_) | OfLoad::Seconds(_) => {}
                 },
                 // Of a load that nobody wants to know of any more.
                 Ok(FromAgent::Load { .. } | FromAgent::Pong(_) | FromAgent::Driver(_)) => {}
@@ -276,6 +276,7 @@ fn loaded(share: Share) -> Loaded {
         error: share.error,
         remarks: share.remarks,
         books: Vec::new(),
+        log: Vec::new(),
         client_cores: environment::cores(),
     }
 }

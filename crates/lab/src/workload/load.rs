@@ -96,6 +96,8 @@ pub struct Loaded {
     pub remarks: Vec<String>,
     /// Where several hosts ran it: what there is to account for, in the order of the roles.
     pub books: Vec<RoleBooks>,
+    /// The same: lines for people.
+    pub log: Vec<String>,
     /// Cores of the machines that clients ran on.
     pub client_cores: u32,
 }
@@ -197,8 +199,8 @@ impl Load {
         let drain_s = run.drain_seconds();
         let roles = cast.results(&self.plan, measured_s, is_drained);
         let error = cast.actors.iter().find_map(|actor| actor.recorder.error());
-        self.say_the_end(&roles);
         Ok(Loaded {
+            log: self.log(&roles),
             connected,
             roles,
             processes: watched.into_iter().map(Watched::finish).collect(),
@@ -231,9 +233,11 @@ impl Load {
         }
     }
 
-    /// What the clients here did comes last.
-    fn say_the_end(&self, roles: &[RoleResult]) {
-        let Some(together) = &self.together else { return };
+    /// Returns the lines of the log; the counts of the clients here come last.
+    fn log(&self, roles: &[RoleResult]) -> Vec<String> {
+        let Some(together) = &self.together else {
+            return Vec::new();
+        };
         for role in roles {
             let counts = &role.totals;
             together.log.say(&format!(
@@ -247,7 +251,7 @@ impl Load {
                 counts.reconnects
             ));
         }
-        together.log.end();
+        together.log.take()
     }
 }
 

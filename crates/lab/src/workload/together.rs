@@ -22,8 +22,6 @@ use crate::results::RateSample;
 
 /// Seconds that may wait to be told.
 const SECONDS_WAITING: usize = 64;
-/// Lines that may wait to be told; beyond, the first ones are of more interest.
-const LINES_WAITING: usize = 256;
 
 /// Signals from the controller to one host's load.
 #[derive(Debug, Clone)]
@@ -55,7 +53,6 @@ pub struct Together {
 #[derive(Debug)]
 pub struct Ties {
     pub signals: Signals,
-    pub lines: mpsc::Receiver<String>,
     pub progress: watch::Receiver<Progress>,
     pub seconds: mpsc::Receiver<HostSecond>,
 }
@@ -64,7 +61,6 @@ pub struct Ties {
 pub fn tied(plan: &Plan) -> (Ties, Together) {
     let (told, progress) = watch::channel(Progress::default());
     let (tell, seconds) = mpsc::channel(SECONDS_WAITING);
-    let (say, lines) = mpsc::channel(LINES_WAITING);
     let signals = Signals {
         begin: CancellationToken::new(),
         end: CancellationToken::new(),
@@ -81,13 +77,12 @@ pub fn tied(plan: &Plan) -> (Ties, Together) {
     };
     let together = Together {
         signals: signals.clone(),
-        log: Log::new(say),
+        log: Log::kept(),
         progress: told,
         seconds: tell,
     };
     let ties = Ties {
         signals,
-        lines,
         progress,
         seconds,
     };
