@@ -25,10 +25,10 @@ use crate::workload::client_placement::Seating;
 use crate::workload::load::Second;
 use crate::workload::{Loaded, filter};
 
-/// How often it is looked what the agents are to be told.
+/// Time between two looks for orders to the agents.
 const LOOK: Duration = Duration::from_millis(20);
 const REPORTS_WAITING: usize = 1024;
-/// How long agents may take to end when they are told to.
+/// Time that agents may take to end after an abandoned load.
 const STOPPED_WITHIN: Duration = Duration::from_mins(1);
 
 /// The agents of a run.
@@ -37,10 +37,10 @@ pub struct Crew {
     agents: Vec<AgentAddress>,
     secret: Option<Secret>,
     members: Vec<Option<Member>>,
-    /// Who says it: the agent by place, and which connection to it.
+    /// Reports, with the agent's place and the number of its connection.
     reports: mpsc::Receiver<((usize, u64), Report)>,
     told: mpsc::Sender<((usize, u64), Report)>,
-    /// Connections are numbered, so that what an old one says late is told from the news.
+    /// Number of each agent's connection: late reports of an old one are passed over.
     connections: Vec<u64>,
     loads: u64,
     network: Option<Network>,
@@ -63,7 +63,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// What a host is told of it.
+    /// Returns a host's part of the order.
     pub(crate) fn preparation(&self, load: u64, seating: Seating, alone: Option<Alone>) -> Preparation {
         Preparation {
             load,
@@ -135,7 +135,7 @@ impl Crew {
         self.logs = Some(logs);
     }
 
-    /// What the agents run on, a line each.
+    /// Describes the agents' machines, a line each.
     pub fn describe(&self) -> Vec<String> {
         let described = |(agent, member): (&AgentAddress, &Option<Member>)| {
             let machine = member.as_ref().map(|member| &member.machine);
@@ -189,7 +189,7 @@ impl Crew {
         }
     }
 
-    /// Connects again to whoever went away since the last load.
+    /// Connects again to agents that went away since the last load.
     async fn assemble(&mut self) -> Result<(), DriverError> {
         while let Ok(((place, connection), report)) = self.reports.try_recv() {
             if matches!(report, Report::Gone(_))
@@ -213,10 +213,11 @@ impl Crew {
         }
     }
 
-    /// Runs a load; `ends_early` when all that was to be sent has come, even if there is time left.
+    /// Runs a load. `ends_early`: it ends when everything that was to be sent has come, even if there is time
+    /// left.
     ///
     /// # Errors
-    /// Where an agent went away, or could not do what it was told.
+    /// If an agent went away, or could not do its part.
     pub(crate) async fn run(&mut self, order: Order, ends_early: bool) -> Result<Loaded, DriverError> {
         self.assemble().await?;
         self.loads += 1;
@@ -242,7 +243,7 @@ impl Crew {
         Ok(self.put_together(&order, done?, watched))
     }
 
-    /// Tells all agents what to do until each of them has said what it measured.
+    /// Passes on orders and reports until each agent has handed over its results.
     async fn follow(
         &mut self,
         order: &Order,
@@ -254,7 +255,7 @@ impl Crew {
         while !following.is_over() {
             let report = tokio::select! {
                 () = order.stop.cancelled(), if stopped.is_none() => {
-                    // What came so far is still of interest.
+                    // Results so far are still of interest.
                     self.tell_all(&ToAgent::Abandon).await;
                     stopped = Some(Instant::now());
                     None
@@ -269,7 +270,7 @@ impl Crew {
                 Some((host, Report::Said(FromAgent::Load { load, said }))) if load == self.loads => {
                     self.hear(host, said, order, &mut following, watched)?;
                 }
-                // Of a load that nobody wants to know of any more, or of none.
+                // A report of a load that is over, or of none.
                 Some((_, Report::Said(_))) | None => {}
             }
             for next in following.orders(started.elapsed()) {
@@ -304,7 +305,7 @@ impl Crew {
         })
     }
 
-    /// What an agent says of the load.
+    /// Takes a report of the load from an agent.
     fn hear(
         &self,
         host: usize,
@@ -333,7 +334,7 @@ impl Crew {
             OfLoad::Failed { reason, is_refusal } => {
                 return Err(DriverError::of(format!("agent {name}: {reason}"), is_refusal));
             }
-            // Of who runs a load alone.
+            // Only from a host that runs a load alone.
             OfLoad::Second(_) => Ok(()),
         };
         told.map_err(|what| DriverError::Failed(format!("agent {name} told what cannot be: {what}")))

@@ -1,4 +1,4 @@
-//! A load on several hosts, without I/O: all that they told of it, and what they are to be told.
+//! A load on several hosts, without I/O: their reports, and the orders that follow from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,16 +19,16 @@ const LEAD_MAX: u64 = 5;
 /// A clock may be faster than another one by this part.
 const FASTER: u64 = 1000;
 
-/// What is known of a load, and what follows from it.
+/// State of a load, as far as its hosts have reported it.
 #[derive(Debug)]
 pub(super) struct Following<'a> {
     plan: &'a Plan,
     seating: Seating,
     course: Course<'a>,
     seconds: Seconds,
-    /// Of the roles whose rates are searched for, by place.
+    /// Searches for the rates of roles, by the place of the role.
     steered: Vec<(usize, Steering)>,
-    /// Rates that were found and nobody has heard of.
+    /// Rates that were found and are not passed on yet.
     rates: Vec<ToAgent>,
     shares: BTreeMap<usize, Share>,
     hosts: usize,
@@ -37,16 +37,16 @@ pub(super) struct Following<'a> {
     begun: Option<Duration>,
 }
 
-/// What a second of a host brought.
+/// News in a second of a host.
 #[derive(Debug, PartialEq)]
 pub(super) struct News {
     /// It is the first one to tell of it: the moment, and how long it was.
     pub(super) first: Option<(f64, f64)>,
-    /// It is the last one: what went on everywhere.
+    /// All hosts together, if it is the last report of that second.
     pub(super) whole: Option<Second>,
 }
 
-/// What a load came to.
+/// Results of a load.
 #[derive(Debug)]
 pub(super) struct Together {
     /// In the order of the agents.
@@ -104,7 +104,7 @@ impl<'a> Following<'a> {
         })
     }
 
-    /// A host told what came of its share: the last that it says.
+    /// Takes the results of a host: its last report.
     pub(super) fn on_share(&mut self, host: usize, share: Share) -> Result<(), String> {
         self.check_roles("results", share.roles.len())?;
         self.check_roles("books", share.books.len())?;
@@ -118,7 +118,7 @@ impl<'a> Following<'a> {
         (told == roles).then_some(()).ok_or_else(wrong)
     }
 
-    /// What all hosts are to be told at `now`, since the load was prepared.
+    /// Returns orders to all hosts at `now`, since the load was prepared.
     pub(super) fn orders(&mut self, now: Duration) -> Vec<ToAgent> {
         self.now = now;
         let mut orders = self.course.orders(now);
@@ -129,17 +129,17 @@ impl<'a> Following<'a> {
         orders
     }
 
-    /// By role, how many messages the clients of each host may have made, where they wait for who receives.
+    /// By role, returns how many messages the clients of each host may have made, if they wait for receivers.
     pub(super) fn allowances(&self) -> impl Iterator<Item = (&'a str, &[u64])> {
         self.course.allowances()
     }
 
-    /// All hosts have said what came of it.
+    /// Returns true if all hosts have handed over their results.
     pub(super) fn is_over(&self) -> bool {
         self.shares.len() >= self.hosts
     }
 
-    /// Whether the hosts take so long that something is wrong with them.
+    /// Returns true if the hosts take far longer than their plan.
     pub(super) fn is_stuck(&self, now: Duration) -> bool {
         self.course.is_stuck(now)
     }
@@ -195,7 +195,7 @@ fn steer(
     Ok(())
 }
 
-/// What goes on everywhere.
+/// Sums up a second of all hosts.
 fn summary(plan: &Plan, samples: &[RateSample]) -> Second {
     let per_second = |count: fn(&RateSample) -> u64| -> f64 {
         let rates = samples

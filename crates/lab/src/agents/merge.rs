@@ -1,5 +1,5 @@
-//! One result out of what several hosts measured: counts are added, histograms merged, and messages accounted
-//! for across all of them.
+//! One result out of those of several hosts: counts are added, histograms merged, and messages accounted for
+//! across all hosts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use crate::workload::load;
 use crate::workload::runs::Runs;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
 
-/// So many seconds may have begun and not be over: those of a host that is further behind are told too late
-/// for quantiles of all hosts.
+/// Seconds that may have begun and not be over. Those of a host that is further behind come too late for
+/// quantiles of all hosts.
 const OPEN_MAX: usize = 64;
 
 /// The samples of all hosts, second by second: those with the same number are of the same time.
@@ -85,7 +85,7 @@ impl Seconds {
         Ok(self.rows.get(place).filter(|row| row.hosts == hosts))
     }
 
-    /// How many seconds somebody has told.
+    /// Returns how many seconds have been reported by any host.
     pub(super) fn known(&self) -> usize {
         self.rows.len()
     }
@@ -101,7 +101,7 @@ impl Seconds {
             .collect()
     }
 
-    /// How many histograms wait to be put together.
+    /// Returns how many histograms wait to be put together.
     #[cfg(test)]
     fn waiting(&self) -> usize {
         self.rows
@@ -129,7 +129,7 @@ impl Row {
             add_sample(sum, &role.sample);
             *changes = role.changes.min(*changes);
             if !role.histogram.is_empty() {
-                // What cannot be read is said while it is known who told it.
+                // A broken histogram is refused while its host is known.
                 histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
                 if !self.is_closed {
                     latencies.push(role.histogram.clone());
@@ -206,7 +206,7 @@ impl Account {
     }
 }
 
-/// Who sends what a role receives, by place.
+/// Returns the producers of a role's messages, by place.
 fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
     let roles = plan.roles.values().enumerate();
     roles.filter(move |(_, role)| {
@@ -242,7 +242,7 @@ pub(super) fn roles(
         sum.samples = seconds.of_role(place);
         if role.does == Does::Consume {
             let account = Account::new(plan, role, books());
-            // Each host took what came to it for the first time.
+            // Each host took its first copy of a message for new.
             sum.totals.duplicated += account.again;
             sum.totals.received = sum.totals.received.saturating_sub(account.again);
             sum.totals.lost = if is_drained {
@@ -283,7 +283,7 @@ fn latencies<'a>(
     Ok(all.into_iter().map(of).collect())
 }
 
-/// What the producers of a set sent, on all hosts.
+/// Messages that the producers of a set sent, on all hosts.
 #[derive(Debug, Default)]
 struct Sent {
     streams: Vec<(u32, u64)>,
@@ -311,7 +311,7 @@ impl Sent {
         sent
     }
 
-    /// Of all streams what is missing, but for what was given up.
+    /// Returns how many messages of all streams are missing and were not given up.
     fn missing_of(&self, missing: impl Fn(u32, u64, &dyn Fn(Range<u64>) -> u64) -> u64) -> u64 {
         let of_stream = |(stream, count): &(u32, u64)| {
             let given_up = self.given_up.get(stream);

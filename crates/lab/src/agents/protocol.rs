@@ -1,13 +1,13 @@
-//! What a controller and an agent say to each other.
+//! Messages between a controller and an agent.
 //!
 //! ```text
-//! frame   u32 length of what follows, big-endian
+//! frame   u32 length of the rest, big-endian
 //!         u8  kind: 0 a message in JSON, 1 bytes that are read and forgotten (to measure the network)
 //!         …   content
 //! ```
 //!
 //! The agent speaks first: [`Greeting`]; then [`Introduction`], [`IntroductionReply`]; then [`ToAgent`] and
-//! [`FromAgent`] in any order. Whoever reads bounds the length before it takes memory.
+//! [`FromAgent`] in any order. Readers bound the length before they take memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,9 +30,9 @@ use crate::workload::together::{HostSecond, Progress, RoleBooks};
 pub const VERSION: u32 = 5;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
-/// What an agent is told.
+/// Longest message to an agent.
 pub const ORDER_BYTES_MAX: usize = 1 << 20;
-/// What an agent tells: the last message accounts for every message that is missing, a bit each.
+/// Longest report: the last one accounts for every message, a bit each.
 pub const REPORT_BYTES_MAX: usize = 256 << 20;
 
 /// Largest number in a report: as many hosts as there can be do not overflow a sum of it.
@@ -40,7 +40,7 @@ const NUMBER_MAX: f64 = (1_u64 << 53) as f64;
 const MESSAGE: u8 = 0;
 const FILL: u8 = 1;
 const HEAD_BYTES: usize = 5;
-/// What the other side has to take in time.
+/// Bytes that the other side has to take within its time.
 const PART_BYTES: usize = 64 << 10;
 
 /// An agent's first words.
@@ -52,7 +52,7 @@ pub struct Greeting {
     pub challenge: String,
 }
 
-/// Who wants to tell it what to do.
+/// Introduction of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
     pub protocol: u32,
@@ -61,7 +61,7 @@ pub struct Introduction {
     pub challenge: String,
 }
 
-/// Whether it may.
+/// Answer to an introduction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntroductionReply {
@@ -69,7 +69,7 @@ pub enum IntroductionReply {
     Refused { reason: String },
 }
 
-/// What an agent runs on.
+/// Machine of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// The same for all agents of one machine: they share its cores.
@@ -85,13 +85,13 @@ pub struct Machine {
 pub enum ToAgent {
     /// Is answered at once. Also says that the controller is there.
     Ping(u64),
-    /// Who would send and receive, if that was asked?
+    /// Asks which driver would send and receive.
     Describe(Box<Question>),
     Prepare(Box<Preparation>),
     Begin,
     /// The clients of a role have ended on all hosts.
     Over(String),
-    /// From now on all clients of a role together, on whatever hosts, send so many messages a second.
+    /// New rate of all clients of a role together, on all hosts, in messages per second.
     Rate {
         role: String,
         rate: f64,
@@ -105,11 +105,11 @@ pub enum ToAgent {
     End,
     /// There is nothing left to be received.
     Stop,
-    /// What was prepared or begun ends at once; what came of it is still told.
+    /// Ends a load that was prepared or begun; its results are still reported.
     Abandon,
 }
 
-/// What is asked before there is a system.
+/// Question about a driver, before there is a system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
@@ -122,7 +122,7 @@ pub struct Question {
 pub struct Described {
     pub name: String,
     pub version: String,
-    /// What the plan wants and it cannot do.
+    /// Part of the plan that it cannot do.
     pub lacks: Option<String>,
 }
 
@@ -136,15 +136,14 @@ pub struct Preparation {
     pub seating: Seating,
     pub system: String,
     pub address: String,
-    /// What topics are called by, and what they were made with.
+    /// Name of the point in the names of topics, and the settings of these.
     pub tag: String,
     pub topic_settings: Vec<(String, String)>,
     /// It is the whole load.
     pub alone: Option<Alone>,
 }
 
-/// A load that one host runs alone, beside its system: nobody is waited for, and the host itself says when it
-/// is over.
+/// A load that one host runs alone, beside its system. It waits for no other host and ends by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alone {
@@ -166,7 +165,7 @@ pub enum FromAgent {
     },
 }
 
-/// What becomes of a load.
+/// Report of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfLoad {
@@ -183,7 +182,7 @@ pub enum OfLoad {
     },
 }
 
-/// What came of a share.
+/// Results of a host's share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     pub connected: Duration,
@@ -202,7 +201,7 @@ pub struct Share {
     pub remarks: Vec<String>,
 }
 
-/// Why nothing more is heard.
+/// Reason why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     #[error("the connection ended")]
@@ -217,13 +216,13 @@ pub enum ProtocolError {
     Malformed(String),
 }
 
-/// Reads frames. What was read of one that is not whole yet is kept, so a wait can be dropped.
+/// Reader of frames. It keeps incomplete ones, so a wait can be dropped.
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
     buffer: BytesMut,
     bytes_max: usize,
-    /// When something came last.
+    /// Time at which bytes came last.
     heard: Instant,
 }
 
@@ -237,7 +236,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// When something came last, if only a part of a message.
+    /// Returns the time at which bytes came last, even if only a part of a message.
     pub fn heard(&self) -> Instant {
         self.heard
     }
@@ -302,7 +301,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             let kind = content.get_u8();
             return Ok(Some((kind, content)));
         };
-        // Memory follows what has come, not what was announced.
+        // Memory follows the bytes that came, not the length that was announced.
         self.buffer.reserve(missing.min(256 << 10));
         Ok(None)
     }
@@ -333,10 +332,10 @@ pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T)
     to.write_all(&frame(MESSAGE, &json)?).await
 }
 
-/// As [`send`], to somebody who may not take it.
+/// As [`send`], to a side that may not read.
 ///
 /// # Errors
-/// Where the connection ends, or the other side takes nothing for so long.
+/// If the connection ends, or the other side takes nothing for `patience`.
 pub async fn send_within<T: Serialize>(
     patience: Duration,
     to: &mut (impl AsyncWrite + Unpin),

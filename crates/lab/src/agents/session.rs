@@ -1,5 +1,4 @@
-//! One controller at an agent: takes its orders, runs its loads one after the other, and tells what becomes
-//! of them.
+//! One controller at an agent: its orders, and the reports of its loads, which run one after the other.
 
 use std::future::pending;
 use std::path::{Component, Path};
@@ -27,10 +26,10 @@ use crate::workload::{Load, Loaded, filter};
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Seconds of a load that is run alone and may wait to be told.
 const SECONDS_WAITING: usize = 64;
-/// How long a load may take to end when its controller went away.
+/// Time that a load may take to end after its controller went away.
 const END_WITHIN: Duration = Duration::from_mins(2);
 
-/// What loads are run with.
+/// Means of running loads.
 #[derive(Clone)]
 pub(super) struct Means {
     pub(super) drivers: Drivers,
@@ -91,7 +90,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
         loop {
             let heard = self.reader.heard();
             let done = tokio::select! {
-                // What is there is heard before anybody is called silent.
+                // Data that is there already is read before a controller counts as silent.
                 biased;
                 order = self.reader.next::<ToAgent>() => match order {
                     Ok(order) => self.on_order(order).await,
@@ -188,7 +187,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
             Ok((work, load, done)) => {
                 self.work = Some(work);
                 self.tasks.spawn(async move {
-                    // Nobody listens any more if the controller is gone.
+                    // Fails if the controller is gone.
                     let _ = done.send(load.run().await);
                 });
             }
@@ -215,7 +214,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
     }
 }
 
-/// What is to be told of the load next, its end last. Safe to drop.
+/// Returns the next report of the load, its end last. Safe to drop.
 async fn next_of(work: &mut Option<Work>) -> OfLoad {
     let Some(work) = work else {
         return pending().await;
@@ -245,7 +244,7 @@ async fn next_of(work: &mut Option<Work>) -> OfLoad {
 
 type Prepared = (Work, Load, oneshot::Sender<Result<Loaded, DriverError>>);
 
-/// Everything that a load needs, or why it cannot be, and whether somebody does not want it.
+/// Creates everything that a load needs. The error has its reason, and whether it is a refusal.
 fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bool)> {
     let Preparation {
         load: number,

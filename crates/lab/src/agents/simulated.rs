@@ -36,7 +36,7 @@ struct Lab {
     tasks: TaskTracker,
 }
 
-/// What is written to one end comes out at the other so much later.
+/// Carries bytes from one end to the other, with a delay.
 fn carry(
     (mut from, mut to): (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>),
     delay: Duration,

@@ -36,13 +36,13 @@ pub(super) fn describe() -> Command {
         )
 }
 
-/// The option that names the file with what both sides know.
+/// Option that names the file with the secret.
 pub(super) fn secret() -> Arg {
     let help = "A file with what controller and agents both know, at least 8 bytes";
     super::path_option(SECRET, "FILE", help).env("STAFETT_LAB_SECRET_FILE")
 }
 
-/// What stands in that file, if one is named.
+/// Reads the secret from its file, if one is named.
 pub(super) fn read_secret(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {
     let Some(path) = matches.get_one::<PathBuf>(SECRET) else {
         return Ok(None);
@@ -59,7 +59,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let secret = read_secret(matches)?;
     let runtime = super::runtime()?;
     let done: Result<(), Failure> = runtime.block_on(async {
-        // With standard error closed there is nobody to tell.
+        // Standard error may be closed.
         let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
         let agent = Agent::bind(address, secret, systems::lean_drivers(), say)
             .await

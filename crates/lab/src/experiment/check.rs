@@ -32,7 +32,7 @@ const TOPICS_MAX: u32 = 1 << 22;
 /// Of an idempotent producer of librdkafka (`max.in.flight.requests.per.connection`).
 const IN_FLIGHT_IDEMPOTENT_MAX: u32 = 5;
 
-/// What is wrong, and with which setting.
+/// A contradiction, and the setting that it concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contradiction {
     pub path: String,
@@ -59,7 +59,7 @@ fn refuse(part: &str, setting: &str, message: String) -> Checked {
     })
 }
 
-/// Checks what can be said before values of the grid are chosen.
+/// Checks an experiment before values of the grid are chosen.
 pub fn experiment(experiment: &Experiment) -> Checked {
     rules! { "" => "systems", !experiment.systems.is_empty(), "no system is asked"; }
     let mut seen = BTreeSet::new();
@@ -154,7 +154,7 @@ fn check_figure(at: &str, figure: &Figure, experiment: &Experiment) -> Checked {
     Ok(())
 }
 
-/// Checks what can be said of a point.
+/// Checks the settings of a point.
 pub fn plan(plan: &Plan) -> Checked {
     let run = &plan.run;
     let starts_only = plan.roles.is_empty();

@@ -1,5 +1,5 @@
-//! What clients reach against a stub that answers without storing: once per run, for each of the grid's
-//! values that the client is concerned with.
+//! Ceilings of clients: their rates against a stub that answers without storing, once per run, for each of
+//! the grid's values that concerns the client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const COMBINATIONS_MAX: usize = 8;
 const COMBINATIONS_MAX_OF_A_LOOK: usize = 2;
 const LOOK_BELOW: f64 = 0.1;
 const TOPICS_MAX: u32 = 1000;
-/// Consumers read what these messages made: batches as the producers make them.
+/// Messages for consumers to read: batches as the producers make them.
 const FILL: u64 = 20_000;
 
 /// Measures the ceilings of an experiment: of the agents that run its loads, or else of this machine.
@@ -83,7 +83,7 @@ pub async fn measure(
     Ok(ceilings)
 }
 
-/// What is spoken to the systems that are asked.
+/// Returns the protocols that are spoken to the systems.
 fn protocols(request: &Request, plan: &Plan) -> Result<BTreeSet<Protocol>, RunError> {
     let systems = match &request.systems {
         Some(systems) => systems.clone(),
@@ -130,7 +130,7 @@ async fn of_plan(
         ceiling.driver = described.name;
         client = Some(started);
     } else if !systems::wants_client(system, plan) {
-        // As with the others: the points say what it lacks.
+        // As with the others: the points say that it is lacking.
         let lean = systems::driver(system, "", plan).ok()?;
         if lean.lacks(plan).is_some() {
             return None;
@@ -170,7 +170,7 @@ fn unmeasured(
     }
 }
 
-/// The system whose protocol a stub speaks.
+/// Returns the system whose protocol a stub speaks.
 fn stood_in_for(protocol: Protocol) -> Option<&'static str> {
     match protocol {
         Protocol::Kafka => Some("kafka"),

@@ -220,7 +220,7 @@ pub(crate) fn csv(runs: &[Recorded]) -> String {
 /// RFC 4180, with line feeds alone.
 fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| {
-        // A spreadsheet takes what begins like this for a formula, and systems write their own reasons.
+        // A spreadsheet would take such a field for a formula, and systems write their own reasons.
         let field = if field.starts_with(['=', '+', '@']) {
             format!("'{field}")
         } else {

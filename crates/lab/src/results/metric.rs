@@ -1,8 +1,8 @@
-//! The figures by name: what an experiment may draw and a table may show.
+//! The figures by name, for experiments to draw and tables to show.
 
 use serde::Serialize;
 
-/// What a figure is.
+/// A figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Metric {
     pub name: &'static str,

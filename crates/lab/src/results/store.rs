@@ -17,7 +17,7 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// Why results cannot be written or read.
+/// Reason why results cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("{} cannot be written: {source}", path.display())]
@@ -42,7 +42,7 @@ impl Folder {
         &self.path
     }
 
-    /// Whether a run lies there.
+    /// Returns true if there is a run in it.
     pub fn exists(&self) -> bool {
         self.run_path().exists()
     }
@@ -55,7 +55,7 @@ impl Folder {
         self.path.join("points").join(format!("{number:04}.json"))
     }
 
-    /// Where the systems' own logs of a point go.
+    /// Returns the folder of the systems' logs of a point.
     pub fn logs(&self, number: u32) -> PathBuf {
         self.path.join("logs").join(format!("{number:04}"))
     }
@@ -108,7 +108,7 @@ fn write(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
         fs::rename(&making, path)
     })();
     written.map_err(|source| {
-        // What is left of it is of no use, and its space may be.
+        // The rest is of no use, and its space may be.
         let _ = fs::remove_file(&making);
         failed(source)
     })

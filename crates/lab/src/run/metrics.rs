@@ -1,4 +1,4 @@
-//! The figures by name, out of what was measured.
+//! The figures by name, out of the results of a load.
 
 use hdrhistogram::Histogram;
 
@@ -62,7 +62,7 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
     put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
 }
 
-/// As the role's rate, with what came again.
+/// Returns the role's rate, with repeated messages.
 fn arrival_rate(role: &RoleResult, measured_s: f64) -> f64 {
     let counts = &role.counts;
     if counts.received == 0 {
@@ -71,9 +71,9 @@ fn arrival_rate(role: &RoleResult, measured_s: f64) -> f64 {
     role.rate * (1.0 + counts.duplicated as f64 / counts.received as f64)
 }
 
-/// Counts are of the whole point: what went in against what came out.
+/// Counts of the whole point: messages that went in against those that came out.
 fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>)) {
-    // What passes a filter is the same messages again.
+    // Messages behind a filter are the same ones again.
     let passed = |role: &&RoleResult| role.does != "filter";
     let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter().filter(passed), |role| of(role) as f64);
     put(
@@ -167,7 +167,7 @@ fn counted(loaded: &Loaded, kind: ProcessKind) -> Vec<ProcessSample> {
         .collect()
 }
 
-/// How the broker grew with the connections that do nothing in the end.
+/// Returns the broker's growth by each connection that does nothing in the end.
 fn per_connection(loaded: &Loaded) -> Option<f64> {
     let silent = silent(loaded);
     if silent == 0 {
@@ -179,7 +179,7 @@ fn per_connection(loaded: &Loaded) -> Option<f64> {
     Some((last - broker.first_memory_bytes as f64) / f64::from(silent) / 1024.0)
 }
 
-/// Connections that had nothing to do: idle ones, and consumers where nobody sends.
+/// Returns the number of connections that had nothing to do: idle ones, and consumers without senders.
 fn silent(loaded: &Loaded) -> u32 {
     let sends = ["produce", "relay", "request"];
     if loaded

@@ -10,7 +10,7 @@ use crate::experiment::check::speaks;
 use crate::grid;
 use crate::results::{FORMAT, Folder, Run, RunRequest, Status, StoreError};
 
-/// The path under which the grid varies what is spoken.
+/// Path under which the grid varies the protocol.
 pub(super) const PROTOCOL: &str = "run.protocol";
 
 /// A run from its beginning.
@@ -51,7 +51,7 @@ pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, 
     })
 }
 
-/// What is asked, with what the experiment says where the request does not.
+/// Returns the request, with the experiment's values where it has none.
 fn asked(request: &Request, experiment: &Experiment) -> Result<RunRequest, RunError> {
     let first = grid::combinations(&request.source.grid(request.scale)?)
         .into_iter()
@@ -91,7 +91,8 @@ pub(super) fn resumed(request: &Request, experiment: &Experiment, folder: &Folde
     Ok(run)
 }
 
-/// What tells a run from what is asked now. What one folder holds is set side by side, so it has to be alike.
+/// Returns the difference between a run and the present request. Results in one folder are compared, so they
+/// have to be alike.
 fn difference(run: &Run, request: &Request, now: &RunRequest) -> Option<String> {
     if run.source != request.source.text {
         return Some("its experiment is another one, or has been changed since".to_owned());

@@ -1,4 +1,4 @@
-//! How a point ended, and whether the client was what was measured.
+//! Verdicts: how a point ended, and whether the client was measured rather than the system.
 
 use super::metrics;
 use crate::drivers::DriverError;
@@ -7,23 +7,23 @@ use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind, RoleResu
 use crate::systems::StartError;
 use crate::workload::{Loaded, derived_numbers};
 
-/// A rate this close to what the client reaches against a stub is the client's.
+/// A rate this close to the client's ceiling is the client's own.
 const NEAR_CEILING: f64 = 0.9;
 /// Less of the asked rate than this is worth a word.
 const NEARLY_ALL: f64 = 0.98;
-/// Messages that the client itself sends this late spoil a latency: what it waited for the system does not
-/// count.
+/// Messages that the client itself sends this late spoil a latency: time that it waited for the system does
+/// not count.
 const LATE_US: u64 = 5_000;
 
-/// What there is to judge by.
+/// Facts for a verdict.
 pub(super) struct VerdictInput<'a> {
     pub(super) plan: &'a Plan,
     pub(super) loaded: &'a Loaded,
-    /// How the system ended.
+    /// End of the system's process.
     pub(super) died: Option<String>,
 }
 
-/// What a system that is not there makes of a point.
+/// Returns the outcome for a system that is not there.
 pub(super) fn of_start(error: StartError) -> Outcome {
     match error {
         StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
@@ -91,8 +91,8 @@ pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
     Outcome::done()
 }
 
-/// Whether nothing may come out twice. A consumer that is cut off reads again what it had not stored: that is
-/// no doing of the system's; and what is sent twice on purpose comes twice.
+/// Returns true if nothing may come out twice. That excludes consumers that are cut off, which read again
+/// from their last commit, and messages that are sent twice on purpose.
 fn is_exactly_once(plan: &Plan) -> bool {
     let mut senders = plan
         .roles
@@ -143,7 +143,7 @@ fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
         let Some(asked) = derived_numbers::asked(role, from, to) else {
             continue;
         };
-        // What is random may be less by chance.
+        // A random number may be less by chance.
         let chance = match role.rate {
             Rate::Poisson(_) => 3.0 * asked.sqrt(),
             Rate::Closed | Rate::Fixed(_) | Rate::Steps(_) | Rate::Adaptive(_) => 0.0,
@@ -162,7 +162,7 @@ fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
     short
 }
 
-/// Why the client, rather than the system, may be what was measured.
+/// Returns the reason why the client, rather than the system, may have been measured.
 pub(super) fn limited(plan: &Plan, loaded: &Loaded, ceilings: &[Ceiling], point: &Point) -> Option<String> {
     let ceiling = ceilings.iter().find(|ceiling| {
         let mut concerned = ceiling.parameters.iter();

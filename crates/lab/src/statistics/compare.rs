@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CONFIDENCE, Estimate, Interval, Kind};
 
-/// How many times the base a system is.
+/// Ratio of a system to the base.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     pub value: f64,
@@ -16,7 +16,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Whether the two differ beyond what chance explains. Unknown without an interval.
+    /// Returns true if the two differ beyond chance. `None` without an interval.
     pub fn differs(&self) -> Option<bool> {
         self.interval.map(|interval| !interval.contains(1.0))
     }

@@ -9,13 +9,13 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::{CONFIDENCE, quantile};
 
-/// Where the true value lies, with at least this confidence.
+/// Interval that holds the true value, with at least this confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub low: f64,
     pub high: f64,
-    /// Of the intervals made this way, the share that contains the true value. A median's is that of the next
-    /// larger interval that order statistics offer, so it is above what was asked for.
+    /// Share of the intervals made this way that contain the true value. A median's is that of the next
+    /// larger interval that order statistics offer, so it is above the one that was asked for.
     pub confidence: f64,
 }
 
@@ -33,7 +33,7 @@ impl Interval {
     }
 }
 
-/// What the value in the middle is.
+/// Kind of the value in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

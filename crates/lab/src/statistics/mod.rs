@@ -1,4 +1,4 @@
-//! What a few repetitions say about a quantity, and how sure one can be of it.
+//! Estimates of a quantity from a few repetitions, with their intervals.
 //!
 //! Everything here is pure arithmetic over finite numbers. A value that needs more repetitions than there are
 //! comes without an interval rather than with a guessed one; the report says so.

@@ -21,7 +21,7 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     launch.start(Protocol::Amqp, READY_WITHIN).await
 }
 
-/// Builds the folder of packages, unless it is there. The error of a user who may not do that names the way.
+/// Builds the folder of packages, unless it is there. The error of a user without the rights names the way.
 async fn build(script: &Path) -> Result<(), StartError> {
     let missing = |why: &str| {
         StartError::Missing(format!(

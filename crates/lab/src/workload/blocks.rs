@@ -1,15 +1,16 @@
-//! How often each of a stream's messages came, where nearly all of them come about in their order, and each
-//! is to come so many times.
+//! Number of times that each of a stream's messages came, where nearly all of them come about in their order,
+//! and each is to come a number of times.
 //!
 //! Messages are kept in blocks of 4,096. A block of which everything came takes no memory of its own, one
-//! that is old and misses little only says what, and others hold a bit (or a count) for each message:
+//! that is old and misses little only has a list of these, and others hold a bit (or a count) for each
+//! message:
 //!
 //! ```text
 //! 0 ── complete ── misses 17 and 300 ── complete ── bits ── complete ── bits ── nothing came
 //! ```
 //!
-//! There is a bound on the memory. Beyond it the oldest block that misses something is *forgotten*: how many
-//! it misses is known from then on, and not which.
+//! There is a bound on the memory. Beyond it the oldest block that misses something is *forgotten*: only the
+//! number of its missing messages is known from then on.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,19 +23,19 @@ use super::runs::Runs;
 const BLOCK: u64 = 4096;
 const PLACES: usize = 4096;
 const WORD: u64 = 64;
-/// No stream has so many messages; a number beyond them is not of this load.
+/// Bound on the messages of a stream; a number beyond it is not of this load.
 pub(super) const SEQUENCE_MAX: u64 = 1 << 53;
 const BLOCKS_MAX: u64 = SEQUENCE_MAX / BLOCK;
-/// Blocks so far behind the newest one are old: what they miss is late.
+/// Blocks this far behind the newest one are old: their missing messages are late.
 const YOUNG: u64 = 64;
-/// What a block takes beside its cells: its place in the map.
+/// Memory of a block beside its cells: its place in the map.
 const BLOCK_BYTES: usize = 64;
 
-/// What came of one stream.
+/// Messages that came of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     complete: Runs,
-    /// What is neither complete nor here never came.
+    /// A block that is neither complete nor here never came.
     partial: BTreeMap<u64, Block>,
     /// Blocks before this one were looked at when they became old.
     settled: u64,
@@ -80,8 +81,8 @@ impl Blocks {
         0
     }
 
-    /// Returns everything that came: the first of some blocks, and how many are complete from there on; if none
-    /// is, the content of that block.
+    /// Returns everything that came: the first of some blocks, and how many are complete from there on; if
+    /// none is, the content of that block.
     pub(super) fn pieces(&self, each: u16) -> impl Iterator<Item = (u64, u64, String)> + '_ {
         let complete = self.complete.iter();
         let complete = complete.map(|run| (run.start, run.end - run.start, String::new()));
@@ -178,7 +179,7 @@ impl Blocks {
         }
     }
 
-    /// A block's cells took so many bytes before something came, and take so many now.
+    /// Corrects the memory for a block whose cells took `before` bytes and take `after` now.
     #[inline]
     fn changed(&mut self, at: u64, before: usize, after: usize, is_complete: bool) {
         self.bytes = (self.bytes + after).saturating_sub(before);
@@ -187,8 +188,8 @@ impl Blocks {
         }
     }
 
-    /// How many deliveries of the first `sent` messages are missing, `each` of every message, but for
-    /// messages of which `excused` says how many there are in a range. What was forgotten is not excused.
+    /// Returns how many deliveries of the first `sent` messages are missing, `each` of every message, without
+    /// messages of which `excused` returns how many there are in a range. Forgotten ones are not excused.
     pub(super) fn missing(&self, sent: u64, each: u16, excused: impl Fn(Range<u64>) -> u64) -> u64 {
         let end = sent.div_ceil(BLOCK);
         let mut complete = self.complete.iter().peekable();
@@ -255,7 +256,7 @@ impl Block {
         known.fold(0, |known, bit| known | 1 << bit)
     }
 
-    /// How often of the times that a message came it was missing.
+    /// Adds `came` deliveries of a message; returns how many of them were missing.
     fn add(&mut self, place: u64, came: u16, each: u16) -> u16 {
         let at = usize::try_from(place).unwrap_or(usize::MAX);
         let taken = match &mut self.cells {
@@ -352,7 +353,7 @@ impl Cells {
         }
     }
 
-    /// Says only what is missing, where that is shorter.
+    /// Keeps a list of the missing messages, if that is shorter.
     fn settle(&mut self, each: u16) {
         if matches!(self, Self::Missing(_)) {
             return;

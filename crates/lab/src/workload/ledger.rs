@@ -30,7 +30,7 @@ pub struct Ledger {
     room_of_each: usize,
 }
 
-/// How a message stands in the ledger.
+/// Standing of a message in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
     New,
@@ -154,8 +154,8 @@ impl Ledger {
         })
     }
 
-    /// Takes over what came on another host; returns how many deliveries of it were too many. Streams that
-    /// are not expected here are passed over.
+    /// Takes over a piece of another host; returns how many deliveries of it were too many. Streams that are
+    /// not expected here are passed over.
     pub fn absorb(&mut self, piece: &Piece) -> u64 {
         let blocks = self.streams.get_mut(&piece.stream);
         blocks.map_or(0, |blocks| {

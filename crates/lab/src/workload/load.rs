@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Samples are taken every second, and at W and W+D; the seconds between those two count, and the latencies
-//! of what was meant to be sent in them, whenever it is answered. Where several hosts run a load, the n-th
-//! sample of one is of the same time as that of another.
+//! of messages that were meant to be sent in them, whenever they are answered. Where several hosts run a
+//! load, the n-th sample of one is of the same time as that of another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,25 +36,25 @@ use crate::experiment::{Does, Plan, Rate, Role};
 use crate::measure::process::Watched;
 use crate::results::{ProcessKind, ProcessSeries, RoleResult};
 
-/// How often it is looked whether everything has come.
+/// Time between two looks whether everything has come.
 const LOOK: Duration = Duration::from_millis(20);
 /// The same, where others wait to hear of it before they send more.
 const LOOK_AHEAD: Duration = Duration::from_millis(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// How long clients may take to end when they were told to: what they hand over and the last answers take 30
-/// s each at most.
+/// Time that clients may take to end when they were told to: unsent messages and the last answers take 30 s
+/// each at most.
 const END_WITHIN: Duration = Duration::from_secs(65);
 
 /// A point's load.
 pub struct Load {
     pub plan: Arc<Plan>,
     pub driver: Arc<dyn Driver>,
-    /// What is used, by the name of the set. They are there already.
+    /// Destinations by the name of the set. They exist already.
     pub destinations: BTreeMap<String, Arc<Destinations>>,
     /// Processes of the system.
     pub brokers: Vec<u32>,
     pub contents: BTreeMap<String, Contents>,
-    /// Which clients sit here.
+    /// Clients that sit here.
     pub seating: Arc<Seating>,
     /// Other hosts run the rest of it.
     pub together: Option<Together>,
@@ -68,7 +68,7 @@ pub struct Load {
     pub on_second: Box<dyn Fn(&Second) + Send + Sync>,
 }
 
-/// What is going on.
+/// Progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Second {
     /// Of the whole, warm-up included.
@@ -79,10 +79,10 @@ pub struct Second {
     pub p99_us: Option<u64>,
 }
 
-/// What a load brought.
+/// Results of a load.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// How long the consumers took to connect.
+    /// Time that the consumers took to connect.
     pub connected: Duration,
     pub roles: Vec<RoleResult>,
     pub processes: Vec<ProcessSeries>,
@@ -94,7 +94,7 @@ pub struct Loaded {
     /// The first thing that went wrong.
     pub error: Option<String>,
     pub remarks: Vec<String>,
-    /// Where several hosts ran it: what there is to account for, in the order of the roles.
+    /// Books of a load on several hosts, in the order of the roles.
     pub books: Vec<RoleBooks>,
     /// The same: lines for people.
     pub log: Vec<String>,
@@ -113,7 +113,7 @@ pub(super) struct Actor {
     pub(super) recorder: Arc<Recorder>,
     /// Streams of its messages, and how many each has had.
     pub(super) streams: Vec<(u32, Arc<AtomicU64>)>,
-    /// How often every message comes to each of its audiences.
+    /// Deliveries of every message to each of its audiences.
     pub(super) each: u16,
     /// One for all consumers of the role, or one each.
     pub(super) ledgers: Vec<Arc<Lock<Ledger>>>,
@@ -125,7 +125,7 @@ pub(super) struct Actor {
     pub(super) tasks: TaskTracker,
     /// Its clients have ended, those that send everything that they had to.
     pub(super) ended: CancellationToken,
-    /// When its first client began, in nanoseconds since the load began.
+    /// Start of its first client, in nanoseconds since the load began.
     pub(super) began: AtomicU64,
     pub(super) chooser: OnceLock<Chooser>,
     /// Of those that filter.
@@ -133,7 +133,7 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// How often every message comes to all of them together.
+    /// Returns how often every message comes to all of them together.
     pub(super) fn deliveries(&self) -> u64 {
         self.ledgers.len() as u64 * u64::from(self.each)
     }
@@ -146,10 +146,10 @@ impl Actor {
 }
 
 impl Load {
-    /// What messages hold, by role.
+    /// Opens the content of messages, by role.
     ///
     /// # Errors
-    /// Where a file that they are taken from cannot be read.
+    /// If a file of content cannot be read.
     pub fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
         clients::contents(plan)
     }
@@ -218,7 +218,7 @@ impl Load {
         })
     }
 
-    /// Says that who receives is connected, and waits until that is so everywhere.
+    /// Reports that receivers are connected, and waits until they are on all hosts.
     async fn wait_for_others(&self, connected: Duration) {
         if let Some(together) = &self.together {
             together
@@ -255,7 +255,7 @@ impl Load {
     }
 }
 
-/// Where more was to be remembered than there is room for.
+/// Returns remarks about bounds of memory that were reached.
 fn too_much(cast: &Cast) -> Vec<String> {
     let is_overrun = |actor: &&Arc<Actor>| actor.seen.as_ref().is_some_and(SeenMessages::is_overrun);
     let overrun = cast.actors.iter().filter(is_overrun).map(|actor| {
@@ -266,7 +266,7 @@ fn too_much(cast: &Cast) -> Vec<String> {
     overrun.chain(missing).collect()
 }
 
-/// What a reader has to know where more was missing than there is room to remember.
+/// Returns the remark about more missing messages than can be remembered.
 pub(crate) fn forgotten(role: &str, count: u64) -> String {
     format!(
         "so many messages were missing at `{role}` that of {count} it is not known which they are: those of them that came \
@@ -278,15 +278,15 @@ pub(crate) fn forgotten(role: &str, count: u64) -> String {
 struct Running<'a> {
     load: &'a Load,
     cast: &'a Cast,
-    /// When everything had come, in nanoseconds.
+    /// Time at which everything had come, in nanoseconds.
     finished: Lock<Option<u64>>,
-    /// How many samples were taken.
+    /// Number of samples.
     seconds: AtomicU64,
 }
 
 impl Running<'_> {
     /// Samples every second until the time is over or nothing is left to do. Returns the lengths of the
-    /// warm-up and of what counted, in seconds, and the highest rate that held.
+    /// warm-up and of the time that counted, in seconds, and the highest rate that held.
     async fn sample(&self, watched: &mut [Watched]) -> (f64, f64, Option<f64>) {
         let run = &self.load.plan.run;
         let (warmup, end) = (run.warmup.0, run.warmup.0 + run.duration.0);
@@ -350,7 +350,7 @@ impl Running<'_> {
         self.load.together.as_ref()
     }
 
-    /// Who may run ahead of what was received hears of it soon, or it waits for nothing.
+    /// Clients that wait for receivers have to hear of them soon.
     fn look(&self) -> Duration {
         let mut roles = self.load.plan.roles.values();
         let is_awaited = self.together().is_some() && roles.any(|role| role.ahead.is_some());
@@ -373,10 +373,10 @@ impl Running<'_> {
         });
     }
 
-    /// Whether all that was to be sent has come.
+    /// Returns true if everything that was to be sent has come.
     fn is_complete(&self) -> bool {
         if self.together().is_some() {
-            // Who sees all hosts says so.
+            // The controller, which sees all hosts, decides.
             return false;
         }
         let actors = &self.cast.actors;
@@ -395,7 +395,7 @@ impl Running<'_> {
         is_complete
     }
 
-    /// Whether every audience has all that was acknowledged.
+    /// Returns true if every audience has all acknowledged messages.
     fn is_drained(&self) -> bool {
         if let Some(together) = self.together() {
             return together.signals.stop.is_cancelled();
@@ -466,7 +466,7 @@ impl Running<'_> {
             ..Second::default()
         };
         let mut received = 0.0;
-        // With the way full the others are slower than a second per second: what is not told is not drawn.
+        // If the controller is slow, seconds are left out.
         let way = self
             .together()
             .and_then(|together| together.seconds.try_reserve().ok());
@@ -498,8 +498,7 @@ impl Running<'_> {
         (self.load.on_second)(&second);
     }
 
-    /// The roles whose rates are searched for here: where several hosts run them, who sees all of these does
-    /// it.
+    /// Returns the roles whose rates are searched for here: over several hosts the controller does it.
     fn steered(&self) -> Vec<(&Actor, Steering)> {
         let here = self.cast.actors.iter().filter(|_| self.together().is_none());
         let steered = here.filter_map(|actor| match &actor.role.rate {

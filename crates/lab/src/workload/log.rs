@@ -19,7 +19,7 @@ pub struct Log(Option<Arc<(Instant, Lock<Lines>)>>);
 #[derive(Debug, Default)]
 struct Lines {
     kept: Vec<String>,
-    /// How often each of them came.
+    /// Number of copies of each of them.
     times: BTreeMap<String, u64>,
     /// Lines that were not kept.
     left_out: u64,

@@ -1,7 +1,7 @@
-//! A load that several hosts run together: what each of them is told, and what it tells.
+//! A load that several hosts run together: signals to each of them, and its reports.
 //!
-//! Every host runs its own seats on its own clock, from the moment at which it is told to begin. Nothing that
-//! it tells compares its clock with another's.
+//! Every host runs its own seats on its own clock, from the moment at which it is told to begin. No report
+//! compares its clock with another's.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -95,10 +95,10 @@ fn of_roles<T>(plan: &Plan, of: impl Fn(&Role) -> Option<T>) -> BTreeMap<String,
     plan.roles.iter().filter_map(some).collect()
 }
 
-/// How far a host is.
+/// Progress of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// Who receives is connected, and it took so long.
+    /// Time that its receivers took to connect, once they are.
     pub connected: Option<Duration>,
     /// Its senders have stopped.
     pub is_sent: bool,
@@ -132,22 +132,22 @@ pub struct RoleSecond {
     pub sample: RateSample,
     /// The latencies of that second, encoded as in [`crate::results::Latencies`]; empty if there were none.
     pub histogram: String,
-    /// How often its rate had been changed when the second began.
+    /// Number of changes of its rate when the second began.
     pub changes: u64,
 }
 
-/// What a role's clients on a host sent and received, message by message.
+/// Messages that a role's clients on a host sent and received, one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RoleBooks {
-    /// How many messages each stream has had.
+    /// Number of messages of each stream.
     pub streams: Vec<(u32, u64)>,
     /// Messages of streams that were given up, as runs.
     pub given_up: Vec<(u32, Vec<Range<u64>>)>,
-    /// So many were given up that loss cannot be told from failure.
+    /// True if too many were given up to tell loss from failure.
     pub is_overwhelmed: bool,
     /// Messages that came to its audiences.
     pub came: Vec<Piece>,
-    /// When the first message was sent, or the first client was there to receive, and when one was
-    /// acknowledged or came last, in nanoseconds since the load began.
+    /// From the first message sent, or the first client that received, to the last acknowledgement or
+    /// reception, in nanoseconds since the load began.
     pub active: Option<(u64, u64)>,
 }

@@ -45,7 +45,7 @@ impl Lean {
             .map_err(failed)
     }
 
-    /// Whether the system answers.
+    /// Returns an error if the system does not answer.
     pub async fn ping(&self) -> Result<(), DriverError> {
         let client = self.connect().await?;
         client.topics().await.map(|_| ()).map_err(failed)

@@ -103,7 +103,7 @@ fn says(estimate: &Estimate, metric: &'static Metric, durability: &str) -> Strin
     )
 }
 
-/// What is along the bottom.
+/// Dimension along the bottom.
 struct Along {
     name: String,
     label: String,
@@ -243,7 +243,7 @@ fn row_name(line: &str, x: &str, value: &Value) -> String {
     }
 }
 
-/// Where a figure has several metrics, each chart says which it is.
+/// Returns the heading of a chart: with several metrics it names its own.
 fn heading(facet: Option<String>, figure: &Figure, metric: &Metric) -> Option<String> {
     let several = figure.y.len() > 1;
     match (facet, several) {

@@ -1,4 +1,4 @@
-//! 2^k·r designs: effects as bars, with their intervals and what they explain.
+//! 2^k·r designs: effects as bars, with their intervals and shares of the variation.
 
 use super::{Analysed, Drawn, capital};
 use crate::experiment::Figure;
@@ -138,7 +138,7 @@ fn rows(design: &Design, factors: &[(String, Factor)], cells: &[&Cell<'_>], metr
 
 fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figure) -> RowChart {
     let effects = analysis.by_share();
-    // One scale for all, and it is the largest one's: what is small beside it may read as nothing.
+    // One scale for all, that of the largest: small effects may read as nothing.
     let largest = effects.first().map_or(0.0, |effect| effect.value);
     let scale = numbers::Scale::of(metric.unit, std::iter::once(largest));
     let rows: Vec<Row> = effects

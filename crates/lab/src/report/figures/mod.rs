@@ -1,8 +1,7 @@
 //! From cells to charts: each kind of figure that an experiment can ask for.
 //!
-//! - [`split`]: which cells make a line, and which a chart of their own; [`seconds`]: samples laid onto
-//!   seconds
-//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`];
+//! - [`split`]: cells that make a line, and those that make a chart; [`seconds`]: samples laid onto seconds
+//! - [`against`]: `lines` and `bars`; [`latency`], and its meaning by [`loops`]; [`time`]; [`effects`];
 //!   [`shares`]
 
 mod against;
@@ -28,9 +27,9 @@ pub(crate) struct Drawn {
     pub(crate) title: String,
     pub(crate) legend: Vec<Entry>,
     pub(crate) panels: Vec<Panel>,
-    /// What a reader has to know to read it.
+    /// Notes for readers.
     pub(crate) notes: Vec<String>,
-    /// Where nothing is drawn, the notes or the analyses say why.
+    /// True if the notes or the analyses give the reason of an empty figure.
     pub(crate) is_explained: bool,
     /// Of effects: the numbers behind the bars.
     pub(crate) analyses: Vec<Analysed>,
@@ -89,7 +88,7 @@ pub(crate) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
     drawn
 }
 
-/// Why a point that was measured may not have a figure.
+/// Returns the reason why a point that was measured may lack a figure.
 fn why_absent(metric: &str) -> Option<&'static str> {
     match metric {
         "sustainable_rate" => Some("No rate that was tried kept within its bound."),
@@ -127,7 +126,7 @@ pub(crate) fn drawn_metrics(experiment: &crate::experiment::Experiment) -> Vec<&
     distinct(drawn)
 }
 
-/// What to draw where an experiment does not say.
+/// Returns the figures of an experiment that asks for none.
 pub(crate) fn usual(experiment: &crate::experiment::Experiment) -> Vec<Figure> {
     let x = experiment
         .grid
@@ -200,7 +199,7 @@ pub(crate) fn capital(text: &str) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The label of an axis. Ticks carry their own unit, except for what is per second.
+/// Returns the label of an axis. Ticks carry their own unit, except for rates.
 fn axis_label(metric: &Metric) -> String {
     match metric.unit {
         "1/s" => format!("{} per second", capital(metric.label)),

@@ -1,4 +1,4 @@
-//! Which cells make a line, and which a chart of their own.
+//! Division of cells into lines and charts.
 
 use serde_json::Value;
 
@@ -14,12 +14,12 @@ const LINES_MAX: usize = 8;
 
 /// A chart of its own.
 pub(super) struct Facet<'c, 'a> {
-    /// What its cells have in common that others have not.
+    /// Values that its cells have in common and others have not.
     pub(super) heading: Option<String>,
     pub(super) lines: Vec<Line<'c, 'a>>,
 }
 
-/// Cells that differ only in what is along x.
+/// Cells that differ only along x.
 pub(super) struct Line<'c, 'a> {
     pub(super) entry: Entry,
     pub(super) cells: Vec<&'c Cell<'a>>,
@@ -27,8 +27,8 @@ pub(super) struct Line<'c, 'a> {
 
 type Key = Vec<Value>;
 
-/// Splits by what the figure says; by default every combination of what is not along x is a line, as long as
-/// they can be told apart.
+/// Splits by the dimensions of the figure; by default every combination besides x is a line, as long as lines
+/// can be told apart.
 pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet<'c, 'a>> {
     let measured: Vec<&Cell<'a>> = cells
         .iter()
@@ -74,8 +74,8 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
                     .copied()
                     .filter(|cell| key(cell, &lines) == line)
                     .collect();
-                // A line has one durability, unless that is what is along x. A system that gives several
-                // levels elsewhere makes several lines.
+                // A line has one durability, unless that is along x. A system that gives several levels
+                // elsewhere makes several lines.
                 let levels: &[&str] = if along_durability { &[] } else { &["durability"] };
                 for level in keys(&of_line, levels) {
                     let cells: Vec<_> = of_line

@@ -1,4 +1,4 @@
-//! What happened second by second, in the repetition that is in the middle.
+//! Values second by second, of the repetition that is in the middle.
 
 use std::collections::BTreeMap;
 
@@ -207,7 +207,8 @@ fn p99(point: &Point) -> Seconds {
     seconds
 }
 
-/// What was acknowledged and not yet received. Where everyone gets everything, by the average of them.
+/// Messages that were acknowledged and not yet received. Where every client gets everything, by their
+/// average.
 fn backlog(point: &Point, roles: &BTreeMap<String, Role>) -> Seconds {
     let mut changes = Seconds::new();
     for role in &point.roles {

@@ -16,7 +16,7 @@ use crate::statistics::{Estimate, Interval, Ratio};
 /// A cell on two sides.
 struct Pair<'c, 'a> {
     cell: &'c Cell<'a>,
-    /// The system and what else tells the cell from its neighbours.
+    /// The system, and the parameters that tell the cell from its neighbours.
     name: String,
     side: &'c str,
     /// Of the other side.
@@ -147,7 +147,7 @@ fn axis(base_name: &str, metric: &Metric, pairs: &[Pair<'_, '_>]) -> Axis {
     Axis::around(format!("{} against {base_name}", metric.label), "", ends)
 }
 
-/// Where several sides are compared, their names stand in the rows, under the cell's.
+/// Returns the rows; several sides have their names in the rows, under the cell's.
 fn rows(pairs: &[Pair<'_, '_>], run: &Run, several: bool) -> Vec<Row> {
     let mut before = "";
     let mut rows = Vec::new();

@@ -98,8 +98,8 @@ fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     }
 }
 
-/// Of what was measured, an empty figure without a reason is a mistake of the experiment or of the lab: tests
-/// look for its class.
+/// If points were measured, an empty figure without a reason is a mistake of the experiment or of the lab:
+/// tests look for its class.
 fn figure(drawn: &Drawn, is_measured: bool) -> Markup {
     html! {
         figure.result {

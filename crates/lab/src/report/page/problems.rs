@@ -1,4 +1,4 @@
-//! What did not go as planned: failures, refusals, losses and what was skipped are results too.
+//! Deviations from the plan: failures, refusals, losses and skipped points are results too.
 
 use std::collections::BTreeSet;
 
