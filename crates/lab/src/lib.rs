@@ -5,7 +5,7 @@
 //! measured from outside, with the same instrument.
 //!
 //! - [`experiment`]: experiment files: questions, systems, loads and figures
-//! - [`factorial`]: 2^k·r designs; [`statistics`]: means, medians and ratios with their intervals
+//! - [`factorial`]: 2^k·r designs; [`statistics`]: means and ratios with their intervals
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: clients of each protocol

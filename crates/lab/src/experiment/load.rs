@@ -194,32 +194,21 @@ pub struct Role {
     pub patience: Span,
 }
 
-fn one() -> u32 {
-    1
+macro_rules! defaults {
+    ($($name:ident: $type:ty = $value:expr;)*) => {
+        $(fn $name() -> $type { $value })*
+    };
 }
 
-fn batch() -> ByteCount {
-    ByteCount(64 << 10)
-}
-
-fn linger() -> Span {
-    Span::millis(5)
-}
-
-fn in_flight() -> u32 {
-    5
-}
-
-fn fetch_wait() -> Span {
-    Span::millis(500)
-}
-
-fn fetch_bytes() -> ByteCount {
-    ByteCount(4 << 20)
-}
-
-fn patience() -> Span {
-    Span::seconds(1)
+defaults! {
+    one: u32 = 1;
+    batch: ByteCount = ByteCount(64 << 10);
+    linger: Span = Span::millis(5);
+    in_flight: u32 = 5;
+    fetch_wait: Span = Span::millis(500);
+    fetch_bytes: ByteCount = ByteCount(4 << 20);
+    patience: Span = Span::seconds(1);
+    raise: f64 = 1.5;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,10 +266,6 @@ pub struct Adaptive {
     /// Factor of the next rate while a rate holds.
     #[serde(default = "raise")]
     pub raise: f64,
-}
-
-fn raise() -> f64 {
-    1.5
 }
 
 /// Sizes of messages. The smallest carry 24 bytes of the lab's own: their sender, their number and their

@@ -38,10 +38,6 @@ impl Folder {
         Self { path: path.into() }
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns true if there is a run in it.
     pub fn exists(&self) -> bool {
         self.run_path().exists()
@@ -53,11 +49,6 @@ impl Folder {
 
     fn point_path(&self, number: u32) -> PathBuf {
         self.path.join("points").join(format!("{number:04}.json"))
-    }
-
-    /// Returns the folder of the systems' logs of a point.
-    pub fn logs(&self, number: u32) -> PathBuf {
-        self.path.join("logs").join(format!("{number:04}"))
     }
 
     pub fn write_run(&self, run: &Run) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ mod estimate;
 mod student;
 
 pub use compare::{Ratio, ratio};
-pub use estimate::{Estimate, Interval, Kind, mean, median};
+pub use estimate::{Estimate, Interval, mean};
 pub(crate) use student::quantile;
 
 /// The confidence of every interval that the lab prints, unless a caller asks for another.
