@@ -276,13 +276,13 @@ impl Crew {
             for next in following.orders(started.elapsed()) {
                 self.tell_all(&next).await;
             }
-            for (role, allowed) in following.allowances() {
+            for (role, allowed) in following.course.allowances() {
                 for (member, made) in self.members.iter().flatten().zip(allowed) {
                     member.allow(self.loads, role, *made);
                 }
             }
             let is_overdue = stopped.is_some_and(|stopped: Instant| stopped.elapsed() > STOPPED_WITHIN);
-            if is_overdue || following.is_stuck(started.elapsed()) {
+            if is_overdue || following.course.is_stuck(started.elapsed()) {
                 return Err(DriverError::Failed(
                     "the agents did not come to an end".to_owned(),
                 ));

@@ -24,7 +24,7 @@ const FASTER: u64 = 1000;
 pub(super) struct Following<'a> {
     plan: &'a Plan,
     seating: Seating,
-    course: Course<'a>,
+    pub(super) course: Course<'a>,
     seconds: Seconds,
     /// Searches for the rates of roles, by the place of the role.
     steered: Vec<(usize, Steering)>,
@@ -129,19 +129,9 @@ impl<'a> Following<'a> {
         orders
     }
 
-    /// By role, returns how many messages the clients of each host may have made, if they wait for receivers.
-    pub(super) fn allowances(&self) -> impl Iterator<Item = (&'a str, &[u64])> {
-        self.course.allowances()
-    }
-
     /// Returns true if all hosts have handed over their results.
     pub(super) fn is_over(&self) -> bool {
         self.shares.len() >= self.hosts
-    }
-
-    /// Returns true if the hosts take far longer than their plan.
-    pub(super) fn is_stuck(&self, now: Duration) -> bool {
-        self.course.is_stuck(now)
     }
 
     /// One result out of those of all hosts.

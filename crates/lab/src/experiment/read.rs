@@ -193,23 +193,16 @@ impl Source {
         tree: &Spanned<DeTable<'a>>,
         scale: f64,
     ) -> Result<Vec<(String, Spanned<DeValue<'a>>)>, ExperimentError> {
-        match tree.get_ref().get("small").filter(|_| scale < 1.0) {
-            None => Ok(Vec::new()),
-            Some(small) => match small.get_ref() {
-                DeValue::Table(small) => Ok(small
-                    .iter()
-                    .map(|(path, value)| (path.get_ref().to_string(), value.clone()))
-                    .collect()),
-                DeValue::Array(_)
-                | DeValue::String(_)
-                | DeValue::Integer(_)
-                | DeValue::Float(_)
-                | DeValue::Boolean(_)
-                | DeValue::Datetime(_) => {
-                    Err(self.wrong(Some(small.span()), "[small] is a table of values by path"))
-                }
-            },
-        }
+        let Some(small) = tree.get_ref().get("small").filter(|_| scale < 1.0) else {
+            return Ok(Vec::new());
+        };
+        let DeValue::Table(values) = small.get_ref() else {
+            return Err(self.wrong(Some(small.span()), "[small] is a table of values by path"));
+        };
+        let values = values.iter();
+        Ok(values
+            .map(|(path, value)| (path.get_ref().to_string(), value.clone()))
+            .collect())
     }
 
     /// Puts a value where its path says.

@@ -4,9 +4,9 @@
 //! - [`receiver`]: long polls; messages are found in the batches without being taken out of them
 //! - [`walk`]: finds the values in a block of records
 
-pub mod receiver;
-pub mod sender;
-pub mod walk;
+mod receiver;
+mod sender;
+mod walk;
 
 use std::collections::HashMap;
 use std::fmt::Debug;

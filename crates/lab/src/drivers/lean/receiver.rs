@@ -18,14 +18,14 @@ use crate::workload::Received;
 const DECOMPRESSED_MAX: usize = 256 << 20;
 
 /// A connection that receives.
-pub struct LeanReceiver {
+pub(super) struct LeanReceiver {
     client: Client,
     fetcher: Fetcher,
     group: String,
 }
 
 impl LeanReceiver {
-    pub async fn open(client: Client, seat: &Seat) -> Result<Self, DriverError> {
+    pub(super) async fn open(client: Client, seat: &Seat) -> Result<Self, DriverError> {
         let role = &seat.role;
         let bytes = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
         let mut fetcher = Fetcher::new(
@@ -122,11 +122,5 @@ impl Receiver for LeanReceiver {
 
     fn settle(&mut self) -> Task<'_, ()> {
         Box::pin(self.store())
-    }
-}
-
-impl std::fmt::Debug for LeanReceiver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LeanReceiver").finish_non_exhaustive()
     }
 }

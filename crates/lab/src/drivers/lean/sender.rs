@@ -35,7 +35,7 @@ const STORE_WITHIN_MS: i32 = 30_000;
 const TIMESTAMP_NONE: i64 = -1;
 
 /// A connection that sends.
-pub struct LeanSender {
+pub(super) struct LeanSender {
     client: Client,
     reports: Reports,
     settings: Settings,
@@ -91,7 +91,7 @@ struct Flight {
 }
 
 impl LeanSender {
-    pub async fn open(client: Client, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
+    pub(super) async fn open(client: Client, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
         let role = &seat.role;
         let acks = match role.acks() {
             Acks::None => 0,
@@ -471,12 +471,6 @@ fn codec(codec: experiment::Codec) -> Codec {
         experiment::Codec::Snappy => Codec::Snappy,
         experiment::Codec::Lz4 => Codec::Lz4,
         experiment::Codec::Zstd => Codec::Zstd,
-    }
-}
-
-impl std::fmt::Debug for LeanSender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LeanSender").finish_non_exhaustive()
     }
 }
 

@@ -2,13 +2,13 @@
 
 /// A place in a block. Each step costs some nanoseconds; malformed bytes end the walk.
 #[derive(Debug, Clone)]
-pub struct Walk<'a> {
+pub(super) struct Walk<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Walk<'a> {
     /// The values of the records in `block`, which is not compressed.
-    pub fn new(block: &'a [u8]) -> Self {
+    pub(super) fn new(block: &'a [u8]) -> Self {
         Self { rest: block }
     }
 

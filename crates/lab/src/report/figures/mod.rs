@@ -22,7 +22,7 @@ use crate::results::{Metric, metric};
 pub(crate) use effects::factor_names;
 
 /// A figure of the report.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Drawn {
     pub(crate) title: String,
     pub(crate) legend: Vec<Entry>,
@@ -154,11 +154,7 @@ impl Drawn {
     fn new(figure: &Figure) -> Self {
         Self {
             title: figure.title.clone(),
-            legend: Vec::new(),
-            panels: Vec::new(),
-            notes: Vec::new(),
-            is_explained: false,
-            analyses: Vec::new(),
+            ..Self::default()
         }
     }
 
