@@ -46,7 +46,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const END_WITHIN: Duration = Duration::from_secs(65);
 
 /// A point's load.
-pub struct Load {
+pub(crate) struct Load {
     pub plan: Arc<Plan>,
     pub driver: Arc<dyn Driver>,
     /// Destinations by the name of the set. They exist already.
@@ -150,13 +150,13 @@ impl Load {
     ///
     /// # Errors
     /// If a file of content cannot be read.
-    pub fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
+    pub(crate) fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
         clients::contents(plan)
     }
 
     /// # Errors
     /// Where no consumer can connect; everything later is a result.
-    pub async fn run(self) -> Result<Loaded, DriverError> {
+    pub(crate) async fn run(self) -> Result<Loaded, DriverError> {
         let own = std::process::id();
         let mut watched: Vec<Watched> = self
             .brokers
@@ -522,11 +522,5 @@ impl Running<'_> {
         for actor in &self.cast.actors {
             actor.rate.begin_second();
         }
-    }
-}
-
-impl std::fmt::Debug for Load {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Load").finish_non_exhaustive()
     }
 }

@@ -45,6 +45,7 @@ pub mod size;
 pub mod together;
 
 pub use ledger::Ledger;
-pub use load::{Load, Loaded};
+pub(crate) use load::Load;
+pub use load::Loaded;
 pub use message::{HEADER_BYTES, Message, Received};
 pub use recorder::{Recorder, Reports};

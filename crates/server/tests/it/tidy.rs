@@ -259,7 +259,7 @@ fn comments_begin_with_nouns_and_verbs() {
     }
     hold(
         "doc comments that begin with What, Who or Whoever",
-        807,
+        582,
         &violations,
     );
 }
@@ -275,7 +275,7 @@ fn comments_use_standard_words() {
             }
         }
     }
-    hold("comment lines with words of no standard", 480, &violations);
+    hold("comment lines with words of no standard", 385, &violations);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn comments_name_things_rather_than_what_they_do() {
     let share = violations.len() * 1000 / all;
     hold(
         &format!("comment lines with \"what\" ({share} of 1000)"),
-        2362,
+        1815,
         &violations,
     );
 }
@@ -352,7 +352,7 @@ fn no_crate_grows_beyond_its_size() {
         let name = source.path.split('/').next().unwrap().to_owned();
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 24_000), ("lab", 28_000)] {
+    for (name, most) in [("broker", 24_000), ("lab", 24_850)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

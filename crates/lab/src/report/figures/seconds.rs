@@ -31,7 +31,7 @@ impl Laid {
         let mut from = (to - length(length_s).min(SAMPLE_MAX_S)).max(0.0);
         while from < to {
             let end = (from.floor() + 1.0).min(to);
-            let (weighed, seen) = self.seconds.entry(ending(end)).or_default();
+            let (weighed, seen) = self.seconds.entry(whole(end.ceil())).or_default();
             *weighed += value * (end - from);
             *seen += end - from;
             from = end;
@@ -69,15 +69,15 @@ pub(super) fn length(seconds: f64) -> f64 {
     if seconds > 0.0 { seconds } else { 1.0 }
 }
 
-/// The second that ends then or after it.
-fn ending(at_s: f64) -> u32 {
+/// Converts a whole number.
+pub(super) fn whole(number: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "casts to integers saturate"
     )]
-    let second = at_s.ceil() as u32;
-    second
+    let number = number as u32;
+    number
 }
 
 #[cfg(test)]

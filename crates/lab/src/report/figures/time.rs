@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Drawn;
-use super::seconds::{Laid, Seconds, add_up, length};
+use super::seconds::{Laid, Seconds, add_up, length, whole};
 use super::split::{Line, split};
 use crate::experiment::{Figure, Role};
 use crate::report::cells::Cell;
@@ -148,17 +148,6 @@ fn last_mark(series: &Series) -> Option<Series> {
     })
 }
 
-/// The second that is nearest.
-fn second(at_s: f64) -> u32 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "casts to integers saturate"
-    )]
-    let second = at_s.round() as u32;
-    second
-}
-
 fn sends(role: &RoleResult) -> bool {
     matches!(role.does.as_str(), "produce" | "relay" | "request")
 }
@@ -199,7 +188,7 @@ fn p99(point: &Point) -> Seconds {
     for role in point.roles.iter().filter(|role| sends(role) == any_sends) {
         for sample in &role.samples {
             if let Some(value) = sample.p99_us {
-                let at = seconds.entry(second(sample.at_s)).or_default();
+                let at = seconds.entry(whole(sample.at_s.round())).or_default();
                 *at = at.max(value as f64);
             }
         }
