@@ -16,7 +16,7 @@ use super::following::{Following, Together};
 use super::link::{Link, Member, Report};
 use super::placement;
 use super::proof::Secret;
-use super::protocol::{Alone, FromAgent, OfLoad, Preparation, Share, ToAgent};
+use super::protocol::{Alone, FromAgent, OfLoad, Preparation, ToAgent};
 use crate::drivers::DriverError;
 use crate::experiment::Plan;
 use crate::measure::process::Watched;
@@ -350,7 +350,7 @@ impl Crew {
         let (mut error, mut processes) = (None, Vec::new());
         processes.extend(watched.into_iter().map(Watched::finish));
         let hosts = shares.len();
-        let largest = |of: fn(&Share) -> f64| shares.iter().map(of).fold(0.0, f64::max);
+        let largest = |of: fn(&Loaded) -> f64| shares.iter().map(of).fold(0.0, f64::max);
         let (warmup_s, measured_s) = (largest(|share| share.warmup_s), largest(|share| share.measured_s));
         let connected = shares
             .iter()

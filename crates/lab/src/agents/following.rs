@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::merge::{self, Row, Seconds};
 use super::phases::Course;
-use super::protocol::{Share, ToAgent};
+use super::protocol::ToAgent;
 use crate::experiment::{Plan, Rate};
 use crate::results::{RateSample, RoleResult};
 use crate::workload::adaptive::Steering;
 use crate::workload::client_placement::Seating;
-use crate::workload::load::Second;
+use crate::workload::load::{Loaded, Second};
 use crate::workload::together::{HostSecond, Progress};
 
 /// Samples that a host may be ahead of the seconds since it was told to begin: one at the end of the warm-up,
@@ -30,7 +30,7 @@ pub(super) struct Following<'a> {
     steered: Vec<(usize, Steering)>,
     /// Rates that were found and are not passed on yet.
     rates: Vec<ToAgent>,
-    shares: BTreeMap<usize, Share>,
+    shares: BTreeMap<usize, Loaded>,
     hosts: usize,
     /// The latest moment that is known, and when all were told to begin; since the load was prepared.
     now: Duration,
@@ -50,7 +50,7 @@ pub(super) struct News {
 #[derive(Debug)]
 pub(super) struct Together {
     /// In the order of the agents.
-    pub(super) shares: Vec<Share>,
+    pub(super) shares: Vec<Loaded>,
     pub(super) roles: Vec<RoleResult>,
     pub(super) drain: Option<Duration>,
     pub(super) is_drained: bool,
@@ -105,7 +105,7 @@ impl<'a> Following<'a> {
     }
 
     /// Takes the results of a host: its last report.
-    pub(super) fn on_share(&mut self, host: usize, share: Share) -> Result<(), String> {
+    pub(super) fn on_share(&mut self, host: usize, share: Loaded) -> Result<(), String> {
         self.check_roles("results", share.roles.len())?;
         self.check_roles("books", share.books.len())?;
         self.shares.insert(host, share);
@@ -136,7 +136,7 @@ impl<'a> Following<'a> {
 
     /// One result out of those of all hosts.
     pub(super) fn finish(mut self) -> Result<Together, String> {
-        let shares: Vec<Share> = self.shares.into_values().collect();
+        let shares: Vec<Loaded> = self.shares.into_values().collect();
         let (drain, is_drained) = (self.course.drain(), self.course.is_drained);
         let (roles, remarks) = merge::roles(self.plan, &shares, &mut self.seconds, is_drained)?;
         Ok(Together {

@@ -6,13 +6,12 @@ use std::ops::Range;
 
 use hdrhistogram::Histogram;
 
-use super::protocol::Share;
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
 use crate::workload::clients;
 use crate::workload::derived_numbers;
 use crate::workload::ledger::Ledger;
-use crate::workload::load;
+use crate::workload::load::{self, Loaded};
 use crate::workload::runs::Runs;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
 
@@ -218,7 +217,7 @@ fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (us
 /// have not come by now are lost.
 pub(super) fn roles(
     plan: &Plan,
-    shares: &[Share],
+    shares: &[Loaded],
     seconds: &mut Seconds,
     is_drained: bool,
 ) -> Result<(Vec<RoleResult>, Vec<String>), String> {
@@ -291,7 +290,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn of(plan: &Plan, consumer: &Role, shares: &[Share]) -> Self {
+    fn of(plan: &Plan, consumer: &Role, shares: &[Loaded]) -> Self {
         let mut sent = Self::default();
         for (at, _) in producers(plan, consumer) {
             let books: Vec<&RoleBooks> = shares.iter().filter_map(|share| share.books.get(at)).collect();
@@ -413,7 +412,7 @@ mod tests {
         .unwrap()
     }
 
-    fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Share {
+    fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Loaded {
         let mut ledger = Ledger::of_part(1);
         for (stream, sequences) in came {
             ledger.expect(*stream);
@@ -440,7 +439,7 @@ mod tests {
             latencies: BTreeMap::new(),
             samples: Vec::new(),
         };
-        Share {
+        Loaded {
             drain_s: None,
             sustainable_rate: None,
             connected: Duration::ZERO,
@@ -459,6 +458,7 @@ mod tests {
                 },
             ],
             log: Vec::new(),
+            client_cores: 1,
             processes: Vec::new(),
             error: None,
             remarks: Vec::new(),

@@ -21,10 +21,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
 use crate::experiment::Plan;
-use crate::results::{ProcessSeries, RoleResult};
 use crate::workload::client_placement::Seating;
-use crate::workload::load::Second;
-use crate::workload::together::{HostSecond, Progress, RoleBooks};
+use crate::workload::load::{Loaded, Second};
+use crate::workload::together::{HostSecond, Progress};
 
 /// The version of this protocol. Both sides have the same.
 pub const VERSION: u32 = 5;
@@ -174,31 +173,12 @@ pub enum OfLoad {
     Progress(Progress),
     Seconds(HostSecond),
     /// The last that is said of it.
-    Done(Box<Share>),
+    Done(Box<Loaded>),
     /// Instead.
     Failed {
         reason: String,
         is_refusal: bool,
     },
-}
-
-/// Results of a host's share.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Share {
-    pub connected: Duration,
-    pub warmup_s: f64,
-    pub measured_s: f64,
-    /// In the order of the roles' names.
-    pub roles: Vec<RoleResult>,
-    pub books: Vec<RoleBooks>,
-    /// Lines for people.
-    pub log: Vec<String>,
-    pub processes: Vec<ProcessSeries>,
-    /// Known to a host that runs a load alone; of shares it is found when they are put together.
-    pub drain_s: Option<f64>,
-    pub sustainable_rate: Option<f64>,
-    pub error: Option<String>,
-    pub remarks: Vec<String>,
 }
 
 /// Reason why a connection is of no use any more.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::protocol::{
-    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, Share, ToAgent, send_within,
+    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, ToAgent, send_within,
 };
 use crate::drivers::{DriverError, Drivers};
 use crate::experiment::{Content, Plan, check};
@@ -230,7 +230,7 @@ async fn next_of(work: &mut Option<Work>) -> OfLoad {
         done = &mut work.done => done,
     };
     match done {
-        Ok(Ok(loaded)) => OfLoad::Done(Box::new(share(loaded))),
+        Ok(Ok(loaded)) => OfLoad::Done(Box::new(loaded)),
         Ok(Err(error)) => OfLoad::Failed {
             reason: error.to_string(),
             is_refusal: matches!(error, DriverError::Refused(_)),
@@ -315,20 +315,4 @@ fn check_files(plan: &Plan) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn share(loaded: Loaded) -> Share {
-    Share {
-        connected: loaded.connected,
-        warmup_s: loaded.warmup_s,
-        measured_s: loaded.measured_s,
-        roles: loaded.roles,
-        books: loaded.books,
-        log: loaded.log,
-        processes: loaded.processes,
-        drain_s: loaded.drain_s,
-        sustainable_rate: loaded.sustainable_rate,
-        error: loaded.error,
-        remarks: loaded.remarks,
-    }
 }

@@ -29,9 +29,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::agents::controller::Order;
 use crate::agents::link::{Link, Member, Report};
-use crate::agents::protocol::{Alone, Described, FromAgent, OfLoad, Question, Share, ToAgent};
+use crate::agents::protocol::{Alone, Described, FromAgent, OfLoad, Question, ToAgent};
 use crate::drivers::DriverError;
-use crate::environment;
 use crate::experiment::{Plan, Protocol};
 use crate::systems::process::last_words;
 use crate::workload::client_placement::Seating;
@@ -206,7 +205,7 @@ impl Client {
             match said {
                 Ok(FromAgent::Load { load, said }) if load == self.loads => match said {
                     OfLoad::Second(second) => (order.on_second)(&second),
-                    OfLoad::Done(share) => return Ok(loaded(*share)),
+                    OfLoad::Done(loaded) => return Ok(*loaded),
                     OfLoad::Failed { reason, is_refusal } => return Err(DriverError::of(reason, is_refusal)),
                     // Only from hosts that share a load.
                     OfLoad::Progress(_) | OfLoad::Seconds(_) => {}
@@ -262,21 +261,4 @@ async fn gone(process: &mut Option<Child>, errors: &Path, reason: &str) -> Drive
         }
     }
     DriverError::Failed(format!("the client program: {how}{}", last_words(errors)))
-}
-
-fn loaded(share: Share) -> Loaded {
-    Loaded {
-        connected: share.connected,
-        roles: share.roles,
-        processes: share.processes,
-        warmup_s: share.warmup_s,
-        measured_s: share.measured_s,
-        drain_s: share.drain_s,
-        sustainable_rate: share.sustainable_rate,
-        error: share.error,
-        remarks: share.remarks,
-        books: Vec::new(),
-        log: Vec::new(),
-        client_cores: environment::cores(),
-    }
 }

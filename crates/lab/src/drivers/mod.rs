@@ -29,6 +29,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::time::{Instant, sleep_until};
+
 use crate::experiment::{ExchangeKind, LiveFormat, Plan, Role, TopicKind};
 use crate::workload::content::Contents;
 use crate::workload::{Message, Received, Reports};
@@ -154,4 +156,12 @@ pub trait Receiver: Send {
 
     /// All that was received so far has been dealt with.
     fn settle(&mut self) -> Task<'_, ()>;
+}
+
+/// Waits until a moment; for ever, if there is none.
+pub(crate) async fn moment(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }

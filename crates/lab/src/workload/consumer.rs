@@ -11,7 +11,7 @@ use super::client_placement::Seating;
 use super::ledger::{Entry, Ledger};
 use super::message::Received;
 use super::recorder::Recorder;
-use crate::drivers::{Driver, DriverError, Receiver, Seat};
+use crate::drivers::{Driver, DriverError, Receiver, Seat, moment};
 use crate::experiment::Work;
 use crate::measure::timer::Timer;
 
@@ -154,11 +154,4 @@ impl Consumer {
 enum End {
     Stopped,
     Killed,
-}
-
-async fn moment(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

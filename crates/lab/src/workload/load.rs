@@ -80,7 +80,7 @@ pub struct Second {
 }
 
 /// Results of a load.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
     /// Time that the consumers took to connect.
     pub connected: Duration,

@@ -16,10 +16,10 @@ use stafett_kafka_client::{Answer, Client, ClientError, Connection, ErrorCode, T
 use stafett_kafka_wire::messages::produce::{PartitionProduceData, ProduceResponse, TopicProduceData};
 use stafett_kafka_wire::messages::{InitProducerIdRequest, ProduceRequest};
 use stafett_model::{BatchBuilder, Codec, ProducerId, Record};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::{ONE_BY_ONE_MAX, failed, look_up};
-use crate::drivers::{DriverError, Seat, Sender, Task};
+use crate::drivers::{DriverError, Seat, Sender, Task, moment};
 use crate::experiment::{self, Acks};
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
@@ -360,7 +360,7 @@ impl LeanSender {
         let has_waited = tokio::select! {
             biased;
             answered = front(&mut self.flights) => return self.settle(answered),
-            now = moment(due), if has_room => now,
+            () = moment(due), if has_room => Instant::now(),
         };
         self.dispatch_due(Some(has_waited)).await
     }
@@ -372,14 +372,6 @@ async fn front(flights: &mut VecDeque<Flight>) -> Result<ProduceResponse, Client
         Some(flight) => (&mut flight.answer).await,
         None => pending().await,
     }
-}
-
-async fn moment(due: Option<Instant>) -> Instant {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => pending().await,
-    }
-    Instant::now()
 }
 
 impl Sender for LeanSender {

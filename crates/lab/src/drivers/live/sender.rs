@@ -2,15 +2,15 @@
 //! for each.
 
 use std::collections::VecDeque;
-use std::future::{pending, ready};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::link::Link;
 use super::words::{Heard, add_content, hear, publish};
-use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use crate::drivers::{Destinations, DriverError, Seat, Sender, Task, moment};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
@@ -195,13 +195,6 @@ impl LiveSender {
             () = moment(due) => {}
         }
         self.dispatch().await
-    }
-}
-
-async fn moment(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => pending().await,
     }
 }
 
