@@ -1,4 +1,5 @@
-//! A system of known latency and capacity, in memory and in simulated time: the instrument is calibrated with it.
+//! A system of known latency and capacity, in memory and in simulated time: the instrument is calibrated
+//! with it.
 //!
 //! One server takes messages in order, each for a fixed time; an acknowledgement comes a fixed latency after
 //! that, and then the message can be read. It may stall: nothing is taken from one moment to another.
