@@ -1,4 +1,4 @@
-//! The machine, and what is installed on it.
+//! The machine, and the software on it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::results::Environment;
 
-/// What can be found out; what cannot stays empty. `data` is where systems keep their data.
+/// Describes the machine; fields stay empty if they are not known. `data`: the folder of the systems' data.
 pub fn describe(data: &Path, exe: &Path) -> Environment {
     Environment {
         cpu: field("/proc/cpuinfo", "model name").unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! The grid: every combination of the values, in an order that is shuffled and can be repeated.
 //!
-//! A repetition of all points is a block: none begins before the one before it has ended, so that what
-//! changes slowly on a machine meets all points alike. Within a block the systems come in a random order, and
+//! A repetition of all points is a block: none begins before the one before it has ended, so that slow
+//! changes of a machine meet all points alike. Within a block the systems come in a random order, and
 //! each system's points too, those with the same settings of the system together: a broker is not started
 //! more often than need be.
 
@@ -38,7 +38,7 @@ pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64)
     let mut order = Vec::new();
     let mut number = 0;
     for repetition in 1..=repetitions {
-        // By system, then by what the system itself is set to.
+        // By system, then by the system's own settings.
         let mut groups: Vec<Vec<Planned>> = Vec::new();
         for system in systems {
             let mut by_settings: BTreeMap<String, Vec<Planned>> = BTreeMap::new();

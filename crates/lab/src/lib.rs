@@ -4,18 +4,18 @@
 //! It depends on wire formats and clients only, never on the broker of this repository: every system is
 //! measured from outside, with the same instrument.
 //!
-//! - [`experiment`]: experiment files: what is asked, of which systems, with which load
-//! - [`factorial`]: 2^k·r designs; [`statistics`]: means, medians and ratios with their intervals
+//! - [`experiment`]: experiment files: questions, systems, loads and figures
+//! - [`factorial`]: 2^k·r designs; [`statistics`]: means and ratios with their intervals
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
-//! - [`drivers`]: how messages get in and out
+//! - [`drivers`]: clients of each protocol
 //! - [`agents`]: load from several machines; [`clients`]: by the clients that users take, in a program of
 //!   their own
 //! - [`measure`]: processes, the network, ceilings
-//! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
+//! - [`systems`]: brokers, started and watched; and [`environment`], the machine under them
 //! - [`run`]: all points, one after the other
-//! - [`report`]: draws what was measured
-//! - [`results`]: what is measured, as it lies on the disk
+//! - [`report`]: draws results
+//! - [`results`]: results on the disk
 
 pub mod agents;
 pub mod clients;

@@ -1,6 +1,7 @@
 //! All agents of a run, and a load on them.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +12,23 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::AgentAddress;
-use super::diary::Diary;
 use super::following::{Following, Together};
 use super::link::{Link, Member, Report};
 use super::placement;
 use super::proof::Secret;
-use super::protocol::{Alone, FromAgent, OfLoad, Preparation, Share, ToAgent};
+use super::protocol::{Alone, FromAgent, OfLoad, Preparation, ToAgent};
 use crate::drivers::DriverError;
 use crate::experiment::Plan;
 use crate::measure::process::Watched;
 use crate::results::{Network, ProcessKind};
 use crate::workload::client_placement::Seating;
-use crate::workload::load::{Second, forgotten as forgotten_of};
+use crate::workload::load::Second;
 use crate::workload::{Loaded, filter};
 
-/// How often it is looked what the agents are to be told.
+/// Time between two looks for orders to the agents.
 const LOOK: Duration = Duration::from_millis(20);
 const REPORTS_WAITING: usize = 1024;
-/// How long agents may take to end when they are told to.
+/// Time that agents may take to end after an abandoned load.
 const STOPPED_WITHIN: Duration = Duration::from_mins(1);
 
 /// The agents of a run.
@@ -37,14 +37,14 @@ pub struct Crew {
     agents: Vec<AgentAddress>,
     secret: Option<Secret>,
     members: Vec<Option<Member>>,
-    /// Who says it: the agent by place, and which connection to it.
+    /// Reports, with the agent's place and the number of its connection.
     reports: mpsc::Receiver<((usize, u64), Report)>,
     told: mpsc::Sender<((usize, u64), Report)>,
-    /// Connections are numbered, so that what an old one says late is told from the news.
+    /// Number of each agent's connection: late reports of an old one are passed over.
     connections: Vec<u64>,
     loads: u64,
     network: Option<Network>,
-    /// Where what they say for people goes; nowhere, until that is said.
+    /// Folder for their logs, if they are kept.
     logs: Option<PathBuf>,
     tasks: TaskTracker,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// What a host is told of it.
+    /// Returns a host's part of the order.
     pub(crate) fn preparation(&self, load: u64, seating: Seating, alone: Option<Alone>) -> Preparation {
         Preparation {
             load,
@@ -130,12 +130,12 @@ impl Crew {
         self.network.clone()
     }
 
-    /// What agents say for people goes to this folder from now on.
+    /// Keeps the logs of agents in this folder from now on.
     pub(crate) fn keep_logs(&mut self, logs: PathBuf) {
         self.logs = Some(logs);
     }
 
-    /// What the agents run on, a line each.
+    /// Describes the agents' machines, a line each.
     pub fn describe(&self) -> Vec<String> {
         let described = |(agent, member): (&AgentAddress, &Option<Member>)| {
             let machine = member.as_ref().map(|member| &member.machine);
@@ -189,7 +189,7 @@ impl Crew {
         }
     }
 
-    /// Connects again to whoever went away since the last load.
+    /// Connects again to agents that went away since the last load.
     async fn assemble(&mut self) -> Result<(), DriverError> {
         while let Ok(((place, connection), report)) = self.reports.try_recv() {
             if matches!(report, Report::Gone(_))
@@ -213,10 +213,11 @@ impl Crew {
         }
     }
 
-    /// Runs a load; `ends_early` when all that was to be sent has come, even if there is time left.
+    /// Runs a load. `ends_early`: it ends when everything that was to be sent has come, even if there is time
+    /// left.
     ///
     /// # Errors
-    /// Where an agent went away, or could not do what it was told.
+    /// If an agent went away, or could not do its part.
     pub(crate) async fn run(&mut self, order: Order, ends_early: bool) -> Result<Loaded, DriverError> {
         self.assemble().await?;
         self.loads += 1;
@@ -234,29 +235,27 @@ impl Crew {
             .iter()
             .map(|pid| Watched::new(ProcessKind::Broker, *pid))
             .collect();
-        let mut diary = Diary::new(self.logs.as_deref(), &self.agents);
         let following = Following::new(&order.plan, &seating, self.agents.len(), ends_early);
-        let done = self.follow(&order, following, &mut watched, &mut diary).await;
+        let done = self.follow(&order, following, &mut watched).await;
         if done.is_err() {
             self.tell_all(&ToAgent::Abandon).await;
         }
         Ok(self.put_together(&order, done?, watched))
     }
 
-    /// Tells all agents what to do until each of them has said what it measured.
+    /// Passes on orders and reports until each agent has handed over its results.
     async fn follow(
         &mut self,
         order: &Order,
         mut following: Following<'_>,
         watched: &mut [Watched],
-        diary: &mut Diary,
     ) -> Result<Together, DriverError> {
         let started = Instant::now();
         let mut stopped = None;
         while !following.is_over() {
             let report = tokio::select! {
                 () = order.stop.cancelled(), if stopped.is_none() => {
-                    // What came so far is still of interest.
+                    // Results so far are still of interest.
                     self.tell_all(&ToAgent::Abandon).await;
                     stopped = Some(Instant::now());
                     None
@@ -266,25 +265,24 @@ impl Crew {
             };
             match report {
                 Some((host, Report::Gone(reason))) => {
-                    diary.write(host, &[format!("it went away: {reason}")]);
                     return Err(self.went_away(host, &reason));
                 }
                 Some((host, Report::Said(FromAgent::Load { load, said }))) if load == self.loads => {
-                    self.hear(host, said, order, &mut following, watched, diary)?;
+                    self.hear(host, said, order, &mut following, watched)?;
                 }
-                // Of a load that nobody wants to know of any more, or of none.
+                // A report of a load that is over, or of none.
                 Some((_, Report::Said(_))) | None => {}
             }
             for next in following.orders(started.elapsed()) {
                 self.tell_all(&next).await;
             }
-            for (role, allowed) in following.allowances() {
+            for (role, allowed) in following.course.allowances() {
                 for (member, made) in self.members.iter().flatten().zip(allowed) {
                     member.allow(self.loads, role, *made);
                 }
             }
             let is_overdue = stopped.is_some_and(|stopped: Instant| stopped.elapsed() > STOPPED_WITHIN);
-            if is_overdue || following.is_stuck(started.elapsed()) {
+            if is_overdue || following.course.is_stuck(started.elapsed()) {
                 return Err(DriverError::Failed(
                     "the agents did not come to an end".to_owned(),
                 ));
@@ -307,7 +305,7 @@ impl Crew {
         })
     }
 
-    /// What an agent says of the load.
+    /// Takes a report of the load from an agent.
     fn hear(
         &self,
         host: usize,
@@ -315,11 +313,13 @@ impl Crew {
         order: &Order,
         following: &mut Following<'_>,
         watched: &mut [Watched],
-        diary: &mut Diary,
     ) -> Result<(), DriverError> {
         let name = self.name(host);
         let told = match said {
-            OfLoad::Progress(progress) => following.on_progress(host, progress),
+            OfLoad::Progress(progress) => {
+                following.on_progress(host, progress);
+                Ok(())
+            }
             OfLoad::Seconds(second) => following.on_second(host, &second).map(|news| {
                 if let Some(whole) = news.whole {
                     (order.on_second)(&whole);
@@ -334,23 +334,23 @@ impl Crew {
             OfLoad::Failed { reason, is_refusal } => {
                 return Err(DriverError::of(format!("agent {name}: {reason}"), is_refusal));
             }
-            OfLoad::Log(lines) => {
-                diary.write(host, &lines);
-                Ok(())
-            }
-            // Of who runs a load alone.
+            // Only from a host that runs a load alone.
             OfLoad::Second(_) => Ok(()),
         };
         told.map_err(|what| DriverError::Failed(format!("agent {name} told what cannot be: {what}")))
     }
 
     fn put_together(&self, order: &Order, together: Together, watched: Vec<Watched>) -> Loaded {
-        let Together { shares, roles, .. } = together;
-        let mut remarks = Vec::new();
+        let Together {
+            shares,
+            roles,
+            mut remarks,
+            ..
+        } = together;
         let (mut error, mut processes) = (None, Vec::new());
         processes.extend(watched.into_iter().map(Watched::finish));
         let hosts = shares.len();
-        let largest = |of: fn(&Share) -> f64| shares.iter().map(of).fold(0.0, f64::max);
+        let largest = |of: fn(&Loaded) -> f64| shares.iter().map(of).fold(0.0, f64::max);
         let (warmup_s, measured_s) = (largest(|share| share.warmup_s), largest(|share| share.measured_s));
         let connected = shares
             .iter()
@@ -359,6 +359,7 @@ impl Crew {
             .unwrap_or_default();
         for (agent, share) in self.agents.iter().zip(shares) {
             let of_agent = |text: String| format!("{text} (agent `{}`)", agent.name);
+            self.write_log(agent, &share.log);
             error = error.or_else(|| share.error.map(of_agent));
             remarks.extend(share.remarks.into_iter().map(of_agent));
             processes.extend(share.processes.into_iter().map(|mut process| {
@@ -369,8 +370,6 @@ impl Crew {
         if !together.is_drained && !order.stop.is_cancelled() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
-        let forgotten = together.forgotten.iter();
-        remarks.extend(forgotten.map(|(role, count)| forgotten_of(role, *count)));
         let has_delivery = roles.iter().any(|role| role.latencies.contains_key("delivery"));
         if hosts > 1 && has_delivery {
             remarks.push(
@@ -389,8 +388,16 @@ impl Crew {
             error,
             remarks,
             books: Vec::new(),
+            log: Vec::new(),
             client_cores: self.cores(),
         }
+    }
+
+    /// Writes the log of an agent. One that cannot be written is no reason not to measure.
+    fn write_log(&self, agent: &AgentAddress, lines: &[String]) {
+        let Some(logs) = &self.logs else { return };
+        let path = logs.join(format!("agent-{}.log", agent.name));
+        let _ = fs::create_dir_all(logs).and_then(|()| fs::write(path, lines.join("\n") + "\n"));
     }
 
     /// Of all machines; agents on one machine share its cores.

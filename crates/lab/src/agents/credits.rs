@@ -1,25 +1,25 @@
-//! How far a role may run ahead of who receives, on several hosts: each of them may send until its clients
-//! have made so many messages in all, and hears of more in bulk.
+//! Bound on a role's messages in flight (`ahead`), on several hosts: each host may send until its clients
+//! have made a number of messages in all, and hears of more in bulk.
 //!
-//! What all hosts may have made is never more than what was received and `ahead`, as far as that is known,
-//! and what is known to have come has come: so there are never more messages under way than `ahead`. There
-//! may be fewer, by what came since the hosts told it last, and by what a host may send and does not.
+//! The numbers of all hosts together never exceed the messages that are known to be received, plus `ahead`:
+//! so there are never more messages under way than `ahead`. There may be fewer, by the messages that came
+//! since the last report, and by those that a host may send and does not.
 //!
-//! Nobody waits for ever: what a host has not used when its clients have ended goes to the others, and once
-//! everything that was made has come there is something left for whoever has used up its own.
+//! No host starves: the unused part of a host whose clients have ended goes to the others, and once every
+//! message that was made has come, something is left to hand out.
 
 use crate::workload::together::RoleProgress;
 
-/// Less than this part of `ahead` is not handed out, unless somebody has nothing.
+/// Less than this part of `ahead` is not handed out, unless a host has nothing left.
 const BULK: u64 = 16;
 
-/// What a role's hosts may have made.
+/// Messages that a role's hosts may have made.
 #[derive(Debug)]
 pub(super) struct Credits {
     ahead: u64,
     /// By host; of those without clients of the role it stays 0.
     allowed: Vec<u64>,
-    /// Hosts whose clients may still send.
+    /// Hosts with clients that may still send.
     open: Vec<bool>,
 }
 
@@ -38,8 +38,8 @@ impl Credits {
         &self.allowed
     }
 
-    /// Hands out what there is, where so many messages have come and hosts are so far: evenly, as to what
-    /// they may still send. Whether anybody may send more than before.
+    /// Hands out the free part, evenly by the rest that each host may still send. `received` messages have
+    /// come. Returns true if a host may send more than before.
     pub(super) fn hand_out(&mut self, received: u64, hosts: &[RoleProgress]) -> bool {
         let ended = hosts.iter().map(|host| host.has_ended.then_some(host.made));
         for ((allowed, open), made) in self.allowed.iter_mut().zip(&mut self.open).zip(ended) {
@@ -85,7 +85,7 @@ impl Credits {
             rest -= more;
             self.give(*place, more);
         }
-        // What cannot be shared goes in turn: to those that were given least so far.
+        // The remainder goes in turn to the hosts that were given least so far.
         needy.sort_by_key(|(place, _)| self.of(*place));
         for (place, _) in needy {
             let more = rest.min(1);

@@ -1,17 +1,16 @@
-//! A load on several hosts, without I/O: all that they told of it, and what they are to be told.
+//! A load on several hosts, without I/O: their reports, and the orders that follow from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::merge::{self, Accounts, Row, Seconds};
+use super::merge::{self, Row, Seconds};
 use super::phases::Course;
-use super::plausible;
-use super::protocol::{Share, ToAgent};
+use super::protocol::ToAgent;
 use crate::experiment::{Plan, Rate};
 use crate::results::{RateSample, RoleResult};
 use crate::workload::adaptive::Steering;
 use crate::workload::client_placement::Seating;
-use crate::workload::load::Second;
+use crate::workload::load::{Loaded, Second};
 use crate::workload::together::{HostSecond, Progress};
 
 /// Samples that a host may be ahead of the seconds since it was told to begin: one at the end of the warm-up,
@@ -20,44 +19,42 @@ const LEAD_MAX: u64 = 5;
 /// A clock may be faster than another one by this part.
 const FASTER: u64 = 1000;
 
-/// What is known of a load, and what follows from it.
+/// State of a load, as far as its hosts have reported it.
 #[derive(Debug)]
 pub(super) struct Following<'a> {
     plan: &'a Plan,
     seating: Seating,
-    course: Course<'a>,
+    pub(super) course: Course<'a>,
     seconds: Seconds,
-    accounts: Accounts,
-    /// Of the roles whose rates are searched for, by place.
+    /// Searches for the rates of roles, by the place of the role.
     steered: Vec<(usize, Steering)>,
-    /// Rates that were found and nobody has heard of.
+    /// Rates that were found and are not passed on yet.
     rates: Vec<ToAgent>,
-    shares: BTreeMap<usize, Share>,
+    shares: BTreeMap<usize, Loaded>,
     hosts: usize,
     /// The latest moment that is known, and when all were told to begin; since the load was prepared.
     now: Duration,
     begun: Option<Duration>,
 }
 
-/// What a second of a host brought.
+/// News in a second of a host.
 #[derive(Debug, PartialEq)]
 pub(super) struct News {
     /// It is the first one to tell of it: the moment, and how long it was.
     pub(super) first: Option<(f64, f64)>,
-    /// It is the last one: what went on everywhere.
+    /// All hosts together, if it is the last report of that second.
     pub(super) whole: Option<Second>,
 }
 
-/// What a load came to.
+/// Results of a load.
 #[derive(Debug)]
 pub(super) struct Together {
     /// In the order of the agents.
-    pub(super) shares: Vec<Share>,
+    pub(super) shares: Vec<Loaded>,
     pub(super) roles: Vec<RoleResult>,
     pub(super) drain: Option<Duration>,
     pub(super) is_drained: bool,
-    /// By role, how many messages are known to be missing, and not which.
-    pub(super) forgotten: Vec<(String, u64)>,
+    pub(super) remarks: Vec<String>,
     pub(super) sustainable_rate: Option<f64>,
 }
 
@@ -73,7 +70,6 @@ impl<'a> Following<'a> {
             seating: seating.clone(),
             course: Course::new(plan, seating, hosts, ends_early),
             seconds: Seconds::new(hosts),
-            accounts: Accounts::new(plan),
             steered: rates.filter_map(steering).collect(),
             rates: Vec::new(),
             shares: BTreeMap::new(),
@@ -84,18 +80,13 @@ impl<'a> Following<'a> {
     }
 
     /// A host told how far it is.
-    pub(super) fn on_progress(&mut self, host: usize, progress: Progress) -> Result<(), String> {
-        plausible::progress(self.plan, &progress)?;
+    pub(super) fn on_progress(&mut self, host: usize, progress: Progress) {
         self.course.on_progress(host, progress);
-        Ok(())
     }
 
     /// A host told a second of its load.
     pub(super) fn on_second(&mut self, host: usize, second: &HostSecond) -> Result<News, String> {
-        plausible::second(self.plan, second)?;
-        for (place, role) in second.roles.iter().enumerate() {
-            self.accounts.absorb(place, &role.came);
-        }
+        self.check_roles("a second", second.roles.len())?;
         let known = self.seconds.known();
         let begun = self.begun.map(|begun| self.now.saturating_sub(begun));
         let begun = begun.map_or(0, |since| since.as_secs() + since.as_secs() / FASTER + LEAD_MAX);
@@ -113,18 +104,21 @@ impl<'a> Following<'a> {
         })
     }
 
-    /// A host told what came of its share: the last that it says.
-    pub(super) fn on_share(&mut self, host: usize, share: Share) -> Result<(), String> {
-        let of_host = Seating {
-            host: u32::try_from(host).unwrap_or(u32::MAX),
-            ..self.seating.clone()
-        };
-        plausible::share(self.plan, &of_host, &share)?;
+    /// Takes the results of a host: its last report.
+    pub(super) fn on_share(&mut self, host: usize, share: Loaded) -> Result<(), String> {
+        self.check_roles("results", share.roles.len())?;
+        self.check_roles("books", share.books.len())?;
         self.shares.insert(host, share);
         Ok(())
     }
 
-    /// What all hosts are to be told at `now`, since the load was prepared.
+    fn check_roles(&self, what: &str, told: usize) -> Result<(), String> {
+        let roles = self.plan.roles.len();
+        let wrong = || format!("{what} of {told} roles where there are {roles}");
+        (told == roles).then_some(()).ok_or_else(wrong)
+    }
+
+    /// Returns orders to all hosts at `now`, since the load was prepared.
     pub(super) fn orders(&mut self, now: Duration) -> Vec<ToAgent> {
         self.now = now;
         let mut orders = self.course.orders(now);
@@ -135,35 +129,18 @@ impl<'a> Following<'a> {
         orders
     }
 
-    /// By role, how many messages the clients of each host may have made, where they wait for who receives.
-    pub(super) fn allowances(&self) -> impl Iterator<Item = (&'a str, &[u64])> {
-        self.course.allowances()
-    }
-
-    /// All hosts have said what came of it.
+    /// Returns true if all hosts have handed over their results.
     pub(super) fn is_over(&self) -> bool {
         self.shares.len() >= self.hosts
     }
 
-    /// Whether the hosts take so long that something is wrong with them.
-    pub(super) fn is_stuck(&self, now: Duration) -> bool {
-        self.course.is_stuck(now)
-    }
-
     /// One result out of those of all hosts.
     pub(super) fn finish(mut self) -> Result<Together, String> {
-        let shares: Vec<Share> = self.shares.into_values().collect();
+        let shares: Vec<Loaded> = self.shares.into_values().collect();
         let (drain, is_drained) = (self.course.drain(), self.course.is_drained);
-        let roles = merge::roles(
-            self.plan,
-            &shares,
-            &mut self.seconds,
-            &mut self.accounts,
-            is_drained,
-        )?;
-        let forgotten = self.accounts.forgotten(self.plan);
+        let (roles, remarks) = merge::roles(self.plan, &shares, &mut self.seconds, is_drained)?;
         Ok(Together {
-            forgotten: forgotten.map(|(role, count)| (role.to_owned(), count)).collect(),
+            remarks,
             shares,
             roles,
             drain,
@@ -208,7 +185,7 @@ fn steer(
     Ok(())
 }
 
-/// What goes on everywhere.
+/// Sums up a second of all hosts.
 fn summary(plan: &Plan, samples: &[RateSample]) -> Second {
     let per_second = |count: fn(&RateSample) -> u64| -> f64 {
         let rates = samples

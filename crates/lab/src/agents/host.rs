@@ -36,7 +36,7 @@ pub struct Agent {
     inside: Arc<Inside>,
 }
 
-/// What all connections of an agent share.
+/// State that all connections of an agent share.
 struct Inside {
     secret: Option<Secret>,
     machine: Machine,
@@ -46,7 +46,7 @@ struct Inside {
     say: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Why there is no agent.
+/// Reason why an agent does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     #[error("{address} cannot be listened on: {source}")]
@@ -58,11 +58,11 @@ pub enum AgentError {
 }
 
 impl Agent {
-    /// Listens. Where other machines can reach it, it needs a secret. Loads are run with `drivers`; `say` is
-    /// told who comes and goes.
+    /// Listens. If other machines can reach it, it needs a secret. Loads are run with `drivers`; `say` is
+    /// told of controllers that come and go.
     ///
     /// # Errors
-    /// Where the address is not to be had, or is open to everybody.
+    /// If the address is not available, or open to everybody.
     pub async fn bind(
         address: &str,
         secret: Option<Secret>,
@@ -149,7 +149,7 @@ where
 {
     let means = Means {
         drivers,
-        // It runs for the user who started it.
+        // It runs for the user that started it.
         reads_anywhere: true,
         precise: true,
     };
@@ -202,7 +202,7 @@ impl Inside {
             .await
     }
 
-    /// Both sides say who they are; `None` for one that may not tell this agent what to do.
+    /// Exchanges introductions. `None` if the controller was refused.
     async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         self: &Arc<Self>,
         mut reader: Reader<R>,
@@ -234,7 +234,7 @@ impl Inside {
         Ok(Some((reader, writer, taken)))
     }
 
-    /// Why it may not tell this agent what to do; if it may, the agent is its own from now on.
+    /// Takes a controller on: the agent is its own from now on. The error is the reason for a refusal.
     fn judge(
         self: &Arc<Self>,
         introduction: &Introduction,

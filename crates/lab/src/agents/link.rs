@@ -1,5 +1,4 @@
-//! The controller's end of one agent: introduction, the network between the two, and what goes back and
-//! forth.
+//! The controller's end of one agent: introduction, the network between the two, orders and reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +27,7 @@ const ROUND_TRIPS: u64 = 300;
 const FILL_BYTES: usize = 256 << 10;
 const FILL_FOR: Duration = Duration::from_millis(300);
 
-/// A connection to an agent that may be told what to do.
+/// A connection to an agent that takes orders.
 #[derive(Debug)]
 pub(crate) struct Link<R = OwnedReadHalf, W = OwnedWriteHalf> {
     reader: Reader<R>,
@@ -36,7 +35,7 @@ pub(crate) struct Link<R = OwnedReadHalf, W = OwnedWriteHalf> {
     pub(crate) machine: Machine,
 }
 
-/// What an agent said, or that it says nothing more.
+/// A report of an agent, or the reason why there are no more.
 #[derive(Debug)]
 pub(crate) enum Report {
     Said(FromAgent),
@@ -47,13 +46,13 @@ pub(crate) enum Report {
 #[derive(Debug)]
 pub(crate) struct Member {
     orders: mpsc::Sender<ToAgent>,
-    /// Which load it is about; what is told late is told as it is then.
+    /// Allowances by role, with the number of their load. Only the latest are sent.
     allowed: watch::Sender<(u64, BTreeMap<String, u64>)>,
     pub(crate) machine: Machine,
 }
 
 impl Link {
-    /// Connects, and proves to the agent what it wants to know.
+    /// Connects, and proves to know the secret.
     pub(super) async fn open(agent: &AgentAddress, secret: Option<&Secret>) -> Result<Self, String> {
         let about = |what: String| format!("agent `{}` at {}: {what}", agent.name, agent.address);
         match timeout(THERE_WITHIN, introduce(&agent.address, secret)).await {
@@ -63,7 +62,7 @@ impl Link {
         }
     }
 
-    /// What there is between the controller and the agent.
+    /// Measures the network between the controller and the agent.
     pub(super) async fn measure(&mut self, name: &str) -> Result<Network, ProtocolError> {
         let mut times = histogram::empty();
         for number in 0..ROUND_TRIPS {
@@ -97,7 +96,7 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    /// Both sides say who they are, and prove what the other wants to know.
+    /// Exchanges introductions and proofs.
     pub(crate) async fn meet(reader: R, mut writer: W, secret: Option<&Secret>) -> Result<Self, String> {
         let failed = |error: ProtocolError| error.to_string();
         let mut reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
@@ -141,7 +140,7 @@ where
         }
     }
 
-    /// Keeps in touch from now on; what the agent says goes to `reports`, with `mark`.
+    /// Keeps in touch from now on; reports of the agent go to `reports`, with `mark`.
     pub(crate) fn keep<M: Copy + Send + 'static>(
         mut self,
         mark: M,
@@ -153,7 +152,7 @@ where
         let machine = self.machine.clone();
         tasks.spawn(async move {
             let error = self.relay(mark, &reports, &mut waiting, &mut allowing).await;
-            // Nobody is told where nobody listens.
+            // Fails if the crew is gone.
             let _ = reports.send((mark, Report::Gone(error))).await;
         });
         Member {
@@ -176,9 +175,9 @@ where
         loop {
             let heard = self.reader.heard();
             let sent = tokio::select! {
-                // What is there is heard before anybody is called silent.
+                // Data that is there already is read before an agent counts as silent.
                 biased;
-                said = self.reader.next::<FromAgent>() => match said {
+                said = self.reader.next_report::<FromAgent>() => match said {
                     Ok(FromAgent::Pong(_)) => Ok(()),
                     Ok(said) => match reports.send((mark, Report::Said(said))).await {
                         Ok(()) => Ok(()),

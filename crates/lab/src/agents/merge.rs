@@ -1,24 +1,22 @@
-//! One result out of what several hosts measured: counts are added, histograms merged, and messages accounted
-//! for across all of them.
+//! One result out of those of several hosts: counts are added, histograms merged, and messages accounted for
+//! across all hosts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hdrhistogram::Histogram;
 
-use super::protocol::Share;
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
 use crate::workload::clients;
 use crate::workload::derived_numbers;
-use crate::workload::ledger::AudienceArrivals;
+use crate::workload::ledger::Ledger;
+use crate::workload::load::{self, Loaded};
 use crate::workload::runs::Runs;
-use crate::workload::streams::{Piece, Streams};
-use crate::workload::tally::Tally;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
 
-/// So many seconds may have begun and not be over: those of a host that is further behind are told too late
-/// for quantiles of all hosts.
+/// Seconds that may have begun and not be over. Those of a host that is further behind come too late for
+/// quantiles of all hosts.
 const OPEN_MAX: usize = 64;
 
 /// The samples of all hosts, second by second: those with the same number are of the same time.
@@ -86,7 +84,7 @@ impl Seconds {
         Ok(self.rows.get(place).filter(|row| row.hosts == hosts))
     }
 
-    /// How many seconds somebody has told.
+    /// Returns how many seconds have been reported by any host.
     pub(super) fn known(&self) -> usize {
         self.rows.len()
     }
@@ -102,7 +100,7 @@ impl Seconds {
             .collect()
     }
 
-    /// How many histograms wait to be put together.
+    /// Returns how many histograms wait to be put together.
     #[cfg(test)]
     fn waiting(&self) -> usize {
         self.rows
@@ -130,7 +128,7 @@ impl Row {
             add_sample(sum, &role.sample);
             *changes = role.changes.min(*changes);
             if !role.histogram.is_empty() {
-                // What cannot be read is said while it is known who told it.
+                // A broken histogram is refused while its host is known.
                 histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
                 if !self.is_closed {
                     latencies.push(role.histogram.clone());
@@ -162,7 +160,7 @@ impl Row {
 fn add_sample(sum: &mut RateSample, other: &RateSample) {
     sum.at_s = sum.at_s.max(other.at_s);
     sum.seconds = sum.seconds.max(other.seconds);
-    sum.clients += other.clients;
+    sum.clients = sum.clients.saturating_add(other.clients);
     sum.sent += other.sent;
     sum.acknowledged += other.acknowledged;
     sum.received += other.received;
@@ -171,107 +169,43 @@ fn add_sample(sum: &mut RateSample, other: &RateSample) {
     sum.reconnects += other.reconnects;
 }
 
-/// What came to the audiences of all roles, on whatever hosts, by the place of the role.
-#[derive(Debug, Default)]
-pub(super) struct Accounts(BTreeMap<usize, Account>);
-
-#[derive(Debug)]
+/// Messages that the audiences of a role got, on all hosts.
 struct Account {
-    came: Audiences,
-    /// How much of it had come before.
+    audiences: Vec<Ledger>,
+    /// Deliveries that were too many.
     again: u64,
 }
 
-#[derive(Debug)]
-enum Audiences {
-    /// By their numbers, each of which gets every message once.
-    Once(Vec<Streams>),
-    /// One to which every message comes several times.
-    Several(Tally),
-}
-
-impl Accounts {
-    pub(super) fn new(plan: &Plan) -> Self {
-        let roles = plan.roles.values().enumerate();
-        let consumers = roles.filter(|(_, role)| role.does == Does::Consume);
-        let account = |(place, role): (usize, &Role)| {
-            let streams = || {
-                producers(plan, role)
-                    .flat_map(|(sender, producer)| derived_numbers::streams(sender, producer))
-            };
-            let each = derived_numbers::each(plan, role);
-            let came = if each == 1 {
-                let audience = |_| {
-                    let mut audience = Streams::of_audiences(derived_numbers::audiences(role));
-                    streams().for_each(|stream| audience.expect(stream));
-                    audience
-                };
-                let ledgers = (0..derived_numbers::audiences(role)).map(audience);
-                Audiences::Once(ledgers.collect())
-            } else {
-                let mut tally = Tally::new(each);
-                streams().for_each(|stream| tally.expect(stream));
-                Audiences::Several(tally)
-            };
-            (place, Account { came, again: 0 })
-        };
-        Self(consumers.map(account).collect())
-    }
-
-    /// What came on a host to the role at `place`.
-    pub(super) fn absorb(&mut self, place: usize, told: &AudienceArrivals) {
-        let Some(account) = self.0.get_mut(&place) else {
-            return;
-        };
-        account.again += match &mut account.came {
-            Audiences::Once(audiences) => {
-                let absorb = |(audience, piece): &(u32, Piece)| {
-                    let audience = usize::try_from(*audience).ok();
-                    let audience = audience.and_then(|audience| audiences.get_mut(audience));
-                    audience.map_or(0, |audience| audience.absorb(piece))
-                };
-                told.pieces.iter().map(absorb).fold(0, u64::saturating_add)
-            }
-            Audiences::Several(tally) => {
-                let again = told.arrived.iter().map(|arrived| tally.absorb(arrived));
-                again.fold(0, u64::saturating_add)
-            }
-        };
-    }
-}
-
-impl Accounts {
-    /// By role, how many messages are known to be missing, and not which.
-    pub(super) fn forgotten<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a str, u64)> {
-        let forgotten = |account: &Account| match &account.came {
-            Audiences::Once(audiences) => audiences.iter().map(Streams::forgotten).sum(),
-            Audiences::Several(tally) => tally.forgotten(),
-        };
-        let roles = plan.roles.keys().enumerate();
-        let of_role =
-            move |(place, name): (usize, &'a String)| Some((name.as_str(), forgotten(self.0.get(&place)?)));
-        roles.filter_map(of_role).filter(|(_, forgotten)| *forgotten > 0)
-    }
-}
-
 impl Account {
-    /// Acknowledged messages that the audiences never got.
-    fn lost(&self, sent: &Sent) -> u64 {
-        match &self.came {
-            Audiences::Once(audiences) => {
-                let lost = audiences.iter().map(|audience| {
-                    sent.missing_of(|stream, count, excused| audience.missing(stream, count, excused))
-                });
-                lost.fold(0, u64::saturating_add)
-            }
-            Audiences::Several(tally) => {
-                sent.missing_of(|stream, count, excused| tally.missing(stream, count, excused))
-            }
+    fn new<'a>(plan: &Plan, role: &Role, books: impl Iterator<Item = &'a RoleBooks>) -> Self {
+        let count = derived_numbers::audiences(role);
+        let mut audiences = Vec::new();
+        for _ in 0..count {
+            let mut ledger = Ledger::new(derived_numbers::each(plan, role), count);
+            let producers = producers(plan, role);
+            let streams = producers.flat_map(|(place, producer)| derived_numbers::streams(place, producer));
+            streams.for_each(|stream| ledger.expect(stream));
+            audiences.push(ledger);
         }
+        let mut again = 0;
+        for piece in books.flat_map(|books| &books.came) {
+            let audience = usize::try_from(piece.audience).ok();
+            let audience = audience.and_then(|audience| audiences.get_mut(audience));
+            again += audience.map_or(0, |audience| audience.absorb(piece));
+        }
+        Self { audiences, again }
+    }
+
+    /// Returns how many acknowledged messages the audiences never got.
+    fn lost(&self, sent: &Sent) -> u64 {
+        let lost = self.audiences.iter().map(|audience| {
+            sent.missing_of(|stream, count, excused| audience.missing(stream, count, excused))
+        });
+        lost.fold(0, u64::saturating_add)
     }
 }
 
-/// Who sends what a role receives, by place.
+/// Returns the producers of a role's messages, by place.
 fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
     let roles = plan.roles.values().enumerate();
     roles.filter(move |(_, role)| {
@@ -279,24 +213,25 @@ fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (us
     })
 }
 
-/// The roles' results out of the shares of all hosts. `is_drained`: what has not come by now is lost.
+/// Results of the roles out of the shares of all hosts, and remarks about them. `is_drained`: messages that
+/// have not come by now are lost.
 pub(super) fn roles(
     plan: &Plan,
-    shares: &[Share],
+    shares: &[Loaded],
     seconds: &mut Seconds,
-    accounts: &mut Accounts,
     is_drained: bool,
-) -> Result<Vec<RoleResult>, String> {
-    let mut merged = Vec::new();
+) -> Result<(Vec<RoleResult>, Vec<String>), String> {
+    let (mut merged, mut remarks) = (Vec::new(), Vec::new());
     for (place, (name, role)) in plan.roles.iter().enumerate() {
         let of_hosts = || shares.iter().filter_map(|share| share.roles.get(place));
+        let books = || shares.iter().filter_map(|share| share.books.get(place));
         let mut results = of_hosts();
         let mut sum = results
             .next()
             .ok_or_else(|| format!("nobody says what became of `{name}`"))?
             .clone();
         for other in results {
-            sum.clients += other.clients;
+            sum.clients = sum.clients.saturating_add(other.clients);
             sum.counts.add(&other.counts);
             sum.totals.add(&other.totals);
             sum.rate += other.rate;
@@ -305,27 +240,27 @@ pub(super) fn roles(
         sum.latencies = latencies(of_hosts())?;
         sum.samples = seconds.of_role(place);
         if role.does == Does::Consume {
-            for books in shares.iter().filter_map(|share| share.books.get(place)) {
-                accounts.absorb(place, &books.came);
-            }
-            let account = accounts.0.get(&place);
-            let again = account.map_or(0, |account| account.again);
-            let lost = account.map_or(0, |account| account.lost(&Sent::of(plan, role, shares)));
-            // Each host took what came to it for the first time.
-            sum.totals.duplicated += again;
-            sum.totals.received = sum.totals.received.saturating_sub(again);
-            sum.totals.lost = if is_drained { lost } else { 0 };
+            let account = Account::new(plan, role, books());
+            // Each host took its first copy of a message for new.
+            sum.totals.duplicated += account.again;
+            sum.totals.received = sum.totals.received.saturating_sub(account.again);
+            sum.totals.lost = if is_drained {
+                account.lost(&Sent::of(plan, role, shares))
+            } else {
+                0
+            };
+            let forgotten: u64 = account.audiences.iter().map(Ledger::forgotten).sum();
+            remarks.extend((forgotten > 0).then(|| load::forgotten(name, forgotten)));
         }
         if derived_numbers::is_bounded(plan, role) {
-            let books = shares.iter().filter_map(|share| share.books.get(place));
-            let own_time = together(books).map(clients::seconds);
+            let own_time = together(books()).map(clients::seconds);
             if let Some(seconds) = own_time.filter(|seconds| *seconds > 0.0) {
                 (sum.rate, sum.bytes_rate) = clients::rates(role.does, &sum.totals, seconds);
             }
         }
         merged.push(sum);
     }
-    Ok(merged)
+    Ok((merged, remarks))
 }
 
 /// From when to when a role was active anywhere: hosts begin together.
@@ -347,7 +282,7 @@ fn latencies<'a>(
     Ok(all.into_iter().map(of).collect())
 }
 
-/// What the producers of a set sent, on all hosts.
+/// Messages that the producers of a set sent, on all hosts.
 #[derive(Debug, Default)]
 struct Sent {
     streams: Vec<(u32, u64)>,
@@ -355,7 +290,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn of(plan: &Plan, consumer: &Role, shares: &[Share]) -> Self {
+    fn of(plan: &Plan, consumer: &Role, shares: &[Loaded]) -> Self {
         let mut sent = Self::default();
         for (at, _) in producers(plan, consumer) {
             let books: Vec<&RoleBooks> = shares.iter().filter_map(|share| share.books.get(at)).collect();
@@ -375,7 +310,7 @@ impl Sent {
         sent
     }
 
-    /// Of all streams what is missing, but for what was given up.
+    /// Returns how many messages of all streams are missing and were not given up.
     fn missing_of(&self, missing: impl Fn(u32, u64, &dyn Fn(Range<u64>) -> u64) -> u64) -> u64 {
         let of_stream = |(stream, count): &(u32, u64)| {
             let given_up = self.given_up.get(stream);
@@ -408,7 +343,6 @@ mod tests {
             },
             histogram: histogram::encode(&latencies),
             changes: number,
-            came: AudienceArrivals::default(),
         };
         HostSecond {
             number,
@@ -478,16 +412,14 @@ mod tests {
         .unwrap()
     }
 
-    fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Share {
-        let mut ledger = crate::workload::Ledger::new(1, true, 1);
+    fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Loaded {
+        let mut ledger = Ledger::of_part(1);
         for (stream, sequences) in came {
             ledger.expect(*stream);
             sequences.clone().for_each(|sequence| {
                 ledger.enter(*stream, sequence);
             });
         }
-        let mut told = AudienceArrivals::default();
-        ledger.tell(0, true, &mut told);
         let received = came
             .iter()
             .map(|(_, sequences)| sequences.end - sequences.start)
@@ -507,7 +439,7 @@ mod tests {
             latencies: BTreeMap::new(),
             samples: Vec::new(),
         };
-        Share {
+        Loaded {
             drain_s: None,
             sustainable_rate: None,
             connected: Duration::ZERO,
@@ -516,7 +448,7 @@ mod tests {
             roles: vec![result("c", "consume"), result("p", "produce")],
             books: vec![
                 RoleBooks {
-                    came: told,
+                    came: ledger.pieces(0).collect(),
                     ..RoleBooks::default()
                 },
                 RoleBooks {
@@ -525,6 +457,8 @@ mod tests {
                     ..RoleBooks::default()
                 },
             ],
+            log: Vec::new(),
+            client_cores: 1,
             processes: Vec::new(),
             error: None,
             remarks: Vec::new(),
@@ -542,14 +476,7 @@ mod tests {
             share(one, &[(one, 0..70), (other, 50..100)]),
             share(other, &[(one, 60..98), (other, 0..50)]),
         ];
-        let merged = roles(
-            &plan,
-            &shares,
-            &mut Seconds::new(2),
-            &mut Accounts::new(&plan),
-            true,
-        )
-        .unwrap();
+        let (merged, _) = roles(&plan, &shares, &mut Seconds::new(2), true).unwrap();
         assert_eq!(merged[0].totals.lost, 1);
         assert_eq!(
             (merged[0].totals.duplicated, merged[0].totals.received),
@@ -557,14 +484,7 @@ mod tests {
         );
         assert_eq!((merged[1].clients, merged[1].totals.sent), (2, 200));
         assert!((merged[1].rate - 20.0).abs() < 1e-9);
-        let undecided = roles(
-            &plan,
-            &shares,
-            &mut Seconds::new(2),
-            &mut Accounts::new(&plan),
-            false,
-        )
-        .unwrap();
+        let (undecided, _) = roles(&plan, &shares, &mut Seconds::new(2), false).unwrap();
         assert_eq!(undecided[0].totals.lost, 0, "it was still coming");
     }
 }

@@ -1,41 +1,38 @@
-//! Load from several machines: agents run the clients, one controller tells them what to do and puts together
-//! what they measured.
+//! Load from several machines: agents run the clients, one controller gives orders and puts their results
+//! together.
 //!
 //! ```text
 //! controller                                   each agent
 //! ── introduction, both prove that they know the secret ──
-//! Prepare(plan, seats, system)  ──────────▶    connects who receives
+//! Prepare(plan, seats, system)  ──────────▶    connects receivers
 //!                               ◀──────────    Progress: connected
 //! Begin, to all at once         ──────────▶    load, on its own clock
-//!                               ◀──────────    Seconds, Progress, Log
+//!                               ◀──────────    Seconds, Progress
 //! Rate, Allow, Over, End, Stop  ──────────▶
-//!                               ◀──────────    Done: counts, histograms, what came message by message
+//!                               ◀──────────    Done: counts, histograms, messages one by one
 //! ```
 //!
 //! Clocks of two hosts are never compared: every moment is of the host where it is used. A message that was
-//! sent on one host and received on another counts and has no latency. An agent that vanishes, or says what
-//! cannot be, is that point's result.
+//! sent on one host and received on another counts and has no latency. An agent that vanishes, or
+//! reports impossible numbers, is that point's result.
 //!
-//! A program with other clients ([`crate::clients`]) is told the same over pipes, and runs a load alone.
+//! A program with other clients ([`crate::clients`]) gets the same orders over pipes, and runs a load alone.
 //!
-//! - [`protocol`]: messages and frames; [`proof`]: who may tell an agent what to do
+//! - [`protocol`]: messages and frames; [`proof`]: the right to give orders
 //! - [`host`], `session`: the agent
-//! - `link`, [`controller`]: the controller's connections; `following`: what it makes of what they tell, with
-//!   `phases` (what comes when), `credits` (how far who sends may be ahead), `plausible` (what cannot be) and
-//!   `merge` (one result out of many)
-//! - `diary`: what agents say for people
-//! - [`placement`]: who sits where, and what would compare clocks
+//! - `link`, [`controller`]: the controller's connections; `following`: conclusions from reports, with
+//!   `phases` (the order of events), `credits` (bounds on messages in flight) and `merge` (one result out of
+//!   many)
+//! - [`placement`]: the seats of clients, and figures that would compare clocks
 
 pub mod controller;
 mod credits;
-mod diary;
 mod following;
 pub mod host;
 pub(crate) mod link;
 mod merge;
 mod phases;
 pub mod placement;
-mod plausible;
 pub mod proof;
 pub mod protocol;
 mod session;
@@ -45,10 +42,10 @@ mod simulated;
 pub use controller::Crew;
 pub use host::{Agent, attend};
 
-/// Where an agent is.
+/// Address of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentAddress {
-    /// What the experiment calls it.
+    /// Name in the experiment.
     pub name: String,
     /// `HOST:PORT`.
     pub address: String,

@@ -1,7 +1,7 @@
-//! The course of a load on several hosts, without I/O: what they told, and what they are to be told next.
+//! The course of a load on several hosts, without I/O: reports of the hosts, and the next orders to them.
 //!
 //! ```text
-//! Connecting ── all connected ──▶ Running ── all have sent ──▶ Settling ── all came, or nothing comes ──▶ Ending
+//! Connecting ── all connected ──▶ Running ── all have sent ──▶ Settling ── all came, or silence ──▶ Ending
 //!              Begin                 │  Over(role), End                                      Stop
 //! ```
 
@@ -17,7 +17,7 @@ use crate::workload::together::{Progress, RoleProgress};
 /// Agents may take so much longer than their plan says.
 const GRACE: Duration = Duration::from_mins(3);
 
-/// Where a load is.
+/// Stage of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Connecting,
@@ -32,17 +32,17 @@ pub(super) struct Course<'a> {
     plan: &'a Plan,
     stage: Stage,
     hosts: Vec<Progress>,
-    /// Which roles everybody was told to be over.
+    /// Roles whose end all hosts have been told, by place.
     over: Vec<bool>,
-    /// Of roles that wait for who receives, by place.
+    /// Credits of roles that wait for receivers, by place.
     credits: Vec<(usize, Credits)>,
     ends_early: bool,
     is_ended: bool,
-    /// When the stage began; times are since the load was prepared.
+    /// Start of the stage, since the load was prepared.
     since: Duration,
-    /// What has come, and when it changed last.
+    /// Messages received, and the time of the last change.
     received: (u64, Duration),
-    /// How long the readers of a backlog took, once everything had come.
+    /// Time that the readers of a backlog took, once everything had come.
     drain: Option<Duration>,
     pub(super) is_drained: bool,
 }
@@ -79,7 +79,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// What all hosts are to be told at `now`.
+    /// Returns orders to all hosts at `now`.
     pub(super) fn orders(&mut self, now: Duration) -> Vec<ToAgent> {
         let mut orders = Vec::new();
         if self.stage == Stage::Connecting && self.hosts.iter().all(|host| host.connected.is_some()) {
@@ -116,7 +116,7 @@ impl<'a> Course<'a> {
         orders
     }
 
-    /// Whether the hosts take so long that something is wrong with them.
+    /// Returns true if the hosts take far longer than their plan.
     pub(super) fn is_stuck(&self, now: Duration) -> bool {
         let run = &self.plan.run;
         let meant = run.warmup.0 + run.duration.0 + run.settle.0.saturating_mul(6);
@@ -128,7 +128,7 @@ impl<'a> Course<'a> {
         self.drain
     }
 
-    /// By role, how many messages the clients of each host may have made, where they wait for who receives.
+    /// By role, returns how many messages the clients of each host may have made, if they wait for receivers.
     pub(super) fn allowances(&self) -> impl Iterator<Item = (&'a str, &[u64])> {
         let plan = self.plan;
         let name = move |place: usize| plan.roles.keys().nth(place).map_or("", String::as_str);
@@ -136,7 +136,7 @@ impl<'a> Course<'a> {
         credits.map(move |(place, credits)| (name(*place), credits.allowed()))
     }
 
-    /// Whether all clients of the role are at work, on every host that has some.
+    /// Returns true if all clients of the role are at work, on every host that has some.
     pub(super) fn is_at_work(&self, place: usize, seating: &Seating) -> bool {
         let clients = self.plan.roles.values().nth(place).map_or(0, |role| role.clients);
         let mut hosts = self.of_role(place).enumerate();
@@ -222,14 +222,14 @@ impl<'a> Course<'a> {
         senders.peek().is_some() && senders.all(|(place, _)| self.has_ended(place))
     }
 
-    /// Whether every audience has as many messages as there are.
+    /// Returns true if every audience has as many messages as there are.
     fn has_all(&self) -> bool {
         self.consumers()
             .all(|(place, role)| self.received(place) >= self.due(role))
     }
 
-    /// Whether every audience has exactly the messages that there are. Where some came twice, others may be
-    /// missing.
+    /// Returns true if every audience has exactly the messages that there are. If some came twice, others may
+    /// be missing.
     fn has_each(&self) -> bool {
         self.consumers().all(|(place, role)| {
             let is_awaited = self.producers(role).next().is_some();
@@ -251,7 +251,7 @@ impl<'a> Course<'a> {
         })
     }
 
-    /// How many messages are to come to a role.
+    /// Returns how many messages are due to a role.
     fn due(&self, consumer: &'a Role) -> u64 {
         let producers = self.producers(consumer);
         let made: u64 = producers
@@ -261,7 +261,7 @@ impl<'a> Course<'a> {
         made.saturating_mul(derived_numbers::deliveries(self.plan, consumer))
     }
 
-    /// Whether some of a role's messages are sent twice, and nobody filters them.
+    /// Returns true if some of a role's messages are sent twice without a filter.
     fn may_repeat(&self, consumer: &'a Role) -> bool {
         let topics = derived_numbers::set(self.plan, consumer).and_then(|set| self.plan.topics.get(set));
         let is_filtered = topics.is_some_and(|topics| topics.filter.is_some());

@@ -1,4 +1,4 @@
-//! Who sits where, and what a plan asks that would compare clocks of different hosts.
+//! Seats of clients at hosts, and plans that would compare clocks of different hosts.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub fn seat(plan: &Plan, agents: &[AgentAddress]) -> Result<Seating, String> {
     for (name, role) in &plan.roles {
         let mut hosts = hosts(name, role, agents)?;
         if role.does == Does::Filter {
-            // What they have seen is in one place, as all of them ask it about every message.
+            // All clients of a filter ask the same memory about every message.
             hosts.truncate(1);
         }
         roles.push(RoleSeats {

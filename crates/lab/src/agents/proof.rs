@@ -1,8 +1,8 @@
-//! Who may tell an agent what to do: both sides prove that they know a secret without sending it.
+//! The right to give an agent orders: both sides prove that they know a secret without sending it.
 //!
-//! Each side sends a number that nobody can foresee; the other answers with an HMAC-SHA-256 (RFC 2104) of it
-//! under the secret, and says which side it is, so that no answer can be sent back as one's own. What follows
-//! on the connection is neither signed nor encrypted.
+//! Each side sends an unpredictable number; the other answers with an HMAC-SHA-256 (RFC 2104) of it under the
+//! secret and the name of its own side, so that no answer can be sent back as one's own. The rest of the
+//! connection is neither signed nor encrypted.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// What both sides know. It is never printed.
+/// A secret that both sides know. It is never printed.
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
-/// Which side proves something.
+/// Side that proves its knowledge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Controller,
     Agent,
 }
 
-/// A secret has at least so many bytes.
+/// Length of the shortest secret.
 const BYTES_MIN: usize = 8;
 
 impl Secret {
@@ -41,7 +41,7 @@ impl Secret {
         STANDARD.encode(self.mac(side, challenge).finalize().into_bytes())
     }
 
-    /// Whether it is the proof; takes as long whatever is wrong with it.
+    /// Returns true if the proof is right; takes the same time whatever is wrong with it.
     pub fn is_proven(&self, side: Side, challenge: &str, proof: &str) -> bool {
         STANDARD
             .decode(proof)
@@ -66,7 +66,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A number that nobody can foresee.
+/// Returns an unpredictable number.
 pub fn challenge() -> String {
     uuid::Uuid::new_v4().to_string()
 }

@@ -1,13 +1,13 @@
-//! What a controller and an agent say to each other.
+//! Messages between a controller and an agent.
 //!
 //! ```text
-//! frame   u32 length of what follows, big-endian
+//! frame   u32 length of the rest, big-endian
 //!         u8  kind: 0 a message in JSON, 1 bytes that are read and forgotten (to measure the network)
 //!         …   content
 //! ```
 //!
 //! The agent speaks first: [`Greeting`]; then [`Introduction`], [`IntroductionReply`]; then [`ToAgent`] and
-//! [`FromAgent`] in any order. Whoever reads bounds the length before it takes memory.
+//! [`FromAgent`] in any order. Readers bound the length before they take memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,28 +16,30 @@ use std::time::Duration;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
 use crate::experiment::Plan;
-use crate::results::{ProcessSeries, RoleResult};
 use crate::workload::client_placement::Seating;
-use crate::workload::load::Second;
-use crate::workload::together::{HostSecond, Progress, RoleBooks};
+use crate::workload::load::{Loaded, Second};
+use crate::workload::together::{HostSecond, Progress};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
-/// What an agent is told.
+/// Longest message to an agent.
 pub const ORDER_BYTES_MAX: usize = 1 << 20;
-/// What an agent tells: the last message accounts for every message that is missing, a bit each.
+/// Longest report: the last one accounts for every message, a bit each.
 pub const REPORT_BYTES_MAX: usize = 256 << 20;
 
+/// Largest number in a report: as many hosts as there can be do not overflow a sum of it.
+const NUMBER_MAX: f64 = (1_u64 << 53) as f64;
 const MESSAGE: u8 = 0;
 const FILL: u8 = 1;
 const HEAD_BYTES: usize = 5;
-/// What the other side has to take in time.
+/// Bytes that the other side has to take within its time.
 const PART_BYTES: usize = 64 << 10;
 
 /// An agent's first words.
@@ -49,7 +51,7 @@ pub struct Greeting {
     pub challenge: String,
 }
 
-/// Who wants to tell it what to do.
+/// Introduction of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
     pub protocol: u32,
@@ -58,7 +60,7 @@ pub struct Introduction {
     pub challenge: String,
 }
 
-/// Whether it may.
+/// Answer to an introduction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntroductionReply {
@@ -66,7 +68,7 @@ pub enum IntroductionReply {
     Refused { reason: String },
 }
 
-/// What an agent runs on.
+/// Machine of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// The same for all agents of one machine: they share its cores.
@@ -82,13 +84,13 @@ pub struct Machine {
 pub enum ToAgent {
     /// Is answered at once. Also says that the controller is there.
     Ping(u64),
-    /// Who would send and receive, if that was asked?
+    /// Asks which driver would send and receive.
     Describe(Box<Question>),
     Prepare(Box<Preparation>),
     Begin,
     /// The clients of a role have ended on all hosts.
     Over(String),
-    /// From now on all clients of a role together, on whatever hosts, send so many messages a second.
+    /// New rate of all clients of a role together, on all hosts, in messages per second.
     Rate {
         role: String,
         rate: f64,
@@ -102,11 +104,11 @@ pub enum ToAgent {
     End,
     /// There is nothing left to be received.
     Stop,
-    /// What was prepared or begun ends at once; what came of it is still told.
+    /// Ends a load that was prepared or begun; its results are still reported.
     Abandon,
 }
 
-/// What is asked before there is a system.
+/// Question about a driver, before there is a system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
@@ -119,7 +121,7 @@ pub struct Question {
 pub struct Described {
     pub name: String,
     pub version: String,
-    /// What the plan wants and it cannot do.
+    /// Part of the plan that it cannot do.
     pub lacks: Option<String>,
 }
 
@@ -133,15 +135,14 @@ pub struct Preparation {
     pub seating: Seating,
     pub system: String,
     pub address: String,
-    /// What topics are called by, and what they were made with.
+    /// Name of the point in the names of topics, and the settings of these.
     pub tag: String,
     pub topic_settings: Vec<(String, String)>,
     /// It is the whole load.
     pub alone: Option<Alone>,
 }
 
-/// A load that one host runs alone, beside its system: nobody is waited for, and the host itself says when it
-/// is over.
+/// A load that one host runs alone, beside its system. It waits for no other host and ends by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alone {
@@ -163,7 +164,7 @@ pub enum FromAgent {
     },
 }
 
-/// What becomes of a load.
+/// Report of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfLoad {
@@ -171,10 +172,8 @@ pub enum OfLoad {
     Second(Second),
     Progress(Progress),
     Seconds(HostSecond),
-    /// Lines for people.
-    Log(Vec<String>),
     /// The last that is said of it.
-    Done(Box<Share>),
+    Done(Box<Loaded>),
     /// Instead.
     Failed {
         reason: String,
@@ -182,24 +181,7 @@ pub enum OfLoad {
     },
 }
 
-/// What came of a share.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Share {
-    pub connected: Duration,
-    pub warmup_s: f64,
-    pub measured_s: f64,
-    /// In the order of the roles' names.
-    pub roles: Vec<RoleResult>,
-    pub books: Vec<RoleBooks>,
-    pub processes: Vec<ProcessSeries>,
-    /// Known to a host that runs a load alone; of shares it is found when they are put together.
-    pub drain_s: Option<f64>,
-    pub sustainable_rate: Option<f64>,
-    pub error: Option<String>,
-    pub remarks: Vec<String>,
-}
-
-/// Why nothing more is heard.
+/// Reason why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     #[error("the connection ended")]
@@ -208,17 +190,19 @@ pub enum ProtocolError {
     Io(#[from] io::Error),
     #[error("a frame of {length} bytes came where {max} are the most")]
     TooLong { length: usize, max: usize },
+    #[error("it told what cannot be: {0}")]
+    Implausible(serde_json::Number),
     #[error("what came is not of this protocol: {0}")]
     Malformed(String),
 }
 
-/// Reads frames. What was read of one that is not whole yet is kept, so a wait can be dropped.
+/// Reader of frames. It keeps incomplete ones, so a wait can be dropped.
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
     buffer: BytesMut,
     bytes_max: usize,
-    /// When something came last.
+    /// Time at which bytes came last.
     heard: Instant,
 }
 
@@ -232,7 +216,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// When something came last, if only a part of a message.
+    /// Returns the time at which bytes came last, even if only a part of a message.
     pub fn heard(&self) -> Instant {
         self.heard
     }
@@ -265,6 +249,17 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
+    /// Returns the next message of an agent. Its numbers are added up and multiplied without asking again, so
+    /// none is negative or beyond [`NUMBER_MAX`]. Safe to drop.
+    ///
+    /// # Errors
+    /// Where the connection ends or something else comes.
+    pub async fn next_report<T: DeserializeOwned>(&mut self) -> Result<T, ProtocolError> {
+        let report: Value = self.next().await?;
+        check_numbers(&report)?;
+        serde_json::from_value(report).map_err(|error| ProtocolError::Malformed(error.to_string()))
+    }
+
     fn frame(&mut self) -> Result<Option<(u8, Bytes)>, ProtocolError> {
         let Some(length) = self.buffer.first_chunk() else {
             return Ok(None);
@@ -286,9 +281,25 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             let kind = content.get_u8();
             return Ok(Some((kind, content)));
         };
-        // Memory follows what has come, not what was announced.
+        // Memory follows the bytes that came, not the length that was announced.
         self.buffer.reserve(missing.min(256 << 10));
         Ok(None)
+    }
+}
+
+fn check_numbers(value: &Value) -> Result<(), ProtocolError> {
+    match value {
+        Value::Number(number) => {
+            let is_one = number
+                .as_f64()
+                .is_some_and(|number| (0.0..=NUMBER_MAX).contains(&number));
+            is_one
+                .then_some(())
+                .ok_or_else(|| ProtocolError::Implausible(number.clone()))
+        }
+        Value::Array(values) => values.iter().try_for_each(check_numbers),
+        Value::Object(fields) => fields.values().try_for_each(check_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
     }
 }
 
@@ -301,10 +312,10 @@ pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T)
     to.write_all(&frame(MESSAGE, &json)?).await
 }
 
-/// As [`send`], to somebody who may not take it.
+/// As [`send`], to a side that may not read.
 ///
 /// # Errors
-/// Where the connection ends, or the other side takes nothing for so long.
+/// If the connection ends, or the other side takes nothing for `patience`.
 pub async fn send_within<T: Serialize>(
     patience: Duration,
     to: &mut (impl AsyncWrite + Unpin),

@@ -1,5 +1,4 @@
-//! One controller at an agent: takes its orders, runs its loads one after the other, and tells what becomes
-//! of them.
+//! One controller at an agent: its orders, and the reports of its loads, which run one after the other.
 
 use std::future::pending;
 use std::path::{Component, Path};
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::protocol::{
-    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, Share, ToAgent, send_within,
+    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, ToAgent, send_within,
 };
 use crate::drivers::{DriverError, Drivers};
 use crate::experiment::{Content, Plan, check};
@@ -27,11 +26,10 @@ use crate::workload::{Load, Loaded, filter};
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Seconds of a load that is run alone and may wait to be told.
 const SECONDS_WAITING: usize = 64;
-const LINES_AT_ONCE: usize = 64;
-/// How long a load may take to end when its controller went away.
+/// Time that a load may take to end after its controller went away.
 const END_WITHIN: Duration = Duration::from_mins(2);
 
-/// What loads are run with.
+/// Means of running loads.
 #[derive(Clone)]
 pub(super) struct Means {
     pub(super) drivers: Drivers,
@@ -92,7 +90,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
         loop {
             let heard = self.reader.heard();
             let done = tokio::select! {
-                // What is there is heard before anybody is called silent.
+                // Data that is there already is read before a controller counts as silent.
                 biased;
                 order = self.reader.next::<ToAgent>() => match order {
                     Ok(order) => self.on_order(order).await,
@@ -124,11 +122,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                     self.prepare(*preparation).await?;
                 }
             }
-            ToAgent::Begin => self.with_work(|work| work.ties.begin.cancel()),
-            ToAgent::End => self.with_work(|work| work.ties.end.cancel()),
-            ToAgent::Stop => self.with_work(|work| work.ties.stop.cancel()),
+            ToAgent::Begin => self.with_work(|work| work.ties.signals.begin.cancel()),
+            ToAgent::End => self.with_work(|work| work.ties.signals.end.cancel()),
+            ToAgent::Stop => self.with_work(|work| work.ties.signals.stop.cancel()),
             ToAgent::Over(role) => self.with_work(|work| {
-                if let Some(over) = work.ties.over.get(&role) {
+                if let Some(over) = work.ties.signals.over.get(&role) {
                     over.cancel();
                 }
             }),
@@ -137,14 +135,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                     return Err(ProtocolError::Malformed(format!("a rate of {rate} for `{role}`")));
                 }
                 self.with_work(|work| {
-                    if let Some(shared) = work.ties.rates.get(&role) {
+                    if let Some(shared) = work.ties.signals.rates.get(&role) {
                         shared.set(rate);
                     }
                 });
             }
             ToAgent::Allow { load, made } => self.with_work(|work| {
                 for (role, made) in made.into_iter().filter(|_| work.number == load) {
-                    if let Some(allowed) = work.ties.allowed.get(&role) {
+                    if let Some(allowed) = work.ties.signals.allowed.get(&role) {
                         allowed.store(made, Ordering::Relaxed);
                     }
                 }
@@ -189,7 +187,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
             Ok((work, load, done)) => {
                 self.work = Some(work);
                 self.tasks.spawn(async move {
-                    // Nobody listens any more if the controller is gone.
+                    // Fails if the controller is gone.
                     let _ = done.send(load.run().await);
                 });
             }
@@ -216,15 +214,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
     }
 }
 
-/// What is to be told of the load next, its end last. Safe to drop.
+/// Returns the next report of the load, its end last. Safe to drop.
 async fn next_of(work: &mut Option<Work>) -> OfLoad {
     let Some(work) = work else {
         return pending().await;
     };
-    let (ties, mut lines) = (&mut work.ties, Vec::new());
+    let ties = &mut work.ties;
     let done = tokio::select! {
         biased;
-        1.. = ties.lines.recv_many(&mut lines, LINES_AT_ONCE) => return OfLoad::Log(lines),
         Some(second) = ties.seconds.recv() => return OfLoad::Seconds(second),
         Some(second) = work.whole.recv() => return OfLoad::Second(second),
         Ok(()) = ties.progress.changed() => {
@@ -233,7 +230,7 @@ async fn next_of(work: &mut Option<Work>) -> OfLoad {
         done = &mut work.done => done,
     };
     match done {
-        Ok(Ok(loaded)) => OfLoad::Done(Box::new(share(loaded))),
+        Ok(Ok(loaded)) => OfLoad::Done(Box::new(loaded)),
         Ok(Err(error)) => OfLoad::Failed {
             reason: error.to_string(),
             is_refusal: matches!(error, DriverError::Refused(_)),
@@ -247,7 +244,7 @@ async fn next_of(work: &mut Option<Work>) -> OfLoad {
 
 type Prepared = (Work, Load, oneshot::Sender<Result<Loaded, DriverError>>);
 
-/// Everything that a load needs, or why it cannot be, and whether somebody does not want it.
+/// Creates everything that a load needs. The error has its reason, and whether it is a refusal.
 fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bool)> {
     let Preparation {
         load: number,
@@ -318,19 +315,4 @@ fn check_files(plan: &Plan) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn share(loaded: Loaded) -> Share {
-    Share {
-        connected: loaded.connected,
-        warmup_s: loaded.warmup_s,
-        measured_s: loaded.measured_s,
-        roles: loaded.roles,
-        books: loaded.books,
-        processes: loaded.processes,
-        drain_s: loaded.drain_s,
-        sustainable_rate: loaded.sustainable_rate,
-        error: loaded.error,
-        remarks: loaded.remarks,
-    }
 }

@@ -23,7 +23,6 @@ use crate::drivers::fake::{Behaviour, Fake};
 use crate::drivers::{Driver, DriverError, Drivers};
 use crate::experiment::{Plan, Source};
 use crate::results::RoleResult;
-use crate::workload::ledger::AudienceArrivals;
 use crate::workload::together::{HostSecond, Progress, RoleProgress, RoleSecond};
 use crate::workload::{Loaded, filter};
 
@@ -37,7 +36,7 @@ struct Lab {
     tasks: TaskTracker,
 }
 
-/// What is written to one end comes out at the other so much later.
+/// Carries bytes from one end to the other, with a delay.
 fn carry(
     (mut from, mut to): (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>),
     delay: Duration,
@@ -377,7 +376,6 @@ fn numbered(number: u64, acknowledged: u64, changes: u64) -> FromAgent {
         sample: crate::results::RateSample::default(),
         histogram: String::new(),
         changes,
-        came: AudienceArrivals::default(),
     };
     role.sample.acknowledged = acknowledged;
     FromAgent::Load {
@@ -408,10 +406,11 @@ const ADAPTIVE: &str =
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_says_what_cannot_be_is_the_points_result() {
+    let beyond = "went away: it told what cannot be: 18446744073709551615";
     for (said, says) in [
-        (second_of(u64::MAX, 0), "messages in a second"),
+        (second_of(u64::MAX, 0), beyond),
         (second_of(1, 7), "7 changes of the rate of `p`, of 0"),
-        (progress_of(u64::MAX), "messages made"),
+        (progress_of(u64::MAX), beyond),
         (numbered(7000, 1, 0), "second number 7000 where 0 is the next one"),
     ] {
         let tasks = TaskTracker::new();
@@ -422,7 +421,12 @@ async fn an_agent_that_says_what_cannot_be_is_the_points_result() {
             script.say(&progress_of(0)).await;
             script.until(|order| *order == ToAgent::Begin).await;
             script.say(&said).await;
-            script.until(|order| *order == ToAgent::Abandon).await;
+            // Until the controller goes, or gives it up.
+            while let Ok(order) = script.reader.next::<ToAgent>().await {
+                if order == ToAgent::Abandon {
+                    break;
+                }
+            }
         };
         let controller = async {
             let mut crew = Crew::over(vec![here]).await;
@@ -430,12 +434,8 @@ async fn an_agent_that_says_what_cannot_be_is_the_points_result() {
         };
         let (error, ()) = tokio::join!(controller, script);
         assert!(matches!(error, DriverError::Failed(_)), "{error:?}");
-        assert!(
-            error
-                .to_string()
-                .starts_with("agent `1` at h:1 told what cannot be"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("agent `1` at h:1 "), "{error}");
+        assert!(error.to_string().contains("told what cannot be"), "{error}");
         assert!(error.to_string().contains(says), "{error}");
     }
 }

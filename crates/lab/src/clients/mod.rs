@@ -1,17 +1,17 @@
 //! The clients that users take, librdkafka and lapin, in a program of their own: `stafett-lab-clients`. One
-//! takes a C compiler and a minute to build, the other 75 crates, and who wants the broker or the lean
-//! drivers needs neither.
+//! takes a C compiler and a minute to build, the other 75 crates, and neither the broker nor the lean drivers
+//! need them.
 //!
 //! ```text
 //! stafett lab run                          stafett-lab-clients attend
-//! ── what an agent is told ([`crate::agents`]) ──▶ stdin
-//!                                          stdout ◀── what an agent tells
+//! ── orders to an agent ([`crate::agents`]) ──▶ stdin
+//!                                          stdout ◀── reports of an agent
 //! ```
 //!
 //! It is an agent that one controller starts, on the same machine, for one point: it runs the load alone, as
-//! this program would, on other drivers; it watches the system's processes and its own, and says in the end
-//! what came of everything. Topics are made and deleted by the lean drivers. A program that dies, says
-//! nonsense, or says nothing is that point's result.
+//! this program would, on other drivers; it watches the system's processes and its own, and reports
+//! all results in the end. Topics are made and deleted by the lean drivers. A program that dies, reports
+//! nonsense, or falls silent is that point's result.
 
 #[cfg(test)]
 mod tests;
@@ -29,9 +29,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::agents::controller::Order;
 use crate::agents::link::{Link, Member, Report};
-use crate::agents::protocol::{Alone, Described, FromAgent, OfLoad, Question, Share, ToAgent};
+use crate::agents::protocol::{Alone, Described, FromAgent, OfLoad, Question, ToAgent};
 use crate::drivers::DriverError;
-use crate::environment;
 use crate::experiment::{Plan, Protocol};
 use crate::systems::process::last_words;
 use crate::workload::client_placement::Seating;
@@ -39,7 +38,7 @@ use crate::workload::{Loaded, filter};
 
 /// The program.
 pub const PROGRAM: &str = "stafett-lab-clients";
-/// What it is asked to do by who starts it.
+/// Its argument when the lab starts it.
 pub const ATTEND: &str = "attend";
 /// The command that builds it, in a checkout.
 pub const BUILD: &str = "make lab-clients";
@@ -47,7 +46,7 @@ pub const BUILD: &str = "make lab-clients";
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// A load may take so much longer than its plan says.
 const GRACE: Duration = Duration::from_mins(5);
-/// How long it may take to end when it is told to.
+/// Time that it may take to end when it is told to.
 const STOPPED_WITHIN: Duration = Duration::from_mins(2);
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 const REPORTS_WAITING: usize = 64;
@@ -72,7 +71,7 @@ pub fn find(given: Option<&Path>, exe: &Path) -> Result<PathBuf, String> {
     ))
 }
 
-/// What the driver is called in results.
+/// Returns the driver's name in results.
 pub fn name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Kafka => "librdkafka",
@@ -87,14 +86,14 @@ pub(crate) struct Client {
     member: Member,
     reports: mpsc::Receiver<((), Report)>,
     process: Option<Child>,
-    /// Where its standard error goes.
+    /// File of its standard error.
     errors: PathBuf,
     loads: u64,
     tasks: TaskTracker,
 }
 
 impl Client {
-    /// Starts the program; what it says that is for people goes to a file in `logs`.
+    /// Starts the program; its messages for people go to a file in `logs`.
     pub(crate) async fn start(program: &Path, logs: &Path) -> Result<Self, DriverError> {
         let mut command = Command::new(program);
         command.arg(ATTEND);
@@ -150,7 +149,7 @@ impl Client {
         })
     }
 
-    /// Who would send to a system and receive from it, and what that client lacks.
+    /// Asks which client would send to a system and receive from it, and what that client lacks.
     pub(crate) async fn describe(&mut self, system: &str, plan: &Plan) -> Result<Described, DriverError> {
         let question = Question {
             plan: filter::taken_out(plan),
@@ -195,7 +194,7 @@ impl Client {
         loop {
             let said = tokio::select! {
                 () = order.stop.cancelled(), if !is_stopped => {
-                    // What came so far is still of interest.
+                    // Results so far are still of interest.
                     self.member.tell(ToAgent::Abandon).await;
                     is_stopped = true;
                     deadline = deadline.min(Instant::now() + STOPPED_WITHIN);
@@ -206,12 +205,12 @@ impl Client {
             match said {
                 Ok(FromAgent::Load { load, said }) if load == self.loads => match said {
                     OfLoad::Second(second) => (order.on_second)(&second),
-                    OfLoad::Done(share) => return Ok(loaded(*share)),
+                    OfLoad::Done(loaded) => return Ok(*loaded),
                     OfLoad::Failed { reason, is_refusal } => return Err(DriverError::of(reason, is_refusal)),
-                    // Said by who shares a load.
-                    OfLoad::Progress(_) | OfLoad::Seconds(_) | OfLoad::Log(_) => {}
+                    // Only from hosts that share a load.
+                    OfLoad::Progress(_) | OfLoad::Seconds(_) => {}
                 },
-                // Of a load that nobody wants to know of any more.
+                // A report of a load that is over.
                 Ok(FromAgent::Load { .. } | FromAgent::Pong(_) | FromAgent::Driver(_)) => {}
                 Err(gone) => {
                     let reason = gone.unwrap_or_else(|| "its load did not come to an end".to_owned());
@@ -233,7 +232,7 @@ impl Client {
             tasks,
             ..
         } = self;
-        // With nobody who gives orders its standard input is closed.
+        // Without a sender of orders its standard input is closed.
         drop(member);
         tasks.close();
         tasks.wait().await;
@@ -249,7 +248,7 @@ fn silence() -> String {
     format!("it said nothing for {} s", ANSWERS_WITHIN.as_secs())
 }
 
-/// What became of a program that is of no use any more: how it ended, or else why it is ended here.
+/// Ends a program that is of no use any more, and returns how it ended, or else `reason`.
 async fn gone(process: &mut Option<Child>, errors: &Path, reason: &str) -> DriverError {
     let mut how = reason.to_owned();
     if let Some(mut process) = process.take() {
@@ -262,20 +261,4 @@ async fn gone(process: &mut Option<Child>, errors: &Path, reason: &str) -> Drive
         }
     }
     DriverError::Failed(format!("the client program: {how}{}", last_words(errors)))
-}
-
-fn loaded(share: Share) -> Loaded {
-    Loaded {
-        connected: share.connected,
-        roles: share.roles,
-        processes: share.processes,
-        warmup_s: share.warmup_s,
-        measured_s: share.measured_s,
-        drain_s: share.drain_s,
-        sustainable_rate: share.sustainable_rate,
-        error: share.error,
-        remarks: share.remarks,
-        books: Vec::new(),
-        client_cores: environment::cores(),
-    }
 }

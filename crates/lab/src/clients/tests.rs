@@ -232,7 +232,7 @@ async fn a_program_that_falls_silent_is_given_up() {
     drop(silent);
 }
 
-/// What comes of a script in the program's place.
+/// Result of a load with a script in the program's place.
 async fn script(text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use stafett_lab::agents::Agent;
 use stafett_lab::agents::proof::Secret;
 use stafett_lab::systems;
@@ -20,11 +20,12 @@ pub(super) fn describe() -> Command {
     Command::new("agent")
         .about("Run load for `stafett lab run --agent` on another machine")
         .arg(
-            Arg::new(LISTEN)
-                .long(LISTEN)
-                .value_name("HOST:PORT")
-                .default_value("127.0.0.1:7071")
-                .help("Where the controller connects; what other machines can reach needs a secret"),
+            super::option(
+                LISTEN,
+                "HOST:PORT",
+                "Where the controller connects; what other machines can reach needs a secret",
+            )
+            .default_value("127.0.0.1:7071"),
         )
         .arg(secret())
         .after_help(
@@ -35,17 +36,13 @@ pub(super) fn describe() -> Command {
         )
 }
 
-/// The option that names the file with what both sides know.
+/// Option that names the file with the secret.
 pub(super) fn secret() -> Arg {
-    Arg::new(SECRET)
-        .long(SECRET)
-        .value_name("FILE")
-        .env("STAFETT_LAB_SECRET_FILE")
-        .value_parser(value_parser!(PathBuf))
-        .help("A file with what controller and agents both know, at least 8 bytes")
+    let help = "A file with what controller and agents both know, at least 8 bytes";
+    super::path_option(SECRET, "FILE", help).env("STAFETT_LAB_SECRET_FILE")
 }
 
-/// What stands in that file, if one is named.
+/// Reads the secret from its file, if one is named.
 pub(super) fn read_secret(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {
     let Some(path) = matches.get_one::<PathBuf>(SECRET) else {
         return Ok(None);
@@ -62,7 +59,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let secret = read_secret(matches)?;
     let runtime = super::runtime()?;
     let done: Result<(), Failure> = runtime.block_on(async {
-        // With standard error closed there is nobody to tell.
+        // Standard error may be closed.
         let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
         let agent = Agent::bind(address, secret, systems::lean_drivers(), say)
             .await

@@ -9,8 +9,10 @@ mod report;
 mod run;
 mod stub;
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
@@ -56,6 +58,16 @@ fn describe() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(COMMANDS.iter().map(|(describe, _)| describe()))
+}
+
+/// An option with a value.
+fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+/// An option with the path of a file or folder.
+fn path_option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    option(name, value, help).value_parser(value_parser!(PathBuf))
 }
 
 /// Returns the runtime for load: a few threads, and as many descriptors as this user may have.

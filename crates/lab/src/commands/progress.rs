@@ -1,4 +1,4 @@
-//! How a run goes, as it goes: on a terminal one line that changes, elsewhere a line per point.
+//! Progress of a run: on a terminal one line that changes, elsewhere a line per point.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -21,13 +21,13 @@ struct At {
     total: usize,
     done: usize,
     what: String,
-    /// What an acknowledged message survives: it stands beside every number.
+    /// Level that acknowledged messages survive: it stands beside every number.
     durability: String,
     left: Duration,
 }
 
 impl At {
-    /// How a point goes.
+    /// Describes the progress of a point.
     fn line(&self, second: &Second) -> String {
         let p99 = second
             .p99_us
@@ -73,7 +73,7 @@ impl Progress {
         if self.is_terminal {
             self.bar.println(line);
         } else {
-            // With standard error closed there is nobody to tell.
+            // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }

@@ -44,11 +44,7 @@ pub(super) fn describe_compare() -> Command {
 }
 
 fn out(help: &'static str) -> Arg {
-    Arg::new(OUT)
-        .long(OUT)
-        .value_name("DIR")
-        .value_parser(value_parser!(PathBuf))
-        .help(help)
+    super::path_option(OUT, "DIR", help)
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {

@@ -15,6 +15,7 @@ use stafett_lab::run::{OVER_AMQP, Request, RunError};
 use tokio_util::sync::CancellationToken;
 
 use super::progress::Progress;
+use super::{option, path_option};
 use crate::failure::Failure;
 use crate::signals::StopSignals;
 
@@ -39,55 +40,48 @@ pub(super) fn describe() -> Command {
                 .help("One of `stafett lab list`, or a TOML file; docs/lab/README.md describes them"),
         )
         .arg(
-            Arg::new(SYSTEM)
-                .long(SYSTEM)
-                .value_name("NAME")
+            option(SYSTEM, "NAME", "Only these systems; can be given several times")
                 .action(ArgAction::Append)
                 .value_delimiter(',')
-                .value_parser(SYSTEMS)
-                .help("Only these systems; can be given several times"),
+                .value_parser(SYSTEMS),
         )
         .arg(
-            Arg::new(SCALE)
-                .long(SCALE)
-                .value_name("FACTOR")
-                .default_value("1")
-                .value_parser(scale)
-                .help("What durations and totals are multiplied by; below 1 the experiment's [small] holds"),
+            option(
+                SCALE,
+                "FACTOR",
+                "What durations and totals are multiplied by; below 1 the experiment's [small] holds",
+            )
+            .default_value("1")
+            .value_parser(scale),
         )
         .arg(
-            Arg::new(REPETITIONS)
-                .long(REPETITIONS)
-                .value_name("N")
-                .value_parser(value_parser!(u32).range(1..=1000))
-                .help("How often each point is measured, instead of what the experiment says"),
+            option(
+                REPETITIONS,
+                "N",
+                "How often each point is measured, instead of what the experiment says",
+            )
+            .value_parser(value_parser!(u32).range(1..=1000)),
         )
+        .arg(path_option(
+            OUT,
+            "DIR",
+            "Where the results go, and the systems' data while they run [default: ./lab/NAME-TIME]",
+        ))
         .arg(
-            Arg::new(OUT)
-                .long(OUT)
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("Where the results go, and the systems' data while they run [default: ./lab/NAME-TIME]"),
-        )
-        .arg(
-            Arg::new(ADDRESS)
-                .long(ADDRESS)
-                .value_name("SYSTEM=HOST:PORT")
-                .action(ArgAction::Append)
-                .value_parser(address)
-                .help(
-                    "A system that runs already, instead of one that is started; stafett+amqp=HOST:PORT where it \
-                     speaks AMQP",
-                ),
+            option(
+                ADDRESS,
+                "SYSTEM=HOST:PORT",
+                "A system that runs already, instead of one that is started; stafett+amqp=HOST:PORT where it speaks AMQP",
+            )
+            .action(ArgAction::Append)
+            .value_parser(address),
         );
     with_agents(command)
-        .arg(
-            Arg::new(STAFETT)
-                .long(STAFETT)
-                .value_name("PROGRAM")
-                .value_parser(value_parser!(PathBuf))
-                .help("The broker to start as the system `stafett` [default: stafett beside this program]"),
-        )
+        .arg(path_option(
+            STAFETT,
+            "PROGRAM",
+            "The broker to start as the system `stafett` [default: stafett beside this program]",
+        ))
         .after_help(
             "Interrupt it with Ctrl-C; the same command with --out DIR goes on where it was.\n\nExamples:\n  \
              stafett lab run peak --scale 0.1\n  stafett lab run peak --system stafett --system kafka --out peak\n  \
@@ -95,35 +89,35 @@ pub(super) fn describe() -> Command {
         )
 }
 
-/// Where the load runs.
+/// Adds the options about where the load runs.
 fn with_agents(command: Command) -> Command {
     command
         .arg(
-            Arg::new(AGENT)
-                .long(AGENT)
-                .value_name("[NAME=]HOST:PORT")
-                .action(ArgAction::Append)
-                .value_delimiter(',')
-                .help("A `stafett lab agent` that runs its share of the load; without any, this program runs all of it"),
+            option(
+                AGENT,
+                "[NAME=]HOST:PORT",
+                "A `stafett lab agent` that runs its share of the load; without any, this program runs all of it",
+            )
+            .action(ArgAction::Append)
+            .value_delimiter(','),
         )
         .arg(super::agent::secret())
         .arg(
-            Arg::new(HOST)
-                .long(HOST)
-                .value_name("HOST")
-                .default_value("127.0.0.1")
-                .help("The address of this machine at which agents find the systems that are started here"),
+            option(
+                HOST,
+                "HOST",
+                "The address of this machine at which agents find the systems that are started here",
+            )
+            .default_value("127.0.0.1"),
         )
         .arg(
-            Arg::new(CLIENTS)
-                .long(CLIENTS)
-                .value_name("PROGRAM")
-                .env("STAFETT_LAB_CLIENTS")
-                .value_parser(value_parser!(PathBuf))
-                .help(
-                    "The program with librdkafka and lapin, for driver = \"client\"; `make lab-clients` builds it \
-                     [default: stafett-lab-clients beside this program]",
-                ),
+            path_option(
+                CLIENTS,
+                "PROGRAM",
+                "The program with librdkafka and lapin, for driver = \"client\"; `make lab-clients` builds it \
+                 [default: stafett-lab-clients beside this program]",
+            )
+            .env("STAFETT_LAB_CLIENTS"),
         )
 }
 

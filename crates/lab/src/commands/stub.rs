@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use stafett_lab::drivers::{amqp, stub};
 
+use super::option;
 use crate::failure::Failure;
 
 const LISTEN: &str = "listen";
@@ -24,27 +25,23 @@ pub(super) fn describe() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("RabbitMQ's clients instead of Kafka's"),
         )
+        .arg(option(LISTEN, "HOST:PORT", "Where clients connect").default_value("127.0.0.1:0"))
         .arg(
-            Arg::new(LISTEN)
-                .long(LISTEN)
-                .value_name("HOST:PORT")
-                .default_value("127.0.0.1:0")
-                .help("Where clients connect"),
+            option(
+                RECORDS,
+                "NUMBER",
+                "Every topic exists, and each partition seems to hold so many records of 100 bytes",
+            )
+            .value_parser(value_parser!(i64).range(0..)),
         )
         .arg(
-            Arg::new(RECORDS)
-                .long(RECORDS)
-                .value_name("NUMBER")
-                .value_parser(value_parser!(i64).range(0..))
-                .help("Every topic exists, and each partition seems to hold so many records of 100 bytes"),
-        )
-        .arg(
-            Arg::new(PARTITIONS)
-                .long(PARTITIONS)
-                .value_name("NUMBER")
-                .default_value("6")
-                .value_parser(value_parser!(u16).range(1..))
-                .help("How many partitions every topic has, with --records"),
+            option(
+                PARTITIONS,
+                "NUMBER",
+                "How many partitions every topic has, with --records",
+            )
+            .default_value("6")
+            .value_parser(value_parser!(u16).range(1..)),
         )
 }
 

@@ -1,5 +1,5 @@
-//! A system of known latency and capacity, in memory and in simulated time: what the instrument is calibrated
-//! with.
+//! A system of known latency and capacity, in memory and in simulated time: the instrument is calibrated
+//! with it.
 //!
 //! One server takes messages in order, each for a fixed time; an acknowledgement comes a fixed latency after
 //! that, and then the message can be read. It may stall: nothing is taken from one moment to another.
@@ -27,11 +27,11 @@ pub struct Behaviour {
     pub stall: Option<(Duration, Duration)>,
     /// Every n-th message is acknowledged and forgotten.
     pub loses: Option<u64>,
-    /// Every message comes so many times more than once.
+    /// Number of repetitions of every message.
     pub again: u32,
-    /// So many messages of a client may be without an acknowledgement; any number, if 0.
+    /// Messages of a client that may be without an acknowledgement; any number, if 0.
     pub in_flight: usize,
-    /// So many messages of a topic are read at once; any number, if 0.
+    /// Messages of a topic that are read at once; any number, if 0.
     pub at_once: usize,
 }
 

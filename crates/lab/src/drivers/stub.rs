@@ -1,11 +1,10 @@
-//! A server of Kafka's protocol that stores nothing: what a client reaches against it is the client's own
-//! ceiling.
+//! A server of Kafka's protocol that stores nothing: the rate that a client reaches against it is
+//! the client's own ceiling.
 //!
-//! Every topic exists as soon as it is created, with as many partitions as were asked for. What is produced
-//! is acknowledged under offsets of its own, and forgotten; but for the newest batch of each partition, which
-//! is given out again and again to whoever fetches. A stub that is *filled* has every topic that is asked
-//! for, and in each partition so many records of 100 bytes: one batch, given out again and again under other
-//! offsets.
+//! Every topic exists as soon as it is created, with as many partitions as were asked for. Records are
+//! acknowledged under offsets of their own, and forgotten; but for one batch of each partition, which is
+//! fetched again and again. A stub that is *filled* has every topic that is asked for, with a number of
+//! records of 100 bytes in each partition: one batch, fetched again and again under other offsets.
 //!
 //! - [`groups`]: members of groups
 
@@ -44,7 +43,7 @@ const OFFSET_BYTES: usize = 8;
 /// Of a stub that is filled.
 const RECORD_BYTES: usize = 100;
 const BATCH_RECORDS: i64 = 500;
-/// Who asks for offsets means the end with this (`ListOffsets` of Kafka's protocol).
+/// Timestamp that asks for the end of a log (`ListOffsets` of Kafka's protocol).
 const LATEST: i64 = -1;
 const READ_BYTES: usize = 256 << 10;
 const FRAME_BYTES_MAX: usize = 128 << 20;
@@ -60,7 +59,7 @@ pub struct Stub {
     filled: Option<Arc<Filled>>,
 }
 
-/// What every topic holds.
+/// Content of every topic.
 #[derive(Debug)]
 struct Filled {
     partitions: usize,
@@ -81,7 +80,7 @@ struct Partition {
     newest: Option<(Bytes, i64)>,
 }
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 type Ended = Box<dyn std::error::Error + Send + Sync>;
 
 impl Stub {
@@ -93,10 +92,10 @@ impl Stub {
         })
     }
 
-    /// Every topic exists, with so many partitions, and each of them holds so many records.
+    /// Lets every topic exist, with this many partitions, each of which holds this many records.
     ///
     /// # Errors
-    /// Where a batch cannot be made.
+    /// If a batch cannot be made.
     pub fn fill(&mut self, partitions: usize, records: i64) -> Result<(), BatchError> {
         let mut builder = BatchBuilder::new(Codec::None);
         for _ in 0..BATCH_RECORDS {
@@ -374,7 +373,7 @@ impl Connection {
         write::<FetchRequest>(header, &response)
     }
 
-    /// What there is for a fetch, and whether that is anything.
+    /// Returns the rows of a fetch, and true if they have records.
     fn fetched(&self, request: &FetchRequest) -> Result<(Vec<FetchableTopicResponse>, bool), Ended> {
         let mut left = usize::try_from(request.max_bytes)?;
         let end = self.filled.as_ref().map_or(i64::MAX, |filled| filled.records);

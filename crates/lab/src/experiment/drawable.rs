@@ -1,10 +1,10 @@
-//! Which figures the roles of a plan can give. One that none of them has would be drawn empty, and whoever
-//! waits for it would learn that in the end.
+//! Figures that the roles of a plan can give. A figure that none of them gives would be drawn empty, which
+//! its reader would learn at the end of a run.
 
 use super::check::LATENCIES;
 use super::{Does, Figure, FigureKind, Plan, Rate};
 
-/// What a plan would need for a name that a figure draws; `None` if it has that.
+/// Returns the roles that a plan lacks for a name that a figure draws; `None` if it has them.
 pub(super) fn missing(plan: &Plan, figure: &Figure, name: &str) -> Option<&'static str> {
     let (holds, needed) = match figure.kind {
         FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => metric(plan, name),

@@ -1,4 +1,4 @@
-//! How the answer is drawn.
+//! Figures of an experiment.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 pub struct Figure {
     pub title: String,
     pub kind: FigureKind,
-    /// What is along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
+    /// Dimension along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
     #[serde(default)]
     pub x: Option<String>,
-    /// What is drawn. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of latencies,
-    /// such as `delivery`. `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`, `backlog`,
-    /// `broker_cpu`, `client_cpu`, `broker_memory`.
+    /// Names of drawn values. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of
+    /// latencies, such as `delivery`. `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`,
+    /// `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
     pub y: Vec<String>,
-    /// What makes a line of its own: paths of parameters, `system`, `durability`. By default all that is not
-    /// along x.
+    /// Dimensions that make a line of their own: paths of parameters, `system`, `durability`. By default all
+    /// that are not along x.
     #[serde(default)]
     pub by: Vec<String>,
     #[serde(default)]
@@ -38,6 +38,6 @@ pub enum FigureKind {
     Time,
     /// Effects of factors and their interactions, with confidence intervals and allocation of variation.
     Effects,
-    /// What each level of a parameter adds to a time, and what is the network's, as shares of the whole.
+    /// Parts of a time: the network's, and that which each level of a parameter adds, as shares of the whole.
     Shares,
 }

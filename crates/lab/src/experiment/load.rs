@@ -16,18 +16,18 @@ pub struct Topics {
     pub queue_type: Option<String>,
     /// Messages that a queue holds at most.
     pub length_max: Option<u64>,
-    /// Of queues: what messages are published to, where every audience has a queue of its own. `fanout` where
-    /// several have.
+    /// Of queues: the exchange that messages are published to, where every audience has a queue of its own.
+    /// By default `fanout` for several audiences.
     pub exchange: Option<ExchangeKind>,
     /// Over AMQP: each audience has one queue for all topics of the set, bound to the exchange once for each
     /// topic.
     pub one_queue: bool,
-    /// How often topics are chosen: 0 all alike, else the exponent of a Zipf distribution.
+    /// Distribution over the topics: 0 for all alike, else the exponent of a Zipf distribution.
     pub zipf: f64,
     /// The same content on the same topic, from whomever, is delivered once within this time. Every duplicate
     /// begins it anew.
     pub filter: Option<Span>,
-    /// Live topics: there is a log behind them, and who subscribes gets what was published before.
+    /// Live topics: there is a log behind them, and new subscribers get earlier messages.
     pub stored: bool,
     /// Live topics: how messages are written.
     pub format: LiveFormat,
@@ -67,11 +67,11 @@ pub enum TopicKind {
     Topic,
     /// Each message goes to one consumer, is settled, and is gone.
     Queue,
-    /// Not stored: goes to whoever is subscribed.
+    /// Not stored: goes to its subscribers.
     Live,
 }
 
-/// How an exchange finds the queues of a message.
+/// Rule by which an exchange finds the queues of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExchangeKind {
@@ -93,7 +93,7 @@ impl ExchangeKind {
     }
 }
 
-/// What some clients do, all alike.
+/// Some clients that do the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Role {
@@ -120,7 +120,7 @@ pub struct Role {
     /// The share of messages that are sent twice, 0 to 1.
     #[serde(default)]
     pub duplicates: f64,
-    /// Every message is sent by so many of the role's clients, at the same moment; `rate` counts all of them.
+    /// Number of the role's clients that send each message, at the same moment; `rate` counts all of them.
     #[serde(default = "one")]
     pub copies: u32,
     /// Closed loop: messages of the role that may be sent and not yet received.
@@ -128,7 +128,7 @@ pub struct Role {
     pub ahead: Option<u64>,
     #[serde(default)]
     pub delivery: Delivery,
-    /// Kafka's protocol: what an answer to who sends means, by default what `delivery` takes: see
+    /// Kafka's protocol: the acknowledgement that producers ask for. By default it follows `delivery`: see
     /// [`Role::acks`].
     #[serde(default)]
     pub acks: Option<Acks>,
@@ -138,7 +138,7 @@ pub struct Role {
     /// Bytes that go together.
     #[serde(default = "batch")]
     pub batch: ByteCount,
-    /// How long a message waits for others.
+    /// Time that a message waits for others.
     #[serde(default = "linger")]
     pub linger: Span,
     /// Requests of a connection that are under way at once.
@@ -150,7 +150,7 @@ pub struct Role {
     /// bound where there is a `commit`.
     #[serde(default)]
     pub prefetch: Option<u32>,
-    /// How long a fetch may wait for something to come.
+    /// Time that a fetch may wait for records.
     #[serde(default = "fetch_wait")]
     pub fetch_wait: Span,
     #[serde(default = "fetch_bytes")]
@@ -161,23 +161,23 @@ pub struct Role {
     /// Live topics: subscribers that share a connection.
     #[serde(default = "one")]
     pub users: u32,
-    /// Live topics: so many of the set's topics each subscriber follows, each topic with as many subscribers
-    /// as any other.
+    /// Live topics: number of the set's topics that each subscriber follows, each topic with as many
+    /// subscribers as any other.
     #[serde(default)]
     pub follows: Option<u32>,
-    /// Where messages go first, on their way through a filter. The lab says so, experiments do not.
+    /// Set that messages go to first, on their way through a filter. Set by the lab, not by experiments.
     #[serde(skip)]
     pub via: Option<String>,
     /// The agents that its clients sit at, by name; all of them, if not given.
     #[serde(default)]
     pub on: Vec<String>,
-    /// How often a consumer stores how far it is; never, if not given. Whoever is cut off goes on from there.
+    /// Time between a consumer's commits; never, if not given. A consumer that is cut off goes on from there.
     #[serde(default)]
     pub commit: Option<Span>,
-    /// What a consumer does with what it gets.
+    /// Work of a consumer on its messages.
     #[serde(default)]
     pub work: Option<Work>,
-    /// Ends after so many messages of the role as a whole.
+    /// Number of messages of the role as a whole, after which it ends.
     #[serde(default)]
     pub total: Option<u64>,
     /// Starts when the role of that name has ended.
@@ -189,37 +189,26 @@ pub struct Role {
     /// Clients are cut off and come back.
     #[serde(default)]
     pub kill: Option<Kill>,
-    /// How long an answer may take to count as one.
+    /// Time within which an answer counts.
     #[serde(default = "patience")]
     pub patience: Span,
 }
 
-fn one() -> u32 {
-    1
+macro_rules! defaults {
+    ($($name:ident: $type:ty = $value:expr;)*) => {
+        $(fn $name() -> $type { $value })*
+    };
 }
 
-fn batch() -> ByteCount {
-    ByteCount(64 << 10)
-}
-
-fn linger() -> Span {
-    Span::millis(5)
-}
-
-fn in_flight() -> u32 {
-    5
-}
-
-fn fetch_wait() -> Span {
-    Span::millis(500)
-}
-
-fn fetch_bytes() -> ByteCount {
-    ByteCount(4 << 20)
-}
-
-fn patience() -> Span {
-    Span::seconds(1)
+defaults! {
+    one: u32 = 1;
+    batch: ByteCount = ByteCount(64 << 10);
+    linger: Span = Span::millis(5);
+    in_flight: u32 = 5;
+    fetch_wait: Span = Span::millis(500);
+    fetch_bytes: ByteCount = ByteCount(4 << 20);
+    patience: Span = Span::seconds(1);
+    raise: f64 = 1.5;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,14 +222,14 @@ pub enum Does {
     Request,
     /// Answers requests.
     Respond,
-    /// Sends on what it has not seen before. The lab adds it (`filter` of topics), experiments do not.
+    /// Sends on messages that are new. Added by the lab (`filter` of topics), not by experiments.
     #[serde(skip)]
     Filter,
     /// Connects and keeps silent.
     Idle,
 }
 
-/// How fast a role sends.
+/// Rate of a role's messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Rate {
@@ -272,19 +261,15 @@ pub struct Adaptive {
     pub first: f64,
     /// The 99th percentile may not be longer.
     pub p99: Span,
-    /// How long each rate is tried.
+    /// Time for which each rate is tried.
     pub every: Span,
-    /// What the rate is multiplied by while it holds.
+    /// Factor of the next rate while a rate holds.
     #[serde(default = "raise")]
     pub raise: f64,
 }
 
-fn raise() -> f64 {
-    1.5
-}
-
-/// How large messages are. The smallest carry 24 bytes of the lab's own: who sent them, which they are, and
-/// when.
+/// Sizes of messages. The smallest carry 24 bytes of the lab's own: their sender, their number and their
+/// time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -310,7 +295,7 @@ impl Default for Size {
     }
 }
 
-/// What messages hold behind the lab's own bytes.
+/// Content of messages behind the lab's own bytes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Content {
@@ -357,8 +342,8 @@ impl Acks {
 }
 
 impl Role {
-    /// What an answer to who sends means: nothing is answered at most once, and all have it else, if nothing
-    /// is said.
+    /// Returns the acknowledgement that producers ask for. By default it is none for at most once, else that
+    /// of all replicas.
     pub fn acks(&self) -> Acks {
         self.acks.unwrap_or(match self.delivery {
             Delivery::AtMostOnce => Acks::None,
@@ -366,7 +351,8 @@ impl Role {
         })
     }
 
-    /// What other protocols than Kafka's have not: an answer of the leader alone.
+    /// Returns a reason if acknowledgements of the leader alone are asked for: other protocols than Kafka's
+    /// have none.
     pub fn lacks_acks(&self, protocol: &str) -> Option<String> {
         (self.acks == Some(Acks::Leader)).then(|| {
             format!("{protocol} has no acks = \"1\": what is confirmed is stored as its durability says")
@@ -385,7 +371,7 @@ pub enum Codec {
     Zstd,
 }
 
-/// What a consumer does with what it gets: it takes time, as a database would.
+/// Work of a consumer on its messages: it takes time, as a database would.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
@@ -410,10 +396,10 @@ pub struct Arrive {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kill {
-    /// When the first is, after the start of the load.
+    /// Time of the first one, after the start of the load.
     pub after: Span,
     /// One after the other.
     pub every: Span,
-    /// How long it stays away.
+    /// Time that it stays away.
     pub away: Span,
 }

@@ -1,11 +1,11 @@
-//! Experiment files: what is asked, of which systems, with which load, and how the answer is drawn.
+//! Experiment files: a question, systems, a load, and figures of the answer.
 //!
 //! A file is TOML. Everything in `[run]`, `[system]`, `[topics.…]` and `[roles.…]` can be varied: `[grid]`
 //! names it by its path and lists values, and every combination becomes a point. `docs/lab/README.md`
-//! describes each setting. What is unknown, malformed or contradictory is an error that names its line.
+//! describes each setting. An unknown, malformed or contradictory setting is an error that names its line.
 //!
 //! - [`read`]: files to experiments, and an experiment with values of its grid to a [`Plan`]
-//! - [`check`]: contradictions; `drawable`: which figures roles can give; `scale`: smaller runs
+//! - [`check`]: contradictions; `drawable`: figures that roles can give; `scale`: smaller runs
 //! - [`system`], [`load`], [`figure`]: the parts of a file
 //! - [`units`]: durations and sizes as people write them; [`path`]: names of settings
 //! - [`library`]: the experiments that come with the program
@@ -38,12 +38,12 @@ pub use units::{ByteCount, Span};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What is asked, in one sentence.
+    /// The question, in one sentence.
     pub question: String,
-    /// What a reader has to know, such as which figure of which paper this is, and where it differs.
+    /// Notes for readers, such as the paper and figure that it follows, and differences.
     #[serde(default)]
     pub note: String,
-    /// Which systems are asked, by name.
+    /// Names of the systems.
     pub systems: Vec<String>,
     #[serde(default)]
     pub run: RunSettings,
@@ -52,42 +52,42 @@ pub struct Experiment {
     /// Named sets of topics or queues; where there is none, one topic is made for all roles.
     #[serde(default)]
     pub topics: BTreeMap<String, Topics>,
-    /// Who does what, by name. None at all: systems are started and answer, and that is all.
+    /// Roles by name. Without any, systems are started and answer, and that is all.
     #[serde(default)]
     pub roles: BTreeMap<String, Role>,
-    /// What is varied: values by the path of a setting.
+    /// Varied settings: values by the path of a setting.
     #[serde(default)]
     pub grid: BTreeMap<String, Vec<serde_json::Value>>,
-    /// What is otherwise when the scale is below 1, by path; `grid` paths replace lists of values.
+    /// Other values for a scale below 1, by path; `grid` paths replace lists of values.
     #[serde(default)]
     pub small: BTreeMap<String, serde_json::Value>,
     #[serde(default)]
     pub figures: Vec<Figure>,
 }
 
-/// How an experiment is run.
+/// Settings of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSettings {
-    /// How long each point counts.
+    /// Time of each point that counts.
     pub duration: Span,
-    /// How long it is under load before that.
+    /// Time under load before that.
     pub warmup: Span,
-    /// Load on a system that was just started, before its first point; what it brings is thrown away.
+    /// Load on a system that was just started, before its first point; its results are thrown away.
     pub break_in: Span,
     pub repetitions: u32,
-    /// Which client library.
+    /// Client library.
     pub driver: DriverKind,
-    /// What is spoken to the systems; by default AMQP for queues and Kafka's for topics, and to Kafka and
-    /// RabbitMQ their own.
+    /// Protocol that is spoken to the systems; by default AMQP for queues and Kafka's for topics, and to
+    /// Kafka and RabbitMQ their own.
     pub protocol: Option<Protocol>,
-    /// When a system starts anew, with nothing stored.
+    /// Time at which a system starts anew, with nothing stored.
     pub restart: Restart,
-    /// What the grid is: every combination, or factors with a low and a high level each (2^k·r).
+    /// Design of the grid: every combination, or factors with a low and a high level each (2^k·r).
     pub design: Design,
-    /// Of the order of points, and of what is random in the load.
+    /// Seed of the order of points, and of random parts of the load.
     pub seed: u64,
-    /// How long consumers may go on reading when producers have ended, before what is missing is lost.
+    /// Time that consumers may go on reading when producers have ended, before missing messages are lost.
     pub settle: Span,
     /// Other machines that run the load, each `HOST:PORT` or `NAME=HOST:PORT` of a `stafett lab agent`.
     pub agents: Vec<String>,
@@ -114,7 +114,7 @@ impl Default for RunSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverKind {
-    /// On our own wire code: costs so little that the broker is what is measured.
+    /// On our own wire code: costs so little that the broker is measured.
     #[default]
     Lean,
     /// The client that a user would take.
@@ -157,7 +157,7 @@ impl Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
-    /// When its own settings change.
+    /// At changes of its own settings.
     Settings,
     /// For every point.
     Point,

@@ -20,12 +20,12 @@ pub const TOPICS_DEFAULT: &str = "main";
 /// An experiment's file.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Where it is from, for messages.
+    /// Origin, for messages.
     pub place: String,
     pub text: String,
 }
 
-/// Why a file is no experiment. It names the line, where there is one.
+/// Reason why a file is no experiment. It names the line, if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     #[error("{} cannot be read: {source}", path.display())]
@@ -187,29 +187,22 @@ impl Source {
         Ok(sweeps)
     }
 
-    /// What is otherwise at this scale.
+    /// Returns the settings that differ at this scale.
     fn small<'a>(
         &self,
         tree: &Spanned<DeTable<'a>>,
         scale: f64,
     ) -> Result<Vec<(String, Spanned<DeValue<'a>>)>, ExperimentError> {
-        match tree.get_ref().get("small").filter(|_| scale < 1.0) {
-            None => Ok(Vec::new()),
-            Some(small) => match small.get_ref() {
-                DeValue::Table(small) => Ok(small
-                    .iter()
-                    .map(|(path, value)| (path.get_ref().to_string(), value.clone()))
-                    .collect()),
-                DeValue::Array(_)
-                | DeValue::String(_)
-                | DeValue::Integer(_)
-                | DeValue::Float(_)
-                | DeValue::Boolean(_)
-                | DeValue::Datetime(_) => {
-                    Err(self.wrong(Some(small.span()), "[small] is a table of values by path"))
-                }
-            },
-        }
+        let Some(small) = tree.get_ref().get("small").filter(|_| scale < 1.0) else {
+            return Ok(Vec::new());
+        };
+        let DeValue::Table(values) = small.get_ref() else {
+            return Err(self.wrong(Some(small.span()), "[small] is a table of values by path"));
+        };
+        let values = values.iter();
+        Ok(values
+            .map(|(path, value)| (path.get_ref().to_string(), value.clone()))
+            .collect())
     }
 
     /// Puts a value where its path says.
@@ -264,8 +257,8 @@ impl Source {
     }
 }
 
-/// Where a setting stands, or the nearest thing around it. Of what there are several, parts that are numbers
-/// say which.
+/// Returns the place of a setting, or of the nearest thing around it. Numbers in a path choose one of
+/// several.
 fn span_of(tree: &DeTable<'_>, setting: &str) -> Option<Range<usize>> {
     let mut found = None;
     let mut table = tree;
@@ -274,8 +267,7 @@ fn span_of(tree: &DeTable<'_>, setting: &str) -> Option<Range<usize>> {
         let Some((key, value)) = table.get_key_value(part) else {
             break;
         };
-        // A value that the grid gives has the place of the value; of what stands in its place, that of the
-        // key.
+        // A value of the grid has the place of the value; other parts of a list have that of the key.
         found = Some(key.span());
         let mut value = value;
         if let DeValue::Array(elements) = value.get_ref() {

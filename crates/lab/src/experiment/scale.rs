@@ -10,7 +10,7 @@ use super::{Plan, Rate};
 const SHORTEST: Duration = Duration::from_millis(100);
 /// A point is sampled every second, so it lasts at least one.
 const DURATION_MIN: Duration = Duration::from_secs(1);
-/// What comes late does so however short the load was: less patience would call it lost.
+/// Late messages come late however short the load was: less patience would call them lost.
 const SETTLE_MIN: Duration = Duration::from_secs(2);
 
 impl Plan {

@@ -28,7 +28,7 @@ impl Default for SystemSettings {
     }
 }
 
-/// What is set for one system alone.
+/// Settings of one system alone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Own {
@@ -38,12 +38,12 @@ pub struct Own {
     pub heap: Option<String>,
     /// A system that is there already, `HOST:PORT`, instead of one that is started.
     pub address: Option<String>,
-    /// Where that system speaks AMQP, if it speaks something else at `address`.
+    /// Address at which that system speaks AMQP, if it speaks something else at `address`.
     pub amqp_address: Option<String>,
 }
 
 impl Own {
-    /// Where a system that is there already speaks a protocol.
+    /// Returns the address of a running system for a protocol.
     pub fn address(&self, protocol: Protocol) -> Option<&str> {
         let amqp = self
             .amqp_address
@@ -52,14 +52,14 @@ impl Own {
         amqp.or(self.address.as_deref())
     }
 
-    /// Whether it is there already.
+    /// Returns true if the system runs already.
     pub fn is_there(&self) -> bool {
         self.address.is_some() || self.amqp_address.is_some()
     }
 }
 
 impl SystemSettings {
-    /// What is set for the system of that name alone.
+    /// Returns the settings of one system alone.
     pub fn own(&self, system: &str) -> Option<&Own> {
         match system {
             "stafett" => Some(&self.stafett),

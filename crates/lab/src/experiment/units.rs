@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{Error as _, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A length of time.
@@ -140,31 +140,22 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// A number of bytes as it stands in a file.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number of bytes, such as 100 or \"64KiB\"")]
+enum Written {
+    Number(i64),
+    Text(String),
+}
+
 impl<'de> Deserialize<'de> for ByteCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reads;
-        impl Visitor<'_> for Reads {
-            type Value = ByteCount;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of bytes, such as 100 or \"64KiB\"")
-            }
-
-            fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<ByteCount, E> {
-                Ok(ByteCount(bytes))
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<ByteCount, E> {
-                u64::try_from(bytes)
-                    .map(ByteCount)
-                    .map_err(|_| E::custom("a number of bytes cannot be negative"))
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ByteCount, E> {
-                text.parse().map_err(E::custom)
-            }
+        match Written::deserialize(deserializer)? {
+            Written::Number(bytes) => u64::try_from(bytes)
+                .map(Self)
+                .map_err(|_| D::Error::custom("a number of bytes cannot be negative")),
+            Written::Text(text) => text.parse().map_err(D::Error::custom),
         }
-        deserializer.deserialize_any(Reads)
     }
 }
 

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::design::{Design, DesignError};
 use crate::statistics::{CONFIDENCE, Interval, quantile};
 
-/// What a factor, or factors together, do to the response.
+/// Effect of a factor, or of several together, on the response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Which factors take part, as a bit set in the design's order; 0 is the mean.
+    /// Factors that take part, as a bit set in the design's order; 0 is the mean.
     pub set: usize,
     pub name: String,
     /// In the response's unit, for one step of half the distance between the levels.
@@ -20,13 +20,13 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Whether chance does not explain it. Unknown without repetitions.
+    /// Returns true if chance does not explain it. `None` without repetitions.
     pub fn significant(&self) -> Option<bool> {
         self.interval.map(|interval| !interval.contains(0.0))
     }
 }
 
-/// What repetitions of the same combination differ by.
+/// Differences between repetitions of the same combination.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentalError {
     pub sum_of_squares: f64,
@@ -41,7 +41,7 @@ pub struct Analysis {
     pub design: Design,
     /// One mean response per row of the design.
     pub responses: Vec<f64>,
-    /// How many values of each combination are in it.
+    /// Number of values of each combination.
     pub repetitions: usize,
     /// Values that were left out, so that every combination has the same number of them.
     pub left_out: usize,

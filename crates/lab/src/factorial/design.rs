@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// 64 combinations: more is not a screening any more, and a sign table that nobody reads.
+/// 64 combinations: more is not a screening any more, and its sign table cannot be read.
 pub const FACTORS_MAX: usize = 6;
 
 /// Something with two levels.

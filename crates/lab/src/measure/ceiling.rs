@@ -1,5 +1,5 @@
-//! What clients reach against a stub that answers without storing: once per run, for each of the grid's
-//! values that the client is concerned with.
+//! Ceilings of clients: their rates against a stub that answers without storing, once per run, for each of
+//! the grid's values that concerns the client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::Crew;
 use crate::agents::controller::Order;
 use crate::clients::{self, Client};
-use crate::drivers::{Destinations, Driver, DriverError};
+use crate::drivers::Driver;
 use crate::experiment::{Delivery, Does, Plan, Protocol, Rate};
 use crate::grid;
 use crate::results::{Ceiling, ProcessKind};
@@ -19,7 +19,7 @@ use crate::run::point;
 use crate::run::{Request, RunError};
 use crate::systems;
 use crate::systems::process::Process;
-use crate::workload::{Load, Loaded};
+use crate::workload::Loaded;
 
 /// A ceiling is measured for so long, or as long as a point if that is shorter.
 const MEASURED: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ const COMBINATIONS_MAX: usize = 8;
 const COMBINATIONS_MAX_OF_A_LOOK: usize = 2;
 const LOOK_BELOW: f64 = 0.1;
 const TOPICS_MAX: u32 = 1000;
-/// Consumers read what these messages made: batches as the producers make them.
+/// Messages for consumers to read: batches as the producers make them.
 const FILL: u64 = 20_000;
 
 /// Measures the ceilings of an experiment: of the agents that run its loads, or else of this machine.
@@ -83,7 +83,7 @@ pub async fn measure(
     Ok(ceilings)
 }
 
-/// What is spoken to the systems that are asked.
+/// Returns the protocols that are spoken to the systems.
 fn protocols(request: &Request, plan: &Plan) -> Result<BTreeSet<Protocol>, RunError> {
     let systems = match &request.systems {
         Some(systems) => systems.clone(),
@@ -130,7 +130,7 @@ async fn of_plan(
         ceiling.driver = described.name;
         client = Some(started);
     } else if !systems::wants_client(system, plan) {
-        // As with the others: the points say what it lacks.
+        // As with the others: the points say that it is lacking.
         let lean = systems::driver(system, "", plan).ok()?;
         if lean.lacks(plan).is_some() {
             return None;
@@ -170,7 +170,7 @@ fn unmeasured(
     }
 }
 
-/// The system whose protocol a stub speaks.
+/// Returns the system whose protocol a stub speaks.
 fn stood_in_for(protocol: Protocol) -> Option<&'static str> {
     match protocol {
         Protocol::Kafka => Some("kafka"),
@@ -278,7 +278,7 @@ impl Measured<'_> {
             let prepared = self.driver.prepare(set).await;
             prepared.map_err(|error| error.to_string())?;
         }
-        let order = |plan| Order {
+        let order = Order {
             plan: Arc::new(plan),
             system: self.system.to_owned(),
             address: self.address.clone(),
@@ -289,32 +289,11 @@ impl Measured<'_> {
             on_second: Box::new(|_| ()),
         };
         let loaded = match (&mut self.crew, &mut self.client) {
-            (Some(crew), _) => crew.run(order(plan), false).await,
-            (None, Some(client)) => client.run(order(plan), false).await,
-            (None, None) => self.load_here(plan, destinations).await,
+            (Some(crew), _) => crew.run(order, false).await,
+            (None, Some(client)) => client.run(order, false).await,
+            (None, None) => point::run_here(order, &self.driver, destinations, false).await,
         };
         loaded.map_err(|error| error.to_string())
-    }
-
-    async fn load_here(
-        &self,
-        plan: Plan,
-        destinations: BTreeMap<String, Arc<Destinations>>,
-    ) -> Result<Loaded, DriverError> {
-        let load = Load {
-            contents: Load::contents(&plan).map_err(DriverError::Refused)?,
-            plan: Arc::new(plan),
-            driver: Arc::clone(&self.driver),
-            destinations,
-            brokers: Vec::new(),
-            seating: Arc::default(),
-            together: None,
-            ends_early: false,
-            precise: true,
-            stop: self.stop.clone(),
-            on_second: Box::new(|_| ()),
-        };
-        load.run().await
     }
 }
 

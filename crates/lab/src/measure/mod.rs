@@ -1,9 +1,9 @@
-//! What is measured besides messages: processes, the network, and time itself.
+//! Measurements besides messages: processes, the network, and time itself.
 //!
-//! - [`process`]: what the kernel says of a process
+//! - [`process`]: the kernel's figures of a process
 //! - [`network`]: throughput and round trip without a broker
-//! - `space`: what is left of the disk that systems store on
-//! - [`ceiling`]: what clients reach against a stub
+//! - `space`: free space of the disk that systems store on
+//! - [`ceiling`]: rates of clients against a stub
 //! - [`timer`]: waits that end on time
 
 pub mod ceiling;

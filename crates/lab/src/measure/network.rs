@@ -39,14 +39,14 @@ pub fn loopback() -> io::Result<Network> {
     })
 }
 
-/// Whether `HOST:PORT` is on this machine's loopback.
+/// Returns true if `HOST:PORT` is on this machine's loopback.
 pub fn is_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// How long connections to `HOST:PORT` take to be made.
+/// Measures the time to connect to `HOST:PORT`.
 pub fn connects(address: &str) -> io::Result<Latencies> {
     let unknown = || io::Error::new(io::ErrorKind::NotFound, "its name has no address");
     let found = address.to_socket_addrs()?.next().ok_or_else(unknown)?;

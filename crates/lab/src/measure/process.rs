@@ -1,4 +1,4 @@
-//! What the kernel says of a process: `/proc` (proc(5)). Where something is absent it counts as nothing.
+//! The kernel's figures of a process: `/proc` (proc(5)). Absent ones count as nothing.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ pub struct Watched {
     last: Option<Reading>,
 }
 
-/// What is there at one moment; times and sums since the process began.
+/// Figures of a process at one moment; times and sums since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Reading {
     cpu_user_s: f64,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::statvfs;
 
-/// What a system may store in a second or two: a run stops before the disk is full.
+/// Bytes that a system may store in a second or two: a run stops before the disk is full.
 pub(crate) const LEAST_BYTES: u64 = 1 << 30;
 const LOOK: Duration = Duration::from_secs(1);
 const GIB: f64 = 1_073_741_824.0;

@@ -1,8 +1,8 @@
 //! Points of the same system with the same parameters, put together: their repetitions give one estimate per
 //! figure.
 //!
-//! Only points that were measured count. A point that failed, was refused or was skipped is kept as what it
-//! is: a result. What one had until it failed is shown as that, and in no figure.
+//! Only points that were measured count. A point that failed, was refused or was skipped is kept as a
+//! result. Its values until then are shown as those of a failed point, and in no figure.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Cell<'a> {
     pub(crate) parameters: BTreeMap<String, Value>,
     /// All repetitions, by their numbers.
     pub(crate) points: Vec<&'a Point>,
-    /// It is about what failed points had until then, instead of about those that were measured.
+    /// True if it holds the values of failed points instead of those that were measured.
     pub(crate) is_failed: bool,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// What its points had that failed under load, if any did.
+    /// Returns the values of its points that failed under load, if any did.
     pub(crate) fn failed(&self) -> Option<Self> {
         let failed = Self {
             is_failed: true,
@@ -57,13 +57,13 @@ impl<'a> Cell<'a> {
         values.filter(|value| value.is_finite()).collect()
     }
 
-    /// What was acknowledged survives this: the weakest of the repetitions, which are all alike.
+    /// Returns the durability: that of all repetitions.
     pub(crate) fn durability(&self) -> &str {
         let mut given = self.points.iter().map(|point| point.durability.given.as_str());
         given.find(|given| !given.is_empty()).unwrap_or("unknown")
     }
 
-    /// What `system` and `durability` and paths of parameters are here.
+    /// Returns the value of `system`, `durability` or the path of a parameter.
     pub(crate) fn dimension(&self, name: &str) -> Option<Value> {
         match name {
             "system" => Some(Value::String(self.system.clone())),
@@ -80,7 +80,7 @@ impl<'a> Cell<'a> {
             .flat_map(|point| &point.roles)
             .filter_map(|role| role.latencies.get(name));
         for latencies in stored {
-            // What cannot be read is left out; the summary of the point still has its percentiles.
+            // Unreadable ones are left out; the summary of the point still has its percentiles.
             let Ok(histogram) = latencies.decode() else {
                 continue;
             };
@@ -94,7 +94,7 @@ impl<'a> Cell<'a> {
         merged.filter(|histogram| !histogram.is_empty())
     }
 
-    /// The measured repetition whose figure is in the middle.
+    /// Returns the measured repetition whose figure is in the middle.
     pub(crate) fn typical(&self, metric: &str) -> Option<&'a Point> {
         let mut points: Vec<_> = self.measured().collect();
         let value = |point: &Point| point.metrics.get(metric).copied().unwrap_or(0.0);
@@ -139,19 +139,24 @@ pub(crate) fn cells(recorded: &Recorded) -> Vec<Cell<'_>> {
     cells
 }
 
-/// The parameters that differ between cells, in the order of their paths.
+/// Returns the parameters that differ between cells, in the order of their paths.
 pub(crate) fn varied(cells: &[Cell<'_>]) -> Vec<String> {
     let mut seen: BTreeMap<&String, Vec<&Value>> = BTreeMap::new();
-    for cell in cells {
-        for (path, value) in &cell.parameters {
-            let values = seen.entry(path).or_default();
-            if !values.contains(&value) {
-                values.push(value);
-            }
+    for (path, value) in cells.iter().flat_map(|cell| &cell.parameters) {
+        seen.entry(path).or_default().push(value);
+    }
+    let several = |values: &Vec<&Value>| values.iter().any(|value| Some(value) != values.first());
+    let varied = seen.into_iter().filter(|(_, values)| several(values));
+    varied.map(|(path, _)| path.clone()).collect()
+}
+
+/// Returns every value once, in the order in which they first come.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
         }
     }
-    seen.into_iter()
-        .filter(|(_, values)| values.len() > 1)
-        .map(|(path, _)| path.clone())
-        .collect()
+    all
 }

@@ -151,25 +151,34 @@ fn effect_data(analysed: Analysed) -> EffectData {
     }
 }
 
-const FIXED: [&str; 17] = [
-    "place",
-    "experiment",
-    "system",
-    "version",
-    "revision",
-    "repetition",
-    "outcome",
-    "reason",
-    "durability_asked",
-    "durability_given",
-    "durability_note",
-    "driver",
-    "driver_version",
-    "client_cpu_share_of_cores",
-    "started_ms",
-    "warmup_s",
-    "measured_s",
-];
+macro_rules! columns {
+    ($($name:ident: $value:expr;)*) => {
+        &[$((stringify!($name), $value)),*]
+    };
+}
+
+type Column = fn(&Recorded, &Point) -> String;
+
+/// Columns of every run, before those of its parameters and figures.
+const COLUMNS: &[(&str, Column)] = columns! {
+    place: |recorded, _| recorded.place.display().to_string();
+    experiment: |recorded, _| recorded.run.name.clone();
+    system: |_, point| point.system.clone();
+    version: |_, point| point.version.clone();
+    revision: |_, point| point.revision.clone().unwrap_or_default();
+    repetition: |_, point| point.repetition.to_string();
+    outcome: |_, point| point.outcome.kind.name().to_owned();
+    reason: |_, point| point.outcome.reason.clone().unwrap_or_default();
+    durability_asked: |_, point| point.durability.asked.clone();
+    durability_given: |_, point| point.durability.given.clone();
+    durability_note: |_, point| point.durability.note.clone().unwrap_or_default();
+    driver: |_, point| point.driver.name.clone();
+    driver_version: |_, point| point.driver.version.clone();
+    client_cpu_share_of_cores: |_, point| point.driver.cpu_share.to_string();
+    started_ms: |_, point| point.started_ms.to_string();
+    warmup_s: |_, point| point.warmup_s.to_string();
+    measured_s: |_, point| point.measured_s.to_string();
+};
 
 pub(crate) fn csv(runs: &[Recorded]) -> String {
     let points = || runs.iter().flat_map(|recorded| &recorded.points);
@@ -181,9 +190,9 @@ pub(crate) fn csv(runs: &[Recorded]) -> String {
         .iter()
         .filter(|metric| points().any(|point| point.metrics.contains_key(metric.name)))
         .collect();
-    let head = FIXED
+    let head = COLUMNS
         .iter()
-        .copied()
+        .map(|(name, _)| *name)
         .chain(paths.iter().copied())
         .chain(metrics.iter().map(|metric| metric.name));
     let mut text = line(head.map(str::to_owned));
@@ -201,42 +210,17 @@ pub(crate) fn csv(runs: &[Recorded]) -> String {
                     .map(f64::to_string)
                     .unwrap_or_default()
             });
-            text.push_str(&line(
-                fixed(recorded, point).into_iter().chain(values).chain(figures),
-            ));
+            let fixed = COLUMNS.iter().map(|(_, value)| value(recorded, point));
+            text.push_str(&line(fixed.chain(values).chain(figures)));
         }
     }
     text
 }
 
-fn fixed(recorded: &Recorded, point: &Point) -> [String; 17] {
-    let outcome = serde_json::to_value(point.outcome.kind).ok();
-    let outcome = outcome.and_then(|value| value.as_str().map(str::to_owned));
-    [
-        recorded.place.display().to_string(),
-        recorded.run.name.clone(),
-        point.system.clone(),
-        point.version.clone(),
-        point.revision.clone().unwrap_or_default(),
-        point.repetition.to_string(),
-        outcome.unwrap_or_default(),
-        point.outcome.reason.clone().unwrap_or_default(),
-        point.durability.asked.clone(),
-        point.durability.given.clone(),
-        point.durability.note.clone().unwrap_or_default(),
-        point.driver.name.clone(),
-        point.driver.version.clone(),
-        point.driver.cpu_share.to_string(),
-        point.started_ms.to_string(),
-        point.warmup_s.to_string(),
-        point.measured_s.to_string(),
-    ]
-}
-
 /// RFC 4180, with line feeds alone.
 fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| {
-        // A spreadsheet takes what begins like this for a formula, and systems write their own reasons.
+        // A spreadsheet would take such a field for a formula, and systems write their own reasons.
         let field = if field.starts_with(['=', '+', '@']) {
             format!("'{field}")
         } else {

@@ -9,7 +9,7 @@ use crate::results::{Folder, Point, Run};
 /// A run, and all its points that are there.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
-    /// Where it lies, as its reader named it.
+    /// Its folder, as the user named it.
     pub(crate) place: PathBuf,
     pub(crate) run: Run,
     pub(crate) points: Vec<Point>,

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use crate::results::StoreError;
 
-/// Why there is no report.
+/// Reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("{} cannot be read: {source}", path.display())]
@@ -34,13 +34,13 @@ pub enum ReportError {
     Unwritable { path: PathBuf, source: std::io::Error },
 }
 
-/// What was written.
+/// Files of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub html: PathBuf,
     pub csv: PathBuf,
     pub json: PathBuf,
-    /// How many runs are in it.
+    /// Number of runs in it.
     pub runs: usize,
 }
 

@@ -53,7 +53,7 @@ fn compact(value: &Value) -> String {
     }
 }
 
-/// What can stand on an axis that has an order: a number, a size or a length of time.
+/// Returns the value on an axis that has an order: of a number, a size or a length of time.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),

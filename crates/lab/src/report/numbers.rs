@@ -5,10 +5,10 @@
 
 use crate::statistics::Estimate;
 
-/// Keeps what belongs together on one line.
+/// Narrow space that does not break a line.
 const THIN: char = '\u{202f}';
 
-/// What a column's numbers are divided by, and what its unit is then called.
+/// Divisor of a column's numbers, and the name of the unit that they then have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     divisor: f64,
@@ -58,7 +58,7 @@ impl Scale {
         plain(value / self.divisor, digits(value / self.divisor))
     }
 
-    /// With one digit more: what calculations are checked with.
+    /// With one digit more, for readers that check calculations.
     pub(crate) fn fine(&self, value: f64) -> String {
         plain(value / self.divisor, 3)
     }
@@ -132,8 +132,8 @@ pub(crate) fn alone(value: f64, unit: &'static str) -> String {
     }
 }
 
-/// As few digits as a round number needs: what stands at an axis. The unit of rates is in the axis's own
-/// label.
+/// Returns a label of an axis, with as few digits as a round number needs. The unit of rates is in the axis's
+/// own label.
 pub(crate) fn tick(value: f64, unit: &'static str) -> String {
     let scale = Scale::of(unit, std::iter::once(value));
     let short = trim(value / scale.divisor);

@@ -28,7 +28,7 @@ pub struct Latencies {
     pub histogram: String,
 }
 
-/// Why an encoded histogram cannot be read.
+/// Reason why an encoded histogram cannot be read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("a histogram cannot be read: {reason}")]
 pub struct HistogramError {

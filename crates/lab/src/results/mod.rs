@@ -1,17 +1,16 @@
-//! What is measured, as it lies on the disk: everything that is needed to draw a run again without running it
-//! again.
+//! Results on the disk: everything that is needed to draw a run again without running it again.
 //!
 //! ```text
-//! RUN/run.json           what was asked, where, in which order, and how far it got
+//! RUN/run.json           the request, the machine, the order, and the progress
 //! RUN/points/0001.json   one file per point: a system with parameters, one repetition
-//! RUN/logs/0001/…        what the systems said
+//! RUN/logs/0001/…        logs of the systems
 //! ```
 //!
 //! Files are written whole and renamed into place: a point is there or it is not. Times are seconds since the
 //! start of the point (its load, not its preparation) unless their names say otherwise; latencies are
 //! microseconds.
 //!
-//! - [`run_file`]: the run as a whole; [`point`]: one point; [`series`]: what is sampled every second
+//! - [`run_file`]: the run as a whole; [`point`]: one point; [`series`]: samples of every second
 //! - [`histogram`]: latencies, mergeable; [`metric`]: the figures by name that tables and charts are made of
 //! - [`store`]: writes and reads the folder
 

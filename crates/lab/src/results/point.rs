@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::histogram::Latencies;
 use super::series::{ProcessSeries, RateSample};
 
-/// What was measured at one point.
+/// Results of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub format: u32,
     pub number: u32,
     pub system: String,
-    /// What the system says that it is; empty where it was not started.
+    /// Version, in the system's own words; empty if it was not started.
     pub version: String,
     pub parameters: BTreeMap<String, serde_json::Value>,
     pub repetition: u32,
@@ -35,11 +35,11 @@ pub struct Point {
     pub processes: Vec<ProcessSeries>,
     /// The figures by name (see [`super::metric::METRICS`]); those that make no sense here are absent.
     pub metrics: BTreeMap<String, f64>,
-    /// What a reader has to know about this point.
+    /// Remarks for readers.
     pub remarks: Vec<String>,
 }
 
-/// How a point ended. Everything but `Done` has a reason.
+/// End of a point. Every kind but `Done` has a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub kind: OutcomeKind,
@@ -60,14 +60,27 @@ pub enum OutcomeKind {
     Skipped,
 }
 
-/// The durability of what was acknowledged: this stands beside every number.
+impl OutcomeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// Durability of acknowledged messages: it stands beside every number.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Durability {
-    /// What the experiment asked for.
+    /// Level that the experiment asked for.
     pub asked: String,
-    /// What the system gives: `none`, `memory`, `os`, `interval:N,T` or `sync`. Never stronger than it is.
+    /// Level that the system gives: `none`, `memory`, `os`, `interval:N,T` or `sync`. Never stronger than it
+    /// is.
     pub given: String,
-    /// By which of its own switches, and where that differs from what was asked.
+    /// The system's own switches for it, and differences to the level that was asked for.
     pub note: Option<String>,
 }
 
@@ -79,31 +92,32 @@ pub struct Driver {
     pub version: String,
     /// The share of the machine's cores that the client used while it counted, 0 to 1.
     pub cpu_share: f64,
-    /// Why the client, rather than the system, may be what was measured.
+    /// Reason why the client, rather than the system, may have been measured.
     pub limited: Option<String>,
 }
 
-/// What one role did.
+/// Results of one role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoleResult {
     pub name: String,
-    /// What it does: `produce`, `consume`, `relay`, `request`, `respond`, …
+    /// Its task: `produce`, `consume`, `relay`, `request`, `respond`, …
     pub does: String,
     pub clients: u32,
     /// Over the time that counts.
     pub counts: Counts,
-    /// From the start to the end of the point, warm-up included: what went in against what came out.
+    /// From the start to the end of the point, warm-up included: messages that went in against those that
+    /// came out.
     pub totals: Counts,
-    /// Messages per second over the time that counts: acknowledged ones of those that send, else received
-    /// ones. Of a role with a number of messages to send, and of who reads what such a role sent: over the
-    /// time that it took itself.
+    /// Messages per second over the time that counts: acknowledged ones of roles that send, else received
+    /// ones. A role with a number of messages to send, and readers of its messages, are measured over their
+    /// own time.
     pub rate: f64,
     /// Bytes of content per second.
     pub bytes_rate: f64,
-    /// By what they measure: `acknowledged` (intended moment of sending to acknowledgement), `delivery` (to
-    /// its reception), `round_trip` (to the answer), `lateness` (to the lab's own sending, without the time
-    /// that the system kept it waiting). Of what was meant to be sent in the time that counts; what got no
-    /// answer with the time that it was waited for.
+    /// By their names: `acknowledged` (intended moment of sending to acknowledgement), `delivery` (to its
+    /// reception), `round_trip` (to the answer), `lateness` (to the lab's own sending, without the time that
+    /// the system kept it waiting). Of messages that were meant to be sent in the time that counts; those
+    /// without an answer have the time that it was waited for.
     pub latencies: BTreeMap<String, Latencies>,
     pub samples: Vec<RateSample>,
 }
@@ -144,33 +158,36 @@ impl Outcome {
 }
 
 impl Counts {
-    /// What was counted since `before`.
+    /// Returns the counts since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        Self {
-            sent: self.sent - before.sent,
-            acknowledged: self.acknowledged - before.acknowledged,
-            failed: self.failed - before.failed,
-            received: self.received - before.received,
-            duplicated: self.duplicated - before.duplicated,
-            lost: self.lost - before.lost,
-            timed_out: self.timed_out - before.timed_out,
-            reconnects: self.reconnects - before.reconnects,
-            bytes_sent: self.bytes_sent - before.bytes_sent,
-            bytes_received: self.bytes_received - before.bytes_received,
-        }
+        let mut since = *self;
+        let pairs = since.all_mut().into_iter().zip(before.all());
+        pairs.for_each(|(count, before)| *count -= before);
+        since
     }
 
     pub fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.acknowledged += other.acknowledged;
-        self.failed += other.failed;
-        self.received += other.received;
-        self.duplicated += other.duplicated;
-        self.lost += other.lost;
-        self.timed_out += other.timed_out;
-        self.reconnects += other.reconnects;
-        self.bytes_sent += other.bytes_sent;
-        self.bytes_received += other.bytes_received;
+        let pairs = self.all_mut().into_iter().zip(other.all());
+        pairs.for_each(|(count, other)| *count += other);
+    }
+
+    fn all(mut self) -> [u64; 10] {
+        self.all_mut().map(|count| *count)
+    }
+
+    fn all_mut(&mut self) -> [&mut u64; 10] {
+        [
+            &mut self.sent,
+            &mut self.acknowledged,
+            &mut self.failed,
+            &mut self.received,
+            &mut self.duplicated,
+            &mut self.lost,
+            &mut self.timed_out,
+            &mut self.reconnects,
+            &mut self.bytes_sent,
+            &mut self.bytes_received,
+        ]
     }
 }

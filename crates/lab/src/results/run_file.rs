@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::histogram::Latencies;
 use crate::experiment::Experiment;
 
-/// What was asked, where, in which order, and how far it got.
+/// The request, the machine, the order of points, and the progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub format: u32,
@@ -21,7 +21,7 @@ pub struct Run {
     pub command: String,
     /// Durations, counts and rates were multiplied by this; 1 is the experiment as it is written.
     pub scale: f64,
-    /// What was asked beside the file and the scale; `None` where a program did not write it down yet.
+    /// The request beside the file and the scale; `None` in runs of programs that did not write it yet.
     #[serde(default)]
     pub asked: Option<RunRequest>,
     pub seed: u64,
@@ -32,19 +32,19 @@ pub struct Run {
     /// The ways to systems that run elsewhere.
     #[serde(default)]
     pub reached: Vec<Reached>,
-    /// What the clients reach against a stub that answers without storing.
+    /// Rates of the clients against a stub that answers without storing.
     pub ceilings: Vec<Ceiling>,
     /// Milliseconds since 1970.
     pub started_ms: i64,
     pub ended_ms: Option<i64>,
     pub status: Status,
-    /// Why the run ended, if it is neither running nor finished.
+    /// Reason of the end, if it is neither running nor finished.
     pub reason: Option<String>,
     /// All points, in the order in which they are run.
     pub order: Vec<Planned>,
 }
 
-/// A run goes on only as what it was begun as.
+/// Request of a run: a run goes on only with the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRequest {
@@ -52,13 +52,13 @@ pub struct RunRequest {
     pub repetitions: u32,
     /// Of systems that run already, by their names.
     pub addresses: BTreeMap<String, String>,
-    /// Who runs the load, each `NAME=HOST:PORT`; nobody: the machine of the run itself.
+    /// Agents that run the load, each `NAME=HOST:PORT`; none: the machine of the run itself.
     pub agents: Vec<String>,
     /// The program with the clients that users take, where one was named.
     pub clients: Option<String>,
 }
 
-/// How far a run got.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -83,7 +83,7 @@ pub struct Planned {
     pub repetition: u32,
 }
 
-/// The machine, and what is installed on it.
+/// The machine, and the software on it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Environment {
     pub cpu: String,
@@ -105,7 +105,7 @@ pub struct Environment {
 /// The network between client and system, without a broker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Network {
-    /// Between whom, such as `loopback`.
+    /// Name of the path, such as `loopback`.
     pub path: String,
     pub bytes_per_second: f64,
     /// One byte there and back.
@@ -118,13 +118,13 @@ pub struct Network {
 pub struct Reached {
     pub system: String,
     pub address: String,
-    /// How long a connection takes to be made: a round trip.
+    /// Time to connect: a round trip.
     pub connect: Option<Latencies>,
-    /// Why there is no figure.
+    /// Reason of a missing figure.
     pub reason: Option<String>,
 }
 
-/// What a client reaches against a stub.
+/// Rates of a client against a stub.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
     /// The driver's name.
@@ -136,6 +136,6 @@ pub struct Ceiling {
     pub consume_rate: Option<f64>,
     /// CPU seconds of the client per million messages, where it produces as fast as it can.
     pub client_cpu_per_million: Option<f64>,
-    /// Why there is no figure.
+    /// Reason of a missing figure.
     pub reason: Option<String>,
 }

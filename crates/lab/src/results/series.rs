@@ -1,4 +1,4 @@
-//! What is sampled every second, of roles and of processes.
+//! Samples of every second, of roles and of processes.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct RateSample {
     /// The end of the second, since the load began; warm-up included.
     pub at_s: f64,
-    /// How long it was: about 1.
+    /// Its length: about 1.
     pub seconds: f64,
     /// Clients that were at work at its end.
     pub clients: u32,

@@ -17,7 +17,7 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// Why results cannot be written or read.
+/// Reason why results cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("{} cannot be written: {source}", path.display())]
@@ -33,24 +33,12 @@ pub enum StoreError {
     Newer { path: PathBuf, found: u64 },
 }
 
-impl StoreError {
-    /// Whether there is no space left to write to.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Write { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
-    }
-}
-
 impl Folder {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Whether a run lies there.
+    /// Returns true if there is a run in it.
     pub fn exists(&self) -> bool {
         self.run_path().exists()
     }
@@ -61,11 +49,6 @@ impl Folder {
 
     fn point_path(&self, number: u32) -> PathBuf {
         self.path.join("points").join(format!("{number:04}.json"))
-    }
-
-    /// Where the systems' own logs of a point go.
-    pub fn logs(&self, number: u32) -> PathBuf {
-        self.path.join("logs").join(format!("{number:04}"))
     }
 
     pub fn write_run(&self, run: &Run) -> Result<(), StoreError> {
@@ -116,7 +99,7 @@ fn write(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
         fs::rename(&making, path)
     })();
     written.map_err(|source| {
-        // What is left of it is of no use, and its space may be.
+        // The rest is of no use, and its space may be.
         let _ = fs::remove_file(&making);
         failed(source)
     })

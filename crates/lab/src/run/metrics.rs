@@ -1,4 +1,4 @@
-//! The figures by name, out of what was measured.
+//! The figures by name, out of the results of a load.
 
 use hdrhistogram::Histogram;
 
@@ -50,29 +50,19 @@ fn sum<'a>(roles: impl Iterator<Item = &'a RoleResult>, of: impl Fn(&RoleResult)
 }
 
 fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
-    put("produce_rate", sum(by_role(loaded, "produce"), |role| role.rate));
-    put(
-        "produce_bytes_rate",
-        sum(by_role(loaded, "produce"), |role| role.bytes_rate),
-    );
-    let receives = |role: &&RoleResult| role.does == "consume" || role.does == "relay";
-    put(
-        "consume_rate",
-        sum(loaded.roles.iter().filter(receives), |role| role.rate),
-    );
-    put(
-        "consume_bytes_rate",
-        sum(loaded.roles.iter().filter(receives), |role| role.bytes_rate),
-    );
+    let senders = || by_role(loaded, "produce");
+    put("produce_rate", sum(senders(), |role| role.rate));
+    put("produce_bytes_rate", sum(senders(), |role| role.bytes_rate));
+    let takes_in = |role: &&RoleResult| role.does == "consume" || role.does == "relay";
+    let receivers = || loaded.roles.iter().filter(takes_in);
+    put("consume_rate", sum(receivers(), |role| role.rate));
+    put("consume_bytes_rate", sum(receivers(), |role| role.bytes_rate));
     let arrivals = |role: &RoleResult| arrival_rate(role, loaded.measured_s);
-    put(
-        "arrival_rate",
-        sum(loaded.roles.iter().filter(receives), arrivals),
-    );
+    put("arrival_rate", sum(receivers(), arrivals));
     put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
 }
 
-/// As the role's rate, with what came again.
+/// Returns the role's rate, with repeated messages.
 fn arrival_rate(role: &RoleResult, measured_s: f64) -> f64 {
     let counts = &role.counts;
     if counts.received == 0 {
@@ -81,9 +71,9 @@ fn arrival_rate(role: &RoleResult, measured_s: f64) -> f64 {
     role.rate * (1.0 + counts.duplicated as f64 / counts.received as f64)
 }
 
-/// Counts are of the whole point: what went in against what came out.
+/// Counts of the whole point: messages that went in against those that came out.
 fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>)) {
-    // What passes a filter is the same messages again.
+    // Messages behind a filter are the same ones again.
     let passed = |role: &&RoleResult| role.does != "filter";
     let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter().filter(passed), |role| of(role) as f64);
     put(
@@ -156,22 +146,14 @@ fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f
     let per_second = |of: fn(&ProcessSample) -> f64| {
         (!broker.is_empty()).then(|| broker.iter().map(of).sum::<f64>() / loaded.measured_s)
     };
-    put(
-        "broker_memory_mib",
-        largest(|sample| sample.memory_bytes as f64 / MIB),
-    );
-    put(
-        "broker_open_files",
-        largest(|sample| f64::from(sample.open_files)),
-    );
-    put(
-        "broker_disk_written_rate",
-        per_second(|sample| sample.disk_written_bytes as f64),
-    );
-    put(
-        "broker_context_switches_rate",
-        per_second(|sample| sample.context_switches as f64),
-    );
+    let memory = largest(|sample| sample.memory_bytes as f64 / MIB);
+    put("broker_memory_mib", memory);
+    let files = largest(|sample| f64::from(sample.open_files));
+    put("broker_open_files", files);
+    let written = per_second(|sample| sample.disk_written_bytes as f64);
+    put("broker_disk_written_rate", written);
+    let switches = per_second(|sample| sample.context_switches as f64);
+    put("broker_context_switches_rate", switches);
     put("memory_per_connection_kib", per_connection(loaded));
     client_share
 }
@@ -185,7 +167,7 @@ fn counted(loaded: &Loaded, kind: ProcessKind) -> Vec<ProcessSample> {
         .collect()
 }
 
-/// How the broker grew with the connections that do nothing in the end.
+/// Returns the broker's growth by each connection that does nothing in the end.
 fn per_connection(loaded: &Loaded) -> Option<f64> {
     let silent = silent(loaded);
     if silent == 0 {
@@ -197,7 +179,7 @@ fn per_connection(loaded: &Loaded) -> Option<f64> {
     Some((last - broker.first_memory_bytes as f64) / f64::from(silent) / 1024.0)
 }
 
-/// Connections that had nothing to do: idle ones, and consumers where nobody sends.
+/// Returns the number of connections that had nothing to do: idle ones, and consumers without senders.
 fn silent(loaded: &Loaded) -> u32 {
     let sends = ["produce", "relay", "request"];
     if loaded

@@ -1,12 +1,12 @@
 //! Runs an experiment: every point in its order, each one's result on the disk before the next one begins.
 //!
-//! What goes wrong with a system is that point's result, and the grid goes on. What goes wrong with the lab
-//! itself (a full disk) stops the run with what it has. A run that was interrupted goes on where it was.
+//! A failure of a system is that point's result, and the grid goes on. A failure of the lab itself (a full
+//! disk) stops the run, which keeps its results. A run that was interrupted goes on where it was.
 //!
 //! - `resume`: a run from its beginning, or one that goes on
 //! - [`point`]: one point: its system, its load, its result
 //! - [`metrics`]: the figures by name
-//! - [`verdict`]: how a point ended, and whether the client was what was measured
+//! - [`verdict`]: how a point ended, and whether the client was measured rather than the system
 
 pub mod metrics;
 pub mod point;
@@ -36,7 +36,7 @@ use point::Bench;
 /// Behind a system's name: where it speaks AMQP, if it speaks something else elsewhere.
 pub const OVER_AMQP: &str = "+amqp";
 
-/// What is to be run.
+/// Request for a run.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The experiment's name.
@@ -50,9 +50,9 @@ pub struct Request {
     pub out: PathBuf,
     /// Of systems that run already.
     pub addresses: BTreeMap<String, String>,
-    /// Who runs the load, instead of those of the experiment; nobody: this program itself.
+    /// Agents that run the load, instead of those of the experiment; none: this program itself.
     pub agents: Vec<AgentAddress>,
-    /// What the agents want to hear.
+    /// Secret that the agents ask for.
     pub secret: Option<Secret>,
     /// This machine's address, on which systems that are started listen.
     pub host: String,
@@ -67,7 +67,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// An agent that cannot reach what is started on this machine.
+    /// Returns an agent that cannot reach systems on this machine.
     pub(crate) fn out_of_reach(&self) -> Option<&AgentAddress> {
         let is_here = |host: &str| host.starts_with("127.") || host == "localhost";
         let far = |agent: &&AgentAddress| {
@@ -77,7 +77,7 @@ impl Request {
         self.agents.iter().find(far).filter(|_| is_here(&self.host))
     }
 
-    /// The folder of the scripts that fetch and start what is not this program.
+    /// Returns the folder of the scripts that fetch and start other systems.
     pub(crate) fn peers(&self) -> Option<PathBuf> {
         find_peers(&[&std::env::current_dir().unwrap_or_default(), &self.exe])
     }
@@ -95,7 +95,7 @@ pub trait Watch: Send + Sync {
     fn ended(&self, point: &Point);
 }
 
-/// Why there is no run, or no more of it.
+/// Reason why there is no run, or no more of it.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -109,7 +109,7 @@ pub enum RunError {
     Space(String),
 }
 
-/// Runs what is asked, or goes on with it. Returns the run as it was left; `stop` interrupts it.
+/// Runs the request, or goes on with it. Returns the run as it was left; `stop` interrupts it.
 pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToken) -> Result<Run, RunError> {
     run_within(request, watch, stop, LEAST_BYTES).await
 }
@@ -183,7 +183,7 @@ async fn run_within(
     run.status = status;
     run.reason = reason;
     run.ended_ms = Some(now_ms());
-    // With a full disk even this may fail; what was saved before is whole.
+    // With a full disk even this may fail; earlier results are whole.
     let saved = folder.write_run(&run);
     match (status, saved) {
         (Status::Stopped, _) | (_, Ok(())) => Ok(run),
@@ -191,7 +191,7 @@ async fn run_within(
     }
 }
 
-/// What agents cannot do is said before anything runs.
+/// Refuses plans that agents cannot run, before anything runs.
 fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunError> {
     let agents = &request.agents;
     let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
@@ -237,7 +237,7 @@ impl Bench {
                 .does("measuring what the client reaches against a stub");
             let ceilings = ceiling::measure(&self.request, self.crew.as_mut(), &self.stop).await?;
             if self.stop.is_cancelled() {
-                // Half a ceiling would stand there as one. Whoever goes on with the run measures them.
+                // Half a ceiling would stand there as one. It is measured when the run goes on.
                 return Ok(());
             }
             run.ceilings = ceilings;
@@ -285,7 +285,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures what lies between clients and systems, unless that was done.
+    /// Measures the way between clients and systems, unless that was done.
     async fn measure_ways(&self, run: &mut Run) -> Result<(), RunError> {
         if run.network.is_some() || !run.reached.is_empty() {
             return Ok(());
@@ -318,7 +318,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Where a point's system is, if that is no address of this machine alone.
+    /// Returns the address of a point's system, unless it is of this machine alone.
     fn address_elsewhere(&self, planned: &Planned) -> Result<Option<String>, RunError> {
         let plan = self.plan(planned)?;
         let own = plan.system.own(&planned.system);
@@ -359,7 +359,7 @@ impl Bench {
         if is_there || self.space.shortage().is_none() {
             return Ok(());
         }
-        // What the points before have left may be what there is too little space for.
+        // Data of the points before may take the space.
         self.put_away().await;
         self.space
             .shortage()
@@ -388,7 +388,7 @@ impl Bench {
         Ok(plan)
     }
 
-    /// Ends what is running.
+    /// Ends the running system.
     pub(crate) async fn put_away(&mut self) {
         if let Some(System {
             process: Some(process),
@@ -401,7 +401,7 @@ impl Bench {
     }
 }
 
-/// How long the rest takes: as the points so far did, or as long as a point is meant to take.
+/// Estimates the rest of the time: as the points so far took, or as long as a point is meant to take.
 fn left(run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) -> Duration {
     let open = run
         .order

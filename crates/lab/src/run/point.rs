@@ -24,21 +24,21 @@ use crate::workload::{Load, Loaded};
 /// Topics may take as long to be created as a point lasts, and not less than this.
 const PREPARED_WITHIN: Duration = Duration::from_mins(1);
 
-/// The lab at work: what was asked, and the system that is up.
+/// The lab at work: the request, and the system that is up.
 pub(crate) struct Bench {
     pub(crate) request: Request,
     pub(crate) place: Place,
     pub(crate) watch: Arc<dyn Watch>,
     pub(crate) stop: CancellationToken,
     pub(crate) system: Option<System>,
-    /// Where systems store.
+    /// Folder that systems store in.
     pub(crate) ground: Ground,
-    /// What is left of the disk there; and, if that was too little under a load, what is said about it.
+    /// Free space of the disk there; and the message about its shortage, if a load used it up.
     pub(crate) space: Space,
     pub(crate) shortage: Option<String>,
     /// Of this program, as far as that is known.
     pub(crate) revision: Option<String>,
-    /// Who runs the load, if it is not this program.
+    /// Agents that run the load, if it is not this program.
     pub(crate) crew: Option<Crew>,
 }
 
@@ -98,7 +98,7 @@ impl Bench {
         ceilings: &[Ceiling],
     ) -> Result<(), Outcome> {
         let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
-        // Before anything is started: what cannot be driven needs no system.
+        // Before anything is started: a plan without a driver needs no system.
         let mut client = self.choose_driver(point, plan).await?;
         let is_fresh = self
             .have(&point.system, plan, point.number)
@@ -175,8 +175,8 @@ impl Bench {
             .await;
     }
 
-    /// Checks that the driver can do what the plan asks. Returns the client program if it sends and receives
-    /// in place of this one.
+    /// Checks that the driver has the features of the plan. Returns the client program if it sends and
+    /// receives in place of this one.
     async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Option<Client>, Outcome> {
         let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
         let lean = systems::driver(&point.system, "", plan).map_err(skipped)?;
@@ -234,7 +234,7 @@ impl Bench {
         Ok(true)
     }
 
-    /// How the system's process ended, if it has.
+    /// Returns the end of the system's process, if it has ended.
     fn death(&self) -> Option<String> {
         let process = self.system.as_ref()?.process.as_ref()?;
         process
@@ -296,7 +296,7 @@ impl Bench {
             match (crew, client) {
                 (Some(crew), _) => crew.run(order, true).await,
                 (None, Some(client)) => client.run(order, true).await,
-                (None, None) => run_here(order, driver, &destinations).await,
+                (None, None) => run_here(order, driver, destinations.clone(), true).await,
             }
         };
         let loaded = tokio::select! {
@@ -324,7 +324,7 @@ impl Bench {
         known.map_or_else(Default::default, |(name, address)| (name, address.to_owned()))
     }
 
-    /// No load at all: the system is there, and that is what is measured.
+    /// Measures a system without a load.
     async fn rest(&self, point: &mut Point, plan: &Plan) {
         let pid = self
             .system
@@ -348,20 +348,21 @@ impl Bench {
 }
 
 /// Runs a load in this program.
-async fn run_here(
+pub(crate) async fn run_here(
     order: Order,
     driver: &Arc<dyn Driver>,
-    destinations: &BTreeMap<String, Arc<Destinations>>,
+    destinations: BTreeMap<String, Arc<Destinations>>,
+    ends_early: bool,
 ) -> Result<Loaded, DriverError> {
     let load = Load {
         contents: Load::contents(&order.plan).map_err(DriverError::Refused)?,
         plan: order.plan,
         driver: Arc::clone(driver),
-        destinations: destinations.clone(),
+        destinations,
         brokers: order.brokers,
         seating: Arc::default(),
         together: None,
-        ends_early: true,
+        ends_early,
         precise: true,
         stop: order.stop,
         on_second: order.on_second,
@@ -369,7 +370,7 @@ async fn run_here(
     load.run().await
 }
 
-/// Creates what is used, within a bound: a system that takes too long for it is a result.
+/// Creates destinations, within a bound: a system that takes too long for it is a result.
 async fn prepare(
     driver: &Arc<dyn Driver>,
     plan: &Plan,
@@ -424,8 +425,8 @@ pub(crate) fn destinations(
     sets.collect()
 }
 
-/// Who gets everything of a set, each by the name of its group, and what stands before them where that is
-/// needed.
+/// Returns the audiences that get everything of a set, by the names of their groups, and the exchange before
+/// them, if one is needed.
 fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, Vec<String>) {
     let reads = |role: &Role| {
         matches!(role.does, Does::Consume | Does::Respond | Does::Filter)

@@ -8,9 +8,9 @@ use crate::environment;
 use crate::experiment::Experiment;
 use crate::experiment::check::speaks;
 use crate::grid;
-use crate::results::{FORMAT, Folder, Run, RunRequest, Status, StoreError};
+use crate::results::{Environment, FORMAT, Folder, Run, RunRequest, Status, StoreError};
 
-/// The path under which the grid varies what is spoken.
+/// Path under which the grid varies the protocol.
 pub(super) const PROTOCOL: &str = "run.protocol";
 
 /// A run from its beginning.
@@ -51,7 +51,7 @@ pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, 
     })
 }
 
-/// What is asked, with what the experiment says where the request does not.
+/// Returns the request, with the experiment's values where it has none.
 fn asked(request: &Request, experiment: &Experiment) -> Result<RunRequest, RunError> {
     let first = grid::combinations(&request.source.grid(request.scale)?)
         .into_iter()
@@ -91,7 +91,8 @@ pub(super) fn resumed(request: &Request, experiment: &Experiment, folder: &Folde
     Ok(run)
 }
 
-/// What tells a run from what is asked now. What one folder holds is set side by side, so it has to be alike.
+/// Returns the difference between a run and the present request. Results in one folder are compared, so they
+/// have to be alike.
 fn difference(run: &Run, request: &Request, now: &RunRequest) -> Option<String> {
     if run.source != request.source.text {
         return Some("its experiment is another one, or has been changed since".to_owned());
@@ -101,10 +102,6 @@ fn difference(run: &Run, request: &Request, now: &RunRequest) -> Option<String> 
     }
     let Some(then) = &run.asked else {
         return Some("it was begun by an older program, which did not write down what was asked".to_owned());
-    };
-    let differs = |what: &str, then: String, now: String| {
-        let said = |text: String| if text.is_empty() { "none".to_owned() } else { text };
-        (then != now).then(|| format!("its {what}: {}; asked for now: {}", said(then), said(now)))
     };
     let sorted = |systems: &[String]| {
         let systems: BTreeSet<&str> = systems.iter().map(String::as_str).collect();
@@ -117,27 +114,22 @@ fn difference(run: &Run, request: &Request, now: &RunRequest) -> Option<String> 
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let machine = |cpu: &str, cores: u32| format!("{cpu} ({cores} cores)");
+    let program = |asked: &RunRequest| asked.clients.clone().unwrap_or_default();
+    let machine = |environment: &Environment| format!("{} ({} cores)", environment.cpu, environment.cores);
     let here = environment::describe(&request.out, &request.exe);
-    differs("systems", sorted(&then.systems), sorted(&now.systems))
-        .or_else(|| {
-            differs(
-                "repetitions",
-                then.repetitions.to_string(),
-                now.repetitions.to_string(),
-            )
-        })
-        .or_else(|| differs("addresses", addresses(then), addresses(now)))
-        .or_else(|| differs("agents", then.agents.join(", "), now.agents.join(", ")))
-        .or_else(|| {
-            let program = |asked: &RunRequest| asked.clients.clone().unwrap_or_default();
-            differs("program with clients", program(then), program(now))
-        })
-        .or_else(|| {
-            differs(
-                "machine",
-                machine(&run.environment.cpu, run.environment.cores),
-                machine(&here.cpu, here.cores),
-            )
-        })
+    let rows = [
+        ("systems", sorted(&then.systems), sorted(&now.systems)),
+        (
+            "repetitions",
+            then.repetitions.to_string(),
+            now.repetitions.to_string(),
+        ),
+        ("addresses", addresses(then), addresses(now)),
+        ("agents", then.agents.join(", "), now.agents.join(", ")),
+        ("program with clients", program(then), program(now)),
+        ("machine", machine(&run.environment), machine(&here)),
+    ];
+    let said = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+    let different = rows.into_iter().find(|(_, then, now)| then != now);
+    different.map(|(name, then, now)| format!("its {name}: {}; asked for now: {}", said(then), said(now)))
 }

@@ -1,82 +1,75 @@
-//! How a point ended, and whether the client was what was measured.
+//! Verdicts: how a point ended, and whether the client was measured rather than the system.
 
 use super::metrics;
 use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate, Role};
-use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
+use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind, RoleResult};
 use crate::systems::StartError;
 use crate::workload::{Loaded, derived_numbers};
 
-/// A rate this close to what the client reaches against a stub is the client's.
+/// A rate this close to the client's ceiling is the client's own.
 const NEAR_CEILING: f64 = 0.9;
 /// Less of the asked rate than this is worth a word.
 const NEARLY_ALL: f64 = 0.98;
-/// Messages that the client itself sends this late spoil a latency: what it waited for the system does not
-/// count.
+/// Messages that the client itself sends this late spoil a latency: time that it waited for the system does
+/// not count.
 const LATE_US: u64 = 5_000;
 
-/// What there is to judge by.
+/// Facts for a verdict.
 pub(super) struct VerdictInput<'a> {
     pub(super) plan: &'a Plan,
     pub(super) loaded: &'a Loaded,
-    /// How the system ended.
+    /// End of the system's process.
     pub(super) died: Option<String>,
 }
 
-/// What a system that is not there makes of a point.
+/// Returns the outcome for a system that is not there.
 pub(super) fn of_start(error: StartError) -> Outcome {
     match error {
         StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
         StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
-        StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+        StartError::Failed(reason) => failed(reason),
     }
 }
 
 pub(super) fn of_error(error: &DriverError) -> Outcome {
     match error {
-        DriverError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+        DriverError::Failed(reason) => failed(reason),
         DriverError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
     }
 }
 
+fn failed(reason: impl Into<String>) -> Outcome {
+    Outcome::because(OutcomeKind::Failed, reason)
+}
+
 pub(super) fn of_death(status: &str) -> Outcome {
-    Outcome::because(
-        OutcomeKind::Failed,
-        format!("the system ended under load: {status}"),
-    )
+    failed(format!("the system ended under load: {status}"))
 }
 
 pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
     if let Some(status) = &seen.died {
         return of_death(status);
     }
-    let roles = &seen.loaded.roles;
+    let total = |of: fn(&RoleResult) -> u64| seen.loaded.roles.iter().map(of).sum::<u64>();
     let sends = seen.plan.roles.values().any(|role| role.does.sends_first());
-    let came_through: u64 = roles
-        .iter()
-        .map(|role| role.totals.acknowledged + role.totals.received)
-        .sum();
-    if sends && came_through == 0 {
+    if sends && total(|role| role.totals.acknowledged + role.totals.received) == 0 {
         let reason = seen.loaded.error.clone();
-        return Outcome::because(
-            OutcomeKind::Failed,
-            reason.unwrap_or_else(|| "the system did not answer".to_owned()),
-        );
+        return failed(reason.unwrap_or_else(|| "the system did not answer".to_owned()));
     }
     let idle = wanted_idle(seen.plan);
-    let refused: u64 = roles
-        .iter()
-        .filter(|role| role.does == "idle")
-        .map(|role| role.totals.failed)
-        .sum();
+    let refused = total(|role| {
+        if role.does == "idle" {
+            role.totals.failed
+        } else {
+            0
+        }
+    });
     if idle > 0 && refused > 0 {
         let reason = seen.loaded.error.clone().unwrap_or_default();
-        return Outcome::because(
-            OutcomeKind::Failed,
-            format!("{refused} of {idle} connections were not made: {reason}"),
-        );
+        return failed(format!("{refused} of {idle} connections were not made: {reason}"));
     }
-    let lost: u64 = roles.iter().map(|role| role.totals.lost).sum();
+    let lost = total(|role| role.totals.lost);
     let may_lose = seen
         .plan
         .roles
@@ -89,18 +82,17 @@ pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
             format!("{lost} acknowledged messages did not come out"),
         );
     }
-    let duplicated: u64 = roles.iter().map(|role| role.totals.duplicated).sum();
+    let duplicated = total(|role| role.totals.duplicated);
     if duplicated > 0 && is_exactly_once(seen.plan) {
-        return Outcome::because(
-            OutcomeKind::Failed,
-            format!("exactly once was asked for, and {duplicated} messages came out twice"),
-        );
+        return failed(format!(
+            "exactly once was asked for, and {duplicated} messages came out twice"
+        ));
     }
     Outcome::done()
 }
 
-/// Whether nothing may come out twice. A consumer that is cut off reads again what it had not stored: that is
-/// no doing of the system's; and what is sent twice on purpose comes twice.
+/// Returns true if nothing may come out twice. That excludes consumers that are cut off, which read again
+/// from their last commit, and messages that are sent twice on purpose.
 fn is_exactly_once(plan: &Plan) -> bool {
     let mut senders = plan
         .roles
@@ -151,7 +143,7 @@ fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
         let Some(asked) = derived_numbers::asked(role, from, to) else {
             continue;
         };
-        // What is random may be less by chance.
+        // A random number may be less by chance.
         let chance = match role.rate {
             Rate::Poisson(_) => 3.0 * asked.sqrt(),
             Rate::Closed | Rate::Fixed(_) | Rate::Steps(_) | Rate::Adaptive(_) => 0.0,
@@ -170,7 +162,7 @@ fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
     short
 }
 
-/// Why the client, rather than the system, may be what was measured.
+/// Returns the reason why the client, rather than the system, may have been measured.
 pub(super) fn limited(plan: &Plan, loaded: &Loaded, ceilings: &[Ceiling], point: &Point) -> Option<String> {
     let ceiling = ceilings.iter().find(|ceiling| {
         let mut concerned = ceiling.parameters.iter();
@@ -266,6 +258,7 @@ mod tests {
             error: None,
             remarks: Vec::new(),
             books: Vec::new(),
+            log: Vec::new(),
             client_cores: 1,
         }
     }

@@ -1,21 +1,15 @@
-//! A mean or a median with its confidence interval.
-//!
-//! The mean's interval is Student's. The median's is made of order statistics: it needs no assumption about
-//! the distribution, and below six values there is none at 95 % (all six lie on one side of the median once
-//! in 32 times).
+//! A mean with its confidence interval by Student's distribution.
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::{CONFIDENCE, quantile};
 
-/// Where the true value lies, with at least this confidence.
+/// Interval that holds the true value, with at least this confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub low: f64,
     pub high: f64,
-    /// Of the intervals made this way, the share that contains the true value. A median's is that of the next
-    /// larger interval that order statistics offer, so it is above what was asked for.
+    /// Share of the intervals made this way that contain the true value.
     pub confidence: f64,
 }
 
@@ -24,23 +18,18 @@ impl Interval {
         self.low <= value && value <= self.high
     }
 
+    pub fn ends(self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 }
 
-/// What the value in the middle is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    Mean,
-    Median,
-}
-
 /// A quantity, known from repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    pub kind: Kind,
     pub value: f64,
     /// Absent where there are too few repetitions to have one.
     pub interval: Option<Interval>,
@@ -50,6 +39,10 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        self.interval.map(Interval::ends)
+    }
+
     pub fn low(&self) -> f64 {
         self.interval.map_or(self.value, |interval| interval.low)
     }
@@ -77,44 +70,10 @@ pub(crate) fn mean_at(values: &[f64], confidence: f64) -> Option<Estimate> {
         })
     });
     Some(Estimate {
-        kind: Kind::Mean,
         value,
         interval,
         repetitions: values.len(),
         deviation,
-    })
-}
-
-/// The median with its interval of at least 95 %. `None` if there is no value, or one that is not finite.
-pub fn median(values: &[f64]) -> Option<Estimate> {
-    let mean = average(values)?;
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = *sorted.get((sorted.len() - 1) / 2)?;
-    Some(Estimate {
-        kind: Kind::Median,
-        value: f64::midpoint(lower, upper),
-        interval: order_statistics(&sorted),
-        repetitions: values.len(),
-        deviation: deviation(values, mean),
-    })
-}
-
-/// From the k-th smallest to the k-th largest value, with the largest k that still gives the confidence.
-fn order_statistics(sorted: &[f64]) -> Option<Interval> {
-    let count = sorted.len();
-    let distribution = Binomial::new(0.5, count as u64).ok()?;
-    // With k values cut off on either side, the interval misses the median if at most k values are below it,
-    // or at most k are above it.
-    let coverage = |cut: usize| 1.0 - 2.0 * distribution.cdf(cut as u64);
-    let cut = (0..count / 2)
-        .take_while(|cut| coverage(*cut) >= CONFIDENCE)
-        .last()?;
-    Some(Interval {
-        low: *sorted.get(cut)?,
-        high: *sorted.get(count - 1 - cut)?,
-        confidence: coverage(cut),
     })
 }
 

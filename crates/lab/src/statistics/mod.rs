@@ -1,4 +1,4 @@
-//! What a few repetitions say about a quantity, and how sure one can be of it.
+//! Estimates of a quantity from a few repetitions, with their intervals.
 //!
 //! Everything here is pure arithmetic over finite numbers. A value that needs more repetitions than there are
 //! comes without an interval rather than with a guessed one; the report says so.
@@ -8,7 +8,7 @@ mod estimate;
 mod student;
 
 pub use compare::{Ratio, ratio};
-pub use estimate::{Estimate, Interval, Kind, mean, median};
+pub use estimate::{Estimate, Interval, mean};
 pub(crate) use student::quantile;
 
 /// The confidence of every interval that the lab prints, unless a caller asks for another.

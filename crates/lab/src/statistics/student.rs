@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// How many standard errors a two-sided interval of this confidence reaches to either side.
+/// Returns the standard errors that a two-sided interval of this confidence reaches to either side.
 ///
 /// `None` where there is no such number: without degrees of freedom, or for a confidence outside (0, 1).
 pub(crate) fn quantile(confidence: f64, degrees: f64) -> Option<f64> {

@@ -1,7 +1,7 @@
 //! The folder that systems store in while a run lasts: made by the lab, marked as its own, and emptied for
 //! each start.
 //!
-//! What the lab did not make it never deletes: a folder of that name with something else in it is refused,
+//! The lab deletes only its own: a folder of that name with something else in it is refused,
 //! and only the systems' own folders in it are removed.
 
 use std::fs::{self, File, TryLockError};
@@ -27,8 +27,7 @@ impl Ground {
     /// Takes the folder in that of the run, or makes it.
     ///
     /// # Errors
-    /// Says why it cannot be used: it holds what the lab did not put there, another run uses it, or it cannot
-    /// be made.
+    /// The reason why it cannot be used: it holds foreign files, another run uses it, or it cannot be made.
     pub fn take(out: &Path) -> Result<Self, String> {
         let path = out.join(NAME);
         let shown = path.display();
@@ -53,7 +52,7 @@ impl Ground {
                 "another run is at work in {}: give another folder with --out",
                 out.display()
             )),
-            // A file system without locks has none for anybody.
+            // A file system without locks has none for other runs either.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Self { path, _held: held }),
         }
     }
@@ -62,10 +61,10 @@ impl Ground {
         &self.path
     }
 
-    /// Removes what systems stored.
+    /// Removes the data of systems.
     pub fn clear(&self) {
         for system in SYSTEMS {
-            // What is left of it is on the next start's way, which says so.
+            // A rest of it makes the next start fail, with its own message.
             let _ = fs::remove_dir_all(self.path.join(system));
         }
     }
@@ -74,7 +73,7 @@ impl Ground {
     pub fn give_back(self) {
         self.clear();
         let _ = fs::remove_file(self.path.join(MARKER));
-        // It stays if somebody put something there meanwhile.
+        // It stays if there are other files in it by now.
         let _ = fs::remove_dir(&self.path);
     }
 }

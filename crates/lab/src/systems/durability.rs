@@ -1,5 +1,5 @@
-//! What was asked for against what there is. A level that a system lacks is shown as its nearest lower one,
-//! never as equal.
+//! The durability that was asked for against the levels that there are. A level that a system lacks is shown
+//! as its nearest lower one, never as equal.
 
 use stafett_model::Durability as Level;
 
@@ -57,7 +57,7 @@ pub fn kafka(asked: &str) -> Given {
     }
 }
 
-/// Over AMQP the level is that of the queue (`x-stafett-durability`); what is transient has none.
+/// Over AMQP the level is that of the queue (`x-stafett-durability`); transient messages have none.
 pub fn stafett_queues(asked: &str, plan: &Plan) -> Given {
     if asked.parse() == Ok(Level::Memory) {
         let (durable, note) = if queue_types(plan).all(|kind| kind != Some("quorum")) {
@@ -122,12 +122,12 @@ fn persistent() -> [(&'static str, String); 2] {
     [("durable", "true".to_owned()), ("delivery_mode", "2".to_owned())]
 }
 
-/// What queues are asked to be.
+/// Returns the types of queues that the plan asks for.
 fn queue_types(plan: &Plan) -> impl Iterator<Item = Option<&str>> {
     plan.topics.values().map(|topics| topics.queue_type.as_deref())
 }
 
-/// Nothing is acknowledged where nobody waits for an answer.
+/// Sets the level to `none` if no sender waits for an answer.
 pub fn without_acknowledgement(mut durability: Durability, plan: &Plan) -> Durability {
     let mut senders = plan
         .roles

@@ -1,12 +1,13 @@
-//! Systems: how each is started, what its settings are called, and which durability it really gives.
+//! Systems: their start, the names of their settings, and the durability that they really give.
 //!
-//! - [`stafett`], [`kafka`], [`rabbitmq`]: one file per system
+//! - [`stafett`], [`kafka`], [`rabbitmq`]: one file per system; `launch`: their common start
 //! - [`process`]: a process that is started, watched and ended; [`data_dir`]: the folder that they store in
-//! - [`durability`]: what was asked for against what there is
+//! - [`durability`]: the level that was asked for against those that there are
 
 pub mod data_dir;
 pub mod durability;
 pub mod kafka;
+mod launch;
 pub mod process;
 pub mod rabbitmq;
 pub mod stafett;
@@ -26,7 +27,7 @@ use crate::experiment::{Delivery, DriverKind, Own, Plan, Protocol, TopicKind};
 use crate::results::Durability;
 use process::Process;
 
-/// Where systems live.
+/// Places of systems: addresses, programs and folders.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// This machine's address, on which systems listen.
@@ -35,14 +36,14 @@ pub struct Place {
     pub stafett: PathBuf,
     /// Of everything that systems store, each in a folder of its name, emptied for each start.
     pub data: PathBuf,
-    /// Of what they say.
+    /// Folder of their logs.
     pub logs: PathBuf,
     /// The folder of the scripts that fetch and start other systems, where it was found.
     pub peers: Option<PathBuf>,
 }
 
 impl Place {
-    /// Whether systems are for this machine alone.
+    /// Returns true if systems are for this machine alone.
     pub fn is_loopback(&self) -> bool {
         let host = self.host.trim_matches(['[', ']']);
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -53,19 +54,19 @@ impl Place {
 #[derive(Debug)]
 pub struct System {
     pub name: String,
-    /// Where it listens, by what it speaks there.
+    /// Its addresses, by their protocols.
     pub addresses: BTreeMap<Protocol, String>,
     pub version: String,
-    /// What it was told, in its own words.
+    /// Its settings, in its own words.
     pub settings: BTreeMap<String, String>,
     /// From the start of the process to the first answer; `None` for one that was there.
     pub cold_start: Option<Duration>,
     pub process: Option<Process>,
-    /// What it was started with: another value needs another start.
+    /// Settings that it was started with: other values need another start.
     pub key: String,
 }
 
-/// Why a system is not there.
+/// Reason why a system is not there.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
     /// A program is not there.
@@ -80,17 +81,19 @@ pub enum StartError {
 
 /// Starts the system of that name, or finds it where the plan says that it is.
 pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, StartError> {
-    let mut system = match name {
-        "stafett" => stafett::start(plan, place).await?,
-        "kafka" => kafka::start(plan, place).await?,
-        "rabbitmq" => rabbitmq::start(plan, place).await?,
-        other => return Err(StartError::Missing(format!("`{other}` is no system"))),
+    let there_already = plan.system.own(name).filter(|own| own.is_there());
+    let mut system = match (name, there_already) {
+        (name, Some(own)) => there(name, plan, own).await?,
+        ("stafett", None) => stafett::start(plan, place).await?,
+        ("kafka", None) => kafka::start(plan, place).await?,
+        ("rabbitmq", None) => rabbitmq::start(plan, place).await?,
+        (other, None) => return Err(StartError::Missing(format!("`{other}` is no system"))),
     };
     system.key = key(name, plan);
     Ok(system)
 }
 
-/// What a system of that name has to be started with for a plan.
+/// Returns the settings that a system has to be started with for a plan.
 pub fn key(name: &str, plan: &Plan) -> String {
     format!(
         "{name} {:?} {:?}",
@@ -110,7 +113,7 @@ pub fn levels(name: &str, plan: &Plan) -> (Vec<(String, String)>, Durability) {
     }
 }
 
-/// What is spoken to a system of that name, or why nothing can be.
+/// Returns the protocol that is spoken to a system, or the reason why there is none.
 pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
     let has = |kind| plan.topics.values().any(|topics| topics.kind == kind);
     let own = match name {
@@ -128,8 +131,8 @@ pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
     }
 }
 
-/// The lean driver for a system of that name, or why there is none. Whoever sends and receives, topics are
-/// made with it.
+/// Returns the lean driver for a system, or the reason why there is none. Topics are made with it, even if
+/// another client sends and receives.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
     Ok(match protocol(name, plan)? {
         Protocol::Kafka => Arc::new(Lean::new(address)),
@@ -138,13 +141,13 @@ pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>,
     })
 }
 
-/// Whether the client that a user would take is to send to that system and receive from it. What a browser
-/// speaks to live topics is what the lean driver speaks.
+/// Returns true if the client that a user would take is to send to that system and receive from it. For live
+/// topics that is a browser's WebSocket, which the lean driver has.
 pub fn wants_client(name: &str, plan: &Plan) -> bool {
     plan.run.driver == DriverKind::Client && protocol(name, plan) != Ok(Protocol::Live)
 }
 
-/// What a plan wants and the system of that name does not have, whoever drives it.
+/// Returns the feature of a plan that the system lacks with any driver.
 pub fn lacks(name: &str, plan: &Plan) -> Option<String> {
     let wants_transactions = plan
         .roles
@@ -191,7 +194,7 @@ pub fn find_peers(from: &[&std::path::Path]) -> Option<PathBuf> {
 }
 
 impl System {
-    /// Where it listens for what is spoken to it.
+    /// Returns the address for the plan's protocol.
     pub fn address(&self, plan: &Plan) -> Result<&str, String> {
         let protocol = protocol(&self.name, plan)?;
         let address = self.addresses.get(&protocol);
@@ -203,7 +206,7 @@ impl System {
 }
 
 /// A system that runs already.
-pub(crate) async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, StartError> {
+async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, StartError> {
     let spoken = protocol(name, plan).map_err(StartError::Missing)?;
     let address = own.address(spoken).unwrap_or_default();
     if !own.set.is_empty() {
@@ -226,16 +229,16 @@ pub(crate) async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, 
     })
 }
 
-/// What came of waiting for a system.
+/// First answer of a system.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) after: Duration,
-    /// What it says that it is, where its protocol has a place for that.
-    pub(crate) version: String,
+struct Answered {
+    after: Duration,
+    /// Version in the system's own words, if its protocol has a place for it.
+    version: String,
 }
 
 /// The same of a process that may end before it answers.
-pub(crate) async fn answer_of(
+async fn answer_of(
     process: &Process,
     (protocol, address): (Protocol, &str),
     since: Instant,
@@ -251,7 +254,7 @@ pub(crate) async fn answer_of(
 }
 
 /// Asks a system until it answers.
-pub(crate) async fn first_answer(
+async fn first_answer(
     protocol: Protocol,
     address: &str,
     since: Instant,
@@ -274,7 +277,7 @@ pub(crate) async fn first_answer(
     Err(StartError::Failed(last))
 }
 
-/// Asks once; the answer is what the system says that it is, where its protocol has a place for that.
+/// Asks once; returns the system's version, if its protocol has a place for it.
 async fn ask(protocol: Protocol, address: &str) -> Result<String, DriverError> {
     match protocol {
         Protocol::Kafka => Lean::new(address).ping().await.map(|()| String::new()),

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::StartError;
 
-/// How long a system may take to end when it is asked to.
+/// Time that a system may take to end when it is asked to.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
 /// A process of our own. Dropping it kills it.
@@ -33,8 +33,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` and waits for the line of its output that `is_ready` says something about. What it
-    /// says goes to files in `logs`, named for it.
+    /// Starts `command` and waits for a line of its output for which `is_ready` returns a value. Its output
+    /// goes to files in `logs`, named for it.
     pub async fn start<T>(
         mut command: Command,
         name: &str,
@@ -98,7 +98,7 @@ impl Process {
         }
     }
 
-    /// Reads lines until one says what is waited for; the others are read by a task.
+    /// Reads lines until one is ready; the others are read by a task.
     async fn listen<T>(
         &self,
         output: ChildStdout,
@@ -121,7 +121,7 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns its end, if it has ended.
     pub fn status(&self) -> Option<String> {
         let status = *self.status.lock();
         status.map(|status| status.to_string())

@@ -1,14 +1,12 @@
 //! RabbitMQ: one node, built and started by `tools/peers/rabbitmq`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::process::{Process, last_words};
-use super::stafett::{empty, plain};
-use super::{Place, StartError, System, answer_of, there};
+use super::launch::Launch;
+use super::{Place, StartError, System};
 use crate::experiment::{Plan, Protocol};
 
 /// Debian's packages are fetched the first time.
@@ -16,53 +14,14 @@ const BUILT_WITHIN: Duration = Duration::from_mins(15);
 const READY_WITHIN: Duration = Duration::from_mins(3);
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
-    let own = &plan.system.rabbitmq;
-    if own.is_there() {
-        return there("rabbitmq", plan, own).await;
-    }
     let script = super::script(place, "rabbitmq")?;
     build(&script).await?;
-    let data = place.data.join("rabbitmq");
-    empty(&data)?;
-    let mut command = Command::new(script);
-    command.arg("serve").arg("--data-dir").arg(&data);
-    command.args(["--amqp", &format!("{}:0", place.host)]);
-    let mut settings = BTreeMap::new();
-    for (name, value) in &own.set {
-        let value = plain(value);
-        command.arg("--set").arg(format!("{name}={value}"));
-        settings.insert(name.clone(), value);
-    }
-    let started = Instant::now();
-    let mut address = None;
-    let is_ready = |line: &str| {
-        if let Some(at) = line.strip_prefix("amqp listening on ") {
-            address = Some(at.to_owned());
-        }
-        (line == "ready").then(|| address.clone().unwrap_or_default())
-    };
-    let launched = Process::start(command, "rabbitmq", &place.logs, READY_WITHIN, is_ready).await;
-    let (process, address) = match launched {
-        Err(StartError::Failed(_)) if !own.set.is_empty() => {
-            // Its own settings are the likeliest reason: what it says about them is a refusal.
-            let said = last_words(&place.logs.join("rabbitmq.err"));
-            return Err(StartError::Refused(format!("rabbitmq did not start{said}")));
-        }
-        other => other?,
-    };
-    let answered = answer_of(&process, (Protocol::Amqp, &address), started, READY_WITHIN).await?;
-    Ok(System {
-        name: "rabbitmq".to_owned(),
-        addresses: BTreeMap::from([(Protocol::Amqp, address)]),
-        version: answered.version,
-        settings,
-        cold_start: Some(answered.after),
-        process: Some(process),
-        key: String::new(),
-    })
+    let mut launch = Launch::new("rabbitmq", &script, place, &["--amqp"])?;
+    launch.set_own("--set", &plan.system.rabbitmq);
+    launch.start(Protocol::Amqp, READY_WITHIN).await
 }
 
-/// Has the folder of packages built, unless it is there. Whoever may not do that is told how it is done.
+/// Builds the folder of packages, unless it is there. The error of a user without the rights names the way.
 async fn build(script: &Path) -> Result<(), StartError> {
     let missing = |why: &str| {
         StartError::Missing(format!(

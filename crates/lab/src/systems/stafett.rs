@@ -1,23 +1,16 @@
 //! Stafett: the program `stafett`, started as `stafett serve`.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::process::Command;
-
-use super::process::{Process, last_words};
-use super::{Place, StartError, System, answer_of, protocol, there};
-use crate::experiment::{Plan, Protocol, TopicKind};
+use super::launch::Launch;
+use super::{Place, StartError, System, protocol};
+use crate::experiment::{Plan, TopicKind};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
-/// What the names of the lab's topics begin with.
+/// Start of the names of the lab's topics.
 const TOPICS: &str = "lab-";
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
-    let own = &plan.system.stafett;
-    if own.is_there() {
-        return there("stafett", plan, own).await;
-    }
     let spoken = protocol("stafett", plan).map_err(StartError::Missing)?;
     if !place.stafett.is_file() {
         return Err(StartError::Missing(format!(
@@ -25,68 +18,28 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
             place.stafett.display()
         )));
     }
-    let data = place.data.join("stafett");
-    empty(&data)?;
-    let mut command = Command::new(&place.stafett);
-    command.arg("serve").arg("--data-dir").arg(&data);
-    let listen = format!("{}:0", place.host);
-    for listener in ["--kafka", "--amqp", "--http"] {
-        command.args([listener, &listen]);
-    }
-    command.args(["--log-level", "warn"]);
+    let listeners = ["--kafka", "--amqp", "--http"];
+    let mut launch = Launch::new("stafett", &place.stafett, place, &listeners)?;
+    launch.command.args(["--log-level", "warn"]);
     if !place.is_loopback() {
         // Agents have to reach it, and it lives as long as the run.
-        command.args(["--set", "allow_unauthenticated=true"]);
+        launch.command.args(["--set", "allow_unauthenticated=true"]);
     }
-    let mut settings = BTreeMap::new();
-    for (name, value) in &own.set {
-        let value = plain(value);
-        command.arg("--set").arg(format!("{name}={value}"));
-        settings.insert(name.clone(), value);
-    }
+    launch.set_own("--set", &plan.system.stafett);
     for (name, value) in rules("stafett", plan) {
-        command.arg("--set").arg(format!("{name}={value}"));
-        settings.insert(name, value);
+        launch.set("--set", &name, &value);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("STAFETT_") {
-            command.env_remove(name);
+            launch.command.env_remove(name);
         }
     }
-    let started = Instant::now();
-    let mut found = BTreeMap::new();
-    let is_ready = |line: &str| {
-        for protocol in Protocol::ALL {
-            let at = line
-                .strip_prefix(protocol.word())
-                .and_then(|rest| rest.strip_prefix(" listening on "));
-            found.extend(at.map(|at| (protocol, at.to_owned())));
-        }
-        (line == "ready").then(|| found.clone())
-    };
-    let launched = Process::start(command, "stafett", &place.logs, READY_WITHIN, is_ready).await;
-    let (process, addresses) = match launched {
-        Err(StartError::Failed(_)) if !own.set.is_empty() => {
-            // Its own settings are the likeliest reason: what it says about them is a refusal.
-            let said = last_words(&place.logs.join("stafett.err"));
-            return Err(StartError::Refused(format!("stafett did not start{said}")));
-        }
-        other => other?,
-    };
-    let address = addresses.get(&spoken).map_or("", String::as_str);
-    let answered = answer_of(&process, (spoken, address), started, READY_WITHIN).await?;
-    Ok(System {
-        name: "stafett".to_owned(),
-        addresses,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        settings,
-        cold_start: Some(answered.after),
-        process: Some(process),
-        key: String::new(),
-    })
+    let mut system = launch.start(spoken, READY_WITHIN).await?;
+    env!("CARGO_PKG_VERSION").clone_into(&mut system.version);
+    Ok(system)
 }
 
-/// What the plan's live topics are: settings of the broker, for all topics of the lab.
+/// Returns settings of the broker for the plan's live topics.
 pub(super) fn rules(name: &str, plan: &Plan) -> Vec<(String, String)> {
     if name != "stafett" {
         return Vec::new();
@@ -104,18 +57,4 @@ pub(super) fn rules(name: &str, plan: &Plan) -> Vec<(String, String)> {
     ];
     let named = |(name, value): (&str, String)| (name.to_owned(), value);
     rules.into_iter().flatten().map(named).collect()
-}
-
-/// A folder with nothing in it.
-pub(super) fn empty(folder: &std::path::Path) -> Result<(), StartError> {
-    let emptied = match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => std::fs::create_dir_all(folder),
-    };
-    emptied.map_err(|error| StartError::Failed(format!("{} cannot be emptied: {error}", folder.display())))
-}
-
-/// A value as it stands on a command line.
-pub(super) fn plain(value: &serde_json::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

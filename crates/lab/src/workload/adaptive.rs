@@ -1,20 +1,19 @@
 //! Finds the highest rate that holds: raised step by step until the latency bound breaks, then halved in ever
-//! finer steps between what held and what did not.
+//! finer steps between the rates that held and those that did not.
 //!
-//! Pure: who runs the load hands in what a role did second by second and sees to it that the rate is
-//! followed, whether its clients sit here or on many hosts.
+//! Pure: the load hands in a role's samples second by second and sees to it that the rate is followed,
+//! whether its clients sit here or on many hosts.
 
 use std::time::Duration;
 
 use crate::experiment::Adaptive;
 use crate::results::RateSample;
 
-/// Steps between what holds and what does not end when they are this close.
+/// Steps between a rate that holds and one that does not end when they are this close.
 const CLOSE_ENOUGH: f64 = 1.05;
 
-/// The search. Each rate is tried for a while; what was seen decides the next one. When a rate broke the
-/// bound, the load is let down until the system has recovered: what still waits from before must not count
-/// against the next rate.
+/// The search. Each rate is tried for a while; its samples decide the next one. When a rate broke the bound,
+/// the load is let down until the system has recovered: the backlog must not count against the next rate.
 #[derive(Debug, Clone)]
 pub struct Search {
     settings: Adaptive,
@@ -28,7 +27,7 @@ pub struct Search {
     doubted: Option<f64>,
 }
 
-/// What was seen while a rate was tried.
+/// Observations while a rate was tried.
 #[derive(Debug, Clone, Copy)]
 pub struct Trial {
     pub p99_us: Option<u64>,
@@ -58,7 +57,8 @@ impl Search {
         self.held.last().copied()
     }
 
-    /// Takes what was seen, and chooses the next rate. Once the bounds are close, it stays at what held.
+    /// Takes the observations, and chooses the next rate. Once the bounds are close, it stays at the rate
+    /// that held.
     pub fn step(&mut self, trial: Trial) {
         let bound = u64::try_from(self.settings.p99.0.as_micros()).unwrap_or(u64::MAX);
         let holds = trial.p99_us.is_some_and(|p99| p99 <= bound) && trial.share > 0.95;
@@ -83,7 +83,8 @@ impl Search {
             }
         } else {
             self.broke = Some(self.broke.map_or(self.rate, |broke| broke.min(self.rate)));
-            // What held before and does not now, twice, did not hold; what is known to hold is below it.
+            // A rate that held before and failed twice now did not hold; the rate that is known to hold is
+            // below it.
             self.held.retain(|held| *held < self.rate);
         }
         let next = match (self.sustainable(), self.broke) {
@@ -106,7 +107,7 @@ impl Search {
 pub struct Steering {
     search: Search,
     every: Duration,
-    /// How often the rate was changed.
+    /// Number of changes of the rate.
     changes: u64,
     /// Of the trial that is under way.
     tried: Duration,
@@ -153,7 +154,7 @@ impl Steering {
         is_new.then_some(rate)
     }
 
-    /// How often the rate was changed.
+    /// Returns the number of changes of the rate.
     pub fn changes(&self) -> u64 {
         self.changes
     }

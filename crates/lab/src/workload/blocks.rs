@@ -1,34 +1,41 @@
-//! How often each of a stream's messages came, where nearly all of them come about in their order, and each
-//! is to come so many times.
+//! Number of times that each of a stream's messages came, where nearly all of them come about in their order,
+//! and each is to come a number of times.
 //!
 //! Messages are kept in blocks of 4,096. A block of which everything came takes no memory of its own, one
-//! that is old and misses little only says what, and others hold a bit (or a count) for each message:
+//! that is old and misses little only has a list of these, and others hold a bit (or a count) for each
+//! message:
 //!
 //! ```text
 //! 0 ── complete ── misses 17 and 300 ── complete ── bits ── complete ── bits ── nothing came
 //! ```
 //!
-//! There is a bound on the memory. Beyond it the oldest block that misses something is *forgotten*: how many
-//! it misses is known from then on, and not which.
+//! There is a bound on the memory. Beyond it the oldest block that misses something is *forgotten*: only the
+//! number of its missing messages is known from then on.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use super::runs::Runs;
 
 const BLOCK: u64 = 4096;
 const PLACES: usize = 4096;
 const WORD: u64 = 64;
-/// Blocks so far behind the newest one are old: what they miss is late.
+/// Bound on the messages of a stream; a number beyond it is not of this load.
+pub(super) const SEQUENCE_MAX: u64 = 1 << 53;
+const BLOCKS_MAX: u64 = SEQUENCE_MAX / BLOCK;
+/// Blocks this far behind the newest one are old: their missing messages are late.
 const YOUNG: u64 = 64;
-/// What a block takes beside its cells: its place in the map.
+/// Memory of a block beside its cells: its place in the map.
 const BLOCK_BYTES: usize = 64;
 
-/// What came of one stream.
+/// Messages that came of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     complete: Runs,
-    /// What is neither complete nor here never came.
+    /// A block that is neither complete nor here never came.
     partial: BTreeMap<u64, Block>,
     /// Blocks before this one were looked at when they became old.
     settled: u64,
@@ -74,25 +81,48 @@ impl Blocks {
         0
     }
 
-    /// All messages of a range came, which holds whole words; how many of them had come before.
-    pub(super) fn fill(&mut self, range: Range<u64>, room: usize) -> u64 {
-        let Range { mut start, end } = range;
-        let mut both = 0;
-        // Up to the first whole block, whole blocks, and the rest.
-        let whole = start.next_multiple_of(BLOCK)..end / BLOCK * BLOCK;
-        while start < end {
-            if whole.contains(&start) {
-                both += self.fill_blocks(start / BLOCK..whole.end / BLOCK);
-                start = whole.end;
-                continue;
-            }
-            both += u64::from(self.mark(start, u64::MAX, room).count_ones());
-            start += WORD;
-        }
-        both
+    /// Returns everything that came: the first of some blocks, and how many are complete from there on; if
+    /// none is, the content of that block.
+    pub(super) fn pieces(&self, each: u16) -> impl Iterator<Item = (u64, u64, String)> + '_ {
+        let complete = self.complete.iter();
+        let complete = complete.map(|run| (run.start, run.end - run.start, String::new()));
+        let partial = self.partial.iter();
+        complete.chain(partial.map(move |(at, block)| (*at, 0, block.cells.encode(each))))
     }
 
-    fn fill_blocks(&mut self, blocks: Range<u64>) -> u64 {
+    /// Takes over a piece of another ledger; returns how many deliveries of it were too many.
+    pub(super) fn absorb(
+        &mut self,
+        (first, complete, content): (u64, u64, &str),
+        each: u16,
+        room: usize,
+    ) -> u64 {
+        let end = first.saturating_add(complete);
+        if end >= BLOCKS_MAX {
+            return 0;
+        }
+        if complete > 0 {
+            return if each == 1 { self.fill(first..end) } else { 0 };
+        }
+        let bytes = STANDARD.decode(content).unwrap_or_default();
+        let first = first * BLOCK;
+        if each == 1 {
+            let (words, _) = bytes.as_chunks();
+            let words = words.iter().take(PLACES / 64).zip((first..).step_by(64));
+            return words
+                .map(|(word, at)| self.mark(at, u64::from_le_bytes(*word), room))
+                .map(|known| u64::from(known.count_ones()))
+                .sum();
+        }
+        let (counts, _) = bytes.as_chunks();
+        let counts = counts.iter().take(PLACES).map(|count| u16::from_le_bytes(*count));
+        let came = counts.zip(first..).filter(|(count, _)| *count > 0);
+        came.map(|(count, number)| self.add(number, count, each, room))
+            .sum()
+    }
+
+    /// Completes blocks; returns how many of their messages had come before.
+    fn fill(&mut self, blocks: Range<u64>) -> u64 {
         let mut both = self.complete.count_in(blocks.clone()) * BLOCK;
         let known: Vec<u64> = self.partial.range(blocks.clone()).map(|(at, _)| *at).collect();
         for at in known {
@@ -149,7 +179,7 @@ impl Blocks {
         }
     }
 
-    /// A block's cells took so many bytes before something came, and take so many now.
+    /// Corrects the memory for a block whose cells took `before` bytes and take `after` now.
     #[inline]
     fn changed(&mut self, at: u64, before: usize, after: usize, is_complete: bool) {
         self.bytes = (self.bytes + after).saturating_sub(before);
@@ -158,8 +188,8 @@ impl Blocks {
         }
     }
 
-    /// How many deliveries of the first `sent` messages are missing, `each` of every message, but for
-    /// messages of which `excused` says how many there are in a range. What was forgotten is not excused.
+    /// Returns how many deliveries of the first `sent` messages are missing, `each` of every message, without
+    /// messages of which `excused` returns how many there are in a range. Forgotten ones are not excused.
     pub(super) fn missing(&self, sent: u64, each: u16, excused: impl Fn(Range<u64>) -> u64) -> u64 {
         let end = sent.div_ceil(BLOCK);
         let mut complete = self.complete.iter().peekable();
@@ -189,7 +219,8 @@ impl Blocks {
         self.forgotten
     }
 
-    /// The memory that it takes, about.
+    /// Returns about the memory that it takes.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes + self.complete.pieces() * BLOCK_BYTES
     }
@@ -225,7 +256,7 @@ impl Block {
         known.fold(0, |known, bit| known | 1 << bit)
     }
 
-    /// How often of the times that a message came it was missing.
+    /// Adds `came` deliveries of a message; returns how many of them were missing.
     fn add(&mut self, place: u64, came: u16, each: u16) -> u16 {
         let at = usize::try_from(place).unwrap_or(usize::MAX);
         let taken = match &mut self.cells {
@@ -283,6 +314,25 @@ impl Cells {
         }
     }
 
+    /// Returns the content in Base64: a bit or a count of 16 bits for each message, little-endian.
+    fn encode(&self, each: u16) -> String {
+        let mut came = vec![each; PLACES];
+        for (place, missing) in self.missing(each) {
+            if let Some(came) = came.get_mut(usize::from(place)) {
+                *came -= missing;
+            }
+        }
+        if each > 1 {
+            let counts = came.iter().flat_map(|count| count.to_le_bytes());
+            return STANDARD.encode(counts.collect::<Vec<u8>>());
+        }
+        let bytes = came.chunks(8).map(|bits| {
+            let bits = bits.iter().rev();
+            bits.fold(0, |byte, bit| byte << 1 | u8::from(*bit > 0))
+        });
+        STANDARD.encode(bytes.collect::<Vec<u8>>())
+    }
+
     fn missing(&self, each: u16) -> Vec<(u16, u16)> {
         match self {
             Self::Bits(words) => {
@@ -303,7 +353,7 @@ impl Cells {
         }
     }
 
-    /// Says only what is missing, where that is shorter.
+    /// Keeps a list of the missing messages, if that is shorter.
     fn settle(&mut self, each: u16) {
         if matches!(self, Self::Missing(_)) {
             return;
@@ -365,20 +415,52 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_filled_as_words_are() {
+    fn parts_that_are_put_together_are_the_whole() {
         for seed in 0..30 {
             let mut random = SmallRng::seed_from_u64(seed);
-            let (mut filled, mut marked) = (Blocks::default(), Blocks::default());
+            let each: u16 = random.random_range(1..4);
+            let of_part = if each == 1 { 1 } else { u16::MAX };
+            let mut parts = [Blocks::default(), Blocks::default()];
+            let mut whole = Blocks::default();
+            let mut again = 0;
             for _ in 0..20 {
-                let start = random.random_range(0..500_u64) * 64;
-                let end = start + random.random_range(0..300) * 64;
-                let both = filled.fill(start..end, ROOM);
-                let words = (start..end).step_by(64);
-                let known = words.map(|first| marked.mark(first, u64::MAX, ROOM));
-                let expected: u64 = known.map(|known| u64::from(known.count_ones())).sum();
-                assert_eq!(both, expected);
+                let (start, part) = (random.random_range(0..50_000), random.random_range(0..2));
+                for number in start..start + random.random_range(0..9000) {
+                    let came = |blocks: &mut Blocks, each| {
+                        if each == 1 {
+                            u64::from(blocks.mark(number / 64 * 64, 1 << (number % 64), ROOM) != 0)
+                        } else {
+                            blocks.add(number, 1, each, ROOM)
+                        }
+                    };
+                    again += came(&mut whole, each);
+                    again -= came(&mut parts[part], of_part);
+                }
             }
-            assert_eq!(filled.missing(60_000, 1, |_| 0), marked.missing(60_000, 1, |_| 0));
+            let mut merged = Blocks::default();
+            let mut too_many = 0;
+            for (first, complete, content) in parts.iter().flat_map(|part| part.pieces(of_part)) {
+                too_many += merged.absorb((first, complete, &content), each, ROOM);
+            }
+            assert_eq!(too_many, again, "seed {seed}");
+            for sent in [60_000, 10_000] {
+                assert_eq!(
+                    merged.missing(sent, each, |_| 0),
+                    whole.missing(sent, each, |_| 0)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_that_cannot_be_takes_nothing() {
+        for each in [1, 3] {
+            let mut blocks = Blocks::default();
+            for (first, complete) in [(u64::MAX, 0), (0, u64::MAX), (u64::MAX, u64::MAX), (1 << 50, 1)] {
+                assert_eq!(blocks.absorb((first, complete, "AAAA"), each, ROOM), 0);
+            }
+            assert_eq!(blocks.absorb((0, 0, "no Base64"), each, ROOM), 0);
+            assert_eq!(blocks.bytes(), 0);
         }
     }
 

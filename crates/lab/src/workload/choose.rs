@@ -1,4 +1,4 @@
-//! Which topic a message goes to: all alike, or by a Zipf distribution.
+//! The topic of a message: all alike, or by a Zipf distribution.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which host each client of a load sits on. Alone, all of them sit here.
+//! Hosts of the clients of a load. Without other hosts all of them sit here.
 //!
 //! Clients of a role take its hosts in turn, so that every host has about as many. Clients that send the same
 //! messages (`copies`) stay together: their moments are on one clock.
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 /// Streams of a role have numbers from here on, times the role's place.
 pub const STREAMS_PER_ROLE: u32 = 1 << 20;
 
-/// Who sits where. Roles stand in the order of their names.
+/// Hosts of all clients. Roles stand in the order of their names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Seating {
-    /// Which host this is.
+    /// Number of this host.
     pub host: u32,
     pub roles: Vec<RoleSeats>,
 }
 
-/// Where the clients of a role sit.
+/// Hosts of the clients of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleSeats {
     /// The hosts that the clients take in turn.
     pub hosts: Vec<u32>,
-    /// So many clients in a row stay together.
+    /// Number of clients in a row that stay together.
     pub together: u32,
 }
 
@@ -33,7 +33,7 @@ impl RoleSeats {
 }
 
 impl Seating {
-    /// Whether a client of the role at `place` sits here.
+    /// Returns true if a client of the role at `place` sits here.
     pub fn is_here(&self, place: usize, client: u32) -> bool {
         match self.roles.get(place) {
             None => true,
@@ -41,7 +41,7 @@ impl Seating {
         }
     }
 
-    /// Whether the clients that send a stream sit here.
+    /// Returns true if the clients that send a stream sit here.
     pub fn has_stream(&self, stream: u32) -> bool {
         let place = (stream / STREAMS_PER_ROLE)
             .checked_sub(1)
@@ -50,12 +50,12 @@ impl Seating {
         seats.is_none_or(|seats| seats.host(stream % STREAMS_PER_ROLE) == Some(self.host))
     }
 
-    /// How many of a role's clients sit here.
+    /// Returns how many of a role's clients sit here.
     pub fn clients_here(&self, place: usize, clients: u32) -> u32 {
         self.on(self.host, place, clients)
     }
 
-    /// How many of a role's clients sit on a host, by its number.
+    /// Returns how many of a role's clients sit on a host, by its number.
     pub fn clients_on(&self, host: usize, place: usize, clients: u32) -> u32 {
         u32::try_from(host).map_or(0, |host| self.on(host, place, clients))
     }
@@ -68,7 +68,7 @@ impl Seating {
         u32::try_from(here.count()).unwrap_or(u32::MAX)
     }
 
-    /// This host's part of what the role as a whole has to send; the parts of all hosts add up to it.
+    /// Returns this host's part of the role's total; the parts of all hosts add up to it.
     pub fn part_of(&self, place: usize, clients: u32, total: u64) -> u64 {
         let before: u32 = (0..self.host).map(|host| self.on(host, place, clients)).sum();
         let here = self.clients_here(place, clients);

@@ -1,4 +1,4 @@
-//! Who takes part: clients of all roles, with what each of them needs, and what became of them.
+//! The clients of all roles, with the things that each of them needs, and their results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::derived_numbers::{
 use super::filter::SeenMessages;
 use super::idle;
 use super::in_flight_limit::{Ahead, Limit};
-use super::ledger::{AudienceArrivals, Ledger};
+use super::ledger::Ledger;
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
 use super::producer::Producer;
@@ -87,7 +87,7 @@ pub(super) struct Cast {
 }
 
 impl Cast {
-    /// Gives everybody what they need; `receivers` are connected. The load begins now.
+    /// Creates the clients' surroundings; `receivers` are connected. The load begins now.
     pub(super) fn new(load: &Load, receivers: Receivers) -> Self {
         let plan = &load.plan;
         let started = Instant::now();
@@ -108,7 +108,7 @@ impl Cast {
         cast
     }
 
-    /// Consumers count what producers of the same set send.
+    /// Lets consumers count messages of producers of the same set.
     fn expect_streams(&self, plan: &Plan) {
         for consumer in self
             .actors
@@ -142,7 +142,7 @@ impl Cast {
             let before = actor.role.after.as_deref();
             let before = before.and_then(|name| {
                 if let Some(together) = &load.together {
-                    return together.over.get(name);
+                    return together.signals.over.get(name);
                 }
                 let found = self.actors.iter().find(|other| other.name == name);
                 found.map(|before| &before.ended)
@@ -287,8 +287,8 @@ impl Cast {
         }
     }
 
-    /// Who would receive from the start what a role sends, and how often each message. Where others sit on
-    /// other hosts it is not known whose it would be.
+    /// Returns the receivers of a role's messages that are there from the start, and how often each gets a
+    /// message. None over several hosts: it is not known on which of them it would come.
     fn listeners(&self, load: &Load, actor: &Actor) -> Vec<(Arc<Recorder>, u64)> {
         let is_alone = load.together.is_none();
         let readers = readers(&load.plan, &actor.role).filter(|_| is_alone);
@@ -298,11 +298,11 @@ impl Cast {
             .collect()
     }
 
-    /// How far a role may run ahead of who receives from the start.
+    /// Returns the bound on a role's messages in flight.
     fn ahead(&self, load: &Load, actor: &Arc<Actor>) -> Option<Ahead> {
         let max = actor.role.ahead?;
         let told = load.together.as_ref();
-        let told = told.and_then(|together| together.allowed.get(&actor.name));
+        let told = told.and_then(|together| together.signals.allowed.get(&actor.name));
         let limit = told.map_or_else(
             || {
                 let plan = &load.plan;
@@ -320,7 +320,7 @@ impl Cast {
         })
     }
 
-    /// What became of all of them. `is_drained`: what has not come by now is lost.
+    /// Returns the results. `is_drained`: messages that have not come by now are lost.
     pub(super) fn results(&self, plan: &Plan, measured_s: f64, is_drained: bool) -> Vec<RoleResult> {
         let lost = |actor: &Actor| if is_drained { self.lost(actor, plan) } else { 0 };
         self.actors
@@ -344,8 +344,8 @@ impl Cast {
             .filter(|(_, forgotten)| *forgotten > 0)
     }
 
-    /// Whether a consumer's audience has all that was acknowledged. First by numbers: looking at each message
-    /// takes long while many are missing.
+    /// Returns true if a consumer's audience has all acknowledged messages. First by numbers: looking at each
+    /// message takes long while many are missing.
     pub(super) fn has_enough(&self, consumer: &Actor, plan: &Plan) -> bool {
         let expected: u64 = self
             .producers_of(consumer, plan)
@@ -380,9 +380,9 @@ impl Cast {
 }
 
 impl Actor {
-    /// How far its clients here are.
+    /// Returns the progress of its clients here.
     pub(super) fn progress(&self) -> RoleProgress {
-        // First: what has ended makes no more.
+        // First: a role that has ended makes no more.
         let has_ended = self.ended.is_cancelled();
         RoleProgress {
             made: self.made(),
@@ -398,29 +398,22 @@ impl Actor {
         (began != u64::MAX).then(|| Duration::from_nanos(latest.saturating_sub(began)))
     }
 
-    /// Message by message, for who puts the books of all hosts together.
+    /// Returns its messages one by one, for the controller to put the books of all hosts together.
     pub(super) fn books(&self) -> RoleBooks {
+        // Others take part in no audience.
+        let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
+        let came = (0..).zip(ledgers).flat_map(|(audience, ledger)| {
+            let ledger = ledger.lock();
+            ledger.pieces(audience).collect::<Vec<_>>()
+        });
         let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
         RoleBooks {
-            came: self.came(true),
+            came: came.collect(),
             streams: self.streams.iter().map(sent).collect(),
             given_up: self.recorder.all_given_up(),
             is_overwhelmed: self.recorder.is_overwhelmed(),
             active: self.recorder.active(),
         }
-    }
-
-    /// What came here to its audiences, for who sees all hosts: what it is time to tell, or, in the end, all
-    /// that was not told.
-    pub(super) fn came(&self, is_end: bool) -> AudienceArrivals {
-        let mut came = AudienceArrivals::default();
-        // Others take part in nobody's audience.
-        let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
-        for (audience, ledger) in (0..).zip(ledgers) {
-            let mut ledger = ledger.lock();
-            ledger.tell(audience, is_end, &mut came);
-        }
-        came
     }
 
     /// Different messages that were made and not given up.
@@ -474,7 +467,7 @@ impl Actor {
     }
 }
 
-/// How long it is from one moment to another.
+/// Returns the time between two moments.
 pub(crate) fn seconds((first, last): (u64, u64)) -> f64 {
     Duration::from_nanos(last.saturating_sub(first)).as_secs_f64()
 }
@@ -485,7 +478,7 @@ pub(crate) fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
         return (0.0, 0.0);
     }
     let (messages, bytes) = match does {
-        // What is sent and not acknowledged is not throughput; sizes are alike on average.
+        // Messages without an acknowledgement are not throughput; sizes are alike on average.
         Does::Produce => {
             let share = counts.acknowledged as f64 / counts.sent.max(1) as f64;
             (counts.acknowledged as f64, counts.bytes_sent as f64 * share)
@@ -503,12 +496,16 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         .filter(|stream| seating.has_stream(*stream))
         .map(|stream| (stream, Arc::new(AtomicU64::new(0))))
         .collect();
-    let (audiences, is_part) = (audiences(role), load.together.is_some());
+    let audiences = audiences(role);
+    let ledger = || match load.together {
+        Some(_) => Ledger::of_part(each),
+        None => Ledger::new(each, audiences),
+    };
     let run = &load.plan.run;
     let told = load
         .together
         .as_ref()
-        .and_then(|together| together.rates.get(name));
+        .and_then(|together| together.signals.rates.get(name));
     let log = load
         .together
         .as_ref()
@@ -538,9 +535,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         ),
         streams,
         each,
-        ledgers: (0..audiences)
-            .map(|_| Arc::new(Lock::new(Ledger::new(each, is_part, audiences))))
-            .collect(),
+        ledgers: (0..audiences).map(|_| Arc::new(Lock::new(ledger()))).collect(),
         budget: Arc::new(AtomicU64::new(total.unwrap_or(u64::MAX))),
         taken: AtomicU64::new(0),
         rate: told.map_or_else(|| Arc::new(SharedRate::new(first_rate)), Arc::clone),
@@ -616,7 +611,7 @@ fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>, client: u3
     }
 }
 
-/// What the clients of a role that share what comes have in common.
+/// Returns the name that clients have in common if they share messages.
 pub(crate) fn group(name: &str, role: &Role, client: u32) -> String {
     if role.fan_out {
         format!("{name}-{client}")

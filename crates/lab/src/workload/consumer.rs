@@ -1,4 +1,4 @@
-//! A client that receives, and does with it what its role says.
+//! A client that receives, and does its role's work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::client_placement::Seating;
 use super::ledger::{Entry, Ledger};
 use super::message::Received;
 use super::recorder::Recorder;
-use crate::drivers::{Driver, DriverError, Receiver, Seat};
+use crate::drivers::{Driver, DriverError, Receiver, Seat, moment};
 use crate::experiment::Work;
 use crate::measure::timer::Timer;
 
@@ -22,7 +22,7 @@ pub(super) struct Consumer {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) seat: Seat,
     pub(super) recorder: Arc<Recorder>,
-    /// What its audience has: its own with fan-out, else the role's.
+    /// Ledger of its audience: its own with fan-out, else the role's.
     pub(super) ledger: Arc<Lock<Ledger>>,
     pub(super) seating: Arc<Seating>,
     pub(super) timer: Timer,
@@ -50,7 +50,7 @@ impl Consumer {
             self.recorder.client_came();
             let ended = self.receive_until(receiver.as_mut(), kill).await;
             self.recorder.client_went();
-            // Without a word: what it had not settled comes again.
+            // Unsettled messages come again.
             drop(receiver);
             let away = match ended {
                 Ok(End::Stopped) => return,
@@ -154,11 +154,4 @@ impl Consumer {
 enum End {
     Stopped,
     Killed,
-}
-
-async fn moment(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

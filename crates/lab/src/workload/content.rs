@@ -1,4 +1,4 @@
-//! What messages hold behind the lab's own bytes.
+//! Content of messages behind the lab's own bytes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 use super::message::{HEADER_BYTES, Message};
 use crate::experiment::Content;
 
-/// Random bytes are taken from a pool of this size, from a place that moves on by an odd step: so what a
-/// codec may look back at holds no repetition.
+/// Random bytes are taken from a pool of this size, from a place that moves on by an odd step: so there is no
+/// repetition in the window of a codec.
 const POOL_BYTES: usize = 4 << 20;
 const POOL_STEP: usize = 65_537;
 
-/// Where content comes from. Cheap to clone; each clone goes its own way through it.
+/// Source of content. Cheap to clone; each clone goes its own way through it.
 #[derive(Debug, Clone)]
 pub struct Contents {
     kind: Kind,
@@ -60,7 +60,7 @@ impl Contents {
         self
     }
 
-    /// Writes a message into `into`, in place of what is there.
+    /// Writes a message in place of the content of `into`.
     pub fn write(&mut self, message: &Message, into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&message.header());

@@ -1,4 +1,4 @@
-//! What a plan says of its roles, in numbers: the same on every host that runs a part of it.
+//! Numbers that follow from a plan: the same on every host that runs a part of it.
 
 use std::time::Duration;
 
@@ -45,25 +45,25 @@ pub(crate) fn set<'a>(plan: &'a Plan, role: &'a Role) -> Option<&'a String> {
     role.topics.as_ref().or_else(|| plan.topics.keys().next())
 }
 
-/// How often a message of the role's set comes to all of its clients together.
+/// Returns how often a message of the role's set comes to all of its clients together.
 pub(crate) fn deliveries(plan: &Plan, role: &Role) -> u64 {
     u64::from(audiences(role)) * u64::from(each(plan, role))
 }
 
-/// How many of the role's clients are told apart by what they are to get.
+/// Returns the number of the role's audiences.
 pub(crate) fn audiences(role: &Role) -> u32 {
     if role.fan_out { role.clients } else { 1 }
 }
 
-/// Who receives, from the start, what a role sends.
+/// Returns the roles that receive a role's messages from the start.
 pub(crate) fn readers<'a>(plan: &'a Plan, sender: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
     let reads = |role: &Role| role.does == Does::Consume && role.after.is_none();
     let roles = plan.roles.values().enumerate();
     roles.filter(move |(_, role)| reads(role) && set(plan, role) == set(plan, sender))
 }
 
-/// How often every message comes to an audience of the role: to all followers of its topic and, where nobody
-/// filters them, all of its copies.
+/// Returns how often every message comes to an audience of the role: to all followers of its topic and,
+/// without a filter, all of its copies.
 pub(crate) fn each(plan: &Plan, role: &Role) -> u16 {
     let own = set(plan, role);
     let topics = own.and_then(|own| plan.topics.get(own));
@@ -81,15 +81,14 @@ pub(crate) fn each(plan: &Plan, role: &Role) -> u16 {
     u16::try_from(each).unwrap_or(u16::MAX)
 }
 
-/// How long a filter remembers: as the topics behind it want it.
+/// Returns the time that a filter remembers: that of the topics behind it.
 pub(super) fn window(plan: &Plan, role: &Role) -> Duration {
     let topics = role.to.as_ref().and_then(|set| plan.topics.get(set));
     let filter = topics.and_then(|topics| topics.filter);
     filter.map_or(Duration::ZERO, |filter| filter.0)
 }
 
-/// Whether a role is done when so many messages were sent, or came: its rate is that of the time that it
-/// took.
+/// Returns true if a role ends with a number of messages: its rate is that of its own time.
 pub(crate) fn is_bounded(plan: &Plan, role: &Role) -> bool {
     let sends_all = |other: &Role| {
         other.does == Does::Produce && other.total.is_some() && set(plan, other) == set(plan, role)
@@ -108,8 +107,8 @@ pub(crate) fn is_bounded(plan: &Plan, role: &Role) -> bool {
     }
 }
 
-/// How many messages a role was asked to send between two moments, in seconds since the load began; `None`
-/// where that is not said beforehand.
+/// Returns how many messages a role was asked to send between two moments, in seconds since the load began;
+/// `None` if that is not known beforehand.
 pub(crate) fn asked(role: &Role, from_s: f64, to_s: f64) -> Option<f64> {
     /// So finely a rate that changes is added up, in seconds.
     const STEP_S: f64 = 0.05;
@@ -137,7 +136,7 @@ pub(crate) fn asked(role: &Role, from_s: f64, to_s: f64) -> Option<f64> {
     Some(sum)
 }
 
-/// When a client comes.
+/// Returns the time at which a client comes.
 pub(super) fn delay(role: &Role, client: u32) -> Duration {
     match &role.arrive {
         Some(arrive) if client >= arrive.first => {

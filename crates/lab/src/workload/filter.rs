@@ -1,8 +1,8 @@
 //! The filter of duplicates that a system without one of its own gets before it, after P2 (section 3.1):
-//! producers send to a queue that is shared out among filters; each of them asks what all of them have seen,
-//! and sends on what is new.
+//! producers send to a queue that is shared out among filters; each of them asks a memory of all
+//! of them, and sends on new messages.
 //!
-//! What was seen is kept in the lab's own process, where the paper has a cache on another machine: the
+//! The memory is in the lab's own process, where the paper has a cache on another machine: the
 //! messages' second way through the system is there, the cache's network is not.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -62,7 +62,7 @@ pub fn before(plan: &Plan, system: &str) -> Plan {
     filtered
 }
 
-/// The plan without what [`before`] put into it: what is told to other programs, which put it in themselves.
+/// Returns the plan without the additions of [`before`], for other programs, which make them themselves.
 pub(crate) fn taken_out(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     let filters = plan.roles.extract_if(.., |_, role| role.does == Does::Filter);
@@ -74,7 +74,7 @@ pub(crate) fn taken_out(plan: &Plan) -> Plan {
     plan
 }
 
-/// Who filters, and sends on as the producers send.
+/// Returns the role that filters, and sends on as the producers send.
 fn filter(producer: Role, from: String, to: &str) -> Role {
     Role {
         does: Does::Filter,
@@ -96,7 +96,7 @@ fn filter(producer: Role, from: String, to: &str) -> Role {
     }
 }
 
-/// What all filters of a role have seen. Cheap to clone.
+/// Messages that the filters of a role have seen. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SeenMessages {
     window: Duration,
@@ -130,7 +130,7 @@ impl SeenMessages {
         }
     }
 
-    /// Whether a message of a stream is new at `now`; from now on it is not, for as long as the window is.
+    /// Returns true if a message of a stream is new at `now`, and remembers it for as long as the window is.
     /// Messages with the same stream and number have the same content.
     pub fn is_new(&self, stream: u32, sequence: u64, now: u64) -> bool {
         let window = u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX);
@@ -151,7 +151,7 @@ impl SeenMessages {
         known.is_none_or(|known| std::mem::replace(known, until) <= now)
     }
 
-    /// Whether some were forgotten before their time.
+    /// Returns true if some were forgotten before their time.
     pub fn is_overrun(&self) -> bool {
         let books = self.books.lock();
         books.forgotten > 0

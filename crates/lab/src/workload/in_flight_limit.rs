@@ -1,21 +1,21 @@
-//! How far who sends may be ahead of who receives: messages of a role that were sent and have not come yet.
+//! Bound on a role's messages in flight: those that were sent and have not come yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::load::Actor;
 
-/// What the clients of a role that sit here share.
+/// State that the clients of a role here share.
 pub(super) struct Ahead {
     pub(super) actor: Arc<Actor>,
     pub(super) limit: Limit,
 }
 
-/// How many messages the clients here may have sent since the start.
+/// Number of messages that the clients here may have sent since the start.
 pub(super) enum Limit {
-    /// All clients are here: so many more than each of these has received.
+    /// All clients are here: `max` more than each reader has received.
     Readers { max: u64, readers: Vec<Arc<Actor>> },
-    /// Who sees all hosts says how many.
+    /// The controller, which sees all hosts, sets the number.
     Told(Arc<AtomicU64>),
 }
 
@@ -23,7 +23,7 @@ impl Ahead {
     /// Takes up to `wanted` messages out of those that may be sent now.
     pub(super) fn take(&self, wanted: usize) -> usize {
         let wanted = wanted as u64;
-        // What was given up is not on its way any more.
+        // Messages that were given up are not on their way any more.
         let allowed = self
             .limit
             .allowed()

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Samples are taken every second, and at W and W+D; the seconds between those two count, and the latencies
-//! of what was meant to be sent in them, whenever it is answered. Where several hosts run a load, the n-th
-//! sample of one is of the same time as that of another.
+//! of messages that were meant to be sent in them, whenever they are answered. Where several hosts run a
+//! load, the n-th sample of one is of the same time as that of another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,25 +36,25 @@ use crate::experiment::{Does, Plan, Rate, Role};
 use crate::measure::process::Watched;
 use crate::results::{ProcessKind, ProcessSeries, RoleResult};
 
-/// How often it is looked whether everything has come.
+/// Time between two looks whether everything has come.
 const LOOK: Duration = Duration::from_millis(20);
 /// The same, where others wait to hear of it before they send more.
 const LOOK_AHEAD: Duration = Duration::from_millis(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// How long clients may take to end when they were told to: what they hand over and the last answers take 30
-/// s each at most.
+/// Time that clients may take to end when they were told to: unsent messages and the last answers take 30 s
+/// each at most.
 const END_WITHIN: Duration = Duration::from_secs(65);
 
 /// A point's load.
-pub struct Load {
+pub(crate) struct Load {
     pub plan: Arc<Plan>,
     pub driver: Arc<dyn Driver>,
-    /// What is used, by the name of the set. They are there already.
+    /// Destinations by the name of the set. They exist already.
     pub destinations: BTreeMap<String, Arc<Destinations>>,
     /// Processes of the system.
     pub brokers: Vec<u32>,
     pub contents: BTreeMap<String, Contents>,
-    /// Which clients sit here.
+    /// Clients that sit here.
     pub seating: Arc<Seating>,
     /// Other hosts run the rest of it.
     pub together: Option<Together>,
@@ -68,7 +68,7 @@ pub struct Load {
     pub on_second: Box<dyn Fn(&Second) + Send + Sync>,
 }
 
-/// What is going on.
+/// Progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Second {
     /// Of the whole, warm-up included.
@@ -79,10 +79,10 @@ pub struct Second {
     pub p99_us: Option<u64>,
 }
 
-/// What a load brought.
-#[derive(Debug, Clone)]
+/// Results of a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// How long the consumers took to connect.
+    /// Time that the consumers took to connect.
     pub connected: Duration,
     pub roles: Vec<RoleResult>,
     pub processes: Vec<ProcessSeries>,
@@ -94,8 +94,10 @@ pub struct Loaded {
     /// The first thing that went wrong.
     pub error: Option<String>,
     pub remarks: Vec<String>,
-    /// Where several hosts ran it: what there is to account for, in the order of the roles.
+    /// Books of a load on several hosts, in the order of the roles.
     pub books: Vec<RoleBooks>,
+    /// The same: lines for people.
+    pub log: Vec<String>,
     /// Cores of the machines that clients ran on.
     pub client_cores: u32,
 }
@@ -111,7 +113,7 @@ pub(super) struct Actor {
     pub(super) recorder: Arc<Recorder>,
     /// Streams of its messages, and how many each has had.
     pub(super) streams: Vec<(u32, Arc<AtomicU64>)>,
-    /// How often every message comes to each of its audiences.
+    /// Deliveries of every message to each of its audiences.
     pub(super) each: u16,
     /// One for all consumers of the role, or one each.
     pub(super) ledgers: Vec<Arc<Lock<Ledger>>>,
@@ -123,7 +125,7 @@ pub(super) struct Actor {
     pub(super) tasks: TaskTracker,
     /// Its clients have ended, those that send everything that they had to.
     pub(super) ended: CancellationToken,
-    /// When its first client began, in nanoseconds since the load began.
+    /// Start of its first client, in nanoseconds since the load began.
     pub(super) began: AtomicU64,
     pub(super) chooser: OnceLock<Chooser>,
     /// Of those that filter.
@@ -131,7 +133,7 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// How often every message comes to all of them together.
+    /// Returns how often every message comes to all of them together.
     pub(super) fn deliveries(&self) -> u64 {
         self.ledgers.len() as u64 * u64::from(self.each)
     }
@@ -144,17 +146,17 @@ impl Actor {
 }
 
 impl Load {
-    /// What messages hold, by role.
+    /// Opens the content of messages, by role.
     ///
     /// # Errors
-    /// Where a file that they are taken from cannot be read.
-    pub fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
+    /// If a file of content cannot be read.
+    pub(crate) fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
         clients::contents(plan)
     }
 
     /// # Errors
     /// Where no consumer can connect; everything later is a result.
-    pub async fn run(self) -> Result<Loaded, DriverError> {
+    pub(crate) async fn run(self) -> Result<Loaded, DriverError> {
         let own = std::process::id();
         let mut watched: Vec<Watched> = self
             .brokers
@@ -197,8 +199,8 @@ impl Load {
         let drain_s = run.drain_seconds();
         let roles = cast.results(&self.plan, measured_s, is_drained);
         let error = cast.actors.iter().find_map(|actor| actor.recorder.error());
-        self.say_the_end(&roles);
         Ok(Loaded {
+            log: self.log(&roles),
             connected,
             roles,
             processes: watched.into_iter().map(Watched::finish).collect(),
@@ -216,21 +218,26 @@ impl Load {
         })
     }
 
-    /// Says that who receives is connected, and waits until that is so everywhere.
+    /// Reports that receivers are connected, and waits until they are on all hosts.
     async fn wait_for_others(&self, connected: Duration) {
         if let Some(together) = &self.together {
             together
                 .progress
                 .send_modify(|progress| progress.connected = Some(connected));
             together.log.say("everybody who receives is connected");
-            let _ = self.stop.run_until_cancelled(together.begin.cancelled()).await;
+            let _ = self
+                .stop
+                .run_until_cancelled(together.signals.begin.cancelled())
+                .await;
             together.log.say("the load begins");
         }
     }
 
-    /// What the clients here did comes last.
-    fn say_the_end(&self, roles: &[RoleResult]) {
-        let Some(together) = &self.together else { return };
+    /// Returns the lines of the log; the counts of the clients here come last.
+    fn log(&self, roles: &[RoleResult]) -> Vec<String> {
+        let Some(together) = &self.together else {
+            return Vec::new();
+        };
         for role in roles {
             let counts = &role.totals;
             together.log.say(&format!(
@@ -244,11 +251,11 @@ impl Load {
                 counts.reconnects
             ));
         }
-        together.log.end();
+        together.log.take()
     }
 }
 
-/// Where more was to be remembered than there is room for.
+/// Returns remarks about bounds of memory that were reached.
 fn too_much(cast: &Cast) -> Vec<String> {
     let is_overrun = |actor: &&Arc<Actor>| actor.seen.as_ref().is_some_and(SeenMessages::is_overrun);
     let overrun = cast.actors.iter().filter(is_overrun).map(|actor| {
@@ -259,7 +266,7 @@ fn too_much(cast: &Cast) -> Vec<String> {
     overrun.chain(missing).collect()
 }
 
-/// What a reader has to know where more was missing than there is room to remember.
+/// Returns the remark about more missing messages than can be remembered.
 pub(crate) fn forgotten(role: &str, count: u64) -> String {
     format!(
         "so many messages were missing at `{role}` that of {count} it is not known which they are: those of them that came \
@@ -271,15 +278,15 @@ pub(crate) fn forgotten(role: &str, count: u64) -> String {
 struct Running<'a> {
     load: &'a Load,
     cast: &'a Cast,
-    /// When everything had come, in nanoseconds.
+    /// Time at which everything had come, in nanoseconds.
     finished: Lock<Option<u64>>,
-    /// How many samples were taken.
+    /// Number of samples.
     seconds: AtomicU64,
 }
 
 impl Running<'_> {
     /// Samples every second until the time is over or nothing is left to do. Returns the lengths of the
-    /// warm-up and of what counted, in seconds, and the highest rate that held.
+    /// warm-up and of the time that counted, in seconds, and the highest rate that held.
     async fn sample(&self, watched: &mut [Watched]) -> (f64, f64, Option<f64>) {
         let run = &self.load.plan.run;
         let (warmup, end) = (run.warmup.0, run.warmup.0 + run.duration.0);
@@ -328,7 +335,7 @@ impl Running<'_> {
             self.tell(false);
             let is_told = self
                 .together()
-                .is_some_and(|together| together.end.is_cancelled());
+                .is_some_and(|together| together.signals.end.is_cancelled());
             if self.load.stop.is_cancelled() || is_told || self.load.ends_early && self.is_complete() {
                 return true;
             }
@@ -343,7 +350,7 @@ impl Running<'_> {
         self.load.together.as_ref()
     }
 
-    /// Who may run ahead of what was received hears of it soon, or it waits for nothing.
+    /// Clients that wait for receivers have to hear of them soon.
     fn look(&self) -> Duration {
         let mut roles = self.load.plan.roles.values();
         let is_awaited = self.together().is_some() && roles.any(|role| role.ahead.is_some());
@@ -366,10 +373,10 @@ impl Running<'_> {
         });
     }
 
-    /// Whether all that was to be sent has come.
+    /// Returns true if everything that was to be sent has come.
     fn is_complete(&self) -> bool {
         if self.together().is_some() {
-            // Who sees all hosts says so.
+            // The controller, which sees all hosts, decides.
             return false;
         }
         let actors = &self.cast.actors;
@@ -388,10 +395,10 @@ impl Running<'_> {
         is_complete
     }
 
-    /// Whether every audience has all that was acknowledged.
+    /// Returns true if every audience has all acknowledged messages.
     fn is_drained(&self) -> bool {
         if let Some(together) = self.together() {
-            return together.stop.is_cancelled();
+            return together.signals.stop.is_cancelled();
         }
         let mut consumers = self
             .cast
@@ -459,7 +466,7 @@ impl Running<'_> {
             ..Second::default()
         };
         let mut received = 0.0;
-        // With the way full the others are slower than a second per second: what is not told is not drawn.
+        // If the controller is slow, seconds are left out.
         let way = self
             .together()
             .and_then(|together| together.seconds.try_reserve().ok());
@@ -471,7 +478,6 @@ impl Running<'_> {
                     sample,
                     histogram: latencies.unwrap_or_default(),
                     changes: actor.rate.changes_before(),
-                    came: actor.came(false),
                 });
             }
             let per_second = |count: u64| count as f64 / seconds.max(1e-9);
@@ -492,8 +498,7 @@ impl Running<'_> {
         (self.load.on_second)(&second);
     }
 
-    /// The roles whose rates are searched for here: where several hosts run them, who sees all of these does
-    /// it.
+    /// Returns the roles whose rates are searched for here: over several hosts the controller does it.
     fn steered(&self) -> Vec<(&Actor, Steering)> {
         let here = self.cast.actors.iter().filter(|_| self.together().is_none());
         let steered = here.filter_map(|actor| match &actor.role.rate {
@@ -517,11 +522,5 @@ impl Running<'_> {
         for actor in &self.cast.actors {
             actor.rate.begin_second();
         }
-    }
-}
-
-impl std::fmt::Debug for Load {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Load").finish_non_exhaustive()
     }
 }

@@ -1,90 +1,69 @@
-//! Lines for people about a load: what went wrong, and when. What is said many times is said a few times.
+//! Log of a load: what went wrong, and when. A line that is repeated is written a few times and counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stafett_model::Lock;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The same is said so often.
+/// Copies of one line.
 const ALIKE_MAX: u64 = 3;
-/// Different things of which it is known how often they were said.
-const DIFFERENT_MAX: usize = 1000;
+const LINES_MAX: usize = 1000;
 /// Longer lines are cut off.
 const LINE_BYTES_MAX: usize = 1000;
 
-/// Where lines go. Cheap to clone; by default nobody listens.
+/// Place for lines. Cheap to clone; by default they are dropped.
 #[derive(Debug, Clone, Default)]
-pub struct Log(Option<Arc<Inside>>);
-
-#[derive(Debug)]
-struct Inside {
-    started: Instant,
-    to: mpsc::Sender<String>,
-    books: Lock<Books>,
-}
+pub struct Log(Option<Arc<(Instant, Lock<Lines>)>>);
 
 #[derive(Debug, Default)]
-struct Books {
-    /// How often each was said.
-    said: BTreeMap<String, u64>,
-    /// How many lines nobody took.
-    untold: u64,
+struct Lines {
+    kept: Vec<String>,
+    /// Number of copies of each of them.
+    times: BTreeMap<String, u64>,
+    /// Lines that were not kept.
+    left_out: u64,
 }
 
 impl Log {
-    /// Lines go to `to` as long as there is room.
-    pub fn new(to: mpsc::Sender<String>) -> Self {
-        Self(Some(Arc::new(Inside {
-            started: Instant::now(),
-            to,
-            books: Lock::default(),
-        })))
+    /// Creates a log that keeps its lines, with their time since now.
+    pub fn kept() -> Self {
+        Self(Some(Arc::new((Instant::now(), Lock::default()))))
     }
 
-    /// Says what went on, since the log was made.
     pub fn say(&self, what: &str) {
         let Some(inside) = &self.0 else { return };
-        let line = cut(what);
-        let mut books = inside.books.lock();
-        if books.said.len() >= DIFFERENT_MAX && !books.said.contains_key(&line) {
-            books.untold += 1;
+        let (started, lines) = &**inside;
+        let (at, line) = (started.elapsed().as_secs_f64(), cut(what));
+        let mut lines = lines.lock();
+        let before = lines.times.get(&line).copied().unwrap_or(0);
+        if before >= ALIKE_MAX || lines.kept.len() >= LINES_MAX {
+            lines.left_out += 1;
             return;
         }
-        let at = inside.started.elapsed().as_secs_f64();
-        let mut told = format!("{at:10.3} s  {line}");
-        let times = books.said.entry(line).or_default();
-        *times += 1;
-        if *times > ALIKE_MAX {
-            return;
-        }
-        if *times == ALIKE_MAX {
-            told.push_str(" (and so on)");
-        }
-        if inside.to.try_send(told).is_err() {
-            books.untold += 1;
-        }
+        let more = if before + 1 == ALIKE_MAX {
+            " (and so on)"
+        } else {
+            ""
+        };
+        lines.kept.push(format!("{at:10.3} s  {line}{more}"));
+        lines.times.insert(line, before + 1);
     }
 
-    /// The last line: what was not said one by one.
-    pub fn end(&self) {
-        let Some(inside) = &self.0 else { return };
-        let untold = {
-            let books = inside.books.lock();
-            let alike = books.said.values().map(|times| times.saturating_sub(ALIKE_MAX));
-            books.untold + alike.sum::<u64>()
+    /// Takes the lines; the last one counts those that were left out.
+    pub fn take(&self) -> Vec<String> {
+        let Some(inside) = &self.0 else {
+            return Vec::new();
         };
-        if untold > 0 {
-            // With the way full there are lines enough.
-            let _ = inside
-                .to
-                .try_send(format!("{untold} lines more, alike or too many"));
-        }
+        let Lines {
+            mut kept, left_out, ..
+        } = std::mem::take(&mut *inside.1.lock());
+        kept.extend((left_out > 0).then(|| format!("{left_out} lines more, alike or too many")));
+        kept
     }
 }
 
-/// One line of a length that can be read.
+/// Returns one line of a length that can be read.
 fn cut(text: &str) -> String {
     let printable = text
         .chars()
@@ -103,20 +82,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_said_often_is_said_three_times_and_counted() {
-        let (to, mut lines) = mpsc::channel(10);
-        let log = Log::new(to);
+        let log = Log::kept();
         tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
         for _ in 0..100 {
             log.say("producers: the connection\nended");
         }
         log.say("consumers: nothing");
-        log.end();
-        let mut said = Vec::new();
-        while let Ok(line) = lines.try_recv() {
-            said.push(line);
-        }
         assert_eq!(
-            said,
+            log.take(),
             [
                 "     1.500 s  producers: the connection ended",
                 "     1.500 s  producers: the connection ended",
@@ -125,26 +98,18 @@ mod tests {
                 "97 lines more, alike or too many",
             ]
         );
+        assert!(log.take().is_empty());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_log_takes_no_more_than_it_may_whatever_is_said() {
-        let (to, mut lines) = mpsc::channel(5);
-        let log = Log::new(to);
+    #[test]
+    fn a_log_takes_no_more_than_it_may_whatever_is_said() {
+        let log = Log::kept();
         for number in 0..5000 {
             log.say(&format!("{number} {}", "x".repeat(5000)));
         }
-        assert!(
-            lines
-                .recv()
-                .await
-                .is_some_and(|line| line.len() < LINE_BYTES_MAX + 50)
-        );
-        log.end();
-        while lines.len() > 1 {
-            lines.recv().await;
-        }
-        assert_eq!(lines.recv().await.unwrap(), "4995 lines more, alike or too many");
+        let lines = log.take();
+        assert!(lines.iter().all(|line| line.len() < LINE_BYTES_MAX + 50));
+        assert_eq!(lines.last().unwrap(), "4000 lines more, alike or too many");
         Log::default().say("nobody listens");
     }
 }

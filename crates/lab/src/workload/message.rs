@@ -1,10 +1,10 @@
 //! The lab's own bytes at the front of a message, all big-endian:
 //!
 //! ```text
-//!  0  u32 stream     who sent it
-//!  4  u32 reply      to whom the answer goes; 0: nobody waits for one
-//!  8  u64 sequence   which of the stream's messages it is
-//! 16  u64 intended   nanoseconds since the load began: when it was meant to be sent
+//!  0  u32 stream     its sender
+//!  4  u32 reply      destination of the answer; 0: none
+//!  8  u64 sequence   number within the stream
+//! 16  u64 intended   intended moment of sending, in nanoseconds since the load began
 //! ```
 
 /// Bytes of the lab's own; a message is never smaller.
@@ -18,7 +18,7 @@ pub struct Message {
     pub sequence: u64,
     /// Nanoseconds since the load began.
     pub intended: u64,
-    /// Which of the destinations, by place.
+    /// Destination, by its place.
     pub topic: u32,
     /// Bytes in all.
     pub size: u32,

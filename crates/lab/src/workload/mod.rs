@@ -1,28 +1,24 @@
-//! The load: roles, and what is counted of them.
+//! The load: roles, and their counts.
 //!
-//! A message carries who sent it, which of its sender's messages it is, and the moment at which it was
-//! *intended* to be sent. So latency counts from that moment, and a stall of the system is seen by every
-//! message that it held up, those that were still waiting in the client among them.
+//! A message carries its sender, its number, and the moment at which it was *intended* to be sent. So latency
+//! counts from that moment, and a stall of the system is seen by every message that it held up, those that
+//! were still waiting in the client among them.
 //!
 //! - [`message`]: the lab's own bytes at the front of a message
-//! - [`content`]: what is behind them; [`size`]: how large they are; [`choose`]: which topic they go to
-//! - [`pace`]: when messages are intended to be sent; [`adaptive`]: finding the highest rate that holds
-//! - [`ledger`]: which messages came: what is missing, what came twice; in [`streams`] where each comes once,
-//!   in a [`tally`] where it comes to several, both in `blocks` of [`runs`]; in [`parts`] and [`arrivals`]
-//!   where these are on several hosts
-//! - `in_flight_limit`: how far who sends may be ahead of who receives
+//! - [`content`]: the bytes behind them; [`size`]: sizes; [`choose`]: topics of messages
+//! - [`pace`]: intended moments of sending; [`adaptive`]: the search for the highest rate that holds
+//! - [`ledger`]: messages that came, that are missing, and that came twice, in `blocks` of [`runs`]
+//! - `in_flight_limit`: bounds on messages in flight
 //! - [`recorder`]: counts and latencies of a role
-//! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they
-//!   received
-//! - [`filter`]: what drops duplicates before a system that does not do it itself
-//! - `clients`: who takes part; `derived_numbers`: what their plan comes to in numbers; [`client_placement`]:
-//!   on which host; [`together`]: what several hosts tell each other
-//! - `patience`: for a system, how long at most, and whether it was that
+//! - [`producer`], [`consumer`], [`idle`]: clients of roles; [`relay`]: those that send because they received
+//! - [`filter`]: drops duplicates before a system that does not do it itself
+//! - `clients`: all clients; `derived_numbers`: numbers that follow from their plan; [`client_placement`]:
+//!   their hosts; [`together`]: messages between several hosts
+//! - `patience`: bounded waits for a system
 //! - [`log`]: lines for people
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
 pub mod adaptive;
-pub mod arrivals;
 mod blocks;
 #[cfg(test)]
 mod calibration;
@@ -40,18 +36,16 @@ pub mod load;
 pub mod log;
 pub mod message;
 pub mod pace;
-pub mod parts;
 mod patience;
 pub mod producer;
 pub mod recorder;
 pub mod relay;
 pub mod runs;
 pub mod size;
-pub mod streams;
-pub mod tally;
 pub mod together;
 
 pub use ledger::Ledger;
-pub use load::{Load, Loaded};
+pub(crate) use load::Load;
+pub use load::Loaded;
 pub use message::{HEADER_BYTES, Message, Received};
 pub use recorder::{Recorder, Reports};

@@ -1,7 +1,7 @@
-//! When messages are intended to be sent. Times are nanoseconds since the load began.
+//! Intended moments of sending. Times are nanoseconds since the load began.
 //!
 //! In an open loop the moments are there beforehand, whatever the system does; a client that is late sends
-//! what is due at once, with the moments that were intended.
+//! due messages at once, with their intended moments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::experiment::{Rate, Steps};
 
 const NANOS: f64 = 1e9;
-/// So many moments that are only counted are looked at one by one; then every other one, and so on.
+/// This many moments that are only counted are looked at one by one; then every other one, and so on.
 const ONE_BY_ONE: u32 = 1 << 16;
 
 /// The moments of one client's messages.
@@ -37,7 +37,7 @@ enum Kind {
 pub struct SharedRate {
     rate: AtomicU64,
     changes: AtomicU64,
-    /// How many changes there had been when the second that is under way began.
+    /// Number of changes when the second that is under way began.
     before: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl SharedRate {
 
     pub fn set(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
-        // Whoever sees the change sees the rate.
+        // A reader that sees the change sees the rate.
         self.changes.fetch_add(1, Ordering::Release);
     }
 
@@ -65,15 +65,15 @@ impl SharedRate {
             .store(self.changes.load(Ordering::Acquire), Ordering::Relaxed);
     }
 
-    /// How many changes there had been when the second that is under way began.
+    /// Returns the number of changes when the second that is under way began.
     pub fn changes_before(&self) -> u64 {
         self.before.load(Ordering::Relaxed)
     }
 }
 
 impl Pace {
-    /// The moments of client number `client` of `clients`, from `start` on; `None` for a closed loop.
-    /// `steered` is what an adaptive rate follows.
+    /// Creates the moments of client number `client` of `clients`, from `start` on; `None` for a closed loop.
+    /// An adaptive rate follows `steered`.
     pub fn new(
         rate: &Rate,
         steered: &Arc<SharedRate>,

@@ -51,7 +51,7 @@ impl<F: Future + Unpin> Future for Waited<F> {
     }
 }
 
-/// What comes of some work that waits for the system. Once it is told to stop, it is given up after a while.
+/// Waits for work on the system. Once the client is told to stop, it is given up after a while.
 pub(super) async fn before_the_end<T>(
     stop: &CancellationToken,
     patience: Duration,

@@ -21,11 +21,11 @@ use crate::measure::timer::Timer;
 
 /// Messages that are made at once.
 const CHUNK: usize = 256;
-/// How long the last answers may take.
+/// Time that the last answers may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
-/// How often a client looks whether who receives has caught up.
+/// Time between two looks whether receivers have caught up.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A client that sends.
@@ -33,18 +33,19 @@ pub(super) struct Producer {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) seat: Seat,
     pub(super) recorder: Arc<Recorder>,
-    /// Of who would have received what was not sent in the end, and how often each message.
+    /// Recorders of the receivers of messages that are not sent in the end, and how often each would have got
+    /// one.
     pub(super) listeners: Vec<(Arc<Recorder>, u64)>,
     pub(super) ahead: Option<Ahead>,
     /// `None` for a closed loop.
     pub(super) pace: Option<Pace>,
     pub(super) chooser: Chooser,
     pub(super) stream: u32,
-    /// What the role as a whole still has to send.
+    /// Messages that the role as a whole still has to send.
     pub(super) budget: Arc<AtomicU64>,
-    /// How many messages this client has made.
+    /// Messages that this client has made.
     pub(super) made: u64,
-    /// How many messages the stream has had: those of the client that is furthest.
+    /// Messages that the stream has had: those of the client that is furthest.
     pub(super) sequence: Arc<AtomicU64>,
     pub(super) timer: Timer,
     pub(super) seed: u64,
@@ -94,7 +95,8 @@ impl Producer {
         }
     }
 
-    /// What was due in the time that counts and never sent: whoever waits for it waits still.
+    /// Accounts for messages that were due in the time that counts and never sent: their receivers wait
+    /// still.
     fn account_for_the_rest(&mut self) {
         let until = self.recorder.counts_until().min(self.recorder.now());
         let Some(pace) = &mut self.pace else { return };

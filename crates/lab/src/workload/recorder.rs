@@ -1,11 +1,11 @@
 //! Counts and latencies of a role.
 //!
 //! Drivers report per batch: one lock for as many messages as there are in it. Once a second the sampler
-//! takes what came since, with a histogram of that second.
+//! takes the counts since the last one, with a histogram of that second.
 //!
-//! Counts are of the time that counts: what happened in it. Latencies are of the messages that were *meant*
+//! Counts are of events in the time that counts. Latencies are of the messages that were *meant*
 //! to be sent in it, whenever they were answered, and of those that were not, as long as they had waited when
-//! they were given up: else a stall that outlasts the end would hide what it holds up.
+//! they were given up: else a stall that outlasts the end would hide the messages that it holds up.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,14 +26,14 @@ use crate::results::{Counts, Latencies, RateSample, histogram};
 /// failure.
 const GIVEN_UP_MAX: usize = 1 << 20;
 
-/// What one role did.
+/// Record of one role.
 #[derive(Debug)]
 pub struct Recorder {
     started: Instant,
     counts: Clock,
     /// The time that counts, in nanoseconds since the load began.
     window: Range<u64>,
-    /// Where what goes wrong is said, and about whom.
+    /// Name of the role, and the log of its failures.
     log: (String, Log),
     books: Lock<Books>,
 }
@@ -41,7 +41,7 @@ pub struct Recorder {
 #[derive(Debug)]
 struct Books {
     totals: Counts,
-    /// Of what counts.
+    /// Of the time that counts.
     measured: Counts,
     sampled: Counts,
     clients: u32,
@@ -54,10 +54,10 @@ struct Books {
     given_up: BTreeMap<u32, Runs>,
     given_up_runs: usize,
     given_up_count: u64,
-    /// When a message came last, in nanoseconds since the load began.
+    /// Time of the last message, in nanoseconds since the load began.
     latest: u64,
-    /// When the first message was sent, or the first client was there to receive; and when one was
-    /// acknowledged or came last.
+    /// From the first message sent, or the first client that received, to the last acknowledgement or
+    /// reception.
     active: Option<(u64, u64)>,
 }
 
@@ -82,7 +82,7 @@ impl Books {
     }
 }
 
-/// What a role's latency is the latency of.
+/// Kind of a role's latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     Acknowledgements,
@@ -96,8 +96,8 @@ pub struct Reports {
     outstanding: Arc<AtomicU64>,
 }
 
-/// Messages that a driver takes over one by one. What it has not taken when this is dropped has failed, so
-/// that none is forgotten.
+/// Messages that a driver takes over one by one. Those that it has not taken when this is dropped have
+/// failed, so that none is forgotten.
 #[derive(Debug)]
 pub struct Handover<'a> {
     reports: Reports,
@@ -114,17 +114,17 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// The message whose turn it is.
+    /// Returns the next message.
     pub fn turn(&self) -> Option<&'a Message> {
         self.left.first()
     }
 
-    /// So many are the driver's now, whatever becomes of them.
+    /// Hands `count` messages to the driver.
     pub fn taken(&mut self, count: usize) {
         self.left = self.left.get(count..).unwrap_or_default();
     }
 
-    /// Why it takes no more.
+    /// Sets the reason why no more are taken.
     pub fn failed(&mut self, error: &impl std::fmt::Display) {
         self.reason = Some(error.to_string());
     }
@@ -198,8 +198,8 @@ impl Reports {
         self.outstanding.load(Ordering::Relaxed)
     }
 
-    /// Messages are handed to the driver now. It kept the client waiting until `free` (nanoseconds since the
-    /// load began): what was due before is not the client's lateness.
+    /// Counts messages that are handed to the driver now. It kept the client waiting until `free`
+    /// (nanoseconds since the load began): time before that is not the client's lateness.
     pub fn sent_once_free(&self, messages: &[Message], free: u64) {
         let count = messages.len() as u64;
         self.outstanding.fetch_add(count, Ordering::Relaxed);
@@ -262,8 +262,8 @@ impl Reports {
         }
     }
 
-    /// There is no answer, and nobody waits for one any more: they failed, and took as long as they were
-    /// waited for at least.
+    /// Counts messages whose answer is not awaited any more: they failed, and took at least as long as they
+    /// were waited for.
     pub fn given_up(&self, parcel: &Parcel, reason: &str) {
         if parcel.messages == 0 {
             return;
@@ -318,12 +318,12 @@ impl Recorder {
         }
     }
 
-    /// When the time that counts is over, in nanoseconds since the load began.
+    /// Returns the end of the time that counts, in nanoseconds since the load began.
     pub fn counts_until(&self) -> u64 {
         self.window.end
     }
 
-    /// What goes wrong is also said in `log`, of a role of that name.
+    /// Writes failures to `log`, too, under the role's name.
     #[must_use]
     pub fn saying(self, name: &str, log: &Log) -> Self {
         Self {
@@ -372,8 +372,8 @@ impl Recorder {
         books.totals.duplicated += again;
     }
 
-    /// What was meant to be sent at these moments (and how many at each) has no answer, and gets none: each
-    /// took as long as it has been waited for by now at least, and not less than `least` nanoseconds.
+    /// Counts messages that were meant to be sent at these moments (and how many at each) and get no answer:
+    /// each took as long as it has been waited for by now at least, and not less than `least` nanoseconds.
     pub fn waited_in_vain(&self, moments: &[(u64, u64)], least: u64) {
         let now = self.now();
         let mut books = self.books();
@@ -383,8 +383,8 @@ impl Recorder {
         }
     }
 
-    /// When the first message was sent, or the first client was there to receive; and when one was
-    /// acknowledged or came last.
+    /// Returns the time from the first message sent, or the first client that received, to the last
+    /// acknowledgement or reception.
     pub fn active(&self) -> Option<(u64, u64)> {
         self.books().active
     }
@@ -422,25 +422,25 @@ impl Recorder {
         self.books().totals
     }
 
-    /// How many messages of a range were given up by who sent them. Where there were too many to tell, not
-    /// all of them.
+    /// Returns how many messages of a range were given up by their sender; with too many to remember, not all
+    /// of them.
     pub fn given_up_of(&self, stream: u32, range: Range<u64>) -> u64 {
         let books = self.books();
         let found = books.given_up.get(&stream);
         found.map_or(0, |runs| runs.count_in(range))
     }
 
-    /// When a message came last, in nanoseconds since the load began.
+    /// Returns the time of the last message, in nanoseconds since the load began.
     pub fn latest(&self) -> u64 {
         self.books().latest
     }
 
-    /// How many different messages were given up.
+    /// Returns how many different messages were given up.
     pub fn given_up(&self) -> u64 {
         self.books().given_up_count
     }
 
-    /// Whether so many were given up that loss cannot be told from failure.
+    /// Returns true if too many were given up to tell loss from failure.
     pub fn is_overwhelmed(&self) -> bool {
         self.books().given_up_runs >= GIVEN_UP_MAX
     }
@@ -503,7 +503,8 @@ impl Recorder {
         (sample, latencies)
     }
 
-    /// Everything, at the end: counts of what counted, of all, the main latency, lateness and samples.
+    /// Returns everything, at the end: counts of the time that counts, of the whole, the main latency,
+    /// lateness and samples.
     pub fn finish(&self) -> Finished {
         let books = self.books();
         Finished {
@@ -516,7 +517,7 @@ impl Recorder {
     }
 }
 
-/// What a recorder ends with.
+/// Final state of a recorder.
 #[derive(Debug, Clone)]
 pub struct Finished {
     pub measured: Counts,

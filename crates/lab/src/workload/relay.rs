@@ -1,13 +1,13 @@
 //! Clients that send because they received: relays, and the two sides of a request.
 //!
-//! - A *relay* has a topic of its own and sends what comes there on to a random other client, as a message of
-//!   its own. So many messages as the role's window says (1) start at each client and go round for ever. With
-//!   a rate it looks at its moments whether there is one to be sent on: it sends at most so many.
+//! - A *relay* has a topic of its own and sends messages on to a random other client, as messages of its own.
+//!   The role's window (1) of messages start at each client and go round for ever. With
+//!   a rate it looks at its moments whether there is one to be sent on: the rate is a bound.
 //! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its
 //!   patience, or never comes, counts as timed out, and as having taken its patience at least. The next
 //!   request goes out.
-//! - A *filter* sends on what none of its role has seen before, as it came.
-//! - A *responder* sends back who asked, which question it was and when it was meant to be asked.
+//! - A *filter* sends on messages that are new to its role, as they came.
+//! - A *responder* sends back the asking stream, the question's number and its intended moment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,26 +31,26 @@ use crate::experiment::Does;
 use crate::measure::timer::Timer;
 
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
-/// How often a requester looks for questions that were not answered in time.
+/// Time between two looks for questions that were not answered in time.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long what is under way in the end may take; an answer as long as its requester has patience, but not
-/// longer than this.
+/// Time that messages under way may take in the end; answers have their requester's patience, but not more
+/// than the second bound.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 const PATIENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A client with two ends.
 pub(super) struct Exchanger {
     pub(super) driver: Arc<dyn Driver>,
-    /// Where it receives.
+    /// Seat at which it receives.
     pub(super) inbound: Seat,
-    /// Where it sends.
+    /// Seat at which it sends.
     pub(super) outbound: Seat,
     pub(super) recorder: Arc<Recorder>,
     pub(super) pace: Option<Pace>,
     pub(super) stream: u32,
     pub(super) sequence: Arc<AtomicU64>,
     pub(super) seating: Arc<Seating>,
-    /// Of those that filter: what all of them have seen.
+    /// Of filters: the messages that all of them have seen.
     pub(super) seen: Option<SeenMessages>,
     pub(super) timer: Timer,
     pub(super) seed: u64,
@@ -67,11 +67,11 @@ struct Ends {
     state: State,
 }
 
-/// What is to be known of what went both ways.
+/// State of the traffic in both directions.
 struct State {
     /// Questions without an answer: when they were meant to be asked, by their number.
     waiting: BTreeMap<u64, u64>,
-    /// Of a relay with a rate: when what it has not sent on yet came.
+    /// Of a relay with a rate: arrival times of messages that it has not sent on yet.
     held: VecDeque<u64>,
     random: SmallRng,
 }
@@ -89,7 +89,7 @@ impl Exchanger {
                     self.recorder.client_came();
                     let ended = self.exchange(&mut ends).await;
                     self.recorder.client_went();
-                    // Nobody answers them any more.
+                    // Their answers have no receiver any more.
                     self.give_up(&mut ends.state, |_| true);
                     ended
                 }
@@ -181,7 +181,7 @@ impl Exchanger {
         sent
     }
 
-    /// Sends nothing new. What is under way still comes, for a while.
+    /// Sends nothing new. Messages under way still come, for a while.
     async fn end(&mut self, ends: &mut Ends) -> Result<(), DriverError> {
         let Ends {
             sender,
@@ -204,7 +204,7 @@ impl Exchanger {
                 }
                 came = receiver.receive(&mut received) => came?,
                 () = sleep(LOOK) => {}
-                // What has no answer by then has none.
+                // A question without an answer by then gets none.
                 () = sleep_until(until) => return Ok(()),
             }
             self.take(&received, state, &mut outgoing);
@@ -215,7 +215,7 @@ impl Exchanger {
         Ok(())
     }
 
-    /// Whether something comes still that latency is taken of.
+    /// Returns true if something is under way that latency is taken of.
     fn is_under_way(&self, state: &State) -> bool {
         match self.inbound.role.does {
             Does::Request => !state.waiting.is_empty(),
@@ -228,7 +228,7 @@ impl Exchanger {
         }
     }
 
-    /// When to look again, whatever happens before.
+    /// Returns the time of the next look.
     fn wake(&self) -> Instant {
         let look = Instant::now() + LOOK;
         let next = self.pace.as_ref().map(Pace::next);
@@ -285,7 +285,7 @@ impl Exchanger {
         }
     }
 
-    /// Sends on what was there at the moments that have come.
+    /// Sends on messages that were there at the moments that have come.
     fn send_on(&mut self, state: &mut State, outgoing: &mut Vec<Message>) {
         let Some(pace) = &mut self.pace else { return };
         let mut moments = Vec::new();
@@ -333,14 +333,13 @@ impl Exchanger {
         u64::try_from(self.inbound.role.patience.0.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Gives up questions whose answers took too long.
+    /// Gives up questions whose answers take too long.
     fn lose_patience(&self, state: &mut State) {
         let (now, patience) = (self.recorder.now(), self.patience());
         self.give_up(state, |intended| now.saturating_sub(intended) > patience);
     }
 
-    /// Gives up those questions, by the moment at which they were meant to be asked. They took longer than
-    /// anybody waits.
+    /// Gives up questions by their intended moments. They count with the patience at least.
     fn give_up(&self, state: &mut State, is_over: impl Fn(u64) -> bool) {
         let given_up = state.waiting.extract_if(.., |_, intended| is_over(*intended));
         let moments: Vec<(u64, u64)> = given_up.map(|(_, intended)| (intended, 1)).collect();
@@ -351,7 +350,7 @@ impl Exchanger {
         }
     }
 
-    /// Gives up what took too long, and asks what is due.
+    /// Gives up late questions, and asks those that are due.
     fn ask(&mut self, state: &mut State, outgoing: &mut Vec<Message>) {
         self.lose_patience(state);
         let now = self.recorder.now();
@@ -378,7 +377,7 @@ impl Exchanger {
     }
 }
 
-/// The message as it came, to where its sender wants it: what it says of an answer's way is that of its own.
+/// Returns the message as it came, to its sender's destination, which stands in place of an answer's.
 fn filtered(message: &Received) -> Message {
     Message {
         stream: message.stream,

@@ -36,7 +36,7 @@ impl Runs {
         self.last_up_to(number).is_some_and(|(_, behind)| number < behind)
     }
 
-    /// How many numbers of a range are there.
+    /// Returns how many numbers of a range are in it.
     pub fn count_in(&self, range: Range<u64>) -> u64 {
         if range.start >= range.end {
             return 0;
@@ -52,7 +52,7 @@ impl Runs {
             .sum()
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub fn pieces(&self) -> usize {
         self.runs.len()
     }

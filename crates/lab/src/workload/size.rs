@@ -1,4 +1,4 @@
-//! How large messages are.
+//! Sizes of messages.
 
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
@@ -8,7 +8,7 @@ use crate::experiment::{Distribution, Size};
 
 const BYTES_MAX: f64 = (64 << 20) as f64;
 
-/// The size of the next message; never smaller than what the lab itself needs.
+/// Draws the size of the next message; never smaller than the lab's own bytes.
 pub fn draw(size: &Size, random: &mut SmallRng) -> u32 {
     let bytes = match size {
         Size::Fixed(bytes) => bytes.0,

@@ -1,7 +1,7 @@
-//! A load that several hosts run together: what each of them is told, and what it tells.
+//! A load that several hosts run together: signals to each of them, and its reports.
 //!
-//! Every host runs its own seats on its own clock, from the moment at which it is told to begin. Nothing that
-//! it tells compares its clock with another's.
+//! Every host runs its own seats on its own clock, from the moment at which it is told to begin. No report
+//! compares its clock with another's.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::derived_numbers;
-use super::ledger::AudienceArrivals;
+use super::ledger::Piece;
 use super::log::Log;
 use super::pace::SharedRate;
 use crate::experiment::{Plan, Rate, Role};
@@ -22,50 +22,46 @@ use crate::results::RateSample;
 
 /// Seconds that may wait to be told.
 const SECONDS_WAITING: usize = 64;
-/// Lines that may wait to be told; beyond, the first ones are of more interest.
-const LINES_WAITING: usize = 256;
 
-/// One host's ties to the others.
-#[derive(Debug)]
-pub struct Together {
-    /// All hosts have connected who receives.
+/// Signals from the controller to one host's load.
+#[derive(Debug, Clone)]
+pub struct Signals {
+    /// All receivers are connected, on all hosts.
     pub begin: CancellationToken,
-    /// Nothing is left to be sent, or to be received: what is left of the time is given up.
+    /// Nothing is left to be sent or received; the rest of the time is given up.
     pub end: CancellationToken,
     /// Everything has come, or nothing comes any more.
     pub stop: CancellationToken,
     /// By role: its clients have ended, on all hosts.
     pub over: BTreeMap<String, CancellationToken>,
-    /// By role: the rate of all its clients everywhere, where it is steered.
+    /// By role: the rate of all its clients everywhere, if it is searched for.
     pub rates: BTreeMap<String, Arc<SharedRate>>,
-    /// By role: how many messages its clients here may have sent since the start, where they wait for who
-    /// receives.
+    /// By role: messages that its clients here may have sent since the start, if they wait for receivers.
     pub allowed: BTreeMap<String, Arc<AtomicU64>>,
+}
+
+/// One host's ties to the others: the end of its load.
+#[derive(Debug)]
+pub struct Together {
+    pub signals: Signals,
     pub log: Log,
     pub progress: watch::Sender<Progress>,
     pub seconds: mpsc::Sender<HostSecond>,
 }
 
-/// The other ends of them: of who passes on what the others say, and tells them what goes on here.
+/// The other end, of the session that passes on messages from and to the controller.
 #[derive(Debug)]
 pub struct Ties {
-    pub begin: CancellationToken,
-    pub end: CancellationToken,
-    pub stop: CancellationToken,
-    pub over: BTreeMap<String, CancellationToken>,
-    pub rates: BTreeMap<String, Arc<SharedRate>>,
-    pub allowed: BTreeMap<String, Arc<AtomicU64>>,
-    pub lines: mpsc::Receiver<String>,
+    pub signals: Signals,
     pub progress: watch::Receiver<Progress>,
     pub seconds: mpsc::Receiver<HostSecond>,
 }
 
-/// Both ends of the ties of a host that runs a part of a plan.
+/// Returns both ends for a host that runs a part of a plan.
 pub fn tied(plan: &Plan) -> (Ties, Together) {
     let (told, progress) = watch::channel(Progress::default());
     let (tell, seconds) = mpsc::channel(SECONDS_WAITING);
-    let (say, lines) = mpsc::channel(LINES_WAITING);
-    let ties = Ties {
+    let signals = Signals {
         begin: CancellationToken::new(),
         end: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -78,34 +74,31 @@ pub fn tied(plan: &Plan) -> (Ties, Together) {
             let waits = role.ahead.is_some() && derived_numbers::readers(plan, role).next().is_some();
             waits.then(Arc::default)
         }),
-        lines,
-        progress,
-        seconds,
     };
     let together = Together {
-        begin: ties.begin.clone(),
-        end: ties.end.clone(),
-        stop: ties.stop.clone(),
-        over: ties.over.clone(),
-        rates: ties.rates.clone(),
-        allowed: ties.allowed.clone(),
-        log: Log::new(say),
+        signals: signals.clone(),
+        log: Log::kept(),
         progress: told,
         seconds: tell,
+    };
+    let ties = Ties {
+        signals,
+        progress,
+        seconds,
     };
     (ties, together)
 }
 
-/// What each role that wants it gets, by name.
+/// Returns what `of` gives for each role, by name.
 fn of_roles<T>(plan: &Plan, of: impl Fn(&Role) -> Option<T>) -> BTreeMap<String, T> {
     let some = |(name, role): (&String, &Role)| Some((name.clone(), of(role)?));
     plan.roles.iter().filter_map(some).collect()
 }
 
-/// How far a host is.
+/// Progress of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// Who receives is connected, and it took so long.
+    /// Time that its receivers took to connect, once they are.
     pub connected: Option<Duration>,
     /// Its senders have stopped.
     pub is_sent: bool,
@@ -139,24 +132,22 @@ pub struct RoleSecond {
     pub sample: RateSample,
     /// The latencies of that second, encoded as in [`crate::results::Latencies`]; empty if there were none.
     pub histogram: String,
-    /// How often its rate had been changed when the second began.
+    /// Number of changes of its rate when the second began.
     pub changes: u64,
-    /// What came, as far as it was time to tell that.
-    pub came: AudienceArrivals,
 }
 
-/// What a role's clients on a host sent and received, message by message.
+/// Messages that a role's clients on a host sent and received, one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RoleBooks {
-    /// How many messages each stream has had.
+    /// Number of messages of each stream.
     pub streams: Vec<(u32, u64)>,
     /// Messages of streams that were given up, as runs.
     pub given_up: Vec<(u32, Vec<Range<u64>>)>,
-    /// So many were given up that loss cannot be told from failure.
+    /// True if too many were given up to tell loss from failure.
     pub is_overwhelmed: bool,
-    /// What came, as far as it was not told second by second.
-    pub came: AudienceArrivals,
-    /// When the first message was sent, or the first client was there to receive, and when one was
-    /// acknowledged or came last, in nanoseconds since the load began.
+    /// Messages that came to its audiences.
+    pub came: Vec<Piece>,
+    /// From the first message sent, or the first client that received, to the last acknowledgement or
+    /// reception, in nanoseconds since the load began.
     pub active: Option<(u64, u64)>,
 }

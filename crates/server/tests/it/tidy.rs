@@ -268,7 +268,7 @@ fn comments_begin_with_nouns_and_verbs() {
     }
     hold(
         "doc comments that begin with What, Who or Whoever",
-        786,
+        0,
         &violations,
     );
 }
@@ -284,7 +284,7 @@ fn comments_use_standard_words() {
             }
         }
     }
-    hold("comment lines with words of no standard", 480, &violations);
+    hold("comment lines with words of no standard", 0, &violations);
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn comments_name_things_rather_than_what_they_do() {
     let share = violations.len() * 1000 / all;
     hold(
         &format!("comment lines with \"what\" ({share} of 1000)"),
-        2337,
+        0,
         &violations,
     );
 }
@@ -361,7 +361,7 @@ fn no_crate_grows_beyond_its_size() {
         let name = source.path.split('/').next().unwrap().to_owned();
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 24_000), ("lab", 28_000)] {
+    for (name, most) in [("broker", 24_000), ("lab", 24_750)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

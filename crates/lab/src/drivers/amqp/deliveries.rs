@@ -13,11 +13,11 @@ use crate::drivers::DriverError;
 use crate::workload::Received;
 
 const DELIVER: u16 = 60;
-/// Where the size of the body is in a content header: behind class and weight.
+/// Place of the body's size in a content header: behind class and weight.
 const BODY_SIZE_AT: usize = 4;
 const METHOD_ID_BYTES: usize = 4;
 
-/// What came so far.
+/// Deliveries so far.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     state: State,

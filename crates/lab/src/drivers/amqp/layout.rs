@@ -1,4 +1,4 @@
-//! Which queues and exchanges stand for a set of destinations.
+//! Queues and exchanges that stand for a set of destinations.
 //!
 //! ```text
 //! shared by one audience           everything for each of several audiences
@@ -30,7 +30,7 @@ pub struct Layout<'a> {
     arguments: Table,
 }
 
-/// Where a message goes.
+/// Exchange and routing key of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     pub exchange: String,
@@ -104,7 +104,7 @@ impl<'a> Layout<'a> {
             .collect()
     }
 
-    /// What has to be told to make all of them, exchanges first.
+    /// Returns the methods that create all of them, exchanges first.
     pub(super) fn definitions(&self) -> impl Iterator<Item = Method> + '_ {
         let exchanges = self
             .exchanges()
@@ -114,7 +114,7 @@ impl<'a> Layout<'a> {
         exchanges.chain(places.flat_map(move |place| self.definitions_of(place)))
     }
 
-    /// What has to be told to have none of them any more.
+    /// Returns the methods that delete all of them.
     pub(super) fn deletions(&self) -> impl Iterator<Item = Method> + '_ {
         let exchanges = self.exchanges().into_iter().map(|name| {
             let delete = exchange::Delete {

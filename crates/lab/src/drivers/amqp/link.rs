@@ -1,4 +1,4 @@
-//! A connection with one channel: how it is opened, and what is asked of it before the load begins.
+//! A connection with one channel: its opening, and questions before the load begins.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::drivers::DriverError;
 /// The only channel of a connection.
 pub(super) const CHANNEL_NUMBER: u16 = 1;
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
-/// How long the answer to a definition may take.
+/// Time that the answer to a definition may take.
 const ANSWER_WITHIN: Duration = Duration::from_mins(2);
 const FRAME_BYTES_MAX: u32 = 128 << 10;
 const CLOSE: u16 = 50;
@@ -30,7 +30,7 @@ pub(super) struct Link {
     pub(super) server: Server,
 }
 
-/// What the server says of itself.
+/// Properties of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Server {
     pub product: String,
@@ -72,7 +72,7 @@ impl Link {
         let tune_ok = connection::TuneOk {
             channel_max: tune.channel_max,
             frame_max: frame_bytes_max,
-            // Silence is no sign of death here: what dies closes its connections.
+            // Silence is no sign of death here: a dead peer closes its connections.
             heartbeat: 0,
         };
         Method::from(tune_ok).encode(0, link.socket.output());
@@ -245,7 +245,7 @@ fn unexpected(method: &Method) -> DriverError {
     DriverError::Failed(format!("{} came where it makes no sense", method.name()))
 }
 
-/// What a socket's error is to the load.
+/// Converts a socket's error to the load's.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 pub(super) fn failed(error: SocketError) -> DriverError {
     DriverError::Failed(error.to_string())

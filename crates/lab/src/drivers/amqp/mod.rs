@@ -1,14 +1,15 @@
 //! The lean driver of AMQP 0-9-1, on this repository's own wire code: for Stafett's queues and RabbitMQ's.
 //!
-//! - [`socket`]: a connection's bytes; [`link`]: how it is opened, and what is asked of it before the load
-//!   begins
-//! - [`layout`]: which queues and exchanges stand for a set of destinations
-//! - [`sender`]: publishes; [`template`]: a message's frames; [`unconfirmed`]: what waits for a confirm
-//! - [`receiver`]: consumes; [`settling`]: when it acknowledges; [`deliveries`]: messages out of frames
+//! - [`socket`]: a connection's bytes; [`link`]: its opening, and questions before the load begins
+//! - [`layout`]: queues and exchanges that stand for a set of destinations
+//! - [`sender`]: publishes; [`template`]: a message's frames; [`unconfirmed`]: messages that wait for a
+//!   confirm
+//! - [`receiver`]: consumes; [`settling`]: the time of acknowledgements; [`deliveries`]: messages out of
+//!   frames
 //! - [`stub`]: a server that stores nothing
 //!
-//! Every client has a connection with one channel. What waits for others (`batch`, `linger`) is the business
-//! of Kafka's clients: here messages go out as they are handed over. `in_flight` × `batch` bytes may be
+//! Every client has a connection with one channel. Batches that wait for more messages (`batch`, `linger`)
+//! are for Kafka's clients: here messages go out as they are handed over. `in_flight` × `batch` bytes may be
 //! without a confirm.
 
 mod deliveries;
@@ -54,7 +55,7 @@ impl Amqp {
         }
     }
 
-    /// Whether the system answers, and what it says that it is.
+    /// Asks the system for its properties.
     pub async fn ping(&self) -> Result<Server, DriverError> {
         Ok(Link::open(&self.server).await?.server)
     }

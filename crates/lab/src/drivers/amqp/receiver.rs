@@ -1,4 +1,4 @@
-//! Consumes: acknowledges what its caller has dealt with, for several messages at once.
+//! Consumes, and acknowledges several messages at once, after its caller has dealt with them.
 
 use stafett_amqp_wire::FrameRef;
 use stafett_amqp_wire::methods::basic;
@@ -71,7 +71,7 @@ impl AmqpReceiver {
         if settles {
             self.acknowledge();
         }
-        // What came while something was written is there already.
+        // Deliveries that came during a write are there already.
         self.take_in(into)?;
         while into.is_empty() {
             self.link.socket.read().await.map_err(failed)?;

@@ -1,7 +1,7 @@
-//! Publishes: what is handed over at once goes out at once, in large writes; confirms are taken in while
-//! writing.
+//! Publishes: messages that are handed over together go out together, in large writes; confirms are taken in
+//! while writing.
 //!
-//! Nothing is sent again: what is not confirmed is counted, and the connection is given up.
+//! Nothing is sent again: messages without a confirm are counted, and the connection is given up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl AmqpSender {
             self.take_in()?;
         }
         if self.is_full() {
-            // A write that was given up midway has left what came.
+            // A write that was given up midway has left input behind.
             self.take_in()?;
         }
         while self.is_full() {
@@ -154,7 +154,7 @@ impl AmqpSender {
         }
     }
 
-    /// Looks at what came: confirms, and bad news.
+    /// Takes confirms and refusals from the input.
     fn take_in(&mut self) -> Result<(), DriverError> {
         let (mut stored, mut refused) = (Parcel::default(), Parcel::default());
         let unconfirmed = &mut self.unconfirmed;
@@ -197,13 +197,13 @@ impl AmqpSender {
 
     async fn end(&mut self) -> Result<(), DriverError> {
         self.link.write().await?;
-        // What came while it was written may be the last that comes.
+        // Input that came during the write may be the last.
         self.take_in()?;
         while self.waits() {
             self.answers().await?;
         }
         if self.unconfirmed.is_none() {
-            // What is not confirmed has at least been taken when the channel is closed in order.
+            // Messages without a confirm have at least been taken when the channel is closed in order.
             self.link.call(channel::Close::default()).await?;
         }
         Ok(())

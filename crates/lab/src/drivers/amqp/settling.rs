@@ -1,7 +1,7 @@
-//! When a consumer acknowledges what it got, and how much it may hold until then.
+//! Time at which a consumer acknowledges, and the number of messages that it may hold until then.
 //!
-//! Without a `commit` of the role, what was given out is acknowledged when the caller asks for more: it has
-//! dealt with it then. With one, it is acknowledged when the caller says so, and before the prefetch is used
+//! Without a `commit` of the role, deliveries are acknowledged when the caller asks for more: it has dealt
+//! with them then. With one, they are acknowledged when the caller commits, and before the prefetch is used
 //! up.
 
 use crate::experiment::{Delivery, Role};
@@ -10,7 +10,7 @@ use crate::experiment::{Delivery, Role};
 /// without a bound.
 const PREFETCH: u16 = 1000;
 
-/// What a role wants of its consumers.
+/// Wishes of a role for its consumers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settlement {
     pub settling: Settling,
@@ -18,13 +18,13 @@ pub struct Settlement {
     pub prefetch: u16,
 }
 
-/// When deliveries are settled.
+/// Time at which deliveries are settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settling {
     /// By the broker, as it sends them.
     Never,
     WhenAskedForMore,
-    /// When it is said, or when so many are unsettled.
+    /// At a commit, or when this many are unsettled.
     OnCommit {
         at_least_every: Option<u64>,
     },

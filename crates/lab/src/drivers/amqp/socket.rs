@@ -1,8 +1,8 @@
 //! A connection's bytes: written and read at the same time, as a server that cannot write reads no more
 //! either.
 //!
-//! What came stays where it lies, and frames are looked at there. Everything that waits is safe to drop:
-//! bytes are in one of both buffers or in the kernel, never in a future.
+//! Frames are looked at in the input buffer. Every wait is safe to drop: bytes are in one of both buffers or
+//! in the kernel, never in a future.
 
 use std::io;
 
@@ -12,12 +12,12 @@ use stafett_amqp_wire::frame::{self, FrameError};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// The buffer for what comes grows from the one to the other, as long as reading fills it: many connections
-/// are silent.
+/// The input buffer grows from the one to the other, as long as reading fills it: many connections are
+/// silent.
 const READ_BYTES_FIRST: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// Why a connection is of no use any more.
+/// Reason why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SocketError {
     #[error("the connection was closed")]
@@ -28,7 +28,7 @@ pub(super) enum SocketError {
     Frame(#[from] FrameError),
 }
 
-/// A connection with what has come and what has to go.
+/// A connection with its input and output.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
@@ -59,12 +59,12 @@ impl Socket {
         self.frame_bytes_max = frame_bytes_max;
     }
 
-    /// What has to go: it goes with the next wait for anything.
+    /// Returns the output: it is written with the next wait.
     pub(super) fn output(&mut self) -> &mut BytesMut {
         &mut self.output
     }
 
-    /// What has come and was not looked at.
+    /// Returns the input that was not looked at.
     pub(super) fn input(&mut self) -> &mut BytesMut {
         &mut self.input
     }
@@ -87,9 +87,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Writes what has to go, until something has come.
+    /// Writes the output, until there is input.
     pub(super) async fn read(&mut self) -> Result<(), SocketError> {
-        // Who never has to wait lets others have their turn all the same.
+        // A client that never has to wait gives others their turn all the same.
         tokio::task::consume_budget().await;
         loop {
             let has_written = self.try_write()?;
@@ -100,7 +100,7 @@ impl Socket {
         }
     }
 
-    /// Writes all that has to go; takes in what comes meanwhile.
+    /// Writes all output; takes in input meanwhile.
     pub(super) async fn write(&mut self) -> Result<(), SocketError> {
         tokio::task::consume_budget().await;
         while !self.try_write()? {
@@ -132,7 +132,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether all has gone.
+    /// Returns true if all output is written.
     fn try_write(&mut self) -> Result<bool, SocketError> {
         while !self.output.is_empty() {
             match self.stream.try_write(&self.output) {
@@ -145,9 +145,9 @@ impl Socket {
         Ok(true)
     }
 
-    /// Whether something has come.
+    /// Returns true if there was input.
     fn try_read(&mut self) -> Result<bool, SocketError> {
-        // A frame that is longer than what is read at once comes in pieces.
+        // A frame that is longer than one read comes in pieces.
         self.input.reserve(self.read_bytes);
         match self.stream.try_read_buf(&mut self.input) {
             Ok(0) => Err(SocketError::Closed),

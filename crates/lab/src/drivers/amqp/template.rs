@@ -1,4 +1,4 @@
-//! The frames of a published message: what does not differ from one to the next is made once per address.
+//! The frames of a published message: parts that are alike are made once per address.
 //!
 //! ```text
 //! basic.publish │ content header up to the size of the body │ size │ properties │ body, in frames
@@ -13,13 +13,13 @@ use stafett_amqp_wire::{ContentHeader, Encoder, Frame, FrameKind, Method, Proper
 use super::layout::Address;
 use super::link::CHANNEL_NUMBER;
 
-/// Where the size of the body is in a content header's frame: behind head, class and weight.
+/// Place of the body's size in a content header's frame: behind head, class and weight.
 const SIZE_AT: usize = 7 + 4;
 const SIZE_BYTES: usize = 8;
 /// Bodies are not cut where nothing was agreed on.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-/// What is written for every message to one address.
+/// Bytes that are written for every message to one address.
 #[derive(Debug, Default)]
 pub(super) struct Template {
     head: Vec<u8>,

@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use crate::workload::Message;
 use crate::workload::recorder::Parcel;
 
-/// What waits for a confirm. A confirm of several takes as long as there are messages in it; nothing is
-/// looked for.
+/// Messages that wait for a confirm. A confirm of several costs time by their number; nothing is searched.
 #[derive(Debug)]
 pub(super) struct Unconfirmed {
     /// The number of the first slot.
@@ -50,7 +49,7 @@ impl Unconfirmed {
         });
     }
 
-    /// The answer for a number, or for all up to it, came: puts what it is the answer for into `parcel`.
+    /// Takes a confirm of a number, or of all up to it: moves the messages into `parcel`.
     pub(super) fn settle(&mut self, number: u64, multiple: bool, parcel: &mut Parcel) {
         if multiple {
             // Number 0 means all of them.

@@ -4,9 +4,9 @@
 //! - [`receiver`]: long polls; messages are found in the batches without being taken out of them
 //! - [`walk`]: finds the values in a block of records
 
-pub mod receiver;
-pub mod sender;
-pub mod walk;
+mod receiver;
+mod sender;
+mod walk;
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -45,7 +45,7 @@ impl Lean {
             .map_err(failed)
     }
 
-    /// Whether the system answers.
+    /// Returns an error if the system does not answer.
     pub async fn ping(&self) -> Result<(), DriverError> {
         let client = self.connect().await?;
         client.topics().await.map(|_| ()).map_err(failed)

@@ -1,7 +1,7 @@
 //! Receives by long polls; positions are kept in a group, without being a member of it.
 //!
-//! A group's clients share the partitions out among themselves by number, so nobody waits for a coordinator.
-//! A client that comes back goes on where its position was last stored, or else at the start.
+//! A group's clients share the partitions out by number, without a coordinator. A client that comes back goes
+//! on at its last stored position, or else at the start.
 
 use bytes::Bytes;
 use stafett_kafka_client::batches::Batches;
@@ -14,18 +14,18 @@ use super::{failed, look_up};
 use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
 use crate::workload::Received;
 
-/// What one compressed batch may hold.
+/// Largest content of one compressed batch.
 const DECOMPRESSED_MAX: usize = 256 << 20;
 
 /// A connection that receives.
-pub struct LeanReceiver {
+pub(super) struct LeanReceiver {
     client: Client,
     fetcher: Fetcher,
     group: String,
 }
 
 impl LeanReceiver {
-    pub async fn open(client: Client, seat: &Seat) -> Result<Self, DriverError> {
+    pub(super) async fn open(client: Client, seat: &Seat) -> Result<Self, DriverError> {
         let role = &seat.role;
         let bytes = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
         let mut fetcher = Fetcher::new(
@@ -92,7 +92,7 @@ fn topics(seat: &Seat) -> u32 {
 fn read(fetched: Fetched, into: &mut Vec<Received>) -> Result<(), DriverError> {
     let damaged =
         |error: stafett_model::BatchError| DriverError::Failed(format!("a batch came damaged: {error}"));
-    // TCP has checked the bytes; what the broker did to them shows in the messages that are missing.
+    // TCP has checked the bytes; damage by the broker shows in missing messages.
     for batch in Batches::unverified(fetched.bytes) {
         let (header, bytes) = batch.map_err(damaged)?;
         if header.codec().map_err(damaged)? == Codec::None {
@@ -122,11 +122,5 @@ impl Receiver for LeanReceiver {
 
     fn settle(&mut self) -> Task<'_, ()> {
         Box::pin(self.store())
-    }
-}
-
-impl std::fmt::Debug for LeanReceiver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LeanReceiver").finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
 //! Sends batches: each topic's messages fill one partition's batch, then the next one's; several requests are
-//! on their way at once, and answers come in their order. A batch that is not full leaves when it has waited
-//! for its linger: that is looked at whenever messages are handed over, and while nothing is.
+//! on their way at once, and answers come in their order. A batch that is not full leaves after its linger:
+//! due batches are looked for with every hand-over, and while there is none.
 //!
-//! Nothing is sent again: what fails is counted, and the connection is given up. With acknowledgements the
-//! producer is idempotent, as the clients that people use are by default, so that the broker does the same
-//! work.
+//! Nothing is sent again: failed messages are counted, and the connection is given up. With acknowledgements
+//! the producer is idempotent, as the clients that people use are by default, so that the broker does the
+//! same work.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{pending, ready};
@@ -16,26 +16,26 @@ use stafett_kafka_client::{Answer, Client, ClientError, Connection, ErrorCode, T
 use stafett_kafka_wire::messages::produce::{PartitionProduceData, ProduceResponse, TopicProduceData};
 use stafett_kafka_wire::messages::{InitProducerIdRequest, ProduceRequest};
 use stafett_model::{BatchBuilder, Codec, ProducerId, Record};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::{ONE_BY_ONE_MAX, failed, look_up};
-use crate::drivers::{DriverError, Seat, Sender, Task};
+use crate::drivers::{DriverError, Seat, Sender, Task, moment};
 use crate::experiment::{self, Acks};
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Reports};
 
-/// What a record takes besides its value: lengths and deltas, at most.
+/// Bytes of a record besides its value, at most: lengths and deltas.
 const RECORD_OVERHEAD: usize = 24;
 /// Memory that a sender takes for all its batches beforehand, and for one at least.
 const BATCHES_BYTES: usize = 1 << 20;
 const BATCH_BYTES_FIRST: usize = 256;
-/// How long the broker may take to store a batch.
+/// Time that the broker may take to store a batch.
 const STORE_WITHIN_MS: i32 = 30_000;
 const TIMESTAMP_NONE: i64 = -1;
 
 /// A connection that sends.
-pub struct LeanSender {
+pub(super) struct LeanSender {
     client: Client,
     reports: Reports,
     settings: Settings,
@@ -43,9 +43,9 @@ pub struct LeanSender {
     topics: BTreeMap<u32, Used>,
     /// Batches that wait for others, by topic.
     making: BTreeMap<u32, Making>,
-    /// When each of them has waited long enough, the first one first; some of them have left already.
+    /// Ends of their lingers, the first one first; some of them have left already.
     dues: VecDeque<(Instant, u32)>,
-    /// What is handed to the connection.
+    /// Batch that is handed to the connection.
     leaving: Option<UnsentBatch>,
     flights: VecDeque<Flight>,
     connection: Arc<Connection>,
@@ -67,7 +67,7 @@ struct Settings {
 /// A topic that was sent to.
 struct Used {
     topic: Topic,
-    /// Whose turn it is, by place.
+    /// Place of the partition whose batch is next.
     turn: usize,
     sequences: Vec<i32>,
 }
@@ -91,14 +91,14 @@ struct Flight {
 }
 
 impl LeanSender {
-    pub async fn open(client: Client, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
+    pub(super) async fn open(client: Client, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
         let role = &seat.role;
         let acks = match role.acks() {
             Acks::None => 0,
             Acks::Leader => 1,
             Acks::All => -1,
         };
-        // The first topic tells who leads; all are on the same broker, or another connection is taken then.
+        // The first topic names the leader; all are on the same broker, or another connection is taken then.
         let first = seat.destinations.names.first().map_or("", String::as_str);
         let topic = client.topic(first).await.map_err(failed)?;
         let leader = topic.partitions.first().and_then(|partition| partition.leader);
@@ -145,7 +145,7 @@ impl LeanSender {
             handover.taken(1);
         }
         drop(handover);
-        // Where there is always something to be sent nobody waits for a tick.
+        // A sender that always has messages does not wait for a tick.
         let due = (!self.settings.linger.is_zero()).then(Instant::now);
         self.dispatch_due(due).await?;
         self.take_what_came().await
@@ -256,7 +256,8 @@ impl LeanSender {
         Ok(())
     }
 
-    /// Hands the connection what is complete. Safe to drop: what it has not taken by then is still there.
+    /// Hands the complete batch to the connection. Safe to drop: a batch that it has not taken is still
+    /// there.
     async fn leave(&mut self) -> Result<(), DriverError> {
         let Some(leaving) = &self.leaving else {
             return Ok(());
@@ -359,7 +360,7 @@ impl LeanSender {
         let has_waited = tokio::select! {
             biased;
             answered = front(&mut self.flights) => return self.settle(answered),
-            now = moment(due), if has_room => now,
+            () = moment(due), if has_room => Instant::now(),
         };
         self.dispatch_due(Some(has_waited)).await
     }
@@ -371,14 +372,6 @@ async fn front(flights: &mut VecDeque<Flight>) -> Result<ProduceResponse, Client
         Some(flight) => (&mut flight.answer).await,
         None => pending().await,
     }
-}
-
-async fn moment(due: Option<Instant>) -> Instant {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => pending().await,
-    }
-    Instant::now()
 }
 
 impl Sender for LeanSender {
@@ -470,12 +463,6 @@ fn codec(codec: experiment::Codec) -> Codec {
         experiment::Codec::Snappy => Codec::Snappy,
         experiment::Codec::Lz4 => Codec::Lz4,
         experiment::Codec::Zstd => Codec::Zstd,
-    }
-}
-
-impl std::fmt::Debug for LeanSender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LeanSender").finish_non_exhaustive()
     }
 }
 

@@ -1,14 +1,14 @@
 //! Finds the values in a block of records, without taking them out (the layout is drawn in `docs/format.md`).
 
-/// A place in a block. Each step costs some nanoseconds; what is malformed ends the walk.
+/// A place in a block. Each step costs some nanoseconds; malformed bytes end the walk.
 #[derive(Debug, Clone)]
-pub struct Walk<'a> {
+pub(super) struct Walk<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Walk<'a> {
     /// The values of the records in `block`, which is not compressed.
-    pub fn new(block: &'a [u8]) -> Self {
+    pub(super) fn new(block: &'a [u8]) -> Self {
         Self { rest: block }
     }
 
@@ -43,7 +43,7 @@ impl<'a> Iterator for Walk<'a> {
     }
 }
 
-/// A number in the zigzag encoding of protocol buffers, and what is behind it.
+/// Reads a number in the zigzag encoding of protocol buffers. Returns the rest, too.
 #[inline]
 fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let mut value = 0_u64;

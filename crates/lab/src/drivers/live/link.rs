@@ -1,7 +1,7 @@
 //! A WebSocket from the client's side (RFC 6455), as much of it as a load generator needs.
 //!
-//! What is sent goes out under the mask of nothing but zeros: a mask keeps proxies from being fooled, and
-//! there is none here. What is read of a frame that is not whole yet is kept, so a wait can be dropped.
+//! Frames are sent under a mask of zeros: a mask keeps proxies from being fooled, and there is none here.
+//! Incomplete frames are kept, so a wait can be dropped.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::experiment::LiveFormat;
 
 /// The name under which the broker speaks MessagePack (`docs/live.md`).
 const MSGPACK: &str = "stafett.live.msgpack";
-/// An example key: nobody is to be convinced.
+/// The key of the RFC's example: it proves nothing.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -41,7 +41,7 @@ pub(super) struct Link {
     pub(super) format: LiveFormat,
 }
 
-/// What a frame is, and where its content lies.
+/// Kind of a frame, and the place of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Frame {
     kind: u8,
@@ -96,7 +96,7 @@ impl Link {
         })
     }
 
-    /// Puts a message behind what waits to be written.
+    /// Adds a message to the output.
     pub(super) fn put(&mut self, message: &[u8]) {
         let kind = match self.format {
             LiveFormat::Json => TEXT,
@@ -105,7 +105,7 @@ impl Link {
         put_frame(kind, message, &mut self.outbound);
     }
 
-    /// Writes what waits. Safe to drop: what is written is gone from the buffer.
+    /// Writes the output. Safe to drop: written bytes are gone from the buffer.
     pub(super) async fn flush(&mut self) -> Result<(), DriverError> {
         while !self.outbound.is_empty() {
             self.stream

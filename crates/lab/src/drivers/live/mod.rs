@@ -1,11 +1,11 @@
-//! Live topics over WebSocket (`docs/live.md`), with so little work per message that the broker is what is
+//! Live topics over WebSocket (`docs/live.md`), with so little work per message that the broker is
 //! measured.
 //!
 //! Subscriptions are stored; a receiver is there when the broker has said so of all of them. Publishing is
 //! acknowledged when the broker has handed a message on (or stored it, where there is a log behind the
 //! topic), not when subscribers have it.
 //!
-//! - `link`: a connection; `words`: what is said on it
+//! - `link`: a connection; `words`: its messages
 //! - `sender`, `receiver`: the two kinds of clients
 
 mod link;
@@ -33,7 +33,7 @@ use crate::workload::Reports;
 
 /// Topics of one command.
 const LIST: usize = 1000;
-/// Commands that are sent ahead: their answers fit into what the system keeps for a socket.
+/// Commands that are sent ahead: their answers fit into the system's buffers for a socket.
 const UNANSWERED_MAX: usize = 64;
 /// Connections that are opened at once.
 const OPENING_MAX: usize = 64;
@@ -54,12 +54,12 @@ pub struct Live {
 struct SubscriberSet(Lock<BTreeMap<String, Vec<String>>>);
 
 impl SubscriberSet {
-    /// Whether the subscriber was there before; it is from now on.
+    /// Adds the subscriber. Returns true if it was there before.
     fn is_known(&self, seat: &Seat, client: &str) -> bool {
         let first = seat.destinations.names.first().cloned().unwrap_or_default();
         let mut known = self.0.lock();
         let clients = known.entry(first).or_default();
-        // Only who comes back is looked for among many.
+        // Only subscribers that come back are searched for.
         let is_known = (seat.role.kill.is_some() || seat.destinations.is_stored)
             && clients.iter().any(|known| known == client);
         if !is_known {
@@ -92,7 +92,7 @@ impl Live {
         Link::open(&self.server, number, format).await
     }
 
-    /// Whether the system answers.
+    /// Returns an error if the system does not answer.
     pub async fn ping(&self) -> Result<(), DriverError> {
         let mut link = self.open(LiveFormat::Json).await?;
         self.tell(&mut link, "ping", "lab", None).await
@@ -125,7 +125,7 @@ impl Live {
         Ok(())
     }
 
-    /// Listens for nobody, and says that it is there when it is asked.
+    /// Opens a listener without subscriptions, which answers pings.
     async fn idle(&self) -> Result<Idle, DriverError> {
         let mut link = self.open(LiveFormat::Json).await?;
         let client = format!("lab/idle/{}", self.opened.load(Ordering::Relaxed));
@@ -193,7 +193,7 @@ impl Driver for Live {
     }
 
     fn prepare<'a>(&'a self, _: &'a Destinations) -> Task<'a, ()> {
-        // A live topic is there while somebody subscribes to it.
+        // A live topic exists while it has subscribers.
         Box::pin(async { Ok(()) })
     }
 

@@ -1,4 +1,4 @@
-//! Receives what is broadcast: one connection, with one subscriber or several.
+//! Receives broadcasts: one connection, with one subscriber or several.
 
 use super::link::Link;
 use super::words::{Heard, Order, hear, write};
@@ -9,7 +9,7 @@ use crate::workload::Received;
 /// A connection that receives.
 pub(super) struct LiveReceiver {
     link: Link,
-    /// What came while there was still something to subscribe to.
+    /// Messages that came during subscribing.
     early: Vec<Received>,
 }
 
@@ -23,7 +23,7 @@ impl LiveReceiver {
         let (mut scratch, mut early) = (Vec::new(), Vec::new());
         for user in 0..seat.role.users {
             let client = client_id(seat, user);
-            // Who was there before goes on where it was cut off.
+            // A subscriber that was there before goes on where it was cut off.
             let from = match known.is_known(seat, &client) {
                 true if is_stored => Some("resume"),
                 false if is_stored => Some("earliest"),
@@ -62,8 +62,7 @@ impl LiveReceiver {
     }
 }
 
-/// Waits for at least so many answers, and says how many came; messages that come between them are kept in
-/// `early`.
+/// Waits for at least `least` answers, and returns how many came; messages between them are kept in `early`.
 pub(super) async fn answers(
     link: &mut Link,
     least: usize,
@@ -95,7 +94,7 @@ fn client_id(seat: &Seat, user: u32) -> String {
     format!("{of_point}/{}/{}/{user}", seat.group, seat.client)
 }
 
-/// What a subscriber subscribes to.
+/// Returns the topics of a subscriber.
 fn topics(seat: &Seat, user: u32) -> Vec<&str> {
     let names = &seat.destinations.names;
     let count = names.len().max(1);
@@ -134,7 +133,7 @@ impl Receiver for LiveReceiver {
             self.link
                 .read(|message| match hear(message, format) {
                     Ok(Heard::Message(message)) => into.push(message),
-                    // What was dropped is missing, and is counted as such.
+                    // A dropped message is missing, and is counted as such.
                     Ok(Heard::Answer(_) | Heard::Dropped(_) | Heard::Other) => {}
                     Err(error) => wrong = Some(error),
                 })

@@ -2,15 +2,15 @@
 //! for each.
 
 use std::collections::VecDeque;
-use std::future::{pending, ready};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::link::Link;
 use super::words::{Heard, add_content, hear, publish};
-use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use crate::drivers::{Destinations, DriverError, Seat, Sender, Task, moment};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
@@ -26,7 +26,7 @@ pub(super) struct LiveSender {
     linger: Duration,
     contents: Contents,
     reports: Reports,
-    /// What was written last, and its content: a duplicate is the same to the letter.
+    /// The last message and its content: a duplicate is the same to the letter.
     last: Option<Message>,
     content: Vec<u8>,
     /// The contents of the batch that is being made, behind each other; and of each the topic and where it
@@ -37,7 +37,7 @@ pub(super) struct LiveSender {
     due: Option<Instant>,
     /// Commands without an answer.
     flights: VecDeque<Parcel>,
-    /// What gets no answer, and is not with the kernel yet.
+    /// Unanswered messages that are not with the kernel yet.
     leaving: Parcel,
     scratch: Vec<u8>,
 }
@@ -82,12 +82,12 @@ impl LiveSender {
             }
         }
         drop(handover);
-        // Where there is always something to be sent nobody waits for a tick.
+        // A sender that always has messages does not wait for a tick.
         if self.due.is_some_and(|due| due <= Instant::now()) {
             self.dispatch().await?;
         }
         while !self.flights.is_empty() {
-            // What came is taken at once, so that no answer looks later than it was.
+            // Answers are taken at once, so that none looks later than it was.
             tokio::select! {
                 biased;
                 taken = self.take_answers() => taken?,
@@ -110,7 +110,7 @@ impl LiveSender {
         }
     }
 
-    /// Sends what was made; waits while as much is under way as may be. Safe to drop.
+    /// Sends the batch; waits while as much is under way as may be. Safe to drop.
     async fn dispatch(&mut self) -> Result<(), DriverError> {
         self.leave().await?;
         if self.entries.is_empty() {
@@ -150,7 +150,7 @@ impl LiveSender {
         self.leave().await
     }
 
-    /// Writes what gets no answer. Safe to drop: what is not written by then still waits.
+    /// Writes unanswered messages. Safe to drop: unwritten ones still wait.
     async fn leave(&mut self) -> Result<(), DriverError> {
         if self.leaving.messages == 0 {
             return Ok(());
@@ -164,7 +164,7 @@ impl LiveSender {
         flushed
     }
 
-    /// Reads what the broker says, and settles what it answers. Safe to drop.
+    /// Reads messages of the broker, and settles answered commands. Safe to drop.
     async fn take_answers(&mut self) -> Result<(), DriverError> {
         let (mut heard, format) = (Vec::new(), self.link.format);
         self.link
@@ -195,13 +195,6 @@ impl LiveSender {
             () = moment(due) => {}
         }
         self.dispatch().await
-    }
-}
-
-async fn moment(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => pending().await,
     }
 }
 

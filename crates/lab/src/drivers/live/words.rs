@@ -18,7 +18,7 @@ use crate::workload::{HEADER_BYTES, Received};
 /// The lab's own bytes in base64.
 const HEADER_LETTERS: usize = HEADER_BYTES.div_ceil(3) * 4;
 
-/// A command; what is absent is not said.
+/// A command.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Order<'a> {
     pub(super) command: &'a str,
@@ -106,7 +106,7 @@ fn slices<'a>(
     })
 }
 
-/// Writes a message in place of what is in `into`.
+/// Writes a message in place of the content of `into`.
 pub(super) fn write(
     message: &impl Serialize,
     format: LiveFormat,
@@ -179,13 +179,13 @@ pub(super) fn add_content(bytes: &[u8], format: LiveFormat, into: &mut Vec<u8>) 
     }
 }
 
-/// What a broker says.
+/// Message of a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Heard {
     Message(Received),
-    /// To a command; what was wrong with it.
+    /// To a command; the error is the broker's reason.
     Answer(Result<(), String>),
-    /// So many messages were not kept for this slow reader.
+    /// Number of messages that were dropped for this slow reader.
     Dropped(u64),
     /// Nothing that matters here.
     Other,
@@ -207,7 +207,7 @@ struct Said<'a, B> {
     count: Option<u64>,
 }
 
-/// Reads what the broker says.
+/// Reads a message of the broker.
 pub(super) fn hear(message: &[u8], format: LiveFormat) -> Result<Heard, DriverError> {
     let failed = |error: String| {
         let start: String = String::from_utf8_lossy(message).chars().take(100).collect();

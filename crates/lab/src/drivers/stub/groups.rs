@@ -58,7 +58,7 @@ pub(super) fn join(header: &RequestHeader, body: Decoder) -> Result<Encoded, End
     write::<JoinGroupRequest>(header, &response)
 }
 
-/// What a member has assigned to itself.
+/// Answers with the member's own assignment.
 pub(super) fn sync(header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
     let request: SyncGroupRequest = frame::read_request(body, header.version)?;
     let own = request.assignments.into_iter().next();

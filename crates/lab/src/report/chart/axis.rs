@@ -24,7 +24,7 @@ pub(crate) struct Tick {
 enum Scale {
     Linear,
     Logarithm,
-    /// How many nines: 0.99 is at 2.
+    /// Number of nines: 0.99 is at 2.
     Quantile,
 }
 
@@ -40,6 +40,20 @@ const QUANTILES: [(f64, &str); 7] = [
 ];
 
 impl Axis {
+    /// Logarithmic or linear.
+    pub(crate) fn scaled(
+        is_log: bool,
+        label: impl Into<String>,
+        unit: &'static str,
+        values: impl Iterator<Item = f64>,
+    ) -> Self {
+        if is_log {
+            Self::logarithmic(label, unit, values)
+        } else {
+            Self::linear(label, unit, values)
+        }
+    }
+
     /// From zero, or from below it where there are such values, to a round number.
     pub(crate) fn linear(
         label: impl Into<String>,
@@ -116,7 +130,8 @@ impl Axis {
         }
     }
 
-    /// Percentiles, the rare ones as wide as the frequent ones, up to what this many values can tell.
+    /// Percentiles, the rare ones as wide as the frequent ones, up to the last one that this many values
+    /// have.
     pub(crate) fn quantiles(count: u64) -> Self {
         let last = (count.max(10) as f64).log10().min(5.0);
         let ticks = QUANTILES

@@ -191,7 +191,7 @@ fn escaped(text: &str) -> String {
 }
 
 fn short(value: f64) -> f64 {
-    // Adding zero makes no -0 of what rounds to it.
+    // Adding zero turns -0 into 0.
     (value * 10.0).round() / 10.0 + 0.0
 }
 

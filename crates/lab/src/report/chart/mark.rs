@@ -1,8 +1,8 @@
-//! What tells series apart: a colour that readers with colour blindness can tell too, a shape and a dash.
+//! Signs of series: a colour that readers with colour blindness can tell too, a shape and a dash.
 
 use maud::{Markup, html};
 
-/// How a series looks. Colour is by system, so that a system has one colour in the whole report; shape and
+/// Looks of a series. Colour is by system, so that a system has one colour in the whole report; shape and
 /// dash are by its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::split::{Facet, split};
 use super::{Drawn, axis_label, capital};
 use crate::experiment::Figure;
-use crate::report::cells::{Cell, varied};
+use crate::report::cells::{Cell, distinct, varied};
 use crate::report::chart::{Axis, LineChart, LinePoint, Mark, Row, RowChart, Series};
 use crate::report::{names, numbers};
 use crate::results::{Metric, metric};
@@ -17,25 +17,14 @@ pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
     let facets = split(figure, cells);
     let along = Along::new(x, figure, cells);
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
-        let values = || {
-            let of_cells = facets
-                .iter()
-                .flat_map(|facet| &facet.lines)
-                .flat_map(|line| &line.cells);
-            of_cells
-                .filter_map(|cell| cell.estimate(metric.name))
-                .flat_map(|estimate| [estimate.low(), estimate.high()])
-        };
+        let ends = estimates(&facets, metric).flat_map(|estimate| [estimate.low(), estimate.high()]);
         // All charts of a figure have one scale, so that they can be compared.
-        let y = if figure.log_y {
-            Axis::logarithmic(axis_label(metric), metric.unit, values())
-        } else {
-            Axis::linear(
-                axis_label(metric),
-                metric.unit,
-                values().filter(|value| *value >= 0.0),
-            )
-        };
+        let y = Axis::scaled(
+            figure.log_y,
+            axis_label(metric),
+            metric.unit,
+            ends.filter(|value| *value >= 0.0),
+        );
         for facet in &facets {
             let chart = LineChart {
                 title: format!("{}: {}", figure.title, metric.label),
@@ -51,6 +40,16 @@ pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
     }
     note_repetitions(&mut drawn, cells);
     drawn
+}
+
+/// Returns the estimates of a metric of everything that a figure draws.
+fn estimates<'f>(
+    facets: &'f [Facet<'_, '_>],
+    metric: &'static Metric,
+) -> impl Iterator<Item = Estimate> + 'f {
+    let lines = facets.iter().flat_map(|facet| &facet.lines);
+    let cells = lines.flat_map(|line| &line.cells);
+    cells.filter_map(|cell| cell.estimate(metric.name))
 }
 
 fn series(facet: &Facet<'_, '_>, along: &Along, metric: &'static Metric) -> Vec<Series> {
@@ -70,7 +69,7 @@ fn series(facet: &Facet<'_, '_>, along: &Along, metric: &'static Metric) -> Vec<
                 Some(LinePoint {
                     x: along.place(&value)? + aside,
                     y: estimate.value,
-                    interval: estimate.interval.map(|interval| (interval.low, interval.high)),
+                    interval: estimate.ends(),
                     says: format!(
                         "{}, {} {}: {}",
                         line.entry.name,
@@ -104,7 +103,7 @@ fn says(estimate: &Estimate, metric: &'static Metric, durability: &str) -> Strin
     )
 }
 
-/// What is along the bottom.
+/// Dimension along the bottom.
 struct Along {
     name: String,
     label: String,
@@ -116,12 +115,7 @@ struct Along {
 
 impl Along {
     fn new(name: &str, figure: &Figure, cells: &[Cell<'_>]) -> Self {
-        let mut values: Vec<Value> = Vec::new();
-        for value in cells.iter().filter_map(|cell| cell.dimension(name)) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
+        let values = distinct(cells.iter().filter_map(|cell| cell.dimension(name)));
         let paths = varied(cells);
         let label = match name {
             "system" | "durability" => capital(name),
@@ -166,11 +160,8 @@ fn numeric(label: &str, figure: &Figure, numbers: &[f64], values: &[Value]) -> A
         .zip(values.iter().map(names::value))
         .collect();
     ticks.sort_by(|left, right| left.0.total_cmp(&right.0));
-    let axis = if figure.log_x && numbers.iter().all(|number| *number > 0.0) {
-        Axis::logarithmic(label, "", numbers.iter().copied())
-    } else {
-        Axis::linear(label, "", numbers.iter().copied())
-    };
+    let is_log = figure.log_x && numbers.iter().all(|number| *number > 0.0);
+    let axis = Axis::scaled(is_log, label, "", numbers.iter().copied());
     axis.tight(numbers.iter().copied()).with_ticks(ticks.into_iter())
 }
 
@@ -178,13 +169,7 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
         let facets = split(figure, cells);
-        let of_facets = facets
-            .iter()
-            .flat_map(|facet| &facet.lines)
-            .flat_map(|line| &line.cells);
-        let ends = of_facets
-            .filter_map(|cell| cell.estimate(metric.name))
-            .map(|estimate| estimate.high());
+        let ends = estimates(&facets, metric).map(|estimate| estimate.high());
         // All charts of a figure have one scale, so that they can be compared.
         let axis = Axis::linear(axis_label(metric), metric.unit, ends);
         for facet in &facets {
@@ -204,17 +189,8 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
 fn rows(facet: &Facet<'_, '_>, figure: &Figure, metric: &'static Metric, cells: &[Cell<'_>]) -> Vec<Row> {
     let x = figure.x.as_deref().unwrap_or("system");
     let paths = varied(cells);
-    let mut values: Vec<Value> = Vec::new();
-    for value in facet
-        .lines
-        .iter()
-        .flat_map(|line| &line.cells)
-        .filter_map(|cell| cell.dimension(x))
-    {
-        if !values.contains(&value) {
-            values.push(value);
-        }
-    }
+    let of_facet = facet.lines.iter().flat_map(|line| &line.cells);
+    let values = distinct(of_facet.filter_map(|cell| cell.dimension(x)));
     let mut rows = Vec::new();
     for value in &values {
         let first = rows.len();
@@ -233,7 +209,7 @@ fn rows(facet: &Facet<'_, '_>, figure: &Figure, metric: &'static Metric, cells: 
                     line.entry.mark.colour
                 },
                 value: estimate.value,
-                interval: estimate.interval.map(|interval| (interval.low, interval.high)),
+                interval: estimate.ends(),
                 says: format!(
                     "{} · {}",
                     numbers::alone(estimate.value, metric.unit),
@@ -267,7 +243,7 @@ fn row_name(line: &str, x: &str, value: &Value) -> String {
     }
 }
 
-/// Where a figure has several metrics, each chart says which it is.
+/// Returns the heading of a chart: with several metrics it names its own.
 fn heading(facet: Option<String>, figure: &Figure, metric: &Metric) -> Option<String> {
     let several = figure.y.len() > 1;
     match (facet, several) {

@@ -1,4 +1,4 @@
-//! 2^k·r designs: effects as bars, with their intervals and what they explain.
+//! 2^k·r designs: effects as bars, with their intervals and shares of the variation.
 
 use super::{Analysed, Drawn, capital};
 use crate::experiment::Figure;
@@ -9,6 +9,7 @@ use crate::report::load::Recorded;
 use crate::report::page::LEVELS_BETWEEN;
 use crate::report::{names, numbers};
 use crate::results::{Metric, metric};
+use crate::statistics::Interval;
 
 pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
@@ -137,7 +138,7 @@ fn rows(design: &Design, factors: &[(String, Factor)], cells: &[&Cell<'_>], metr
 
 fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figure) -> RowChart {
     let effects = analysis.by_share();
-    // One scale for all, and it is the largest one's: what is small beside it may read as nothing.
+    // One scale for all, that of the largest: small effects may read as nothing.
     let largest = effects.first().map_or(0.0, |effect| effect.value);
     let scale = numbers::Scale::of(metric.unit, std::iter::once(largest));
     let rows: Vec<Row> = effects
@@ -149,28 +150,23 @@ fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figu
                 .unwrap_or_default();
             Row {
                 heading: None,
-                name: name(analysis, effect.set),
+                name: capital(&factor_names(analysis, effect.set)),
                 colour: if effect.significant() == Some(false) {
                     7
                 } else {
                     colour
                 },
                 value: effect.value,
-                interval: effect.interval.map(|interval| (interval.low, interval.high)),
+                interval: effect.interval.map(Interval::ends),
                 says: format!("{}{}{share}", scale.number(effect.value), unit(scale.unit)),
             }
         })
         .collect();
-    let ends: Vec<f64> = rows
-        .iter()
-        .flat_map(|row| {
-            [
-                row.value,
-                row.interval.map_or(0.0, |(low, _)| low),
-                row.interval.map_or(0.0, |(_, high)| high),
-            ]
-        })
-        .collect();
+    let ends = rows.iter().flat_map(|row| {
+        let (low, high) = row.interval.unwrap_or_default();
+        [row.value, low, high]
+    });
+    let ends: Vec<f64> = ends.collect();
     RowChart {
         title: format!("{}: effects on {}", figure.title, metric.label),
         axis: Axis::linear(
@@ -191,14 +187,10 @@ fn unit(name: &str) -> String {
     }
 }
 
-/// `clients × payload`.
-fn name(analysis: &Analysis, set: usize) -> String {
-    let taking_part = analysis
-        .design
-        .factors()
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| set >> index & 1 == 1);
-    let names: Vec<_> = taking_part.map(|(_, factor)| factor.name.clone()).collect();
-    capital(&names.join(" × "))
+/// Returns the names of the factors of an effect: `clients × payload`.
+pub(crate) fn factor_names(analysis: &Analysis, set: usize) -> String {
+    let factors = analysis.design.factors().iter().enumerate();
+    let taking_part = factors.filter(|(index, _)| set >> index & 1 == 1);
+    let names: Vec<&str> = taking_part.map(|(_, factor)| factor.name.as_str()).collect();
+    names.join(" × ")
 }

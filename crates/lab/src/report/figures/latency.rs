@@ -60,7 +60,7 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
     drawn
 }
 
-/// What a reader has to know of round trips.
+/// Returns the note about round trips.
 fn of_questions(figure: &Figure, has_curves: bool) -> Option<String> {
     let asks = figure.y.iter().any(|name| name == "round_trip");
     (asks && has_curves).then(|| {

@@ -1,11 +1,11 @@
-//! What a latency means, by how the messages were sent: a curve of an open loop sees a stall as a user would,
-//! one of a closed loop does not.
+//! Meaning of a latency, by the way in which messages were sent: a curve of an open loop sees a stall as a
+//! user would, one of a closed loop does not.
 
 use crate::experiment::{Does, Plan, Rate, Role, Source};
 use crate::report::cells::Cell;
 use crate::report::load::Recorded;
 
-/// How the messages of the curves of a figure were sent.
+/// Ways in which the messages of a figure's curves were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loops {
     has_open: bool,
@@ -31,11 +31,11 @@ impl Loops {
             place: run.name.clone(),
             text: run.source.clone(),
         };
-        // What the grid and the scale made of the roles; what an older program wrote is taken as it stands.
+        // Roles after the grid and the scale; those of an older program are taken as they stand.
         let plan: Option<Plan> = source.plan(run.scale, &cell.parameters).ok();
         let roles = plan.as_ref().map_or(&run.experiment.roles, |plan| &plan.roles);
         for role in roles.values().filter(|role| sends(role, latency)) {
-            // A relay sends what it has received, at a rate or at once.
+            // A relay sends messages on, at a rate or at once.
             if role.rate == Rate::Closed || role.does == Does::Relay {
                 self.has_closed = true;
                 self.window = match (self.window, role.window) {
@@ -49,7 +49,7 @@ impl Loops {
         }
     }
 
-    /// What a reader has to know.
+    /// Returns notes for readers.
     pub(super) fn describe(&self) -> Vec<String> {
         const OPEN: &str =
             "Taken from the intended moment of sending, so that a stall counts for everything it held up.";
@@ -77,7 +77,7 @@ fn lower(text: &str) -> String {
         .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// Whether a role sends what that latency is of.
+/// Returns true if a role sends messages that the latency is of.
 fn sends(role: &Role, latency: &str) -> bool {
     match latency {
         "acknowledged" => role.does == Does::Produce,

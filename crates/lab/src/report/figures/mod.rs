@@ -1,8 +1,7 @@
 //! From cells to charts: each kind of figure that an experiment can ask for.
 //!
-//! - [`split`]: which cells make a line, and which a chart of their own; [`seconds`]: samples laid onto
-//!   seconds
-//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`];
+//! - [`split`]: cells that make a line, and those that make a chart; [`seconds`]: samples laid onto seconds
+//! - [`against`]: `lines` and `bars`; [`latency`], and its meaning by [`loops`]; [`time`]; [`effects`];
 //!   [`shares`]
 
 mod against;
@@ -14,22 +13,23 @@ mod shares;
 mod split;
 mod time;
 
-use super::cells::Cell;
+use super::cells::{Cell, distinct};
 use super::chart::{LineChart, Mark, RowChart, Width};
 use super::load::Recorded;
 use crate::experiment::{Figure, FigureKind};
 use crate::factorial::{Analysis, DesignError};
 use crate::results::{Metric, metric};
+pub(crate) use effects::factor_names;
 
 /// A figure of the report.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Drawn {
     pub(crate) title: String,
     pub(crate) legend: Vec<Entry>,
     pub(crate) panels: Vec<Panel>,
-    /// What a reader has to know to read it.
+    /// Notes for readers.
     pub(crate) notes: Vec<String>,
-    /// Where nothing is drawn, the notes or the analyses say why.
+    /// True if the notes or the analyses give the reason of an empty figure.
     pub(crate) is_explained: bool,
     /// Of effects: the numbers behind the bars.
     pub(crate) analyses: Vec<Analysed>,
@@ -88,7 +88,7 @@ pub(crate) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
     drawn
 }
 
-/// Why a point that was measured may not have a figure.
+/// Returns the reason why a point that was measured may lack a figure.
 fn why_absent(metric: &str) -> Option<&'static str> {
     match metric {
         "sustainable_rate" => Some("No rate that was tried kept within its bound."),
@@ -113,27 +113,20 @@ pub(crate) fn analyses(recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed>
 /// The figures by name that an experiment's figures are about. A latency is about its median and its 99th
 /// percentile.
 pub(crate) fn drawn_metrics(experiment: &crate::experiment::Experiment) -> Vec<&'static Metric> {
-    let mut metrics: Vec<&'static Metric> = Vec::new();
-    for figure in &experiment.figures {
-        for name in &figure.y {
-            let names = match figure.kind {
-                FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => {
-                    vec![name.clone()]
-                }
-                FigureKind::Latency => vec![format!("{name}_p50_us"), format!("{name}_p99_us")],
-                FigureKind::Time => Vec::new(),
-            };
-            for metric in names.iter().filter_map(|name| metric(name)) {
-                if !metrics.contains(&metric) {
-                    metrics.push(metric);
-                }
+    let drawn = experiment.figures.iter().flat_map(|figure| {
+        let names = figure.y.iter().flat_map(|name| match figure.kind {
+            FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => {
+                vec![name.clone()]
             }
-        }
-    }
-    metrics
+            FigureKind::Latency => vec![format!("{name}_p50_us"), format!("{name}_p99_us")],
+            FigureKind::Time => Vec::new(),
+        });
+        names.filter_map(|name| metric(&name))
+    });
+    distinct(drawn)
 }
 
-/// What to draw where an experiment does not say.
+/// Returns the figures of an experiment that asks for none.
 pub(crate) fn usual(experiment: &crate::experiment::Experiment) -> Vec<Figure> {
     let x = experiment
         .grid
@@ -161,11 +154,7 @@ impl Drawn {
     fn new(figure: &Figure) -> Self {
         Self {
             title: figure.title.clone(),
-            legend: Vec::new(),
-            panels: Vec::new(),
-            notes: Vec::new(),
-            is_explained: false,
-            analyses: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -206,7 +195,7 @@ pub(crate) fn capital(text: &str) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The label of an axis. Ticks carry their own unit, except for what is per second.
+/// Returns the label of an axis. Ticks carry their own unit, except for rates.
 fn axis_label(metric: &Metric) -> String {
     match metric.unit {
         "1/s" => format!("{} per second", capital(metric.label)),

@@ -1,17 +1,17 @@
 //! Samples laid onto whole seconds.
 //!
 //! Samples end when they are taken: about once a second, and once more when the load ends. A second's value
-//! is the mean of the samples that lie in it, each by its share of it; only what different sources did in the
-//! same second is added up.
+//! is the mean of the samples that lie in it, each by its share of it; only values of different sources in
+//! the same second are added up.
 
 use std::collections::BTreeMap;
 
-/// Values by the second at whose end they stand.
+/// Values by the second at whose end they are.
 pub(super) type Seconds = BTreeMap<u32, f64>;
 
 /// A second of which less was seen is the end of a sample that was a little late, and no second of its own.
 const SEEN_MIN: f64 = 0.1;
-/// No sample is longer; what says so is malformed.
+/// No sample is longer; a longer one is malformed.
 const SAMPLE_MAX_S: f64 = 3600.0;
 
 /// One source's samples.
@@ -22,7 +22,7 @@ pub(super) struct Laid {
 }
 
 impl Laid {
-    /// A sample that ends at `at_s`, through whose `length_s` the value was this one.
+    /// Adds a sample that ends at `at_s`, with this value through its `length_s`.
     pub(super) fn add(&mut self, at_s: f64, length_s: f64, value: f64) {
         if !(at_s.is_finite() && length_s.is_finite() && value.is_finite()) {
             return;
@@ -31,7 +31,7 @@ impl Laid {
         let mut from = (to - length(length_s).min(SAMPLE_MAX_S)).max(0.0);
         while from < to {
             let end = (from.floor() + 1.0).min(to);
-            let (weighed, seen) = self.seconds.entry(ending(end)).or_default();
+            let (weighed, seen) = self.seconds.entry(whole(end.ceil())).or_default();
             *weighed += value * (end - from);
             *seen += end - from;
             from = end;
@@ -50,34 +50,34 @@ impl Laid {
         kept.map(|(at, (weighed, seen))| (at, weighed / seen)).collect()
     }
 
-    /// What came together in each second.
+    /// Returns the sum of each second.
     pub(super) fn sums(self) -> Seconds {
         let sums = self.seconds.into_iter();
         sums.map(|(at, (weighed, _))| (at, weighed)).collect()
     }
 }
 
-/// Adds what another source did in the same seconds.
+/// Adds the values of another source in the same seconds.
 pub(super) fn add_up(all: &mut Seconds, one: Seconds) {
     for (at, value) in one {
         *all.entry(at).or_default() += value;
     }
 }
 
-/// What is divided by; a sample of no length is taken for a second's.
+/// Returns a divisor; a sample of no length is taken for a second's.
 pub(super) fn length(seconds: f64) -> f64 {
     if seconds > 0.0 { seconds } else { 1.0 }
 }
 
-/// The second that ends then or after it.
-fn ending(at_s: f64) -> u32 {
+/// Converts a whole number.
+pub(super) fn whole(number: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "casts to integers saturate"
     )]
-    let second = at_s.ceil() as u32;
-    second
+    let number = number as u32;
+    number
 }
 
 #[cfg(test)]

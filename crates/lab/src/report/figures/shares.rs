@@ -1,7 +1,7 @@
-//! Shares of a time: what the way there and back takes, what the broker does, and what each further level of
+//! Shares of a time: that of the way there and back, that of the broker, and that which each further level of
 //! a parameter adds.
 //!
-//! Differences of means, so there is no interval: whether two levels differ at all is said by their own bars.
+//! Differences of means have no interval: their own bars tell two levels apart.
 
 use super::split::{Line, split};
 use super::{Drawn, capital};
@@ -89,7 +89,7 @@ impl Part {
     }
 }
 
-/// What a line's levels tell of each other, in the order of the experiment.
+/// Returns the parts that a line's levels add to each other, in the order of the experiment.
 fn parts(line: &Line<'_, '_>, x: &str, metric: &Metric, way: Option<f64>) -> Vec<Part> {
     let mut levels = levels(line, x, metric).into_iter();
     let Some(first) = levels.next() else {
@@ -125,7 +125,7 @@ fn parts(line: &Line<'_, '_>, x: &str, metric: &Metric, way: Option<f64>) -> Vec
     parts
 }
 
-/// What is along x, with all that was measured there.
+/// Value along x, with everything measured there.
 struct Level {
     name: String,
     durability: String,

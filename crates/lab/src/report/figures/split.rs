@@ -1,10 +1,10 @@
-//! Which cells make a line, and which a chart of their own.
+//! Division of cells into lines and charts.
 
 use serde_json::Value;
 
 use super::Entry;
 use crate::experiment::Figure;
-use crate::report::cells::{Cell, varied};
+use crate::report::cells::{Cell, distinct, varied};
 use crate::report::chart::Mark;
 use crate::report::names;
 use crate::report::page::LEVELS_BETWEEN;
@@ -14,12 +14,12 @@ const LINES_MAX: usize = 8;
 
 /// A chart of its own.
 pub(super) struct Facet<'c, 'a> {
-    /// What its cells have in common that others have not.
+    /// Values that its cells have in common and others have not.
     pub(super) heading: Option<String>,
     pub(super) lines: Vec<Line<'c, 'a>>,
 }
 
-/// Cells that differ only in what is along x.
+/// Cells that differ only along x.
 pub(super) struct Line<'c, 'a> {
     pub(super) entry: Entry,
     pub(super) cells: Vec<&'c Cell<'a>>,
@@ -27,8 +27,8 @@ pub(super) struct Line<'c, 'a> {
 
 type Key = Vec<Value>;
 
-/// Splits by what the figure says; by default every combination of what is not along x is a line, as long as
-/// they can be told apart.
+/// Splits by the dimensions of the figure; by default every combination besides x is a line, as long as lines
+/// can be told apart.
 pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet<'c, 'a>> {
     let measured: Vec<&Cell<'a>> = cells
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
         figure.by.iter().map(String::as_str).collect()
     };
     if figure.by.is_empty() {
-        while lines.len() > 1 && distinct(&measured, &lines).len() > LINES_MAX {
+        while lines.len() > 1 && keys(&measured, &lines).len() > LINES_MAX {
             lines.pop();
         }
     }
@@ -56,7 +56,7 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
         .collect();
     let looks = Looks::new(&measured, &lines);
     let describe = |key: &Key, names: &[&str]| describe(key, names, &paths);
-    distinct(&measured, &facets)
+    keys(&measured, &facets)
         .into_iter()
         .map(|facet| {
             let here: Vec<_> = measured
@@ -68,16 +68,16 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
                 .then(|| describe(&facet, &facets))
                 .filter(|name| !name.is_empty());
             let mut of_facet = Vec::new();
-            for line in distinct(&here, &lines) {
+            for line in keys(&here, &lines) {
                 let of_line: Vec<_> = here
                     .iter()
                     .copied()
                     .filter(|cell| key(cell, &lines) == line)
                     .collect();
-                // A line has one durability, unless that is what is along x. A system that gives several
-                // levels elsewhere makes several lines.
+                // A line has one durability, unless that is along x. A system that gives several levels
+                // elsewhere makes several lines.
                 let levels: &[&str] = if along_durability { &[] } else { &["durability"] };
-                for level in distinct(&of_line, levels) {
+                for level in keys(&of_line, levels) {
                     let cells: Vec<_> = of_line
                         .iter()
                         .copied()
@@ -111,15 +111,8 @@ fn key(cell: &Cell<'_>, names: &[&str]) -> Key {
         .collect()
 }
 
-fn distinct(cells: &[&Cell<'_>], names: &[&str]) -> Vec<Key> {
-    let mut keys: Vec<Key> = Vec::new();
-    for cell in cells {
-        let key = key(cell, names);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
+fn keys(cells: &[&Cell<'_>], names: &[&str]) -> Vec<Key> {
+    distinct(cells.iter().map(|cell| key(cell, names)))
 }
 
 /// `Apache Kafka, batch 64KiB`. Durability is said by its own sign.
@@ -143,25 +136,14 @@ struct Looks {
 
 impl Looks {
     fn new(cells: &[&Cell<'_>], lines: &[&str]) -> Self {
-        let mut systems: Vec<String> = Vec::new();
-        for cell in cells {
-            if !systems.contains(&cell.system) {
-                systems.push(cell.system.clone());
-            }
-        }
+        let systems = distinct(cells.iter().map(|cell| cell.system.clone()));
         let others: Vec<usize> = lines
             .iter()
             .enumerate()
             .filter(|(_, name)| **name != "system")
             .map(|(index, _)| index)
             .collect();
-        let mut settings: Vec<Key> = Vec::new();
-        for line in distinct(cells, lines) {
-            let key = pick(&line, &others);
-            if !settings.contains(&key) {
-                settings.push(key);
-            }
-        }
+        let settings = distinct(keys(cells, lines).iter().map(|line| pick(line, &others)));
         Self {
             systems,
             settings,

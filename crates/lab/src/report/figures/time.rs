@@ -1,9 +1,9 @@
-//! What happened second by second, in the repetition that is in the middle.
+//! Values second by second, of the repetition that is in the middle.
 
 use std::collections::BTreeMap;
 
 use super::Drawn;
-use super::seconds::{Laid, Seconds, add_up, length};
+use super::seconds::{Laid, Seconds, add_up, length, whole};
 use super::split::{Line, split};
 use crate::experiment::{Figure, Role};
 use crate::report::cells::Cell;
@@ -11,66 +11,38 @@ use crate::report::chart::{Axis, LineChart, LinePoint, Series};
 use crate::report::load::Recorded;
 use crate::results::{Point, ProcessKind, ProcessSample, RateSample, RoleResult};
 
-/// What a time series shows.
+/// A time series that a figure can ask for by name.
 struct Shown {
+    name: &'static str,
     label: &'static str,
     unit: &'static str,
     of: fn(&Point, &BTreeMap<String, Role>) -> Seconds,
 }
 
-fn shown(name: &str) -> Vec<Shown> {
-    let one = |label, unit, of| vec![Shown { label, unit, of }];
-    match name {
-        "rate" => vec![
-            Shown {
-                label: "Acknowledged messages per second",
-                unit: "1/s",
-                of: acknowledged,
-            },
-            Shown {
-                label: "Received messages per second",
-                unit: "1/s",
-                of: received,
-            },
-        ],
-        "p99" => one("99th percentile of latency", "µs", |point, _| p99(point)),
-        "clients" => one("Clients at work", "", |point, _| clients(point)),
-        "timed_out" => one("Not answered in time, per second", "1/s", |point, _| {
-            of_roles(
-                point,
-                |_| true,
-                |sample| sample.timed_out as f64 / length(sample.seconds),
-            )
-        }),
-        "failed" => one("Refused or given up, per second", "1/s", |point, _| {
-            of_roles(
-                point,
-                |_| true,
-                |sample| sample.failed as f64 / length(sample.seconds),
-            )
-        }),
-        "reconnects" => one("Reconnects per second", "1/s", |point, _| {
-            of_roles(
-                point,
-                |_| true,
-                |sample| sample.reconnects as f64 / length(sample.seconds),
-            )
-        }),
-        "backlog" => one("Messages waiting", "messages", backlog),
-        "broker_cpu" => one("Broker's CPU, cores", "", |point, _| {
-            cpu(point, ProcessKind::Broker)
-        }),
-        "client_cpu" => one("Client's CPU, cores", "", |point, _| {
-            cpu(point, ProcessKind::Client)
-        }),
-        "broker_memory" => one("Broker's memory", "MiB", |point, _| {
-            of_processes(point, ProcessKind::Broker, |sample| {
-                sample.memory_bytes as f64 / f64::from(1 << 20)
-            })
-        }),
-        _ => Vec::new(),
-    }
+macro_rules! shown {
+    ($($name:literal, $label:literal, $unit:literal, $of:expr;)*) => {
+        &[$(Shown { name: $name, label: $label, unit: $unit, of: $of }),*]
+    };
 }
+
+const SHOWN: &[Shown] = shown! {
+    "rate", "Acknowledged messages per second", "1/s",
+        |point, _| per_second(point, sends, |sample| sample.acknowledged);
+    "rate", "Received messages per second", "1/s",
+        |point, _| per_second(point, consumes, |sample| sample.received);
+    "p99", "99th percentile of latency", "µs", |point, _| p99(point);
+    "clients", "Clients at work", "", |point, _| of_roles(point, |_| true, |sample| f64::from(sample.clients));
+    "timed_out", "Not answered in time, per second", "1/s",
+        |point, _| per_second(point, |_| true, |sample| sample.timed_out);
+    "failed", "Refused or given up, per second", "1/s",
+        |point, _| per_second(point, |_| true, |sample| sample.failed);
+    "reconnects", "Reconnects per second", "1/s",
+        |point, _| per_second(point, |_| true, |sample| sample.reconnects);
+    "backlog", "Messages waiting", "messages", backlog;
+    "broker_cpu", "Broker's CPU, cores", "", |point, _| of_processes(point, ProcessKind::Broker, cores);
+    "client_cpu", "Client's CPU, cores", "", |point, _| of_processes(point, ProcessKind::Client, cores);
+    "broker_memory", "Broker's memory", "MiB", |point, _| of_processes(point, ProcessKind::Broker, mebibytes);
+};
 
 pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
@@ -85,7 +57,11 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
         let ends = points.iter().map(|(_, point)| point.warmup_s + point.measured_s);
         let warmup = points.iter().map(|(_, point)| point.warmup_s).fold(0.0, f64::max);
         let seconds = seconds(ends);
-        for shown in figure.y.iter().flat_map(|name| shown(name)) {
+        for shown in figure
+            .y
+            .iter()
+            .flat_map(|name| SHOWN.iter().filter(move |shown| shown.name == name))
+        {
             let curve = |(line, point): &(&Line<'_, '_>, &Point)| {
                 let values = (shown.of)(point, roles).into_iter();
                 let points = values.map(|(at, value)| at_second(at, value)).collect();
@@ -104,21 +80,9 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
             // Lines that are told apart by more than their colour.
             let ends: Vec<Series> = series.iter().filter_map(last_mark).collect();
             series.extend(ends);
-            let values: Vec<f64> = series
-                .iter()
-                .flat_map(|series| &series.points)
-                .map(|point| point.y)
-                .collect();
-            let y = if figure.log_y {
-                Axis::logarithmic(shown.label, shown.unit, values.into_iter())
-            } else {
-                Axis::linear(shown.label, shown.unit, values.into_iter())
-            };
-            let last = series
-                .iter()
-                .flat_map(|series| &series.points)
-                .map(|point| point.x)
-                .fold(0.0, f64::max);
+            let values: Vec<f64> = drawn_points(&series).map(|point| point.y).collect();
+            let y = Axis::scaled(figure.log_y, shown.label, shown.unit, values.into_iter());
+            let last = drawn_points(&series).map(|point| point.x).fold(0.0, f64::max);
             let x = seconds.clone().tight([0.0, last.max(1.0)].into_iter());
             let shaded = (warmup > 0.0).then_some((0.0, warmup));
             let title = format!("{}: {}", figure.title, shown.label);
@@ -140,6 +104,10 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
         .notes
         .push("Of several repetitions, the one whose rate is in the middle. Shaded: the warm-up, which does not count.".to_owned());
     drawn
+}
+
+fn drawn_points(series: &[Series]) -> impl Iterator<Item = &LinePoint> {
+    series.iter().flat_map(|series| &series.points)
 }
 
 /// Ticks that say their unit, so that the axis needs no label.
@@ -180,49 +148,37 @@ fn last_mark(series: &Series) -> Option<Series> {
     })
 }
 
-/// The second that is nearest.
-fn second(at_s: f64) -> u32 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "casts to integers saturate"
-    )]
-    let second = at_s.round() as u32;
-    second
-}
-
 fn sends(role: &RoleResult) -> bool {
     matches!(role.does.as_str(), "produce" | "relay" | "request")
 }
 
-fn of_roles(point: &Point, which: fn(&RoleResult) -> bool, value: fn(&RateSample) -> f64) -> Seconds {
+fn consumes(role: &RoleResult) -> bool {
+    role.does == "consume"
+}
+
+fn of_roles(point: &Point, which: fn(&RoleResult) -> bool, value: impl Fn(&RateSample) -> f64) -> Seconds {
+    let roles = point.roles.iter().filter(|role| which(role));
+    summed(roles.map(|role| {
+        let samples = role.samples.iter();
+        samples.map(|sample| (sample.at_s, sample.seconds, value(sample)))
+    }))
+}
+
+/// Adds up several sources, each with samples: their ends, lengths and values.
+fn summed(sources: impl Iterator<Item = impl Iterator<Item = (f64, f64, f64)>>) -> Seconds {
     let mut all = Seconds::new();
-    for role in point.roles.iter().filter(|role| which(role)) {
+    for samples in sources {
         let mut laid = Laid::default();
-        for sample in &role.samples {
-            laid.add(sample.at_s, sample.seconds, value(sample));
-        }
+        samples.for_each(|(at_s, seconds, value)| laid.add(at_s, seconds, value));
         add_up(&mut all, laid.means());
     }
     all
 }
 
-fn acknowledged(point: &Point, _: &BTreeMap<String, Role>) -> Seconds {
-    of_roles(point, sends, |sample| {
-        sample.acknowledged as f64 / length(sample.seconds)
+fn per_second(point: &Point, which: fn(&RoleResult) -> bool, count: fn(&RateSample) -> u64) -> Seconds {
+    of_roles(point, which, |sample| {
+        count(sample) as f64 / length(sample.seconds)
     })
-}
-
-fn received(point: &Point, _: &BTreeMap<String, Role>) -> Seconds {
-    of_roles(
-        point,
-        |role| role.does == "consume",
-        |sample| sample.received as f64 / length(sample.seconds),
-    )
-}
-
-fn clients(point: &Point) -> Seconds {
-    of_roles(point, |_| true, |sample| f64::from(sample.clients))
 }
 
 /// The worst of the roles that send; of the others, where none does.
@@ -232,7 +188,7 @@ fn p99(point: &Point) -> Seconds {
     for role in point.roles.iter().filter(|role| sends(role) == any_sends) {
         for sample in &role.samples {
             if let Some(value) = sample.p99_us {
-                let at = seconds.entry(second(sample.at_s)).or_default();
+                let at = seconds.entry(whole(sample.at_s.round())).or_default();
                 *at = at.max(value as f64);
             }
         }
@@ -240,7 +196,8 @@ fn p99(point: &Point) -> Seconds {
     seconds
 }
 
-/// What was acknowledged and not yet received. Where everyone gets everything, by the average of them.
+/// Messages that were acknowledged and not yet received. Where every client gets everything, by their
+/// average.
 fn backlog(point: &Point, roles: &BTreeMap<String, Role>) -> Seconds {
     let mut changes = Seconds::new();
     for role in &point.roles {
@@ -272,19 +229,17 @@ fn backlog(point: &Point, roles: &BTreeMap<String, Role>) -> Seconds {
 }
 
 fn of_processes(point: &Point, kind: ProcessKind, value: fn(&ProcessSample) -> f64) -> Seconds {
-    let mut all = Seconds::new();
-    for process in point.processes.iter().filter(|process| process.kind == kind) {
-        let mut laid = Laid::default();
-        for sample in &process.samples {
-            laid.add(sample.at_s, sample.seconds, value(sample));
-        }
-        add_up(&mut all, laid.means());
-    }
-    all
+    let processes = point.processes.iter().filter(|process| process.kind == kind);
+    summed(processes.map(|process| {
+        let samples = process.samples.iter();
+        samples.map(move |sample| (sample.at_s, sample.seconds, value(sample)))
+    }))
 }
 
-fn cpu(point: &Point, kind: ProcessKind) -> Seconds {
-    of_processes(point, kind, |sample| {
-        (sample.cpu_user_s + sample.cpu_system_s) / length(sample.seconds)
-    })
+fn cores(sample: &ProcessSample) -> f64 {
+    (sample.cpu_user_s + sample.cpu_system_s) / length(sample.seconds)
+}
+
+fn mebibytes(sample: &ProcessSample) -> f64 {
+    sample.memory_bytes as f64 / f64::from(1 << 20)
 }

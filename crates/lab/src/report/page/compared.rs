@@ -11,12 +11,12 @@ use crate::report::chart::{Axis, Mark, Row, RowChart, Width};
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::{Metric, Run};
-use crate::statistics::{Estimate, Ratio};
+use crate::statistics::{Estimate, Interval, Ratio};
 
 /// A cell on two sides.
 struct Pair<'c, 'a> {
     cell: &'c Cell<'a>,
-    /// The system and what else tells the cell from its neighbours.
+    /// The system, and the parameters that tell the cell from its neighbours.
     name: String,
     side: &'c str,
     /// Of the other side.
@@ -140,18 +140,14 @@ fn pairs<'c, 'a>(
 
 fn axis(base_name: &str, metric: &Metric, pairs: &[Pair<'_, '_>]) -> Axis {
     let ends = pairs.iter().flat_map(|pair| {
-        let (low, high) = pair
-            .ratio
-            .interval
-            .map_or((pair.ratio.value, pair.ratio.value), |reach| {
-                (reach.low, reach.high)
-            });
+        let value = pair.ratio.value;
+        let (low, high) = pair.ratio.interval.map_or((value, value), Interval::ends);
         [low, high, 1.0]
     });
     Axis::around(format!("{} against {base_name}", metric.label), "", ends)
 }
 
-/// Where several sides are compared, their names stand in the rows, under the cell's.
+/// Returns the rows; several sides have their names in the rows, under the cell's.
 fn rows(pairs: &[Pair<'_, '_>], run: &Run, several: bool) -> Vec<Row> {
     let mut before = "";
     let mut rows = Vec::new();
@@ -167,7 +163,7 @@ fn rows(pairs: &[Pair<'_, '_>], run: &Run, several: bool) -> Vec<Row> {
             },
             colour: Mark::new(names::colour(&pair.cell.system, &run.experiment.systems), 0).colour,
             value: pair.ratio.value,
-            interval: pair.ratio.interval.map(|interval| (interval.low, interval.high)),
+            interval: pair.ratio.interval.map(Interval::ends),
             says: format!("× {} · {}", factor(pair.ratio.value), pair.durability),
         });
     }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::sign;
 use crate::factorial::{Analysis, Effect};
-use crate::report::figures::{Analysed, Drawn};
+use crate::report::figures::{Analysed, Drawn, factor_names};
 use crate::report::{names, numbers};
 
 pub(super) fn tables(drawn: &Drawn) -> Markup {
@@ -49,7 +49,7 @@ fn effects(analysed: &Analysed, analysis: &Analysis) -> Markup {
                 @for effect in analysis.by_share() {
                     tr {
                         th scope="row" { (effect.name) }
-                        td { (factors(analysis, effect)) }
+                        td { (factor_names(analysis, effect.set)) }
                         td.num { (scale.fine(effect.value)) }
                         td.num { (reach(effect)) }
                         td.num { @if let Some(share) = effect.share { (numbers::percent(share)) } @else { "–" } }
@@ -71,17 +71,6 @@ fn effects(analysed: &Analysed, analysis: &Analysis) -> Markup {
                 "." }
         }
     }
-}
-
-fn factors(analysis: &Analysis, effect: &Effect) -> String {
-    let taking_part = analysis
-        .design
-        .factors()
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| effect.set >> index & 1 == 1);
-    let names: Vec<&str> = taking_part.map(|(_, factor)| factor.name.as_str()).collect();
-    names.join(" × ")
 }
 
 fn signs(analysed: &Analysed, analysis: &Analysis) -> Markup {

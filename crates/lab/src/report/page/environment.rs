@@ -1,4 +1,4 @@
-//! The machine, and what ran on it.
+//! The machine, and the runs on it.
 
 use jiff::Timestamp;
 use maud::{Markup, html};

@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::{effects, instrument, problems, setting, sides, sign, table};
-use crate::report::cells::{Cell, cells};
+use crate::report::cells::{Cell, cells, distinct};
 use crate::report::chart::swatch;
 use crate::report::figures::{Drawn, draw, drawn_metrics, usual};
 use crate::report::load::Recorded;
@@ -18,10 +18,10 @@ pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Markup {
     } else {
         run.experiment.figures.clone()
     };
-    let mut figures = Vec::new();
-    for figure in &asked {
-        figures.push(draw(figure, recorded, &cells));
-    }
+    let figures: Vec<Drawn> = asked
+        .iter()
+        .map(|figure| draw(figure, recorded, &cells))
+        .collect();
     let is_measured = cells.iter().any(|cell| cell.measured().next().is_some());
     html! {
         article id=(run.name) {
@@ -69,16 +69,11 @@ fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     let run = &recorded.run;
     let (there, all) = (recorded.points.len(), run.order.len());
     let measured: usize = cells.iter().map(|cell| cell.measured().count()).sum();
-    let mut revisions: Vec<&str> = Vec::new();
-    for revision in recorded
+    let revisions = recorded
         .points
         .iter()
-        .filter_map(|point| point.revision.as_deref())
-    {
-        if !revisions.contains(&revision) {
-            revisions.push(revision);
-        }
-    }
+        .filter_map(|point| point.revision.as_deref());
+    let revisions = distinct(revisions);
     let word = match run.status {
         Status::Finished if there == all => None,
         Status::Finished => Some("Not everything was measured"),
@@ -103,8 +98,8 @@ fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     }
 }
 
-/// Of what was measured, an empty figure without a reason is a mistake of the experiment or of the lab: tests
-/// look for its class.
+/// If points were measured, an empty figure without a reason is a mistake of the experiment or of the lab:
+/// tests look for its class.
 fn figure(drawn: &Drawn, is_measured: bool) -> Markup {
     html! {
         figure.result {

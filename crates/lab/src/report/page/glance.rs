@@ -4,19 +4,14 @@ use maud::{Markup, html};
 
 use super::experiment::main_metric;
 use super::{sign, table};
-use crate::report::cells::{Cell, cells, varied};
+use crate::report::cells::{Cell, cells, distinct, varied};
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::Metric;
 use crate::results::metric::Better;
 
 pub(super) fn table(runs: &[Recorded]) -> Markup {
-    let mut systems: Vec<&str> = Vec::new();
-    for system in runs.iter().flat_map(|recorded| &recorded.run.experiment.systems) {
-        if !systems.contains(&system.as_str()) {
-            systems.push(system);
-        }
-    }
+    let systems: Vec<&String> = distinct(runs.iter().flat_map(|recorded| &recorded.run.experiment.systems));
     html! {
         section {
             h2 { "At a glance" }

@@ -1,4 +1,4 @@
-//! What the instrument can do: each client against a stub, and what lies between clients and systems.
+//! The instrument's own figures: each client against a stub, and the way between clients and systems.
 
 use maud::{Markup, html};
 
@@ -21,7 +21,7 @@ pub(super) fn section(run: &Run) -> Markup {
     }
 }
 
-/// What clients reach against a stub; where nothing was measured, why.
+/// Rates of clients against a stub, and reasons for missing ones.
 fn ceilings(ceilings: &[Ceiling]) -> Markup {
     let measured = || {
         let has_figure = |ceiling: &&Ceiling| ceiling.produce_rate.or(ceiling.consume_rate).is_some();
@@ -60,7 +60,7 @@ fn ceilings(ceilings: &[Ceiling]) -> Markup {
     }
 }
 
-/// Why there is no ceiling, or no more of one, of each driver: with which settings, or how many of them.
+/// Returns the reasons of missing ceilings, of each driver: with their settings, or the number of these.
 fn without(ceilings: &[Ceiling]) -> Vec<String> {
     let mut groups: Vec<(&str, &str, Vec<&Ceiling>)> = Vec::new();
     for ceiling in ceilings {

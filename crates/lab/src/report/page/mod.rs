@@ -106,7 +106,7 @@ fn top(title: &str, runs: &[Recorded]) -> Markup {
     }
 }
 
-/// What a reader needs to know once.
+/// Explanations that a reader needs once.
 fn reading() -> Markup {
     html! {
         section.reading {

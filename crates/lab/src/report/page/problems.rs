@@ -1,11 +1,11 @@
-//! What did not go as planned: failures, refusals, losses and what was skipped are results too.
+//! Deviations from the plan: failures, refusals, losses and skipped points are results too.
 
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
 use super::table::parameters;
-use crate::report::cells::Cell;
+use crate::report::cells::{Cell, distinct};
 use crate::report::names;
 use crate::results::{OutcomeKind, Point};
 
@@ -74,12 +74,10 @@ fn ended<'a>(cells: &'a [Cell<'a>]) -> Vec<Ended<'a>> {
 }
 
 fn word(kind: OutcomeKind) -> &'static str {
-    match kind {
-        OutcomeKind::Done => "done",
-        OutcomeKind::Failed => "failed",
-        OutcomeKind::Refused => "refused",
-        OutcomeKind::Lost => "lost messages",
-        OutcomeKind::Skipped => "skipped",
+    if kind == OutcomeKind::Lost {
+        "lost messages"
+    } else {
+        kind.name()
     }
 }
 
@@ -93,13 +91,8 @@ fn class(kind: OutcomeKind) -> &'static str {
 /// With which parameters, how often, and where the systems' own words are.
 fn where_(ended: &Ended<'_>) -> String {
     const NAMED: usize = 4;
-    let mut with: Vec<String> = Vec::new();
-    for point in &ended.points {
-        let text = parameters(&point.parameters);
-        if !text.is_empty() && !with.contains(&text) {
-            with.push(text);
-        }
-    }
+    let with = ended.points.iter().map(|point| parameters(&point.parameters));
+    let mut with = distinct(with.filter(|text| !text.is_empty()));
     let more = with.len().saturating_sub(NAMED);
     with.truncate(NAMED);
     let count = ended.points.len();
@@ -126,20 +119,10 @@ fn remarks(cells: &[Cell<'_>]) -> BTreeSet<String> {
     for point in cells.iter().flat_map(|cell| &cell.points) {
         let system = names::system(&point.system);
         remarks.extend(point.remarks.iter().map(|remark| format!("{system}: {remark}")));
-        remarks.extend(
-            point
-                .durability
-                .note
-                .iter()
-                .map(|note| format!("{system}, durability: {note}")),
-        );
-        remarks.extend(
-            point
-                .driver
-                .limited
-                .iter()
-                .map(|limited| format!("{system}, the client may be the limit: {limited}")),
-        );
+        let note = point.durability.note.iter();
+        remarks.extend(note.map(|note| format!("{system}, durability: {note}")));
+        let limited = point.driver.limited.iter();
+        remarks.extend(limited.map(|why| format!("{system}, the client may be the limit: {why}")));
     }
     remarks
 }

@@ -1,4 +1,4 @@
-//! What was done: systems, load and duration, in a few lines; the whole file behind them.
+//! The setting: systems, load and duration, in a few lines; the whole file behind them.
 
 use maud::{Markup, html};
 
@@ -57,7 +57,7 @@ pub(super) fn section(run: &Run) -> Markup {
     }
 }
 
-/// What is otherwise than above in a run that is smaller; the repetitions are those of the run anyway.
+/// Returns the settings that differ in a smaller run; the repetitions are those of the run anyway.
 fn at_this_scale(run: &Run) -> impl Iterator<Item = (&str, &serde_json::Value)> {
     let small = run.experiment.small.iter().filter(|_| run.scale < 1.0);
     let named = small.map(|(path, value)| (path.strip_prefix("grid.").unwrap_or(path), value));

@@ -12,7 +12,7 @@ use crate::results::metric::Better;
 use crate::results::{Metric, metric};
 use crate::statistics::{Ratio, ratio};
 
-/// How the first system compares with each other one, where all else is equal.
+/// Compares the first system with each other one, for equal parameters.
 pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     let systems = &recorded.run.experiment.systems;
     let Some(first) = systems.first().filter(|_| systems.len() > 1) else {

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-/// Levels and what they survive, as the report explains them.
+/// Levels and the failures that they survive, as the report explains them.
 pub(super) const LEVELS: [(&str, &str); 5] = [
     ("none", "nothing was acknowledged at all"),
     ("memory", "nothing: it was accepted"),
@@ -17,7 +17,7 @@ pub(super) const LEVELS: [(&str, &str); 5] = [
 /// Between levels, where there are several.
 pub(crate) const LEVELS_BETWEEN: &str = " / ";
 
-/// How full the disc is.
+/// Returns the class of the disc, by its filling.
 fn fill(level: &str) -> &'static str {
     match level.split(':').next().unwrap_or_default() {
         "memory" => "f1",
@@ -38,7 +38,7 @@ pub(super) fn durability(level: &str) -> Markup {
     }
 }
 
-/// With what was asked, where that is something else.
+/// Adds the level that was asked for, if it is another one.
 pub(super) fn given(durability: &crate::results::Durability) -> Markup {
     let differs = !durability.asked.is_empty() && durability.asked != durability.given;
     html! {

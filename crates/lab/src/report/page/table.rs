@@ -149,7 +149,7 @@ fn client_share(cell: &Cell<'_>) -> Option<f64> {
     crate::statistics::mean(&shares).map(|estimate| estimate.value)
 }
 
-/// What was measured of the same client against a stub, or why nothing was.
+/// Returns the ceiling of the same client, measured or not.
 fn ceiling_of<'r>(cell: &Cell<'_>, run: &'r Run) -> Option<&'r Ceiling> {
     let driver = &cell.measured().next()?.driver.name;
     let fits = |ceiling: &&Ceiling| {
@@ -160,7 +160,7 @@ fn ceiling_of<'r>(cell: &Cell<'_>, run: &'r Run) -> Option<&'r Ceiling> {
     run.ceilings.iter().find(fits)
 }
 
-/// The rate against what the same client reaches with a stub.
+/// Returns the rate as a share of the same client's ceiling.
 fn of_ceiling(cell: &Cell<'_>, ceiling: &Ceiling) -> Option<f64> {
     let share = |rate: &str, ceiling: Option<f64>| {
         let ceiling = ceiling.filter(|ceiling| *ceiling > 0.0)?;

@@ -1,4 +1,5 @@
-//! One channel of a client of the stub: what it publishes is counted, and its consumers are given samples.
+//! One channel of a client of the stub: messages that it publishes are counted, and its consumers get
+//! samples.
 
 use std::sync::Arc;
 
@@ -175,7 +176,7 @@ impl Channel {
                 Some(basic::QosOk {}.into())
             }
             Basic::Consume(method) => {
-                // Who gives no name of its own is given one.
+                // A consumer without a name gets one.
                 let tag = if method.consumer_tag.is_empty() {
                     format!("stub-{}-{}", self.number, self.consumers.len() + 1)
                 } else {
@@ -213,7 +214,7 @@ impl Channel {
         })
     }
 
-    /// Confirms what has come, all at once.
+    /// Confirms everything that has come, at once.
     pub(super) fn confirm(&mut self, out: &mut BytesMut) {
         if self.confirms && self.published > self.confirmed {
             self.confirmed = self.published;

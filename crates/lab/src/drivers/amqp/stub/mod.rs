@@ -1,11 +1,12 @@
-//! A server of AMQP 0-9-1 that stores nothing: what a client reaches against it is the client's own ceiling.
+//! A server of AMQP 0-9-1 that stores nothing: the rate that a client reaches against it is the client's own
+//! ceiling.
 //!
-//! Every queue exists. What is published is confirmed and forgotten, but for the first message of each
+//! Every queue exists. Messages are confirmed and forgotten, but for the first one of each
 //! address, which is given out again and again to the consumers of that address, as fast as acknowledgements
 //! allow.
 //!
 //! - [`samples`]: the messages that are given out
-//! - [`session`]: what is said to a client; [`channel`]: one of its channels
+//! - [`session`]: a client; [`channel`]: one of its channels
 
 mod channel;
 mod samples;

@@ -31,7 +31,7 @@ impl Samples {
             .insert(queue.to_owned(), exchange.to_owned());
     }
 
-    /// Whether a message to this address is to be kept.
+    /// Returns true if there is no message for this address yet.
     pub(super) fn lacks(&self, address: &str) -> bool {
         !self.known().bodies.contains_key(address)
     }
@@ -40,7 +40,7 @@ impl Samples {
         self.known().bodies.insert(address.to_owned(), Arc::from(body));
     }
 
-    /// What there is for a queue.
+    /// Returns the message for a queue.
     pub(super) fn of_queue(&self, queue: &str) -> Option<Arc<[u8]>> {
         let known = self.known();
         let address = known.exchanges.get(queue).map_or(queue, String::as_str);

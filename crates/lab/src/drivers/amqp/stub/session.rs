@@ -1,4 +1,4 @@
-//! What the stub says to one client: its connection and its channels. Definitions are all granted.
+//! One client of the stub: its connection and its channels. Definitions are all granted.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const CHANNELS_MAX: u16 = 2047;
 const OPEN: u16 = 10;
 const CLOSE: u16 = 40;
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
     #[error("another protocol is spoken")]
@@ -41,7 +41,7 @@ pub(super) struct Session {
     channels: Vec<Channel>,
     /// The place of the channel that spoke last: most speak again.
     last: usize,
-    /// Whose turn it is to be given something.
+    /// Place of the channel that is served next.
     turn: usize,
     ended: bool,
 }
@@ -57,7 +57,7 @@ impl Session {
         }
     }
 
-    /// What a client is told first.
+    /// Writes the first method to a client.
     pub(super) fn greet(out: &mut BytesMut) {
         let start = connection::Start {
             version_minor: 9,
@@ -120,7 +120,7 @@ impl Session {
                 let method = Method::decode(Bytes::copy_from_slice(frame.payload))?;
                 self.on_channel(frame.channel, &method)?
             }
-            // An answer to what the stub never asks.
+            // An answer to a method that the stub never sends.
             (CHANNEL, _) => None,
             _ => return self.channel(frame.channel)?.on_method(frame, out),
         };
@@ -165,7 +165,7 @@ impl Session {
         })
     }
 
-    /// Confirms what has come, all at once.
+    /// Confirms everything that has come, at once.
     pub(super) fn confirm(&mut self, out: &mut BytesMut) {
         for channel in &mut self.channels {
             channel.confirm(out);

@@ -1,0 +1,106 @@
+//! The start of a system: its command line, its settings, and its first answer.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tokio::process::Command;
+
+use super::process::{Process, last_words};
+use super::{Place, StartError, System, answer_of};
+use crate::experiment::{Own, Protocol};
+
+/// A system that is about to be started.
+pub(super) struct Launch {
+    name: &'static str,
+    pub(super) command: Command,
+    pub(super) settings: BTreeMap<String, String>,
+    logs: PathBuf,
+    /// The experiment has settings of its own for it.
+    has_own: bool,
+}
+
+impl Launch {
+    /// Begins the command line of `program`, which stores in an empty folder of the system's name and listens
+    /// where each of these options says.
+    pub(super) fn new(
+        name: &'static str,
+        program: &Path,
+        place: &Place,
+        listeners: &[&str],
+    ) -> Result<Self, StartError> {
+        let data = place.data.join(name);
+        empty(&data)?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--data-dir").arg(&data);
+        let listen = format!("{}:0", place.host);
+        for listener in listeners {
+            command.args([*listener, &listen]);
+        }
+        Ok(Self {
+            name,
+            command,
+            settings: BTreeMap::new(),
+            logs: place.logs.clone(),
+            has_own: false,
+        })
+    }
+
+    pub(super) fn set(&mut self, option: &str, name: &str, value: &str) {
+        self.command.arg(option).arg(format!("{name}={value}"));
+        self.settings.insert(name.to_owned(), value.to_owned());
+    }
+
+    pub(super) fn set_own(&mut self, option: &str, own: &Own) {
+        self.has_own = !own.set.is_empty();
+        for (name, value) in &own.set {
+            let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            self.set(option, name, &plain);
+        }
+    }
+
+    /// Starts the process and waits until it answers.
+    pub(super) async fn start(self, spoken: Protocol, patience: Duration) -> Result<System, StartError> {
+        let name = self.name;
+        let started = Instant::now();
+        let mut found = BTreeMap::new();
+        let is_ready = |line: &str| {
+            for protocol in Protocol::ALL {
+                let rest = line.strip_prefix(protocol.word());
+                let at = rest.and_then(|rest| rest.strip_prefix(" listening on "));
+                found.extend(at.map(|at| (protocol, at.to_owned())));
+            }
+            (line == "ready").then(|| found.clone())
+        };
+        let launched = Process::start(self.command, name, &self.logs, patience, is_ready).await;
+        let (process, addresses) = match launched {
+            Err(StartError::Failed(_)) if self.has_own => {
+                // Its own settings are the likeliest reason: its words about them are a refusal.
+                let said = last_words(&self.logs.join(format!("{name}.err")));
+                return Err(StartError::Refused(format!("{name} did not start{said}")));
+            }
+            other => other?,
+        };
+        let address = addresses.get(&spoken).map_or("", String::as_str);
+        let answered = answer_of(&process, (spoken, address), started, patience).await?;
+        Ok(System {
+            name: name.to_owned(),
+            addresses,
+            version: answered.version,
+            settings: self.settings,
+            cold_start: Some(answered.after),
+            process: Some(process),
+            key: String::new(),
+        })
+    }
+}
+
+/// Leaves a folder with nothing in it.
+fn empty(folder: &Path) -> Result<(), StartError> {
+    let emptied = match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => std::fs::create_dir_all(folder),
+    };
+    emptied.map_err(|error| StartError::Failed(format!("{} cannot be emptied: {error}", folder.display())))
+}
