@@ -101,6 +101,13 @@ pub enum ChangeError {
     NotStored(#[from] NotStored),
 }
 
+impl ChangeError {
+    /// True if the change may be stored all the same: the journal failed before the outcome was known.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::NotStored(NotStored::Unknown))
+    }
+}
+
 /// A client in a group of changes.
 struct Part {
     number: ClientNumber,

@@ -24,8 +24,10 @@ pub enum Fault {
     Binary,
     #[error("Key 'from': listen on this connection first")]
     NotListening,
-    #[error("what was published could not be stored, or it is not known whether it was")]
+    #[error("what was published could not be stored")]
     NotStored,
+    #[error("the broker failed before it was known whether what was published is stored")]
+    OutcomeUnknown,
     #[error("{max} clients may listen on one connection")]
     Crowded { max: usize },
     #[error(transparent)]
@@ -51,6 +53,8 @@ impl Fault {
             Self::Change(ChangeError::TooManyClients(_)) | Self::Clients(_) | Self::Crowded { .. } => {
                 "too_many_clients"
             }
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Change(change) if change.is_outcome_unknown() => "outcome_unknown",
             Self::Change(ChangeError::NotStored(_)) | Self::NotStored => "not_stored",
         }
     }
@@ -65,7 +69,9 @@ impl Fault {
             | Self::Both(..)
             | Self::NotListening => "Error",
             Self::Command => "There is no such command",
-            Self::NotStored => "The message may be lost",
+            Self::NotStored => "The message was refused, and nothing of it was stored",
+            Self::OutcomeUnknown => "The message may be stored or not",
+            Self::Change(change) if change.is_outcome_unknown() => "The change may be stored or not",
             Self::Crowded { .. } => "It does not listen here",
             Self::Change(_) | Self::Clients(_) => "The change was refused, and nothing of it was stored",
         }

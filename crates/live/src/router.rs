@@ -165,6 +165,8 @@ pub(crate) fn status_of(fault: &Fault) -> StatusCode {
         | Fault::NotListening
         | Fault::Command
         | Fault::Binary => StatusCode::BAD_REQUEST,
+        Fault::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::Change(change) if change.is_outcome_unknown() => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Change(_) | Fault::Clients(_) | Fault::Crowded { .. } | Fault::NotStored => {
             StatusCode::INSUFFICIENT_STORAGE
         }

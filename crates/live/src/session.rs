@@ -71,7 +71,7 @@ pub struct Work {
 /// Outcome of [`Work`].
 #[derive(Debug)]
 pub struct Done {
-    messages_stored: bool,
+    messages: Result<(), Fault>,
     changes: Vec<Result<usize, ChangeError>>,
 }
 
@@ -88,9 +88,9 @@ impl Work {
     pub fn begin(self, live: Arc<Live>) -> impl Future<Output = Done> + Send {
         let stored = live.store(self.messages);
         async move {
-            let messages_stored = match stored {
+            let messages = match stored {
                 Some(stored) => all_stored(stored).await,
-                None => true,
+                None => Ok(()),
             };
             let changes = match self.from {
                 Some((client, topics, from, outbox)) => {
@@ -99,19 +99,23 @@ impl Work {
                 None if self.changes.is_empty() => Vec::new(),
                 None => live.change(self.changes).await,
             };
-            Done {
-                messages_stored,
-                changes,
-            }
+            Done { messages, changes }
         }
     }
 }
 
-async fn all_stored(ticket: Ticket) -> bool {
+/// Resolves to success if everything is stored, and to a refusal only if nothing is.
+async fn all_stored(ticket: Ticket) -> Result<(), Fault> {
     let outcomes = ticket.await;
-    outcomes
-        .iter()
-        .all(|outcome| matches!(outcome, Outcome::Committed(_)))
+    let is_committed = |outcome: &Outcome| matches!(outcome, Outcome::Committed(_));
+    let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused(_));
+    if outcomes.iter().all(is_committed) {
+        Ok(())
+    } else if outcomes.iter().all(is_refused) {
+        Err(Fault::NotStored)
+    } else {
+        Err(Fault::OutcomeUnknown)
+    }
 }
 
 /// Counts of published messages, by outcome.
@@ -353,10 +357,9 @@ impl Session {
     /// Appends the answers that waited for the work.
     pub fn on_done(&mut self, done: Done, out: &mut BytesMut) {
         for (id, counts) in std::mem::take(&mut self.acks) {
-            let answer = if done.messages_stored {
-                json::success(id.as_deref(), &counts.fields())
-            } else {
-                json::error(id.as_deref(), &Fault::NotStored)
+            let answer = match &done.messages {
+                Ok(()) => json::success(id.as_deref(), &counts.fields()),
+                Err(fault) => json::error(id.as_deref(), fault),
             };
             (self.dialect.frame)(&answer, out);
         }
@@ -490,9 +493,8 @@ fn publish_one(
 pub async fn publish_and_store(live: &Live, messages: &[Publish<'_>]) -> Result<Counts, Fault> {
     let mut staged = Staged::default();
     let counts = publish(live, messages, &mut staged);
-    let stored = match live.store(staged) {
-        Some(ticket) => all_stored(ticket).await,
-        None => true,
-    };
-    if stored { Ok(counts) } else { Err(Fault::NotStored) }
+    if let Some(ticket) = live.store(staged) {
+        all_stored(ticket).await?;
+    }
+    Ok(counts)
 }

@@ -109,7 +109,7 @@ struct Client {
 #[derive(Debug)]
 enum Asked {
     Listen,
-    Subscribe { topic: u8, is_on: bool },
+    Subscribe { topic: u8, is_on: bool, before: Known },
     Publish { topic: u8, number: u64 },
     List,
 }
@@ -209,12 +209,14 @@ impl Client {
         if !is_on {
             self.expected.retain(|(expected, _)| *expected != topic);
         }
-        let is_so = self.knows(topic) == if is_on { Known::Yes } else { Known::No };
+        let before = self.knows(topic);
+        let is_so = before == if is_on { Known::Yes } else { Known::No };
         if !is_so {
             self.subscriptions.insert(topic, Known::Perhaps);
         }
         let command = if is_on { "subscribe" } else { "unsubscribe" };
-        self.ask(command, fields, Asked::Subscribe { topic, is_on });
+        let asked = Asked::Subscribe { topic, is_on, before };
+        self.ask(command, fields, asked);
     }
 
     fn knows(&self, topic: u8) -> Known {
@@ -296,7 +298,7 @@ impl Client {
         let is_done = read.get("error").is_none();
         match asked {
             Asked::Listen => self.listens |= is_done,
-            Asked::Subscribe { topic, is_on } => {
+            Asked::Subscribe { topic, is_on, before } => {
                 let is_last = !self
                     .waiting
                     .iter()
@@ -304,8 +306,11 @@ impl Client {
                 if is_last && is_done {
                     let known = if is_on { Known::Yes } else { Known::No };
                     self.subscriptions.insert(topic, known);
+                } else if is_last && read["error"] == "not_stored" {
+                    self.subscriptions.insert(topic, before);
                 }
             }
+            Asked::Publish { .. } if read["error"] == "outcome_unknown" => {}
             Asked::Publish { topic, number } if is_done => messages.acknowledge(topic, number),
             Asked::Publish { topic, number } => messages.refuse(topic, number),
             Asked::List => self.on_list(read)?,
