@@ -39,7 +39,8 @@ pub struct BrokerSettings {
 /// settings, and the headers that front ends keep in their messages.
 #[derive(Debug, Clone, Default)]
 pub struct FrontEndHooks {
-    /// Format of the metadata that members of classic groups exchange. Without it no group changes its protocol.
+    /// Format of the metadata that members of classic groups exchange. Without it no group changes its
+    /// protocol.
     pub member_protocol: Option<Arc<dyn Language>>,
     pub group_settings: Option<ReadGroupSettings>,
     pub message_attributes: Vec<Arc<dyn ReadFacts>>,

@@ -103,8 +103,8 @@ impl Rules {
         batch.saturating_sub(HEADER_BYTES)
     }
 
-    /// Checks that the records' timestamps are near the clock. Records are read only if the batch's maximum is
-    /// too late or if there is a lower bound. Records without a timestamp are valid.
+    /// Checks that the records' timestamps are near the clock. Records are read only if the batch's maximum
+    /// is too late or if there is a lower bound. Records without a timestamp are valid.
     fn check_times(&self, body: &Bytes, header: &BatchHeader, now_ms: i64) -> Result<(), AdmitError> {
         let latest = now_ms.saturating_add_unsigned(self.later_ms_max);
         let earliest = match self.earlier_ms_max {

@@ -1,7 +1,8 @@
 //! Headers and properties of messages, for exchanges that route by them.
 //!
 //! A front end keeps its own form of headers and properties in a record header of the message, and gives
-//! the broker a reader for it. So dead letters, and messages delayed over a restart, are routed like new ones.
+//! the broker a reader for it. So dead letters and messages delayed over a restart are routed like new
+//! ones.
 
 use std::fmt;
 use std::sync::Arc;

@@ -113,8 +113,8 @@ impl Places {
         self.queues.is_empty() && self.topics.is_empty()
     }
 
-    /// Returns the logs that a message goes to: in each topic the partition of its key or, without one, of its
-    /// routing key.
+    /// Returns the logs that a message goes to: in each topic the partition of its key or, without one, of
+    /// its routing key.
     pub(crate) fn logs(&self, message: &Message) -> SmallVec<[LogId; 1]> {
         let key = message.key.as_deref().unwrap_or(message.routing_key.as_bytes());
         self.topics
