@@ -413,7 +413,11 @@ mod tests {
 
     #[test]
     fn a_long_reason_of_a_close_is_cut_between_characters() {
-        for (reason, kept) in [("a".repeat(200), 123), ("é".repeat(100), 122), ("short".into(), 5)] {
+        for (reason, kept) in [
+            ("a".repeat(200), 123),
+            ("é".repeat(100), 122),
+            ("short".into(), 5),
+        ] {
             let mut out = BytesMut::new();
             put_close(1000, &reason, &mut out);
             assert_eq!(&out[4..], &reason.as_bytes()[..kept]);
