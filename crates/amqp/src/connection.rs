@@ -119,7 +119,7 @@ impl Opening {
                 };
                 if !is_spoken {
                     self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
-                    self.flush(&mut write).await?;
+                    self.output.write_all(&mut write).await?;
                     return Err(Ended::NotOpened(
                         "another protocol, or another version".to_owned(),
                     ));
@@ -134,19 +134,19 @@ impl Opening {
                     Step::Open(agreed) => return self.open(shared, agreed, &mut write).await,
                     Step::Close(exception) => return Err(self.refuse(&exception, &mut write).await),
                     Step::End { why } => {
-                        self.flush(&mut write).await?;
+                        self.output.write_all(&mut write).await?;
                         return Err(Ended::NotOpened(why));
                     }
                     Step::Closed => {
                         self.output.send(0, CloseOk {});
-                        self.flush(&mut write).await?;
+                        self.output.write_all(&mut write).await?;
                         return Err(Ended::Left);
                     }
                 }
             }
             turn::after(permit.bytes()).await;
             drop(permit);
-            self.flush(&mut write).await?;
+            self.output.write_all(&mut write).await?;
         }
     }
 
@@ -173,17 +173,10 @@ impl Opening {
     /// Sends the exception, then ends the connection.
     async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
         self.output.send(0, exception.close());
-        match self.flush(write).await {
+        match self.output.write_all(write).await {
             Ok(()) => Ended::NotOpened(exception.reply_text()),
-            Err(ended) => ended,
+            Err(error) => error.into(),
         }
-    }
-
-    async fn flush(&mut self, write: &mut WriteHalf<'_>) -> Result<(), Ended> {
-        while !self.output.is_empty() {
-            self.output.write(write).await?;
-        }
-        Ok(())
     }
 }
 
@@ -421,13 +414,7 @@ impl Open {
 
     /// Writes the remaining bytes, for a client that has closed the connection.
     async fn last_words(&mut self, write: &mut WriteHalf<'_>) -> Ended {
-        let write_all = async {
-            while !self.session.out.is_empty() {
-                self.session.out.write(write).await?;
-            }
-            Ok::<_, std::io::Error>(())
-        };
-        match timeout(CLOSE_PATIENCE, write_all).await {
+        match timeout(CLOSE_PATIENCE, self.session.out.write_all(write)).await {
             Ok(Ok(())) => Ended::End(End::Closed),
             Ok(Err(error)) => error.into(),
             Err(_) => Ended::NotClosed,
