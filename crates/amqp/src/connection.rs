@@ -11,8 +11,7 @@ use std::time::Duration;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::Space;
-use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, turn};
-use tokio::net::tcp::{ReadHalf, WriteHalf};
+use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -104,11 +103,13 @@ impl Opening {
         let peer = connection.peer.ip();
         let budget = Arc::clone(&connection.budget);
         let drain = connection.drain.clone();
-        let (read, mut write) = connection.stream.split();
+        let (mut read, mut write) = connection.stream.split();
         let mut handshake = Handshake::default();
         let mut began = false;
         loop {
-            let read = drain.run_until_cancelled(self.input.read(&read, &budget)).await;
+            let read = drain
+                .run_until_cancelled(self.input.read(&mut read, &budget))
+                .await;
             let Some(read) = read else {
                 return Err(End::Stopping.into());
             };
@@ -363,7 +364,7 @@ impl Open {
                 written?;
                 Ok(Event::Written)
             }
-            permit = input.read(&wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
+            permit = input.read(&mut wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
             () = groups.ready(), if has_groups => Ok(Event::Stored),
             () = outbox.filled(), if may_deliver => Ok(Event::Filled),
             () = replies.filled(), if may_deliver => Ok(Event::Filled),

@@ -11,10 +11,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, ListenerMetrics, Output, Permit, Status,
-    WRITE_PACE,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, ListenerMetrics, Output, Permit, ReadHalf,
+    Status, WRITE_PACE, WriteHalf,
 };
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Instant;
 
 use crate::answers::{Answers, Next};

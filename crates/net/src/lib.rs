@@ -7,6 +7,7 @@
 //! - [`listener`]: binding, and the settings of one listening socket
 //! - [`accept`]: the accept loop: limits, back-off, one task per connection
 //! - [`connection`]: one accepted connection and the trait that protocols implement
+//! - [`stream`]: its bytes
 //! - [`handover`]: switching a connection to another protocol
 //! - [`shutdown`]: drain first, abort later
 //! - [`budget`]: the bound on request bytes in memory, reserved before they are read
@@ -32,6 +33,7 @@ pub mod output;
 pub mod pace;
 pub mod shutdown;
 pub mod stall;
+pub mod stream;
 pub mod turn;
 
 pub use accept::{Shared, serve};
@@ -46,3 +48,4 @@ pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
 pub use shutdown::Shutdown;
+pub use stream::{ReadHalf, Stream, WriteHalf};
