@@ -1,7 +1,7 @@
 //! Queues and namespaces over HTTP: list, browse, purge, move, create and delete.
 //!
-//! Responses are JSON; refusals are a line of text. This crate must not know how queues are stored, nor any
-//! message protocol.
+//! Responses are JSON, and so are refusals (`application/problem+json`). This crate must not know how queues
+//! are stored, nor any message protocol.
 //!
 //! | request | effect |
 //! |---|---|
@@ -15,51 +15,45 @@
 //!
 //! Requests about a queue may also have `namespace=N`; the default is `/`.
 //!
-//! - [`front`]: handle to the broker
-//! - `asker`: rejects requests from web pages
-//! - `query`: parameters of a request
 //! - `queues`, `messages`, `namespaces`: the handlers
+//! - `refusals`: their kinds of refusals
 
-mod asker;
-pub mod front;
 mod messages;
 mod namespaces;
-mod query;
 mod queues;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
 use axum::Router;
-use axum::http::{StatusCode, header};
-use axum::middleware;
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{get, post};
 use serde_json::Value;
+use stafett_broker::Broker;
+use stafett_http::{Policy, Query, Slot};
+use stafett_model::Namespace;
 
-pub use front::AdminFront;
-
-/// Status and text of a refused request.
-type Refusal = (StatusCode, String);
-
-/// Returns the routes. They answer with 503 while `front` has no broker.
-pub fn router(front: AdminFront) -> Router {
-    Router::new()
-        .route(
-            "/namespaces",
-            get(namespaces::list)
-                .put(namespaces::create)
-                .delete(namespaces::delete),
-        )
+/// Returns the routes. They answer with 503 while there is no broker.
+pub fn router(broker: Slot<Broker>) -> Router {
+    let namespaces = get(namespaces::list)
+        .put(namespaces::create)
+        .delete(namespaces::delete);
+    let routes = Router::new()
+        .route("/namespaces", namespaces)
         .route("/queues", get(queues::list).delete(queues::delete))
         .route("/queues/messages", get(messages::peek))
         .route("/queues/purge", post(queues::purge))
         .route("/queues/move", post(queues::move_messages))
-        .layer(middleware::from_fn(asker::check))
-        .with_state(front)
+        .with_state(broker);
+    Policy::Programs.guard(routes)
 }
 
-fn refuse(status: StatusCode, why: impl std::fmt::Display) -> Refusal {
-    (status, format!("{why}\n"))
+/// Returns the namespace that a request names, or the default one.
+fn namespace(query: &Query) -> Namespace {
+    query
+        .get("namespace")
+        .map_or_else(Namespace::default, Namespace::new)
 }
 
 fn answer(status: StatusCode, value: &Value) -> Response {
@@ -68,9 +62,5 @@ fn answer(status: StatusCode, value: &Value) -> Response {
 
 fn answer_text(status: StatusCode, mut json: String) -> Response {
     json.push('\n');
-    let headers = [
-        (header::CONTENT_TYPE, "application/json"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    (status, headers, json).into_response()
+    stafett_http::answer::json(status, json)
 }

@@ -8,14 +8,16 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use stafett_broker::Broker;
+use stafett_http::{Problem, Query, Slot};
 use stafett_messaging::queues::DeliveryId;
 use stafett_model::StoredMessage;
 
-use crate::front::AdminFront;
-use crate::query::Query;
+use crate::answer_text;
 use crate::queues::find;
-use crate::{Refusal, answer_text};
 
+/// Prefix of keys that name a message header.
+const HEADER: &str = "header.";
 /// Maximum and default of `count`.
 const COUNT_MAX: u64 = 1000;
 const COUNT: u64 = 10;
@@ -36,17 +38,23 @@ struct Answer {
 }
 
 pub(crate) async fn peek(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace", "queue", "count", "priority", "header."])?;
-    let broker = front.broker()?;
+) -> Result<Response, Problem> {
+    let query = Query::strict(
+        query.as_deref(),
+        &["namespace", "queue", "count", "priority", HEADER],
+    )?;
+    let broker = broker.get()?;
     let queue = find(&broker, &query, "queue")?;
     let count = query.number("count", COUNT_MAX)?.unwrap_or(COUNT);
     let priority = query.number("priority", u8::MAX.into())?;
-    let headers = query.headers();
+    let headers: Vec<(&str, &str)> = query
+        .pairs()
+        .filter_map(|(key, value)| Some((key.strip_prefix(HEADER)?, value)))
+        .collect();
     let wanted = |message: &StoredMessage| {
-        let has = |(name, value): &(String, String)| {
+        let has = |(name, value): &(&str, &str)| {
             message.header(name.as_bytes()).flatten() == Some(value.as_bytes())
         };
         priority.is_none_or(|wanted| u64::from(message.priority()) == wanted) && headers.iter().all(has)

@@ -4,36 +4,36 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
-use stafett_messaging::exchanges::NamespaceError;
+use stafett_broker::Broker;
+use stafett_http::{Problem, Query, Slot};
 use stafett_model::Namespace;
 
-use crate::front::AdminFront;
-use crate::query::Query;
-use crate::{Refusal, answer, refuse};
+use crate::answer;
+use crate::refusals::of_namespace;
 
 pub(crate) async fn list(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    Query::read(query, &[])?;
-    let names = front.broker()?.messaging().exchanges().namespaces();
+) -> Result<Response, Problem> {
+    Query::strict(query.as_deref(), &[])?;
+    let names = broker.get()?.messaging().exchanges().namespaces();
     let names: Vec<_> = names.iter().map(Namespace::as_str).collect();
     Ok(answer(StatusCode::OK, &json!({ "namespaces": names })))
 }
 
 pub(crate) async fn create(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace"])?;
+) -> Result<Response, Problem> {
+    let query = Query::strict(query.as_deref(), &["namespace"])?;
     let namespace = Namespace::new(query.wanted("namespace")?);
-    let (is_new, stored) = front
-        .broker()?
+    let (is_new, stored) = broker
+        .get()?
         .messaging()
         .exchanges()
         .create_namespace(&namespace)
-        .map_err(|error| refused(&error))?;
-    stored.await.map_err(|error| refused(&error.into()))?;
+        .map_err(|error| of_namespace(&error))?;
+    stored.await.map_err(|error| of_namespace(&error.into()))?;
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -43,25 +43,15 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn delete(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace"])?;
+) -> Result<Response, Problem> {
+    let query = Query::strict(query.as_deref(), &["namespace"])?;
     let namespace = Namespace::new(query.wanted("namespace")?);
-    let deleting = front.broker()?.delete_namespace(&namespace);
-    deleting.await.map_err(|error| refused(&error))?;
+    let deleting = broker.get()?.delete_namespace(&namespace);
+    deleting.await.map_err(|error| of_namespace(&error))?;
     Ok(answer(
         StatusCode::OK,
         &json!({ "namespace": namespace.as_str() }),
     ))
-}
-
-fn refused(error: &NamespaceError) -> Refusal {
-    let status = match error {
-        NamespaceError::NoSuchNamespace => StatusCode::NOT_FOUND,
-        NamespaceError::IsDefault | NamespaceError::Closing => StatusCode::CONFLICT,
-        NamespaceError::BadName => StatusCode::BAD_REQUEST,
-        NamespaceError::NotStored(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    refuse(status, error)
 }

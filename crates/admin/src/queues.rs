@@ -7,28 +7,29 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use stafett_broker::Broker;
-use stafett_messaging::Stopped;
-use stafett_messaging::queues::{DeleteQueueError, Queue};
+use stafett_http::{Problem, Query, Slot, page};
+use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 
-use crate::front::AdminFront;
-use crate::query::Query;
-use crate::{Refusal, answer, refuse};
+use crate::refusals::{no_such_queue, not_stored, of_deletion, of_move};
+use crate::{answer, namespace};
 
 /// Maximum number of queues in one response.
-const LISTED_MAX: u64 = 10_000;
+const LISTED_MAX: usize = 10_000;
 /// Maximum number of messages that one request moves.
 const MOVED_MAX: u64 = 1_000_000_000;
 
 /// Lists a page of queues by namespace and name; `next` in the response has the parameters of the next page.
 pub(crate) async fn list(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace", "count", "after_namespace", "after"])?;
+) -> Result<Response, Problem> {
+    let query = Query::strict(
+        query.as_deref(),
+        &["namespace", "count", "after_namespace", "after"],
+    )?;
     let only = query.get("namespace").map(Namespace::new);
-    let count = query.number("count", LISTED_MAX)?.unwrap_or(LISTED_MAX);
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let count = page::count(&query, LISTED_MAX)?;
     let after = match (query.get("after_namespace"), query.get("after")) {
         (None, None) => None,
         (Some(namespace), after) => Some((Namespace::new(namespace), after.unwrap_or_default())),
@@ -36,19 +37,11 @@ pub(crate) async fn list(
         (None, Some(after)) => Some((only.clone().unwrap_or_default(), after)),
     };
     let after = after.as_ref().map(|(namespace, name)| (namespace, *name));
-    let broker = front.broker()?;
-    let page = broker.messaging().queues().page(only.as_ref(), after, count);
-    let next = page.last().filter(|_| page.len() == count).map(|last| {
-        json!({
-            "after_namespace": last.namespace.as_str(),
-            "after": &*last.name,
-        })
-    });
-    let queues: Vec<Value> = page.iter().map(|queue| told(queue)).collect();
-    let mut listed = json!({ "queues": queues });
-    if let (Some(next), Some(listed)) = (next, listed.as_object_mut()) {
-        listed.insert("next".to_owned(), next);
-    }
+    let broker = broker.get()?;
+    let queues = broker.messaging().queues().page(only.as_ref(), after, count);
+    let next =
+        |last: &Arc<Queue>| json!({ "after_namespace": last.namespace.as_str(), "after": &*last.name });
+    let listed = page::told("queues", &queues, count, |queue| told(queue), next);
     Ok(answer(StatusCode::OK, &listed))
 }
 
@@ -67,11 +60,11 @@ fn told(queue: &Queue) -> Value {
 }
 
 pub(crate) async fn delete(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace", "queue", "if_unused", "if_empty"])?;
-    let broker = front.broker()?;
+) -> Result<Response, Problem> {
+    let query = Query::strict(query.as_deref(), &["namespace", "queue", "if_unused", "if_empty"])?;
+    let broker = broker.get()?;
     let queue = find(&broker, &query, "queue")?;
     let (if_unused, if_empty) = (query.flag("if_unused")?, query.flag("if_empty")?);
     // An exclusive queue is deleted as if by its owner.
@@ -83,81 +76,51 @@ pub(crate) async fn delete(
             .messaging()
             .queues()
             .delete(&queue.namespace, &queue.name, if_unused, if_empty, owner);
-    let messages = deleted.await.map_err(refused)?;
+    let messages = deleted.await.map_err(of_deletion)?;
     Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
 }
 
 pub(crate) async fn purge(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace", "queue"])?;
-    let broker = front.broker()?;
+) -> Result<Response, Problem> {
+    let query = Query::strict(query.as_deref(), &["namespace", "queue"])?;
+    let broker = broker.get()?;
     let queue = find(&broker, &query, "queue")?;
     Ok(answer(StatusCode::OK, &json!({ "messages": queue.purge() })))
 }
 
 pub(crate) async fn move_messages(
-    State(front): State<AdminFront>,
+    State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace", "queue", "to", "count"])?;
-    let broker = front.broker()?;
+) -> Result<Response, Problem> {
+    let query = Query::strict(query.as_deref(), &["namespace", "queue", "to", "count"])?;
+    let broker = broker.get()?;
     let (from, to) = (find(&broker, &query, "queue")?, find(&broker, &query, "to")?);
     if Arc::ptr_eq(&from, &to) {
-        return Err(refuse(
-            StatusCode::BAD_REQUEST,
-            "the messages are in this queue already",
-        ));
+        return Err(Problem::bad_request("the messages are in this queue already"));
     }
     if from.over.is_some() && from.over == to.over {
-        return Err(refuse(
-            StatusCode::BAD_REQUEST,
+        return Err(Problem::bad_request(
             "both queues lie over the same topic: what moves would come back",
         ));
     }
     let count = query.number("count", MOVED_MAX)?;
     let count = count.unwrap_or_else(|| from.counts().ready);
     let moved = broker.messaging().move_messages(&from, &to, count).await;
-    let moved = moved.map_err(|why| refuse(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+    let moved = moved.map_err(not_stored)?;
     match moved.stopped {
         None => Ok(answer(StatusCode::OK, &json!({ "messages": moved.messages }))),
-        Some(why) => {
-            let said = format!("{} messages moved, and no more: {why}", moved.messages);
-            Err(refuse(status_of(why), said))
-        }
+        Some(why) => Err(of_move(moved.messages, why)),
     }
 }
 
 /// Returns the queue that a request names.
-pub(crate) fn find(broker: &Broker, query: &Query, key: &str) -> Result<Arc<Queue>, Refusal> {
-    let (namespace, name) = (query.namespace(), query.wanted(key)?);
-    broker.messaging().queues().get(&namespace, name).ok_or_else(|| {
-        let why = format!("there is no queue {name:?} in namespace {namespace}");
-        refuse(StatusCode::NOT_FOUND, why)
-    })
-}
-
-fn status_of(why: Stopped) -> StatusCode {
-    match why {
-        Stopped::Full
-        | Stopped::TargetGone
-        | Stopped::SourceGone
-        | Stopped::TooLarge
-        | Stopped::NoSpace
-        | Stopped::Unreadable => StatusCode::CONFLICT,
-        Stopped::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-        Stopped::NotStored(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
-fn refused(error: DeleteQueueError) -> Refusal {
-    let status = match error {
-        DeleteQueueError::NoSuchQueue => StatusCode::NOT_FOUND,
-        DeleteQueueError::InUse | DeleteQueueError::NotEmpty | DeleteQueueError::Locked => {
-            StatusCode::CONFLICT
-        }
-        DeleteQueueError::NotStored(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    refuse(status, error)
+pub(crate) fn find(broker: &Broker, query: &Query, key: &str) -> Result<Arc<Queue>, Problem> {
+    let (namespace, name) = (namespace(query), query.wanted(key)?);
+    broker
+        .messaging()
+        .queues()
+        .get(&namespace, name)
+        .ok_or_else(|| no_such_queue(format!("there is no queue {name:?} in namespace {namespace}")))
 }

@@ -9,26 +9,27 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stafett_broker::{Broker, BrokerSettings};
+use stafett_http::{Problem, Slot};
 use stafett_journal::MemoryJournal;
 use stafett_messaging::exchanges::Published;
 use stafett_messaging::queues::{Declare, Over, Overflow, QueueSettings};
 use stafett_model::{Message, Namespace};
 use stafett_topics::{NewTopic, TopicSettings};
 
-use crate::{AdminFront, Refusal, messages, namespaces, queues};
+use crate::{messages, namespaces, queues};
 
 struct World {
     broker: Arc<Broker>,
-    front: AdminFront,
+    slot: Slot<Broker>,
 }
 
 impl World {
     async fn new() -> Self {
         let journal = Arc::new(MemoryJournal::new());
         let broker = Broker::start(journal, BrokerSettings::default()).await;
-        let (broker, front) = (Arc::new(broker.unwrap()), AdminFront::default());
-        front.open(Arc::clone(&broker));
-        Self { broker, front }
+        let (broker, slot) = (Arc::new(broker.unwrap()), Slot::default());
+        slot.open(Arc::clone(&broker));
+        Self { broker, slot }
     }
 
     async fn queue(&self, namespace: &str, name: &str) {
@@ -62,12 +63,12 @@ impl World {
         assert_eq!(ticket.unwrap().await, [Published::Stored]);
     }
 
-    fn asked(&self, query: &str) -> (State<AdminFront>, RawQuery) {
-        (State(self.front.clone()), RawQuery(Some(query.to_owned())))
+    fn asked(&self, query: &str) -> (State<Slot<Broker>>, RawQuery) {
+        (State(self.slot.clone()), RawQuery(Some(query.to_owned())))
     }
 }
 
-async fn read(response: Result<Response, Refusal>) -> (StatusCode, Value) {
+async fn read(response: Result<Response, Problem>) -> (StatusCode, Value) {
     let response = response.into_response();
     let status = response.status();
     let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
@@ -137,7 +138,8 @@ async fn queues_are_listed_looked_at_moved_emptied_and_deleted() {
     );
     let (status, why) = ask!(world, messages::peek, "queue=aside");
     assert_eq!(status, StatusCode::NOT_FOUND);
-    assert_eq!(why, json!("there is no queue \"aside\" in namespace /\n"));
+    assert_eq!(why["code"], "no_such_queue");
+    assert_eq!(why["detail"], "there is no queue \"aside\" in namespace /");
 }
 
 #[tokio::test]
@@ -161,8 +163,11 @@ async fn a_move_that_ends_before_its_time_says_how_far_it_came_and_why() {
     }
     let (status, why) = ask!(world, queues::move_messages, "queue=work&to=short");
     assert_eq!(status, StatusCode::CONFLICT);
-    let expected = "1 messages moved, and no more: the queue that they go to is as long as it may be\n";
-    assert_eq!(why, json!(expected));
+    let expected = "1 messages moved, and no more: the queue that they go to is as long as it may be";
+    assert_eq!(
+        (&why["code"], &why["detail"]),
+        (&json!("queue_full"), &json!(expected))
+    );
     let (_, seen) = ask!(world, messages::peek, "queue=work");
     assert_eq!(seen["messages"][0]["value"], json!("two"), "it is where it was");
 }
@@ -321,6 +326,6 @@ async fn what_makes_no_sense_is_refused_and_nothing_is_answered_without_a_broker
     }
     let same = ask!(world, queues::move_messages, "queue=q&to=q");
     assert_eq!(same.0, StatusCode::BAD_REQUEST);
-    world.front.close();
+    world.slot.close();
     assert_eq!(ask!(world, queues::list, "").0, StatusCode::SERVICE_UNAVAILABLE);
 }

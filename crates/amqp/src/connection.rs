@@ -11,8 +11,7 @@ use std::time::Duration;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::Space;
-use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, turn};
-use tokio::net::tcp::{ReadHalf, WriteHalf};
+use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -104,11 +103,13 @@ impl Opening {
         let peer = connection.peer.ip();
         let budget = Arc::clone(&connection.budget);
         let drain = connection.drain.clone();
-        let (read, mut write) = connection.stream.split();
+        let (mut read, mut write) = connection.stream.split();
         let mut handshake = Handshake::default();
         let mut began = false;
         loop {
-            let read = drain.run_until_cancelled(self.input.read(&read, &budget)).await;
+            let read = drain
+                .run_until_cancelled(self.input.read(&mut read, &budget))
+                .await;
             let Some(read) = read else {
                 return Err(End::Stopping.into());
             };
@@ -119,7 +120,7 @@ impl Opening {
                 };
                 if !is_spoken {
                     self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
-                    self.flush(&mut write).await?;
+                    self.output.write_all(&mut write).await?;
                     return Err(Ended::NotOpened(
                         "another protocol, or another version".to_owned(),
                     ));
@@ -134,19 +135,19 @@ impl Opening {
                     Step::Open(agreed) => return self.open(shared, agreed, &mut write).await,
                     Step::Close(exception) => return Err(self.refuse(&exception, &mut write).await),
                     Step::End { why } => {
-                        self.flush(&mut write).await?;
+                        self.output.write_all(&mut write).await?;
                         return Err(Ended::NotOpened(why));
                     }
                     Step::Closed => {
                         self.output.send(0, CloseOk {});
-                        self.flush(&mut write).await?;
+                        self.output.write_all(&mut write).await?;
                         return Err(Ended::Left);
                     }
                 }
             }
             turn::after(permit.bytes()).await;
             drop(permit);
-            self.flush(&mut write).await?;
+            self.output.write_all(&mut write).await?;
         }
     }
 
@@ -173,17 +174,10 @@ impl Opening {
     /// Sends the exception, then ends the connection.
     async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
         self.output.send(0, exception.close());
-        match self.flush(write).await {
+        match self.output.write_all(write).await {
             Ok(()) => Ended::NotOpened(exception.reply_text()),
-            Err(ended) => ended,
+            Err(error) => error.into(),
         }
-    }
-
-    async fn flush(&mut self, write: &mut WriteHalf<'_>) -> Result<(), Ended> {
-        while !self.output.is_empty() {
-            self.output.write(write).await?;
-        }
-        Ok(())
     }
 }
 
@@ -370,7 +364,7 @@ impl Open {
                 written?;
                 Ok(Event::Written)
             }
-            permit = input.read(&wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
+            permit = input.read(&mut wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
             () = groups.ready(), if has_groups => Ok(Event::Stored),
             () = outbox.filled(), if may_deliver => Ok(Event::Filled),
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
@@ -421,13 +415,7 @@ impl Open {
 
     /// Writes the remaining bytes, for a client that has closed the connection.
     async fn last_words(&mut self, write: &mut WriteHalf<'_>) -> Ended {
-        let write_all = async {
-            while !self.session.out.is_empty() {
-                self.session.out.write(write).await?;
-            }
-            Ok::<_, std::io::Error>(())
-        };
-        match timeout(CLOSE_PATIENCE, write_all).await {
+        match timeout(CLOSE_PATIENCE, self.session.out.write_all(write)).await {
             Ok(Ok(())) => Ended::End(End::Closed),
             Ok(Err(error)) => error.into(),
             Err(_) => Ended::NotClosed,

@@ -5,13 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use rustix::net::RecvFlags;
 use stafett_amqp_wire::frame;
-use stafett_net::moderation::{self, Change, Moderation};
-use stafett_net::{BudgetError, ByteBudget, Permit};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
-use tokio::net::tcp::ReadHalf;
+use stafett_net::moderation::{Change, Moderation};
+use stafett_net::{BudgetError, ByteBudget, Permit, ReadHalf};
 use tokio::time::{Instant, sleep_until};
 
 /// Limits on the bytes of one read.
@@ -51,17 +47,13 @@ impl Input {
     /// cancel.
     pub(crate) async fn read(
         &mut self,
-        stream: &ReadHalf<'_>,
+        stream: &mut ReadHalf<'_>,
         budget: &Arc<ByteBudget>,
     ) -> Result<Option<Permit>, InputError> {
         loop {
             match self.moderation.due() {
                 Some(due) => {
-                    // Clears the runtime's readiness, which is out of date.
-                    let socket: &TcpStream = stream.as_ref();
-                    let _ = socket.try_io(Interest::READABLE, || -> io::Result<()> {
-                        Err(io::ErrorKind::WouldBlock.into())
-                    });
+                    stream.clear_readable();
                     tokio::select! {
                         ready = stream.readable() => ready?,
                         () = sleep_until(due) => {}
@@ -74,9 +66,8 @@ impl Input {
             let mut permit = budget.reserve(wanted).await?;
             self.buffer.reserve(wanted);
             let mut limited = self.buffer.split_off(self.buffer.len());
-            // The runtime is not notified of bytes that arrive while reads are delayed.
             let read = if self.is_unsure || self.moderation.due().is_some() {
-                recv_now(stream, &mut limited, wanted)
+                stream.try_read_unnoticed(&mut limited, wanted)
             } else {
                 stream.try_read_buf(&mut limited)
             };
@@ -105,15 +96,9 @@ impl Input {
 
     /// Records the result of a read: see [`Moderation`].
     pub(crate) fn moderate(&mut self, stream: &ReadHalf<'_>, bytes: usize, is_waited_for: bool) {
-        let socket: &TcpStream = stream.as_ref();
-        match self.moderation.on_read(Instant::now(), bytes, is_waited_for) {
-            Change::None => {}
-            Change::On => moderation::wake_late(socket),
-            Change::Off => {
-                moderation::wake_early(socket);
-                self.is_unsure = true;
-            }
-        }
+        let change = self.moderation.on_read(Instant::now(), bytes, is_waited_for);
+        stream.moderate(change);
+        self.is_unsure |= change == Change::Off;
     }
 
     /// Returns the bytes to read: about the size of the last read, or the rest of the frame that has begun.
@@ -129,13 +114,4 @@ impl Input {
             self.buffer = BytesMut::new();
         }
     }
-}
-
-/// Reads the available bytes regardless of the runtime's readiness.
-fn recv_now(stream: &ReadHalf<'_>, into: &mut BytesMut, most: usize) -> io::Result<usize> {
-    let socket: &TcpStream = stream.as_ref();
-    into.resize(most, 0);
-    let read = rustix::net::recv(socket, &mut into[..], RecvFlags::DONTWAIT);
-    into.truncate(read.as_ref().map_or(0, |(count, _)| *count));
-    Ok(read?.0)
 }

@@ -10,11 +10,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, FrameWriter, Permit, Status, WriteLimits,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, ListenerMetrics, Output, Permit, ReadHalf,
+    Status, WRITE_PACE, WriteHalf,
 };
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Instant;
 
 use crate::answers::{Answers, Next};
@@ -76,19 +75,18 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), En
         is_patient: Arc::default(),
     };
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
-    let writer = FrameWriter::new(WriteLimits::default(), Arc::clone(metrics));
     let (read, write) = connection.stream.split();
     let mut loops = Loop {
         shared,
         context,
+        metrics,
         reader,
-        writer,
         read,
         write,
         frames: Vec::new(),
         held: VecDeque::new(),
         answers: Answers::default(),
-        outgoing: VecDeque::new(),
+        outgoing: Output::default(),
         is_reading: true,
     };
     loops.run().await
@@ -98,7 +96,7 @@ struct Loop<'a> {
     shared: &'a Arc<Shared>,
     context: Context,
     reader: FrameReader,
-    writer: FrameWriter,
+    metrics: &'a ListenerMetrics,
     read: ReadHalf<'a>,
     write: WriteHalf<'a>,
     /// Frames of the last read; moved to `held` at once.
@@ -106,7 +104,7 @@ struct Loop<'a> {
     /// Frames that were read and wait until an earlier answer is done.
     held: VecDeque<Frame>,
     answers: Answers,
-    outgoing: VecDeque<Bytes>,
+    outgoing: Output,
     is_reading: bool,
 }
 
@@ -164,7 +162,6 @@ impl Loop<'_> {
         let begun = Instant::now();
         let mut permits: Option<Permit> = None;
         let mut turn = None;
-        let mut bytes = 0;
         let mut closed = None;
         let mut next = Some(first);
         while let Some(Next { answered, permit }) = next {
@@ -182,23 +179,23 @@ impl Loop<'_> {
                 }
             }
             if let Some(encoded) = reply.encoded {
-                bytes += encoded.len();
-                self.outgoing.extend(encoded);
+                for chunk in encoded {
+                    self.outgoing.push(chunk);
+                }
             }
             if reply.turn.is_some() {
                 turn = reply.turn;
                 break;
             }
-            next = if bytes < WRITE_BYTES {
+            next = if self.outgoing.len() < WRITE_BYTES {
                 self.ready_answer().await
             } else {
                 None
             };
         }
-        if bytes > 0 {
-            self.writer
-                .write_chunks(&mut self.write, &mut self.outgoing)
-                .await?;
+        if !self.outgoing.is_empty() {
+            let Self { outgoing, write, .. } = self;
+            outgoing.write_paced(write, WRITE_PACE, self.metrics).await?;
             self.shared.metrics.on_written(begun.elapsed());
         }
         drop((permits, turn));
@@ -222,9 +219,7 @@ impl Loop<'_> {
         if self.held.is_empty() && self.held.capacity() > KEPT {
             self.held = VecDeque::new();
         }
-        if self.outgoing.capacity() > KEPT {
-            self.outgoing = VecDeque::new();
-        }
+        self.outgoing.shrink();
         self.answers.shrink();
     }
 }

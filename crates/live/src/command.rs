@@ -205,14 +205,8 @@ impl<'a> Fields<'a> {
             }
             "listen" => {
                 let max = bounds.outbox_bytes_max as u64;
-                let read = |raw| {
-                    whole_of(
-                        "outbox_bytes",
-                        raw,
-                        "a number of bytes that the settings allow",
-                        max,
-                    )
-                };
+                let expected = "a number of bytes that the settings allow";
+                let read = |raw: &RawValue| whole_of("outbox_bytes", raw.get(), expected, max);
                 let outbox_bytes = self.outbox_bytes.map(read).transpose()?;
                 Ok(Command::Listen {
                     outbox_bytes: outbox_bytes.and_then(|bytes| usize::try_from(bytes).ok()),
@@ -272,46 +266,65 @@ impl<'a> Fields<'a> {
     }
 
     fn presence_of(&self, bounds: Bounds) -> Result<PresenceOf<'a>, Fault> {
-        match (self.topic, self.pattern, self.of) {
-            (Some(topic), None, None) => Ok(PresenceOf::Topic(name_of("topic", topic, bounds)?)),
+        let text = |key, raw: Option<&'a RawValue>| raw.map(|raw| text_of(key, raw)).transpose();
+        PresenceOf::new(
+            text("topic", self.topic)?,
+            text("pattern", self.pattern)?,
+            text("of", self.of)?.as_deref(),
+            bounds,
+        )
+    }
+
+    fn page(&self) -> Result<PageWanted, Fault> {
+        PageWanted::new(self.from.map(RawValue::get), self.count.map(RawValue::get))
+    }
+}
+
+impl<'a> PresenceOf<'a> {
+    pub(crate) fn new(
+        topic: Option<Cow<'a, str>>,
+        pattern: Option<Cow<'a, str>>,
+        of: Option<&str>,
+        bounds: Bounds,
+    ) -> Result<Self, Fault> {
+        match (topic, pattern, of) {
+            (Some(topic), None, None) => {
+                check_name("topic", &topic, bounds.topic_bytes_max)?;
+                Ok(Self::Topic(topic))
+            }
             (None, Some(pattern), None) => {
-                let text = name_of("pattern", pattern, bounds)?;
-                Ok(PresenceOf::Pattern(Pattern::parse(&text).map_err(pattern_fault)?))
+                check_name("pattern", &pattern, bounds.topic_bytes_max)?;
+                Ok(Self::Pattern(Pattern::parse(&pattern).map_err(pattern_fault)?))
             }
-            (None, None, Some(of)) => {
-                let (key, expected) = ("of", "clients, listening or topics");
-                match &*text_of(key, of)? {
-                    "clients" => Ok(PresenceOf::Clients),
-                    "listening" => Ok(PresenceOf::Listening),
-                    "topics" => Ok(PresenceOf::Topics),
-                    _ => Err(Fault::Value { key, expected }),
-                }
-            }
-            (None, None, None) => Ok(PresenceOf::Clients),
+            (None, None, None | Some("clients")) => Ok(Self::Clients),
+            (None, None, Some("listening")) => Ok(Self::Listening),
+            (None, None, Some("topics")) => Ok(Self::Topics),
+            (None, None, Some(_)) => Err(Fault::Value {
+                key: "of",
+                expected: "clients, listening or topics",
+            }),
             (Some(_), Some(_), _) => Err(Fault::Both("topic", "pattern")),
             (Some(_), None, Some(_)) => Err(Fault::Both("topic", "of")),
             (None, Some(_), Some(_)) => Err(Fault::Both("pattern", "of")),
         }
     }
+}
 
-    fn page(&self) -> Result<PageWanted, Fault> {
+impl PageWanted {
+    /// Parses whole numbers.
+    pub(crate) fn new(from: Option<&str>, count: Option<&str>) -> Result<Self, Fault> {
         let expected = "what `next` of the page before says";
-        let from = self
-            .from
-            .map(|raw| whole_of("from", raw, expected, u64::MAX))
+        let from = from
+            .map(|text| whole_of("from", text, expected, u64::MAX))
             .transpose()?;
-        let expected = "1 to 10000";
-        let count = self
-            .count
-            .map(|raw| whole_of("count", raw, expected, PAGE_MAX as u64))
+        let (key, expected) = ("count", "1 to 10000");
+        let count = count
+            .map(|text| whole_of(key, text, expected, PAGE_MAX as u64))
             .transpose()?;
         if count == Some(0) {
-            return Err(Fault::Value {
-                key: "count",
-                expected,
-            });
+            return Err(Fault::Value { key, expected });
         }
-        Ok(PageWanted {
+        Ok(Self {
             from: from.unwrap_or(0),
             count: count
                 .and_then(|count| usize::try_from(count).ok())
@@ -366,13 +379,12 @@ fn text_of<'a>(key: &'static str, raw: &'a RawValue) -> Result<Cow<'a, str>, Fau
 /// Parses the name of a topic, or a pattern.
 fn name_of<'a>(key: &'static str, raw: &'a RawValue, bounds: Bounds) -> Result<Cow<'a, str>, Fault> {
     let name = text_of(key, raw)?;
-    check_name(key, &name, bounds)?;
+    check_name(key, &name, bounds.topic_bytes_max)?;
     Ok(name)
 }
 
-fn check_name(key: &'static str, name: &str, bounds: Bounds) -> Result<(), Fault> {
-    if name.len() > bounds.topic_bytes_max {
-        let max = bounds.topic_bytes_max;
+pub(crate) fn check_name(key: &'static str, name: &str, max: usize) -> Result<(), Fault> {
+    if name.len() > max {
         return Err(Fault::TooLong { key, max });
     }
     Ok(())
@@ -393,7 +405,7 @@ fn each_name(
         serde_json::from_str(raw.get()).map_err(|_| Fault::Value { key, expected })?;
     for name in names {
         let name = text_of(key, name).map_err(|_| Fault::Value { key, expected })?;
-        check_name(key, &name, bounds)?;
+        check_name(key, &name, bounds.topic_bytes_max)?;
         visit(&name)?;
     }
     Ok(())
@@ -404,8 +416,8 @@ fn bool_of(key: &'static str, raw: &RawValue) -> Result<bool, Fault> {
     raw.get().parse().map_err(|_| Fault::Value { key, expected })
 }
 
-fn whole_of(key: &'static str, raw: &RawValue, expected: &'static str, max: u64) -> Result<u64, Fault> {
-    let number = raw.get().parse().ok().filter(|number| *number <= max);
+fn whole_of(key: &'static str, json: &str, expected: &'static str, max: u64) -> Result<u64, Fault> {
+    let number = json.parse().ok().filter(|number| *number <= max);
     number.ok_or(Fault::Value { key, expected })
 }
 

@@ -16,10 +16,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_live_topics::{Live, Outbox, Sent};
-use stafett_net::{Arrival, Connection, Pace, turn};
+use stafett_net::{Arrival, Connection, Pace, Stream, turn};
 use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -479,7 +478,7 @@ impl Running {
         if self.outbound.is_empty() {
             return Ok(());
         }
-        let stream = &self.connection.stream;
+        let stream = &mut self.connection.stream;
         match self
             .session
             .write(&mut self.outbound, |bytes| stream.try_write(bytes))
@@ -545,7 +544,7 @@ impl Running {
     }
 }
 
-async fn read_to_end(stream: &mut TcpStream) {
+async fn read_to_end(stream: &mut Stream) {
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
 }

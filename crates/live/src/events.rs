@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use serde_json::Value;
+use stafett_http::{Problem, Query};
 use stafett_live_topics::{
     ClientName, ClientNumber, Format, From, Live, Message, NameList, Outbox, Pattern, Sent,
     SubscriptionChange, What,
@@ -27,8 +28,8 @@ use crate::command::{self, pattern_fault};
 use crate::connection::Ending;
 use crate::fault::Fault;
 use crate::front::LiveFront;
-use crate::router::{allow, not_ready, refused_origin, status_of};
-use crate::{json, origin, query};
+use crate::router::answer;
+use crate::{json, query};
 
 /// Silence after which a comment is sent, so that proxies keep the connection open.
 const COMMENT_AFTER: Duration = Duration::from_secs(15);
@@ -68,9 +69,9 @@ fn put_event(name: Option<&str>, data: &[u8], out: &mut BytesMut) {
 }
 
 /// Parameters of the query.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Wanted {
-    client: Option<ClientName>,
+    client: ClientName,
     topics: NameList,
     patterns: Vec<Pattern>,
     from: From,
@@ -79,34 +80,23 @@ struct Wanted {
 pub(crate) async fn get(
     State(front): State<LiveFront>,
     RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Response {
-    let Ok(origin) = origin::check(&headers, &front.settings().origins) else {
-        return refused_origin();
-    };
-    let Some(live) = front.live() else {
-        return not_ready();
-    };
-    let mut response = match open(&front, live, query.as_deref().unwrap_or_default()).await {
+) -> Result<Response, Problem> {
+    let live = front.live()?;
+    match open(&front, &live, query.as_deref()).await {
         Ok(events) => {
             let told = [
                 (header::CONTENT_TYPE, "text/event-stream"),
                 (header::CACHE_CONTROL, "no-store"),
             ];
-            (told, Body::from_stream(events)).into_response()
+            Ok((told, Body::from_stream(events)).into_response())
         }
-        Err(fault) => {
-            let told = [(header::CONTENT_TYPE, "application/json")];
-            (status_of(&fault), told, json::error(None, &fault)).into_response()
-        }
-    };
-    allow(origin, response.headers_mut());
-    response
+        Err(fault) => Ok(answer(Err(fault))),
+    }
 }
 
-async fn open(front: &LiveFront, live: &Arc<Live>, query: &str) -> Result<Events, Fault> {
+async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Result<Events, Fault> {
     let wanted = Wanted::read(query, front.settings().topic_bytes_max)?;
-    let client = wanted.client.ok_or(Fault::Missing("client_id"))?;
+    let client = wanted.client;
     let mut changes = Vec::new();
     if !wanted.topics.is_empty() && wanted.from == From::New {
         changes.push(What::Subscribe(wanted.topics.clone()));
@@ -141,23 +131,27 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: &str) -> Result<Events
 }
 
 impl Wanted {
-    fn read(query: &str, topic_bytes_max: usize) -> Result<Self, Fault> {
-        let mut wanted = Self::default();
-        query::each(query, &["client_id", "topic", "pattern", "from"], |key, value| {
-            if value.len() > topic_bytes_max {
-                let max = topic_bytes_max;
-                return Err(Fault::TooLong { key, max });
-            }
+    fn read(query: Option<&str>, topic_bytes_max: usize) -> Result<Self, Fault> {
+        let query = Query::lenient(query, &["client_id", "topic", "pattern", "from"])?;
+        let mut wanted = Self {
+            client: query::client(&query)?,
+            topics: NameList::default(),
+            patterns: Vec::new(),
+            from: query::from(&query)?,
+        };
+        for (key, name) in query.pairs() {
             match key {
-                "client_id" => wanted.client = Some(command::client_of(&query::number_or_text(value)?)?),
-                "from" => wanted.from = command::from_of(&query::number_or_text(value)?)?,
-                "topic" => wanted.topics.push(&value),
-                _ => wanted
-                    .patterns
-                    .push(Pattern::parse(&value).map_err(pattern_fault)?),
+                "topic" => {
+                    command::check_name("topic", name, topic_bytes_max)?;
+                    wanted.topics.push(name);
+                }
+                "pattern" => {
+                    command::check_name("pattern", name, topic_bytes_max)?;
+                    wanted.patterns.push(Pattern::parse(name).map_err(pattern_fault)?);
+                }
+                _ => {}
             }
-            Ok(())
-        })?;
+        }
         Ok(wanted)
     }
 }
@@ -250,28 +244,38 @@ mod tests {
 
     #[test]
     fn a_query_names_client_topics_and_patterns() {
-        let wanted = Wanted::read("client_id=7&topic=a%20b&topic=c%2Ad&pattern=x*&other=1", 100).unwrap();
-        assert_eq!(wanted.client, Some(ClientName::Number(7)));
+        let read = |query| Wanted::read(Some(query), 100);
+        let wanted = read("client_id=7&topic=a%20b&topic=c%2Ad&pattern=x*&other=1").unwrap();
+        assert_eq!(wanted.client, ClientName::Number(7));
         assert_eq!(wanted.topics.iter().collect::<Vec<_>>(), ["a b", "c*d"]);
         assert_eq!(wanted.patterns.len(), 1);
         for (query, expected) in [
             ("client_id=%227%22", ClientName::Text("7".into())),
             ("client_id=me", ClientName::Text("me".into())),
         ] {
-            assert_eq!(Wanted::read(query, 100).unwrap().client, Some(expected));
+            assert_eq!(read(query).unwrap().client, expected);
         }
-        assert_eq!(Wanted::read("from=resume", 100).unwrap().from, From::Resume);
-        assert_eq!(Wanted::read("from=17", 100).unwrap().from, From::Offset(17));
+        assert_eq!(read("client_id=1&from=resume").unwrap().from, From::Resume);
+        assert_eq!(read("client_id=1&from=17").unwrap().from, From::Offset(17));
         for bad in [
-            "topic=%",
-            "topic=%ff",
+            "topic=a",
+            "client_id=1&topic=%",
+            "client_id=1&topic=%ff",
             "client_id=1.5",
             "client_id=1e0",
-            "pattern=%5C",
-            "from=then",
+            "client_id=1&pattern=%5C",
+            "client_id=1&from=then",
         ] {
-            assert!(Wanted::read(bad, 100).is_err(), "{bad}");
+            assert!(read(bad).is_err(), "{bad}");
         }
+        let long = format!("client_id=1&pattern={}", "x".repeat(101));
+        assert!(matches!(
+            read(&long),
+            Err(Fault::TooLong {
+                key: "pattern",
+                max: 100
+            })
+        ));
     }
 
     #[test]

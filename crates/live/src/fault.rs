@@ -1,5 +1,6 @@
 //! Errors of commands: the only place that maps errors to texts on the wire.
 
+use stafett_http::Problem;
 use stafett_live_topics::{ChangeError, TooManyClients};
 
 /// Error of a command.
@@ -16,6 +17,8 @@ pub enum Fault {
     },
     #[error("Key '{key}': expected at most {max} bytes")]
     TooLong { key: &'static str, max: usize },
+    #[error("{0}")]
+    Query(String),
     #[error("Keys '{0}' and '{1}' exclude each other")]
     Both(&'static str, &'static str),
     #[error("Key 'command': expected listen, leave, subscribe, unsubscribe, publish, list, presence or ping")]
@@ -36,6 +39,12 @@ pub enum Fault {
     Clients(#[from] TooManyClients),
 }
 
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Self {
+        Self::Query(problem.detail)
+    }
+}
+
 impl Fault {
     /// Returns the kind of error, as one word.
     pub fn kind(&self) -> &'static str {
@@ -45,6 +54,7 @@ impl Fault {
             | Self::Value { .. }
             | Self::TooLong { .. }
             | Self::Both(..)
+            | Self::Query(_)
             | Self::NotListening => "bad_state",
             Self::Command => "bad_command",
             Self::Change(ChangeError::TooManySubscriptions { .. } | ChangeError::TooManyPatterns { .. }) => {
@@ -67,6 +77,7 @@ impl Fault {
             | Self::Value { .. }
             | Self::TooLong { .. }
             | Self::Both(..)
+            | Self::Query(_)
             | Self::NotListening => "Error",
             Self::Command => "There is no such command",
             Self::NotStored => "The message was refused, and nothing of it was stored",

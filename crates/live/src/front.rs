@@ -1,7 +1,8 @@
 //! State shared by the routes: the broker's live topics once they are available, the settings, the shutdown.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use stafett_http::{Problem, Slot, slot};
 use stafett_live_topics::Live;
 use stafett_net::Shutdown;
 use tokio_util::task::TaskTracker;
@@ -15,7 +16,7 @@ pub struct LiveFront(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    live: OnceLock<Arc<Live>>,
+    live: Slot<Live>,
     settings: LiveFrontSettings,
     shutdown: Shutdown,
     /// Connections to wait for when the front ends drain, although HTTP continues.
@@ -26,7 +27,7 @@ impl LiveFront {
     /// Creates the front end. Its connections end with `shutdown` and are tracked in `connections`.
     pub fn new(settings: LiveFrontSettings, shutdown: Shutdown, connections: TaskTracker) -> Self {
         Self(Arc::new(Shared {
-            live: OnceLock::new(),
+            live: Slot::default(),
             settings,
             shutdown,
             connections,
@@ -35,16 +36,15 @@ impl LiveFront {
 
     /// Begins to serve. Earlier requests are answered with 503.
     pub fn open(&self, live: Arc<Live>) {
-        // Only the first call has an effect.
-        drop(self.0.live.set(live));
+        self.0.live.open(live);
     }
 
-    /// Returns the live topics. `None` before [`Self::open`] and while draining.
-    pub(crate) fn live(&self) -> Option<&Arc<Live>> {
-        self.0
-            .live
-            .get()
-            .filter(|_| !self.0.shutdown.draining().is_cancelled())
+    /// Returns the live topics. Fails before [`Self::open`] and while draining.
+    pub(crate) fn live(&self) -> Result<Arc<Live>, Problem> {
+        if self.0.shutdown.draining().is_cancelled() {
+            return Err(slot::closed());
+        }
+        self.0.live.get()
     }
 
     pub(crate) fn settings(&self) -> &LiveFrontSettings {

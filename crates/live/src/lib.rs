@@ -12,10 +12,9 @@
 //! - [`connection`]: one WebSocket
 //! - [`events`]: one stream of server-sent events
 //! - `lists`: `GET` routes for presence and subscriptions
-//! - `posted`: request bodies, within limits
-//! - [`query`]: parameters after the `?` of a request
+//! - `query`: fields of commands in the query of a request
 //! - [`router`]: the routes
-//! - [`front`], [`origin`], [`settings`]: shared by the routes
+//! - [`front`], [`settings`]: shared by the routes
 
 pub mod command;
 pub mod connection;
@@ -25,14 +24,12 @@ pub mod front;
 pub mod json;
 mod lists;
 pub mod msgpack;
-pub mod origin;
-mod posted;
 pub mod presence;
-pub mod query;
+mod query;
 pub mod router;
 pub mod session;
 pub mod settings;
 
 pub use front::LiveFront;
 pub use router::router;
-pub use settings::{LiveFrontSettings, Origins};
+pub use settings::LiveFrontSettings;

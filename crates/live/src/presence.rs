@@ -6,7 +6,7 @@ use stafett_live_topics::{Audience, ClientName, Live, Page, Present, Subscribed,
 use crate::command::{PageWanted, PresenceOf};
 use crate::json;
 
-type Fields = Vec<(&'static str, Value)>;
+pub(crate) type Fields = Vec<(&'static str, Value)>;
 
 /// Lists a client's subscriptions.
 pub fn list(live: &Live, client: &ClientName, page: PageWanted) -> Fields {

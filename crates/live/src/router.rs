@@ -1,11 +1,14 @@
 //! The routes: `/live` for WebSocket, and routes below it for the same over HTTP.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use stafett_http::{Policy, Problem, answer, body, slot};
 use stafett_net::{Connection, Handover};
 use stafett_ws::frame::put_text;
 use stafett_ws::handshake;
@@ -17,7 +20,7 @@ use crate::front::LiveFront;
 use crate::json::{self, JsonFormat};
 use crate::msgpack::{self, MsgpackFormat};
 use crate::session::{self, Dialect, Session};
-use crate::{events, lists, origin, posted};
+use crate::{events, lists};
 
 /// Subprotocol name of JSON, which is also the default.
 const JSON_PROTOCOL: &str = "stafett.live.json";
@@ -39,21 +42,25 @@ const PAGE: &str = include_str!("../../../examples/live/wishlist.html");
 
 /// Returns the routes to merge into the HTTP listener.
 pub fn router(front: LiveFront) -> Router {
-    Router::new()
+    let policy = Policy::Origins {
+        allowed: front.settings().origins.clone(),
+        setting: "live.origins",
+    };
+    let routes = Router::new()
         .route("/live", get(websocket))
         .route("/live/publish", post(publish).options(preflight))
         .route("/live/events", get(events::get))
         .route("/live/presence", get(lists::presence))
         .route("/live/subscriptions", get(lists::subscriptions))
-        .route(
-            "/live/try",
-            get(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)),
-        )
-        .with_state(front)
+        .with_state(front);
+    policy.guard(routes).route(
+        "/live/try",
+        get(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)),
+    )
 }
 
 /// `GET /live`: continues as a WebSocket.
-async fn websocket(State(front): State<LiveFront>, request: Request) -> Response {
+async fn websocket(State(front): State<LiveFront>, request: Request) -> Result<Response, Problem> {
     let headers = request.headers();
     let accept = match handshake::accept(request.method(), headers) {
         Ok(accept) => accept,
@@ -62,34 +69,30 @@ async fn websocket(State(front): State<LiveFront>, request: Request) -> Response
                 (header::UPGRADE, "websocket"),
                 (header::SEC_WEBSOCKET_VERSION, "13"),
             ];
-            return (StatusCode::UPGRADE_REQUIRED, told, format!("{error}\n")).into_response();
+            let refusal = Problem::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error);
+            return Ok((told, refusal).into_response());
         }
     };
-    if origin::check(headers, &front.settings().origins).is_err() {
-        return refused_origin();
-    }
-    let (Some(live), Some(handover)) = (front.live(), request.extensions().get::<Handover>()) else {
-        return not_ready();
-    };
+    let live = front.live()?;
+    let handover = request.extensions().get::<Handover>();
+    let handover = handover.ok_or_else(slot::closed)?;
     let protocol = handshake::subprotocol(headers, &[JSON_PROTOCOL, MSGPACK_PROTOCOL]);
     let dialect = if protocol == Some(MSGPACK_PROTOCOL) {
         MSGPACK
     } else {
         JSON
     };
-    let live = std::sync::Arc::clone(live);
-    let session = Session::new(std::sync::Arc::clone(&live), front.settings(), dialect);
-    let served = front.clone();
+    let session = Session::new(Arc::clone(&live), front.settings(), dialect);
     handover.give(Box::new(move |connection: Connection, received| {
         Box::pin(async move {
-            let _counted = served.connections().token();
-            let settings = served.settings();
+            let _counted = front.connections().token();
+            let settings = front.settings();
             let times = Times {
                 idle: settings.idle_timeout,
                 write: settings.write_timeout,
             };
             let max = settings.message_bytes_max;
-            connection::run(live, connection, received, session, max, times, served.ending()).await;
+            connection::run(live, connection, received, session, max, times, front.ending()).await;
         })
     }));
     let mut response = Response::new(Body::empty());
@@ -101,61 +104,45 @@ async fn websocket(State(front): State<LiveFront>, request: Request) -> Response
     if let Some(protocol) = protocol {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
     }
-    response
+    Ok(response)
 }
 
 /// `POST /live/publish`: one message, or a list of messages.
-async fn publish(State(front): State<LiveFront>, request: Request) -> Response {
-    let Ok(origin) = origin::check(request.headers(), &front.settings().origins) else {
-        return refused_origin();
+async fn publish(State(front): State<LiveFront>, request: Request) -> Result<Response, Problem> {
+    let live = front.live()?;
+    let settings = front.settings();
+    let limit = body::Limit {
+        bytes_max: settings.message_bytes_max,
+        setting: "live.message_bytes_max",
     };
-    let Some(live) = front.live() else {
-        return not_ready();
-    };
-    let posted = match posted::read(request, front.settings().message_bytes_max).await {
-        Ok(posted) => posted,
-        Err(refused) => return refused.into_response(),
-    };
-    let text = match posted.text() {
-        Ok(text) => text,
-        Err(refused) => return refused.into_response(),
-    };
-    let published = match command::read_messages(text, front.settings().bounds()) {
-        Ok(messages) => session::publish_and_store(live, &messages).await,
+    let posted = body::read(request, limit).await?;
+    let published = match command::read_messages(posted.text()?, settings.bounds()) {
+        Ok(messages) => session::publish_and_store(&live, &messages).await,
         Err(fault) => Err(fault),
     };
-    let (status, answer) = match published {
-        Ok(counts) => (StatusCode::OK, json::success(None, &counts.fields())),
-        Err(fault) => (status_of(&fault), json::error(None, &fault)),
-    };
-    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], answer).into_response();
-    allow(origin, response.headers_mut());
-    response
+    Ok(answer(
+        published.map(|counts| json::success(None, &counts.fields())),
+    ))
 }
 
 /// Answers the CORS preflight of a page on another site.
-async fn preflight(State(front): State<LiveFront>, headers: HeaderMap) -> Response {
-    let Ok(origin) = origin::check(&headers, &front.settings().origins) else {
-        return refused_origin();
-    };
+async fn preflight() -> impl IntoResponse {
     let told = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type"),
     ];
-    let mut response = (StatusCode::NO_CONTENT, told).into_response();
-    allow(origin, response.headers_mut());
-    response
+    (StatusCode::NO_CONTENT, told)
 }
 
-/// Lets a page on another site read the response.
-pub(crate) fn allow(origin: Option<HeaderValue>, headers: &mut HeaderMap) {
-    if let Some(origin) = origin {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+/// Answers as the command would be over a WebSocket.
+pub(crate) fn answer(answer: Result<Vec<u8>, Fault>) -> Response {
+    match answer {
+        Ok(text) => answer::json(StatusCode::OK, text),
+        Err(fault) => answer::json(status_of(&fault), json::error(None, &fault)),
     }
 }
 
-pub(crate) fn status_of(fault: &Fault) -> StatusCode {
+fn status_of(fault: &Fault) -> StatusCode {
     match fault {
         Fault::NotJson(_)
         | Fault::Missing(_)
@@ -164,6 +151,7 @@ pub(crate) fn status_of(fault: &Fault) -> StatusCode {
         | Fault::Both(..)
         | Fault::NotListening
         | Fault::Command
+        | Fault::Query(_)
         | Fault::Binary => StatusCode::BAD_REQUEST,
         Fault::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Change(change) if change.is_outcome_unknown() => StatusCode::SERVICE_UNAVAILABLE,
@@ -171,14 +159,4 @@ pub(crate) fn status_of(fault: &Fault) -> StatusCode {
             StatusCode::INSUFFICIENT_STORAGE
         }
     }
-}
-
-pub(crate) fn refused_origin() -> Response {
-    let why = "pages of this site may not use live topics: see the setting live.origins\n";
-    (StatusCode::FORBIDDEN, why).into_response()
-}
-
-pub(crate) fn not_ready() -> Response {
-    let why = "the broker is starting or stopping\n";
-    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stafett_http::Origins;
 use stafett_live_topics::{OutboxBound, Overflow};
 
 use crate::command::Bounds;
@@ -20,18 +21,8 @@ pub struct LiveFrontSettings {
     pub idle_timeout: Duration,
     /// Time that a client may go without reading any of the bytes sent to it.
     pub write_timeout: Duration,
+    /// Sites whose web pages may use live topics.
     pub origins: Origins,
-}
-
-/// Sites whose web pages may use live topics.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Origins {
-    /// Pages from this machine, from files, and from the host that the request addresses.
-    #[default]
-    Near,
-    /// As `Near`, and pages of these sites.
-    Listed(Vec<String>),
-    Any,
 }
 
 impl LiveFrontSettings {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use stafett_net::{
-    BudgetSettings, ByteBudget, Connection, FrameLimits, FrameReader, FrameWriter, Listener,
-    ListenerSettings, NetMetrics, Protocol, Shared, Shutdown, Status, WriteLimits, serve,
+    BudgetSettings, ByteBudget, Connection, FrameLimits, FrameReader, Listener, ListenerSettings, NetMetrics,
+    Output, Protocol, Shared, Shutdown, Status, WRITE_PACE, serve,
 };
 use tokio_util::task::TaskTracker;
 
@@ -27,15 +27,17 @@ impl Protocol for Echo {
             ..
         } = connection;
         let mut reader = FrameReader::new(FrameLimits::default(), budget, Arc::clone(&metrics), drain);
-        let writer = FrameWriter::new(WriteLimits::default(), metrics);
+        let mut output = Output::default();
         loop {
             let mut frames = Vec::new();
             let Ok(Status::Frames) = reader.next_frames(&mut connection.stream, &mut frames).await else {
                 return;
             };
-            let mut chunks = frames.iter().map(|frame| frame.payload.clone()).collect();
-            if writer
-                .write_chunks(&mut connection.stream, &mut chunks)
+            for frame in &frames {
+                output.push(frame.payload.clone());
+            }
+            if output
+                .write_paced(&mut connection.stream, WRITE_PACE, &metrics)
                 .await
                 .is_err()
             {

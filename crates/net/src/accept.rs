@@ -19,6 +19,7 @@ use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
 use crate::metrics::ListenerMetrics;
 use crate::shutdown::Shutdown;
+use crate::stream::Stream;
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -122,7 +123,7 @@ fn admit<P: Protocol>(
         return;
     }
     let connection = Connection {
-        stream,
+        stream: Stream::Plain(stream),
         peer,
         id: shared.connection_id_next.fetch_add(1, Ordering::Relaxed),
         drain: shared.shutdown.draining().child_token(),

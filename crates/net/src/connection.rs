@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::ByteBudget;
 use crate::metrics::ListenerMetrics;
+use crate::stream::Stream;
 
 /// One accepted connection.
 #[derive(Debug)]
 pub struct Connection {
-    pub stream: TcpStream,
+    pub stream: Stream,
     pub peer: SocketAddr,
     /// Unique among all connections of all listeners of the process.
     pub id: u64,

@@ -7,12 +7,13 @@
 //! - [`listener`]: binding, and the settings of one listening socket
 //! - [`accept`]: the accept loop: limits, back-off, one task per connection
 //! - [`connection`]: one accepted connection and the trait that protocols implement
+//! - [`stream`]: its bytes
 //! - [`handover`]: switching a connection to another protocol
 //! - [`shutdown`]: drain first, abort later
 //! - [`budget`]: the bound on request bytes in memory, reserved before they are read
 //! - [`arrival`]: the memory of a request while it arrives, reserved in steps
 //! - [`frame`]: length-prefixed frames; idle connections own no read buffer
-//! - [`write`]: vectored writes with a time limit for peers that do not read
+//! - [`output`]: vectored writes, with a time limit for peers that do not read
 //! - [`stall`]: the same limit around streams that a library writes to
 //! - [`moderation`]: less frequent reads from peers that send many small pieces
 //! - [`pace`]: time limits for transfers
@@ -28,11 +29,12 @@ pub mod handover;
 pub mod listener;
 pub mod metrics;
 pub mod moderation;
+pub mod output;
 pub mod pace;
 pub mod shutdown;
 pub mod stall;
+pub mod stream;
 pub mod turn;
-pub mod write;
 
 pub use accept::{Shared, serve};
 pub use arrival::Arrival;
@@ -43,6 +45,7 @@ pub use handover::{Handover, Next};
 pub use listener::{BindError, Listener, ListenerSettings, resolve};
 pub use metrics::{ListenerMetrics, NetMetrics};
 pub use moderation::Moderation;
+pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
 pub use shutdown::Shutdown;
-pub use write::{FrameWriter, WriteError, WriteLimits};
+pub use stream::{ReadHalf, Stream, WriteHalf};

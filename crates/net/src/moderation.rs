@@ -171,20 +171,20 @@ impl Window {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     None,
-    /// Reads are delayed from now on: see [`wake_late`].
+    /// Reads are delayed from now on.
     On,
-    /// Reads are no longer delayed: see [`wake_early`].
+    /// Reads are no longer delayed.
     Off,
 }
 
 /// Makes the system wake a reader of `socket` only when [`WAKE_BYTES`] have arrived. If that fails, every
 /// byte still wakes it.
-pub fn wake_late(socket: &impl AsFd) {
+pub(crate) fn wake_late(socket: &impl AsFd) {
     set_low_water(socket, WAKE_BYTES);
 }
 
 /// Makes the system wake a reader of `socket` for every byte, at once if some are there.
-pub fn wake_early(socket: &impl AsFd) {
+pub(crate) fn wake_early(socket: &impl AsFd) {
     set_low_water(socket, 1);
 }
 

@@ -8,9 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use stafett_net::{
-    BindError, BudgetSettings, ByteBudget, Connection, FrameLimits, FrameReader, FrameWriter, Listener,
-    ListenerMetrics, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown, Status, WriteLimits, resolve,
-    serve,
+    BindError, BudgetSettings, ByteBudget, Connection, FrameLimits, FrameReader, Listener, ListenerMetrics,
+    ListenerSettings, NetMetrics, Output, Protocol, Shared, Shutdown, Status, WRITE_PACE, resolve, serve,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -36,7 +35,7 @@ impl Protocol for Echo {
             Arc::clone(&metrics),
             connection.drain,
         );
-        let writer = FrameWriter::new(WriteLimits::default(), metrics);
+        let mut output = Output::default();
         let mut frames = Vec::new();
         while let Ok(Status::Frames) = reader.next_frames(&mut connection.stream, &mut frames).await {
             self.received.notify_one();
@@ -45,9 +44,9 @@ impl Protocol for Echo {
                     return;
                 };
                 answer.forget();
-                let mut chunks = [frame.payload].into_iter().collect();
-                if writer
-                    .write_chunks(&mut connection.stream, &mut chunks)
+                output.push(frame.payload);
+                if output
+                    .write_paced(&mut connection.stream, WRITE_PACE, &metrics)
                     .await
                     .is_err()
                 {

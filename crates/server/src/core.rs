@@ -48,7 +48,7 @@ impl Core {
             tracing::error!(log = log.0, from = from.0, to = to.0, "lost to damage");
         }
         let journal = Arc::new(journal);
-        let _ = process.journal.set(Arc::clone(&journal));
+        process.journal.open(Arc::clone(&journal));
         let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
         let broker = Broker::start(shared, broker_settings(settings))
             .await

@@ -27,8 +27,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_admin::AdminFront;
-use stafett_http::{Health, HttpServer, Link, State};
+use stafett_broker::Broker;
+use stafett_http::{Health, HttpServer, Link, Slot, State};
+use stafett_journal::DiskJournal;
 use stafett_live::LiveFront;
 use stafett_net::{
     BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
@@ -41,7 +42,7 @@ use crate::announce;
 use crate::config::{ConfigError, Flags, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
-use crate::journal_routes::{self, JournalSlot};
+use crate::journal_routes;
 use crate::limits;
 use crate::live;
 use crate::logging;
@@ -161,11 +162,11 @@ pub(crate) struct Process {
     pub(crate) descriptors: u64,
     pub(crate) registry: Arc<RwLock<Registry>>,
     /// For routes that answer before the journal is open.
-    pub(crate) journal: JournalSlot,
+    pub(crate) journal: Slot<DiskJournal>,
     net: NetMetrics,
     health: Health,
     /// Queues and namespaces over HTTP, available while the broker serves.
-    pub(crate) admin: AdminFront,
+    pub(crate) admin: Slot<Broker>,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
@@ -232,8 +233,8 @@ impl Process {
             settings,
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
-            journal: JournalSlot::default(),
-            admin: AdminFront::default(),
+            journal: Slot::default(),
+            admin: Slot::default(),
             net,
             health: Health::new(),
             live,
@@ -307,7 +308,7 @@ impl Process {
         let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry), LINKS)
             .merge(stafett_live::router(self.live.clone()))
             .merge(stafett_admin::router(self.admin.clone()))
-            .merge(journal_routes::router(Arc::clone(&self.journal)));
+            .merge(journal_routes::router(self.journal.clone()));
         self.http.serve(listener, HttpServer::new(router));
         Ok(address)
     }

@@ -16,7 +16,9 @@ use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
 use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_live::{LiveFront, LiveFrontSettings};
 use stafett_live_topics::{LiveSettings, LogRule};
-use stafett_net::{BudgetSettings, ByteBudget, Connection, ListenerMetrics, NetMetrics, Protocol, Shutdown};
+use stafett_net::{
+    BudgetSettings, ByteBudget, Connection, ListenerMetrics, NetMetrics, Protocol, Shutdown, Stream,
+};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -130,7 +132,7 @@ impl Server {
         // Front ends use the stream like any stream socket.
         let stream = std::net::TcpStream::from(OwnedFd::from(far));
         let connection = Connection {
-            stream: tokio::net::TcpStream::from_std(stream)?,
+            stream: Stream::Plain(tokio::net::TcpStream::from_std(stream)?),
             peer: ([127, 0, 0, 1], 40_000).into(),
             id: self.connections,
             drain: self.drain.child_token(),

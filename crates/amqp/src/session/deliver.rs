@@ -5,12 +5,12 @@ use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{Encoder, FrameKind, frame};
 use stafett_messaging::queues::{Delivery, Event, Run};
 use stafett_model::StoredMessage;
+use stafett_net::output::SHARED_BYTES_MIN;
 
 use super::Session;
 use super::channel::{How, Unsettled};
 use super::consume::Holder;
 use crate::content::{self, Additions};
-use crate::output::SHARED_BYTES_MIN;
 
 /// Approximate bytes of a delivery without its body.
 const DELIVERY_BYTES: usize = 128;

@@ -9,9 +9,10 @@ use axum::body::{Body, to_bytes};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hyper::client::conn::http1;
 use hyper::header::HOST;
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use stafett_http::query::encoded;
 use tokio::net::TcpStream;
 
 use super::table::Table;
@@ -63,9 +64,8 @@ impl Question {
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.target
             .push(if self.target.contains('?') { '&' } else { '?' });
-        self.target.push_str(&encoded(name));
-        self.target.push('=');
-        self.target.push_str(&encoded(value));
+        // Writing to a string does not fail.
+        let _ = write!(self.target, "{}={}", encoded(name), encoded(value));
         self
     }
 
@@ -112,12 +112,25 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
     let (answered, _) = tokio::join!(asking, connection);
     let (status, body) = answered.with_context(|| format!("{address} gave no answer"))?;
     if !status.is_success() {
-        let said = String::from_utf8_lossy(&body);
-        let said = said.trim();
-        bail!("{}", if said.is_empty() { status.as_str() } else { said });
+        bail!("{}", refusal(status, &body));
     }
     serde_json::from_slice(&body)
         .map_err(|_| anyhow!("{address} is no broker's HTTP port: its answer is no JSON"))
+}
+
+/// Returns the reason of a refusal: the `detail` of a broker, or whatever else answers there.
+fn refusal(status: StatusCode, body: &[u8]) -> String {
+    let problem: Option<Value> = serde_json::from_slice(body).ok();
+    let detail = problem
+        .as_ref()
+        .and_then(|problem| problem.get("detail")?.as_str());
+    let text = String::from_utf8_lossy(body);
+    let said = detail.unwrap_or(&text).trim();
+    if said.is_empty() {
+        status.to_string()
+    } else {
+        said.to_owned()
+    }
 }
 
 /// Formats an address as a `Host`, without the scope, which has a meaning on this machine only.
@@ -148,20 +161,6 @@ pub(crate) fn done(matches: &ArgMatches, answer: &Value, words: &str) -> anyhow:
     Ok(())
 }
 
-/// Encodes a text for a query (RFC 3986).
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +172,21 @@ mod tests {
             ("[fe80::1%3]:7070", "[fe80::1]:7070"),
         ] {
             assert_eq!(host_of(peer.parse().unwrap()), host);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_its_detail_or_all_that_there_is() {
+        for (body, said) in [
+            (
+                &br#"{"title":"There is no such queue","detail":"there is no queue q"}"#[..],
+                "there is no queue q",
+            ),
+            (b"of an older broker\n", "of an older broker"),
+            (br#"{"error":"other"}"#, r#"{"error":"other"}"#),
+            (b"", "404 Not Found"),
+        ] {
+            assert_eq!(refusal(StatusCode::NOT_FOUND, body), said);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Kinds of settings used by live topics only.
 
-use stafett_live::Origins;
+use stafett_http::{Origins, query};
 use stafett_live_topics::{DuplicateRule, LogRule, SameBy};
 
 use super::kind::Kind;
@@ -28,7 +28,7 @@ fn rule(text: &str) -> Result<DuplicateRule, String> {
     let mut options = rest.split(',');
     let window = options.next().and_then(quantity::milliseconds);
     let mut rule = DuplicateRule {
-        prefix: decoded(prefix).ok_or_else(expected)?.into(),
+        prefix: query::decoded(prefix).ok_or_else(expected)?.into(),
         window_ms: window.filter(|ms| *ms > 0).ok_or_else(expected)?,
         restarts: true,
         by: SameBy::Payload,
@@ -42,18 +42,6 @@ fn rule(text: &str) -> Result<DuplicateRule, String> {
         }
     }
     Ok(rule)
-}
-
-/// Decodes `%20` and the like in a prefix. `None` if it is malformed.
-fn decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// Rules of the form `PREFIX=TOPIC[,PARTITIONS]`, separated by spaces.
@@ -79,7 +67,7 @@ fn log_rule(text: &str) -> Result<LogRule, String> {
         return Err(expected());
     }
     Ok(LogRule {
-        prefix: decoded(prefix).ok_or_else(expected)?.into(),
+        prefix: query::decoded(prefix).ok_or_else(expected)?.into(),
         topic: topic.into(),
         partitions,
     })

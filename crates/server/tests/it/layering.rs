@@ -32,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("net", &[]),
-    ("admin", &["broker", "messaging", "model", "topics"]),
+    ("admin", &["broker", "http", "messaging", "model", "topics"]),
     ("amqp-wire", &[]),
     (
         "amqp",
@@ -63,7 +63,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
     ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
-    ("live", &["live-topics", "net", "ws"]),
+    ("live", &["http", "live-topics", "net", "ws"]),
     ("ws", &[]),
     (
         "simulation",

@@ -7,6 +7,7 @@ mod common;
 mod lab;
 mod layering;
 mod queues;
+mod refusals;
 mod reload;
 mod serve;
 mod tidy;

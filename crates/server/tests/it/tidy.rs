@@ -60,6 +60,15 @@ const CLOCKS: &[&str] = &[
     "store/src/clock.rs",
 ];
 
+/// Crates that name sockets: `net`, which accepts connections, and those that open them.
+const SOCKETS: &[&str] = &[
+    "kafka-client/",
+    "lab/",
+    "net/",
+    "server/src/client/",
+    "simulation/",
+];
+
 /// A source file, up to its tests.
 struct Source {
     /// Relative to `crates/`.
@@ -336,6 +345,7 @@ fn some_things_stand_in_one_place() {
         &code_with("PoisonError::into_inner", &["model/src/lock.rs"]),
     );
     hold("clocks", 2, &code_with("SystemTime::now", CLOCKS));
+    hold("accepted sockets", 0, &code_with("TcpStream", SOCKETS));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The body of a request, within the limits of a message: its bytes are reserved from the process's budget
-//! before they are kept, and it must arrive in time.
+//! The body of a request, within limits: its bytes are reserved from the process's budget before they are
+//! kept, and it must arrive in time.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,6 +14,8 @@ use futures_core::Stream;
 use stafett_net::{Arrival, ByteBudget, Permit};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::problem::Problem;
+
 /// Time limit for the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a refused body that are still read, at most.
@@ -21,67 +23,90 @@ const DISCARDED_MAX: usize = 4 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A body and its share of the budget.
-pub(crate) struct Posted {
-    body: Bytes,
+#[derive(Debug)]
+pub struct Body {
+    bytes: Bytes,
     _permit: Option<Permit>,
 }
 
-impl Posted {
-    pub(crate) fn text(&self) -> Result<&str, Refused> {
-        std::str::from_utf8(&self.body).map_err(|_| (StatusCode::BAD_REQUEST, "the body is not UTF-8\n"))
+impl Body {
+    pub fn text(&self) -> Result<&str, Problem> {
+        std::str::from_utf8(&self.bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))
     }
 }
 
-/// Status and text for the sender of a refused body.
-type Refused = (StatusCode, &'static str);
+/// Bound on a body.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    pub bytes_max: usize,
+    /// Name of the setting.
+    pub setting: &'static str,
+}
 
-const TOO_LARGE: Refused = (
-    StatusCode::PAYLOAD_TOO_LARGE,
-    "the body is larger than live.message_bytes_max\n",
-);
-const BROKEN: Refused = (StatusCode::BAD_REQUEST, "the body is malformed or was cut off\n");
-const SLOW: Refused = (StatusCode::REQUEST_TIMEOUT, "the body took too long to come\n");
+impl Limit {
+    fn exceeded(self) -> Problem {
+        let why = format!(
+            "the body is larger than {} bytes, the setting {}",
+            self.bytes_max, self.setting
+        );
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
+    }
+}
 
-/// Reads a body of at most `max` bytes.
-pub(crate) async fn read(request: Request, max: usize) -> Result<Posted, Refused> {
+fn broken(_: axum::Error) -> Problem {
+    Problem::bad_request("the body is malformed or was cut off")
+}
+
+fn slow() -> Problem {
+    Problem::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "slow_body",
+        "the body took too long to come",
+    )
+}
+
+/// Reads a body within a limit.
+pub async fn read(request: Request, limit: Limit) -> Result<Body, Problem> {
     // The size of a chunked body is not known in advance.
-    let announced = announced(request.headers()).unwrap_or(max);
+    let announced = announced(request.headers()).unwrap_or(limit.bytes_max);
     let budget = request.extensions().get::<Arc<ByteBudget>>().cloned();
     let mut body = request.into_body().into_data_stream();
-    if announced > max {
+    if announced > limit.bytes_max {
         discard(&mut body).await;
-        return Err(TOO_LARGE);
+        return Err(limit.exceeded());
     }
     let mut memory = match budget {
         Some(budget) => Some(match Arrival::try_begin(&budget, announced) {
             Some(memory) => memory,
-            None => Arrival::begin(&budget, announced).await.map_err(|_| TOO_LARGE)?,
+            None => Arrival::begin(&budget, announced)
+                .await
+                .map_err(|_| limit.exceeded())?,
         }),
         None => None,
     };
-    let collected = timeout(BODY_TIMEOUT, collect(&mut body, max, memory.as_mut())).await;
-    let body = collected.unwrap_or(Err(SLOW))?;
-    Ok(Posted {
-        body,
+    let collected = timeout(BODY_TIMEOUT, collect(&mut body, limit, memory.as_mut())).await;
+    let bytes = collected.unwrap_or_else(|_| Err(slow()))?;
+    Ok(Body {
+        bytes,
         _permit: memory.map(Arrival::into_permit),
     })
 }
 
 async fn collect(
     body: &mut BodyDataStream,
-    max: usize,
+    limit: Limit,
     mut memory: Option<&mut Arrival>,
-) -> Result<Bytes, Refused> {
+) -> Result<Bytes, Problem> {
     let mut whole = BytesMut::new();
     while let Some(part) = next_in_time(body, memory.as_deref_mut(), whole.len()).await? {
-        if whole.len() + part.len() > max {
+        if whole.len() + part.len() > limit.bytes_max {
             discard(body).await;
-            return Err(TOO_LARGE);
+            return Err(limit.exceeded());
         }
         if let Some(memory) = &mut memory {
             while memory.room() < whole.len() + part.len() && !memory.is_whole() {
                 if !memory.try_grow() {
-                    memory.grow().await.map_err(|_| TOO_LARGE)?;
+                    memory.grow().await.map_err(|_| limit.exceeded())?;
                 }
             }
         }
@@ -96,21 +121,18 @@ async fn next_in_time(
     body: &mut BodyDataStream,
     memory: Option<&mut Arrival>,
     received: usize,
-) -> Result<Option<Bytes>, Refused> {
+) -> Result<Option<Bytes>, Problem> {
     let Some(memory) = memory else {
-        return next(body).await.transpose().map_err(|_| BROKEN);
+        return next(body).await.transpose().map_err(broken);
     };
     loop {
         let window_end = memory.window_end(Instant::now(), received);
         if let Ok(part) = timeout_at(window_end, next(body)).await {
-            return part.transpose().map_err(|_| BROKEN);
+            return part.transpose().map_err(broken);
         }
         if memory.gives_way(Instant::now(), received) {
-            tracing::warn!(
-                received,
-                "a posted message made way to others that wait for memory"
-            );
-            return Err(SLOW);
+            tracing::warn!(received, "a request body made way to others that wait for memory");
+            return Err(slow());
         }
     }
 }
@@ -143,10 +165,17 @@ mod tests {
     use super::*;
     use std::task::{Context, Poll};
 
-    use axum::body::Body;
+    use axum::body;
     use stafett_net::BudgetSettings;
 
     const MIB: usize = 1 << 20;
+
+    fn limit(bytes_max: usize) -> Limit {
+        Limit {
+            bytes_max,
+            setting: "some.bytes_max",
+        }
+    }
 
     /// A body that never continues.
     struct Silent(Option<Bytes>);
@@ -161,7 +190,7 @@ mod tests {
         }
     }
 
-    fn request(budget: &Arc<ByteBudget>, announced: usize, body: Body) -> Request {
+    fn request(budget: &Arc<ByteBudget>, announced: usize, body: body::Body) -> Request {
         Request::builder()
             .header(header::CONTENT_LENGTH, announced)
             .extension(Arc::clone(budget))
@@ -173,12 +202,12 @@ mod tests {
     async fn a_body_that_does_not_come_gives_way_to_one_that_waits_for_memory() {
         let budget = ByteBudget::new(BudgetSettings { bytes: 4 * MIB });
         let part = Bytes::from_static(b"the beginning");
-        let silent = request(&budget, MIB, Body::from_stream(Silent(Some(part))));
-        let other = request(&budget, 900_000, Body::from(vec![b'x'; 900_000]));
+        let silent = request(&budget, MIB, body::Body::from_stream(Silent(Some(part))));
+        let other = request(&budget, 900_000, body::Body::from(vec![b'x'; 900_000]));
         let start = Instant::now();
-        let (silent, other) = tokio::join!(read(silent, MIB), read(other, MIB));
-        assert_eq!(silent.err(), Some(SLOW));
-        assert_eq!(other.ok().map(|posted| posted.body.len()), Some(900_000));
+        let (silent, other) = tokio::join!(read(silent, limit(MIB)), read(other, limit(MIB)));
+        assert_eq!(silent.err(), Some(slow()));
+        assert_eq!(other.ok().map(|body| body.bytes.len()), Some(900_000));
         assert!(start.elapsed() < Duration::from_secs(5));
         assert_eq!(budget.in_use(), 0);
     }
@@ -186,10 +215,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_large_body_takes_its_memory_as_it_comes() {
         let budget = ByteBudget::new(BudgetSettings { bytes: 4 * MIB });
-        let large = request(&budget, 5 * MIB / 2, Body::from_stream(Silent(None)));
-        let mut reading = Box::pin(read(large, 3 * MIB));
+        let large = request(&budget, 5 * MIB / 2, body::Body::from_stream(Silent(None)));
+        let mut reading = Box::pin(read(large, limit(3 * MIB)));
         let polled = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx).is_pending())).await;
         assert!(polled);
         assert_eq!(budget.in_use(), MIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_too_large_slow_or_no_text_is_refused_by_its_kind() {
+        let budget = ByteBudget::new(BudgetSettings { bytes: 4 * MIB });
+        let whole = |bytes: &'static [u8]| body::Body::from(bytes);
+        for (announced, body, status, code) in [
+            (5, whole(b"large"), 413, "too_large"),
+            (4, whole(b"large"), 413, "too_large"),
+            (4, body::Body::from_stream(Silent(None)), 408, "slow_body"),
+            (4, whole(b"\xff"), 400, "bad_request"),
+        ] {
+            let read = read(request(&budget, announced, body), limit(4)).await;
+            let problem = read.and_then(|body| body.text().map(str::to_owned)).unwrap_err();
+            assert_eq!((problem.status.as_u16(), problem.code), (status, code));
+            assert_eq!(problem.detail.contains("some.bytes_max"), status == 413);
+        }
+        assert_eq!(budget.in_use(), 0);
     }
 }

@@ -1,0 +1,248 @@
+//! Byte stream of one accepted connection. No crate above this one names the socket.
+//!
+//! Reads and writes by readiness: wait until the stream is `readable` or `writable`, then try. A kind of
+//! stream that decrypts is another variant of [`Stream`] and of its halves.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use rustix::net::RecvFlags;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, tcp};
+
+use crate::moderation::{self, Change};
+
+/// A stream, for one owner.
+#[derive(Debug)]
+pub enum Stream {
+    Plain(TcpStream),
+}
+
+/// Reading half of a [`Stream`].
+#[derive(Debug)]
+pub enum ReadHalf<'a> {
+    Plain(tcp::ReadHalf<'a>),
+}
+
+/// Writing half of a [`Stream`].
+#[derive(Debug)]
+pub enum WriteHalf<'a> {
+    Plain(tcp::WriteHalf<'a>),
+}
+
+impl Stream {
+    /// Returns the address of this side.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let Self::Plain(socket) = self;
+        socket.local_addr()
+    }
+
+    /// Splits the stream for a task that reads and writes in turn.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        let Self::Plain(socket) = self;
+        let (read, write) = socket.split();
+        (ReadHalf::Plain(read), WriteHalf::Plain(write))
+    }
+
+    /// Waits until there may be bytes to read. Safe to cancel.
+    #[inline]
+    pub async fn readable(&self) -> io::Result<()> {
+        let Self::Plain(socket) = self;
+        socket.readable().await
+    }
+
+    /// Waits until bytes may be written. Safe to cancel.
+    #[inline]
+    pub async fn writable(&self) -> io::Result<()> {
+        let Self::Plain(socket) = self;
+        socket.writable().await
+    }
+
+    /// Reads bytes that are there, or fails with `WouldBlock`. 0 at the end of the stream.
+    #[inline]
+    pub fn try_read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Self::Plain(socket) = self;
+        socket.try_read(into)
+    }
+
+    /// As [`Self::try_read`], into the spare capacity of a buffer.
+    #[inline]
+    pub fn try_read_buf(&mut self, into: &mut BytesMut) -> io::Result<usize> {
+        let Self::Plain(socket) = self;
+        socket.try_read_buf(into)
+    }
+
+    /// Writes as many bytes as fit, or fails with `WouldBlock`.
+    #[inline]
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Self::Plain(socket) = self;
+        socket.try_write(bytes)
+    }
+}
+
+impl ReadHalf<'_> {
+    /// Waits until there may be bytes to read. Safe to cancel.
+    #[inline]
+    pub async fn readable(&self) -> io::Result<()> {
+        let Self::Plain(socket) = self;
+        socket.readable().await
+    }
+
+    /// Reads bytes that are there into the spare capacity of a buffer, or fails with `WouldBlock`. 0 at the
+    /// end of the stream.
+    #[inline]
+    pub fn try_read_buf(&mut self, into: &mut BytesMut) -> io::Result<usize> {
+        let Self::Plain(socket) = self;
+        socket.try_read_buf(into)
+    }
+
+    /// As [`Self::try_read_buf`], at most `max` bytes, regardless of the runtime's readiness: the runtime is
+    /// not notified of bytes that arrive while reads are delayed.
+    pub fn try_read_unnoticed(&mut self, into: &mut BytesMut, max: usize) -> io::Result<usize> {
+        let Self::Plain(socket) = self;
+        into.resize(max, 0);
+        let read = rustix::net::recv(socket.as_ref(), &mut into[..], RecvFlags::DONTWAIT);
+        into.truncate(read.as_ref().map_or(0, |(count, _)| *count));
+        Ok(read?.0)
+    }
+
+    /// Clears the runtime's readiness, which is out of date while reads are delayed.
+    pub fn clear_readable(&mut self) {
+        let Self::Plain(socket) = self;
+        let _ = socket.as_ref().try_io(Interest::READABLE, || -> io::Result<()> {
+            Err(io::ErrorKind::WouldBlock.into())
+        });
+    }
+
+    /// Delays reads from now on, or does so no longer: see [`moderation`].
+    pub fn moderate(&self, change: Change) {
+        let Self::Plain(socket) = self;
+        match change {
+            Change::None => {}
+            Change::On => moderation::wake_late(socket.as_ref()),
+            Change::Off => moderation::wake_early(socket.as_ref()),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    #[inline]
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self::Plain(socket) = self.get_mut();
+        Pin::new(socket).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncRead for ReadHalf<'_> {
+    #[inline]
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self::Plain(socket) = self.get_mut();
+        Pin::new(socket).poll_read(cx, buffer)
+    }
+}
+
+/// Writes through to the socket of the only variant.
+macro_rules! write_through {
+    ($of:ty) => {
+        impl AsyncWrite for $of {
+            #[inline]
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                let Self::Plain(socket) = self.get_mut();
+                Pin::new(socket).poll_write(cx, bytes)
+            }
+
+            #[inline]
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let Self::Plain(socket) = self.get_mut();
+                Pin::new(socket).poll_write_vectored(cx, slices)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                let Self::Plain(socket) = self;
+                socket.is_write_vectored()
+            }
+
+            #[inline]
+            fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let Self::Plain(socket) = self.get_mut();
+                Pin::new(socket).poll_flush(cx)
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let Self::Plain(socket) = self.get_mut();
+                Pin::new(socket).poll_shutdown(cx)
+            }
+        }
+    };
+}
+
+write_through!(Stream);
+write_through!(WriteHalf<'_>);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(listener.accept(), connecting);
+        (Stream::Plain(near.unwrap().0), far.unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_read_and_the_end_is_told() {
+        let (mut near, mut far) = pair().await;
+        let mut bytes = [0; 8];
+        let error = near.try_read(&mut bytes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        far.write_all(b"hello").await.unwrap();
+        near.readable().await.unwrap();
+        assert_eq!(near.try_read(&mut bytes).unwrap(), 5);
+        near.writable().await.unwrap();
+        assert_eq!(near.try_write(b"answer").unwrap(), 6);
+        near.shutdown().await.unwrap();
+        let mut answer = String::new();
+        far.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answer");
+        far.shutdown().await.unwrap();
+        near.readable().await.unwrap();
+        assert_eq!(near.try_read(&mut bytes).unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn bytes_that_the_runtime_has_not_noticed_are_read_too() {
+        let (mut near, mut far) = pair().await;
+        let (mut read, _write) = near.split();
+        far.write_all(b"hello").await.unwrap();
+        read.readable().await.unwrap();
+        read.clear_readable();
+        let mut bytes = BytesMut::with_capacity(8);
+        let error = read.try_read_buf(&mut bytes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(read.try_read_unnoticed(&mut bytes, 4).unwrap(), 4);
+        assert_eq!(bytes, "hell");
+    }
+}
