@@ -27,12 +27,12 @@ impl Protocol for Echo {
             ..
         } = connection;
         let mut reader = FrameReader::new(FrameLimits::default(), budget, Arc::clone(&metrics), drain);
-        let mut output = Output::default();
         loop {
             let mut frames = Vec::new();
             let Ok(Status::Frames) = reader.next_frames(&mut connection.stream, &mut frames).await else {
                 return;
             };
+            let mut output = Output::default();
             for frame in &frames {
                 output.push(frame.payload.clone());
             }
