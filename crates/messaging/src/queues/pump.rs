@@ -494,7 +494,7 @@ impl Inner {
         lane: u32,
         came_back: bool,
         from: u64,
-        run: Option<Result<stafett_journal::Run, ReadError>>,
+        run: Option<Result<stafett_journal::LogSlice, ReadError>>,
     ) {
         let missing = Ready {
             id: DeliveryId { lane, offset: from },

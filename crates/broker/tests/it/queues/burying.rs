@@ -158,7 +158,7 @@ async fn dead_letters_that_are_refused_late_are_buried_later_and_once() {
     assert_eq!(queue.counts().in_flight, 2);
     pass(2000).await;
     while journal.commit(0) {}
-    journal.let_go();
+    journal.release();
     settle_down().await;
     assert_eq!(bodies(&world, "dead").await, numbers(0..2));
     assert_eq!(queue.counts().in_flight, 0);
@@ -264,7 +264,7 @@ async fn what_a_full_target_dead_letters_in_its_turn_is_one_append_with_the_rest
     pass(2000).await;
     assert_eq!(journal.undecided(), 1);
     assert!(journal.commit(0));
-    journal.let_go();
+    journal.release();
     settle_down().await;
     assert_eq!(bodies(&world, "full").await, numbers(0..1));
     assert_eq!(bodies(&world, "roomy").await, numbers(0..4));
@@ -411,7 +411,7 @@ async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_th
     assert!(journal.commit(0));
     buried.await;
     assert_eq!(world.ready("dead"), 1);
-    journal.let_go();
+    journal.release();
     journal.set_full(true);
     queue.settle(&[(second.id, Settle::Discard)]);
     queue.buried().await;
