@@ -9,7 +9,7 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_messaging::queues::{DeadLetter, Declare, Overflow, Queue, QueueSettings, Settle};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_model::{DeathReason, Message, Namespace};
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 use crate::simulated::on_disk;
@@ -211,7 +211,11 @@ async fn bind(world: &World, source: &str, queue: &str) {
 async fn fan(world: &World, full: QueueSettings) -> Arc<Queue> {
     let exchanges = world.broker.messaging().exchanges();
     let (_, stored) = exchanges
-        .declare(&Namespace::default(), "fan", NewExchange::new(Kind::FanOut))
+        .declare(
+            &Namespace::default(),
+            "fan",
+            NewExchange::new(ExchangeKind::FanOut),
+        )
         .unwrap();
     stored.await.unwrap();
     let full = QueueSettings {
