@@ -16,7 +16,7 @@ use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_messaging::queues::{Declare, Publication, Settle, Targets};
 use stafett_model::{Message, Namespace};
 use stafett_queue::{DeadLetter, QueueSettings};
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{HeaderMatch, ExchangeKind};
 use stafett_topics::{NewTopic, TopicSettings};
 
 /// Space of the positions of clients of live logs. They need a connection: a row is made by hand.
@@ -174,7 +174,7 @@ async fn fill_queues(broker: &Arc<Broker>) {
         .unwrap();
     let exchange = NewExchange {
         durable: true,
-        ..NewExchange::new(Kind::Topic)
+        ..NewExchange::new(ExchangeKind::Topic)
     };
     broker
         .messaging()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
-use stafett_messaging::Space;
+use stafett_messaging::DiskSpace;
 use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -209,7 +209,7 @@ struct Wire<'a> {
     budget: Arc<ByteBudget>,
     drain: CancellationToken,
     metrics: Arc<ListenerMetrics>,
-    space: Space,
+    space: DiskSpace,
     namespace_closed: CancellationToken,
     /// Bytes already counted in the metrics.
     sent: u64,

@@ -9,7 +9,7 @@ use stafett_broker::Broker;
 use stafett_messaging::NewExchange;
 use stafett_messaging::exchanges::{Difference, Exchange};
 use stafett_model::Namespace;
-use stafett_routing::{HashOn, HeaderMatch, HeaderValue, Kind, Mode, Property};
+use stafett_routing::{ExchangeKind, HashOn, HeaderMatch, HeaderValue, Mode, Property};
 
 use crate::arguments;
 use crate::exception::Exception;
@@ -20,14 +20,14 @@ const HASH: &str = "x-consistent-hash";
 const ALTERNATE: &str = "alternate-exchange";
 
 /// Exchanges of every virtual host: name, kind, internal.
-const PREDECLARED: [(&str, Kind, bool); 7] = [
-    ("amq.direct", Kind::Direct, false),
-    ("amq.fanout", Kind::FanOut, false),
-    ("amq.topic", Kind::Topic, false),
-    ("amq.headers", Kind::Headers, false),
-    ("amq.match", Kind::Headers, false),
-    ("amq.rabbitmq.trace", Kind::Topic, true),
-    ("amq.rabbitmq.log", Kind::Topic, true),
+const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
+    ("amq.direct", ExchangeKind::Direct, false),
+    ("amq.fanout", ExchangeKind::FanOut, false),
+    ("amq.topic", ExchangeKind::Topic, false),
+    ("amq.headers", ExchangeKind::Headers, false),
+    ("amq.match", ExchangeKind::Headers, false),
+    ("amq.rabbitmq.trace", ExchangeKind::Topic, true),
+    ("amq.rabbitmq.log", ExchangeKind::Topic, true),
 ];
 
 /// Declares the exchanges that clients expect to exist.
@@ -84,13 +84,13 @@ pub(crate) fn new_exchange(method: &exchange::Declare, what: &str) -> Result<New
     })
 }
 
-fn kind(name: &str, arguments: &Table) -> Result<Kind, Exception> {
+fn kind(name: &str, arguments: &Table) -> Result<ExchangeKind, Exception> {
     Ok(match name {
-        "direct" => Kind::Direct,
-        "fanout" => Kind::FanOut,
-        "topic" => Kind::Topic,
-        "headers" => Kind::Headers,
-        HASH => Kind::Hashed(hash_on(arguments)?),
+        "direct" => ExchangeKind::Direct,
+        "fanout" => ExchangeKind::FanOut,
+        "topic" => ExchangeKind::Topic,
+        "headers" => ExchangeKind::Headers,
+        HASH => ExchangeKind::Hashed(hash_on(arguments)?),
         other => return Err(unknown_kind(other)),
     })
 }
@@ -132,11 +132,11 @@ fn type_name(is: &NewExchange) -> &'static str {
         return DELAYED;
     }
     match is.kind {
-        Kind::ByName | Kind::Direct => "direct",
-        Kind::FanOut => "fanout",
-        Kind::Topic => "topic",
-        Kind::Headers => "headers",
-        Kind::Hashed(_) => HASH,
+        ExchangeKind::ByName | ExchangeKind::Direct => "direct",
+        ExchangeKind::FanOut => "fanout",
+        ExchangeKind::Topic => "topic",
+        ExchangeKind::Headers => "headers",
+        ExchangeKind::Hashed(_) => HASH,
     }
 }
 
@@ -272,12 +272,12 @@ mod tests {
 
     #[test]
     fn declared_again_an_exchange_keeps_its_arguments() {
-        let hashed = |on| NewExchange::new(Kind::Hashed(on));
+        let hashed = |on| NewExchange::new(ExchangeKind::Hashed(on));
         let existing = hashed(HashOn::Header("who".into()));
         let mut new = hashed(HashOn::Key);
         adopt_arguments(&mut new, &existing);
         assert_eq!(existing.difference(&new), None);
-        let mut other = NewExchange::new(Kind::Topic);
+        let mut other = NewExchange::new(ExchangeKind::Topic);
         adopt_arguments(&mut other, &existing);
         assert_eq!(existing.difference(&other), Some(Difference::Kind));
     }
@@ -295,11 +295,11 @@ mod tests {
         };
         let delayed = TableBuilder::new().with(DELAYED_TYPE, "topic").finish();
         let delayed = declare(DELAYED, delayed).unwrap();
-        assert_eq!((delayed.kind, delayed.delays), (Kind::Topic, true));
+        assert_eq!((delayed.kind, delayed.delays), (ExchangeKind::Topic, true));
         let hashed = TableBuilder::new().with("hash-header", "who").finish();
         assert_eq!(
             declare(HASH, hashed).unwrap().kind,
-            Kind::Hashed(HashOn::Header("who".into()))
+            ExchangeKind::Hashed(HashOn::Header("who".into()))
         );
         assert_eq!(
             declare("heap", Table::default()).unwrap_err().code,

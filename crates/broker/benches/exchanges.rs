@@ -22,7 +22,7 @@ use stafett_journal::{DiskJournal, Journal, MemoryJournal, Metrics, Settings};
 use stafett_messaging::queues::Declare;
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_model::{Message, Namespace};
-use stafett_routing::{HeaderMatch, Hop, KeyOnly, Kind, Pattern, Router, Routes, Spec};
+use stafett_routing::{ExchangeKind, HeaderMatch, Hop, KeyOnly, Pattern, Router, Routes, Spec};
 
 const BATCH: u32 = 64;
 const ROUNDS: u32 = 300;
@@ -60,7 +60,7 @@ fn best(count: u32, mut work: impl FnMut()) -> f64 {
 /// Measures look-ups with one binding per device and messages of all devices.
 fn look_up(bindings: u32) -> f64 {
     let mut router: Router<u32> = Router::default();
-    router.add_exchange("x".into(), Spec::new(Kind::Topic));
+    router.add_exchange("x".into(), Spec::new(ExchangeKind::Topic));
     for number in 0..bindings {
         let pattern = Pattern::key(format!("device.{number}.*"));
         router.bind("x", &pattern, Hop::Target(number)).unwrap();
@@ -154,10 +154,11 @@ async fn on_disk(folder: &Path) {
 async fn prepared(journal: Arc<dyn Journal>) -> Arc<Broker> {
     let broker = Arc::new(Broker::start(journal, BrokerSettings::default()).await.unwrap());
     let namespace = Namespace::default();
-    let declared = broker
-        .messaging()
-        .exchanges()
-        .declare(&namespace, "x", NewExchange::new(Kind::Topic));
+    let declared =
+        broker
+            .messaging()
+            .exchanges()
+            .declare(&namespace, "x", NewExchange::new(ExchangeKind::Topic));
     declared.unwrap().1.await.unwrap();
     let durable = Declare {
         durable: true,

@@ -12,7 +12,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
-use stafett_journal::Glance;
+use stafett_journal::TicketView;
 use stafett_topics::TopicId;
 
 /// Committed offset of one partition.
@@ -44,7 +44,7 @@ pub(crate) type Changes = SmallVec<[PartitionChange; 1]>;
 
 #[derive(Debug)]
 struct Staged {
-    outcome: Glance,
+    outcome: TicketView,
     changes: Changes,
 }
 
@@ -94,7 +94,7 @@ impl Commits {
     }
 
     /// Adds staged changes, to be settled when the journal has decided.
-    pub(crate) fn stage(&mut self, outcome: Glance, changes: Changes) {
+    pub(crate) fn stage(&mut self, outcome: TicketView, changes: Changes) {
         while let Some(committed) = self.staged.front().and_then(|staged| staged.outcome.committed()) {
             self.settle_first(committed);
         }

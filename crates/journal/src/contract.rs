@@ -26,7 +26,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_model::{Durability, Epoch, LogId, Offset, ProducerId};
 
-use crate::space::Space;
+use crate::disk_space::DiskSpace;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -56,7 +56,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     fn owner(&self, log: LogId) -> Option<OwnerEpoch>;
 
     /// Returns the log's idempotent producers by id, or `None` if the log does not exist.
-    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>>;
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>>;
 
     /// Reads whole batches of several logs, up to the end of each log.
     fn read(&self, request: ReadRequest) -> ReadTicket;
@@ -73,7 +73,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool;
 
     /// Returns the signal of short disk space.
-    fn space(&self) -> Space;
+    fn space(&self) -> DiskSpace;
 
     /// Visits the contents of a state space as of opening the journal: the values by key, then the deltas,
     /// those of a key in append order. Must be called before the first append.
@@ -249,7 +249,7 @@ pub struct Retention {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Stored at its level. One entry per target of its batches, in their order.
-    Committed(SmallVec<[Placed; 1]>),
+    Committed(SmallVec<[PlacedBatch; 1]>),
     /// Not stored, and never will be.
     Refused(Refusal),
     /// The journal failed or stopped before the outcome was known.
@@ -258,7 +258,7 @@ pub enum Outcome {
 
 /// Place of a stored batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedBatch {
     pub log: LogId,
     pub base: Offset,
     /// True if the batch was stored before: an idempotent producer sent it again.
@@ -321,7 +321,7 @@ pub struct Bounds {
 
 /// State of an idempotent producer of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProducerSeen {
+pub struct ProducerStatus {
     pub id: ProducerId,
     pub epoch: i16,
     /// Sequence number of its last record.
@@ -350,7 +350,7 @@ pub struct ReadFrom {
 
 /// Batches read from one log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Run {
+pub struct LogSlice {
     /// Whole batches, in order, split into pieces at arbitrary places.
     pub pieces: Vec<Bytes>,
     pub bytes: usize,

@@ -5,36 +5,36 @@
 //!
 //! - [`contract`]: the trait and its types
 //! - [`ticket`]: pending results of appends and reads
-//! - [`watch`]: notification of growth; [`space`]: notification of free disk space
+//! - [`watch`]: notification of growth; [`disk_space`]: notification of free disk space
 //! - [`disk`]: the provider on local disk
 //! - [`memory`]: the provider in memory
 //! - [`metrics`]: metrics of a journal
-//! - `undecided`: a journal controlled by a test, behind the feature `testing`
+//! - `manual_journal`: a journal controlled by a test, behind the feature `testing`
 //! - `simulated`: a disk with faults controlled by a test, behind the feature `testing`
 
 pub mod contract;
 pub mod disk;
+pub mod disk_space;
+#[cfg(any(test, feature = "testing"))]
+pub mod manual_journal;
 pub mod memory;
 pub mod metrics;
-mod requests;
+mod request_ids;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
-pub mod space;
 pub mod ticket;
-#[cfg(any(test, feature = "testing"))]
-pub mod undecided;
 pub mod watch;
 
 pub use contract::{
-    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, OwnerEpoch, Placed, Precondition,
-    ProducerSeen, REQUESTS_KEPT, ReadError, ReadFrom, ReadRequest, Refusal, RequestId, Retention, Run,
-    Selection, StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Target, TimeQuery,
+    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSlice, LogSpec, Outcome, OwnerEpoch, PlacedBatch,
+    Precondition, ProducerStatus, REQUESTS_KEPT, ReadError, ReadFrom, ReadRequest, Refusal, RequestId,
+    Retention, Selection, StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Target, TimeQuery,
 };
 pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};
+pub use disk_space::DiskSpace;
+#[cfg(any(test, feature = "testing"))]
+pub use manual_journal::ManualJournal;
 pub use memory::MemoryJournal;
 pub use metrics::Metrics;
-pub use space::Space;
-pub use ticket::{Glance, ReadTicket, Ticket, TimeTicket};
-#[cfg(any(test, feature = "testing"))]
-pub use undecided::UndecidedJournal;
+pub use ticket::{ReadTicket, Ticket, TicketView, TimeTicket};
 pub use watch::Watch;

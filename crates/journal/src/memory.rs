@@ -16,13 +16,14 @@ use stafett_model::{BatchHeader, Epoch, Lock, LogId};
 use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
 use crate::contract::{
-    Append, BatchFrame, Bounds, Frame, Journal, Outcome, OwnerEpoch, Placed, Precondition, ProducerSeen,
-    ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
+    Append, BatchFrame, Bounds, Frame, Journal, Outcome, OwnerEpoch, PlacedBatch, Precondition,
+    ProducerStatus, ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target,
+    TimeQuery,
 };
-use crate::disk::producers::{Numbered, Verdict};
+use crate::disk::producers::{SequenceCheck, SequencedBatch};
 use crate::disk::running::Moment;
-use crate::requests::Requests;
-use crate::space::Space;
+use crate::disk_space::DiskSpace;
+use crate::request_ids::Requests;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -129,7 +130,7 @@ impl Journal for MemoryJournal {
         Some(self.lock().logs.get(&log)?.owner)
     }
 
-    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         Some(self.lock().logs.get(&log)?.producers.seen())
     }
 
@@ -166,8 +167,8 @@ impl Journal for MemoryJournal {
         true
     }
 
-    fn space(&self) -> Space {
-        Space::default()
+    fn space(&self) -> DiskSpace {
+        DiskSpace::default()
     }
 
     fn load_state(
@@ -190,7 +191,7 @@ impl Journal for MemoryJournal {
 
 impl Content {
     /// Checks the whole append first, then applies it.
-    fn append(&mut self, append: Append, epoch: Epoch) -> Result<SmallVec<[Placed; 1]>, Refusal> {
+    fn append(&mut self, append: Append, epoch: Epoch) -> Result<SmallVec<[PlacedBatch; 1]>, Refusal> {
         if self.closed {
             return Err(Refusal::Closed);
         }
@@ -208,7 +209,7 @@ impl Content {
                 });
             }
         }
-        let duplicates: Vec<Option<Placed>> = append
+        let duplicates: Vec<Option<PlacedBatch>> = append
             .frames
             .iter()
             .map(|frame| self.check(frame))
@@ -270,7 +271,7 @@ impl Content {
     }
 
     /// Checks that a frame can be stored; returns the place of a duplicate batch.
-    fn check(&self, frame: &Frame) -> Result<Option<Placed>, Refusal> {
+    fn check(&self, frame: &Frame) -> Result<Option<PlacedBatch>, Refusal> {
         match frame {
             Frame::Batch(batch) => return self.check_batch(batch),
             Frame::ChangeLogs { first, count, .. } | Frame::DeleteLogs { first, count } => {
@@ -284,7 +285,7 @@ impl Content {
         Ok(None)
     }
 
-    fn check_batch(&self, batch: &BatchFrame) -> Result<Option<Placed>, Refusal> {
+    fn check_batch(&self, batch: &BatchFrame) -> Result<Option<PlacedBatch>, Refusal> {
         let header = header_of(batch);
         for Target { log, records } in &batch.targets {
             let span = log::span_of(&header, *records);
@@ -292,24 +293,24 @@ impl Content {
                 return Err(Refusal::OffsetsExhausted(*log));
             }
         }
-        let ([target], Some(numbered)) = (batch.targets.as_slice(), Numbered::of(&header)) else {
+        let ([target], Some(numbered)) = (batch.targets.as_slice(), SequencedBatch::of(&header)) else {
             return Ok(None);
         };
         let (log, producer) = (target.log, numbered.producer);
         match self.log(log)?.producers.judge(numbered) {
-            Verdict::Next => Ok(None),
-            Verdict::Duplicate { base } => Ok(Some(Placed {
+            SequenceCheck::Next => Ok(None),
+            SequenceCheck::Duplicate { base } => Ok(Some(PlacedBatch {
                 log,
                 base,
                 duplicate: true,
             })),
-            Verdict::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
+            SequenceCheck::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
                 log,
                 producer,
                 given,
                 expected,
             }),
-            Verdict::Stale { given, current } => Err(Refusal::StaleProducer {
+            SequenceCheck::Stale { given, current } => Err(Refusal::StaleProducer {
                 log,
                 producer,
                 given,
@@ -318,17 +319,17 @@ impl Content {
         }
     }
 
-    fn store(&mut self, batch: &BatchFrame, epoch: Epoch, placed: &mut SmallVec<[Placed; 1]>) {
+    fn store(&mut self, batch: &BatchFrame, epoch: Epoch, placed: &mut SmallVec<[PlacedBatch; 1]>) {
         let header = header_of(batch);
         for target in &batch.targets {
             let Some(log) = self.logs.get_mut(&target.log) else {
                 continue;
             };
             let base = log.push(&batch.body, &header, target.records, epoch);
-            if let (1, Some(numbered)) = (batch.targets.len(), Numbered::of(&header)) {
+            if let (1, Some(numbered)) = (batch.targets.len(), SequencedBatch::of(&header)) {
                 log.producers.note(numbered, base, Moment::default());
             }
-            placed.push(Placed {
+            placed.push(PlacedBatch {
                 log: target.log,
                 base,
                 duplicate: false,

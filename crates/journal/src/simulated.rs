@@ -31,7 +31,7 @@ use crate::disk::storage::{Storage, StorageFile};
 
 /// A disk with its files. Clones are the same disk.
 #[derive(Debug, Clone, Default)]
-pub struct SimulatedDisk(Arc<Lock<State>>);
+pub struct SimulatedDisk(Arc<Lock<DiskState>>);
 
 /// A fault at a change of the disk; changes are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum Change {
 }
 
 #[derive(Debug, Clone)]
-struct State {
+struct DiskState {
     names: BTreeMap<String, FileId>,
     durable_names: BTreeMap<String, FileId>,
     /// Changes of names since the last sync of names.
@@ -96,7 +96,7 @@ enum NameChange {
 
 /// Result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum ChangeOutcome {
     Done,
     /// The change fails; a write may be done in part.
     Failed {
@@ -228,12 +228,12 @@ impl SimulatedDisk {
         state.names.remove(name).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock()
     }
 }
 
-impl Default for State {
+impl Default for DiskState {
     fn default() -> Self {
         Self {
             names: BTreeMap::new(),
@@ -251,7 +251,7 @@ impl Default for State {
     }
 }
 
-impl State {
+impl DiskState {
     /// Checks that a program may still use the disk.
     fn admit(&self, program: u64) -> io::Result<()> {
         let goes_on = self.powered && program == self.program;
@@ -261,7 +261,7 @@ impl State {
     }
 
     /// Counts a change and returns its fate.
-    fn begin(&mut self, program: u64, change: Change, what: &str) -> io::Result<Fate> {
+    fn begin(&mut self, program: u64, change: Change, what: &str) -> io::Result<ChangeOutcome> {
         self.admit(program)?;
         self.changes.push((change, what.to_owned()));
         let number = self.changes.len() as u64;
@@ -269,23 +269,23 @@ impl State {
             .fault
             .filter(|fault| fault.change == number)
             .map(|fault| fault.effect);
-        let failed = |full| Fate::Failed {
+        let failed = |full| ChangeOutcome::Failed {
             part: Part::Beginning(number),
             full,
         };
         Ok(match fault {
-            _ if self.broken => Fate::Failed {
+            _ if self.broken => ChangeOutcome::Failed {
                 part: Part::None,
                 full: false,
             },
-            None => Fate::Done,
+            None => ChangeOutcome::Done,
             Some(Effect::PowerLoss) => {
                 self.powered = false;
-                Fate::Stopped(Part::Whole)
+                ChangeOutcome::Stopped(Part::Whole)
             }
             Some(Effect::Kill { seed }) => {
                 self.powered = false;
-                Fate::Stopped(Part::Beginning(seed))
+                ChangeOutcome::Stopped(Part::Beginning(seed))
             }
             Some(Effect::Error) => failed(false),
             Some(Effect::Full) => failed(true),
@@ -365,7 +365,7 @@ fn failure(what: &str) -> io::Error {
     io::Error::other(format!("simulated: {what}"))
 }
 
-impl Fate {
+impl ChangeOutcome {
     /// Returns the result of the change.
     fn end(self) -> io::Result<()> {
         match self {
@@ -468,7 +468,7 @@ impl Storage for Handle {
     fn sync_names(&self) -> io::Result<()> {
         let mut state = self.disk.lock();
         let fate = state.begin(self.program, Change::SyncNames, "")?;
-        if fate == Fate::Done {
+        if fate == ChangeOutcome::Done {
             state.pending_names.clear();
             state.durable_names = state.names.clone();
         }
@@ -494,7 +494,7 @@ impl FileHandle {
         &self,
         what: Change,
         takes: impl Fn(&FileContent) -> u64,
-        change: impl FnOnce(&mut FileContent, Fate),
+        change: impl FnOnce(&mut FileContent, ChangeOutcome),
     ) -> io::Result<()> {
         let mut guard = self.disk.lock();
         let state = &mut *guard;
@@ -548,9 +548,9 @@ impl StorageFile for FileHandle {
         let fate = state.begin(self.program, Change::Sync, &name)?;
         let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         match fate {
-            Fate::Done => file.sync(),
-            Fate::Failed { .. } => file.fail_to_sync(&mut Random::new(state.changes.len() as u64)),
-            Fate::Stopped(_) => {}
+            ChangeOutcome::Done => file.sync(),
+            ChangeOutcome::Failed { .. } => file.fail_to_sync(&mut Random::new(state.changes.len() as u64)),
+            ChangeOutcome::Stopped(_) => {}
         }
         fate.end()
     }

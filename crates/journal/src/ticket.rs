@@ -11,20 +11,20 @@ use smallvec::SmallVec;
 use stafett_model::Lock;
 use tokio::sync::oneshot;
 
-use crate::contract::{Outcome, ReadError, Run};
+use crate::contract::{LogSlice, Outcome, ReadError};
 
 /// Future of the outcomes of one call of `append`, in the order of its appends.
 #[derive(Debug)]
-pub struct Ticket(Arc<Shared>);
+pub struct Ticket(Arc<TicketCell>);
 
 /// Outcomes of the appends of one call.
 pub type Outcomes = SmallVec<[Outcome; 2]>;
 
 #[derive(Debug)]
-struct Shared(Lock<State>);
+struct TicketCell(Lock<TicketState>);
 
 #[derive(Debug)]
-struct State {
+struct TicketState {
     outcomes: Outcomes,
     missing: usize,
     /// True if all appends settled so far are committed.
@@ -34,12 +34,12 @@ struct State {
 
 /// Non-blocking view of a ticket's outcome. A ticket can have any number of views.
 #[derive(Debug)]
-pub struct Glance(Arc<Shared>);
+pub struct TicketView(Arc<TicketCell>);
 
 /// Write side of a ticket, for one append. Dropped unsettled, the outcome is unknown.
 #[derive(Debug)]
-pub(crate) struct Settler {
-    shared: Arc<Shared>,
+pub(crate) struct TicketSettler {
+    shared: Arc<TicketCell>,
     index: usize,
     settled: bool,
     since: Instant,
@@ -47,9 +47,9 @@ pub(crate) struct Settler {
 
 impl Ticket {
     /// Creates a ticket for `appends` appends, with a settler for each.
-    pub(crate) fn new(appends: usize) -> (Self, impl Iterator<Item = Settler>) {
+    pub(crate) fn new(appends: usize) -> (Self, impl Iterator<Item = TicketSettler>) {
         let outcomes = std::iter::repeat_n(Outcome::Unknown, appends).collect();
-        let shared = Arc::new(Shared(Lock::new(State {
+        let shared = Arc::new(TicketCell(Lock::new(TicketState {
             outcomes,
             missing: appends,
             committed: true,
@@ -59,7 +59,7 @@ impl Ticket {
         let since = Instant::now();
         (
             Self(shared),
-            (0..appends).map(move |index| Settler {
+            (0..appends).map(move |index| TicketSettler {
                 shared: Arc::clone(&settlers),
                 index,
                 settled: false,
@@ -69,8 +69,8 @@ impl Ticket {
     }
 
     /// Returns a view of the outcome.
-    pub fn glance(&self) -> Glance {
-        Glance(Arc::clone(&self.0))
+    pub fn glance(&self) -> TicketView {
+        TicketView(Arc::clone(&self.0))
     }
 
     /// Blocks this thread until the result is known; for tools and tests without a runtime.
@@ -92,7 +92,7 @@ impl Ticket {
     }
 }
 
-impl Glance {
+impl TicketView {
     /// Returns true if all appends are committed, false if not; `None` while undecided.
     pub fn committed(&self) -> Option<bool> {
         let state = self.0.0.lock();
@@ -116,7 +116,7 @@ impl Future for Ticket {
     }
 }
 
-impl Settler {
+impl TicketSettler {
     /// Returns how long its append has been pending.
     pub(crate) fn waited(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
@@ -147,7 +147,7 @@ impl Settler {
     }
 }
 
-impl Drop for Settler {
+impl Drop for TicketSettler {
     fn drop(&mut self) {
         if !self.settled {
             self.set(Outcome::Unknown);
@@ -156,7 +156,7 @@ impl Drop for Settler {
 }
 
 /// Results of a read, log by log in the order of the request.
-pub type ReadResult = Vec<Result<Run, ReadError>>;
+pub type ReadResult = Vec<Result<LogSlice, ReadError>>;
 
 /// A read that is complete, or running on a blocking thread.
 #[derive(Debug)]

@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 /// A standing interest in the growth of logs. Dropping it ends the interest.
 #[derive(Debug)]
 pub struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
     closed: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct WatchState {
     /// Tokens of the logs that grew since the last [`Watch::take`].
     grown: Lock<HashSet<u32>>,
     /// Bytes that became readable since the last [`Watch::take`].
@@ -26,7 +26,7 @@ struct Shared {
 /// A log's end of a watch.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
     closed: Arc<AtomicBool>,
     token: u32,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Watchers(Option<Box<Vec<Watcher>>>);
 impl Watch {
     pub(crate) fn new() -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(WatchState {
                 grown: Lock::default(),
                 bytes: AtomicU64::new(0),
                 notify: Notify::new(),

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
-use stafett_topics::{Bounds, ReadFrom, ReadRequest, Run, Watch, is_internal};
+use stafett_topics::{Bounds, LogSlice, ReadFrom, ReadRequest, Watch, is_internal};
 
 use crate::error;
 use crate::kafka::Shared;
@@ -101,7 +101,7 @@ pub(crate) struct Telling {
     number: u32,
     pub end: i64,
     pub start: i64,
-    pub result: Result<Run, ErrorCode>,
+    pub result: Result<LogSlice, ErrorCode>,
 }
 
 pub(crate) type Tellings = SmallVec<[Telling; 1]>;
@@ -315,7 +315,12 @@ impl FetchState {
 
     /// Adds a result to the round and returns true. Returns false if a watched partition has nothing new: it
     /// becomes quiet until its log grows.
-    fn is_active_after(&mut self, number: u32, result: Result<Run, ErrorCode>, round: &mut Round) -> bool {
+    fn is_active_after(
+        &mut self,
+        number: u32,
+        result: Result<LogSlice, ErrorCode>,
+        round: &mut Round,
+    ) -> bool {
         let is_watching = self.watch.is_some();
         let Some(partition) = self.partitions.get_mut(index(number)) else {
             return false;
@@ -366,7 +371,7 @@ impl FetchState {
             };
             if partition.stage == Stage::Quiet {
                 partition.stage = Stage::Idle;
-                let result = Ok(Run::default());
+                let result = Ok(LogSlice::default());
                 results.push(Telling {
                     number,
                     end: UNTOLD,
@@ -498,7 +503,7 @@ impl Telling {
 impl Partition {
     /// Estimates the number of requested records in a run. Its first batch may also hold records before the
     /// requested offset.
-    pub(crate) fn records_of(&self, run: &Run) -> u64 {
+    pub(crate) fn records_of(&self, run: &LogSlice) -> u64 {
         let from = u64::try_from(self.fetch_offset).unwrap_or(0);
         run.next.0.saturating_sub(from)
     }

@@ -65,14 +65,14 @@ impl TopicShards {
     /// Begins the prefetch of a topic's entry.
     pub(crate) fn foresee(&self, TopicHash(hash): TopicHash) {
         if self.is_large.load(Ordering::Relaxed) {
-            self.read(shard_of(hash)).foresee(hash);
+            self.read(shard_of(hash)).prefetch(hash);
         }
     }
 
     /// Continues the prefetch.
     pub(crate) fn foresee_topic(&self, TopicHash(hash): TopicHash) {
         if self.is_large.load(Ordering::Relaxed) {
-            self.read(shard_of(hash)).foresee_topic(hash);
+            self.read(shard_of(hash)).prefetch_topic(hash);
         }
     }
 

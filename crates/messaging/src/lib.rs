@@ -18,5 +18,5 @@ pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewEx
 pub use messaging::Messaging;
 pub use queues::Queues;
 pub use readers::Readers;
-pub use stafett_journal::Space;
+pub use stafett_journal::DiskSpace;
 pub use transfer::{Moved, Stopped};

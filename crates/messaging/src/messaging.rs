@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use stafett_journal::{Journal, Space, StateUnreadable};
+use stafett_journal::{DiskSpace, Journal, StateUnreadable};
 use stafett_model::Namespace;
 use stafett_store::{Changing, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
@@ -91,7 +91,7 @@ impl Messaging {
     }
 
     /// Returns the signal of short disk space: publishers wait for space instead of being refused.
-    pub fn space(&self) -> Space {
+    pub fn space(&self) -> DiskSpace {
         self.way.queues.space()
     }
 

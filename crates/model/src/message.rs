@@ -119,7 +119,7 @@ pub enum DeathReason {
 
 /// Fields of the reserved header that the core uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Acted<'a> {
+pub(crate) struct CoreFields<'a> {
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
     pub(crate) priority: u8,
@@ -134,13 +134,13 @@ pub(crate) struct Acted<'a> {
 impl Message {
     /// Adds the message to a batch as it arrives.
     pub fn write(&self, arrived: Arrival, batch: &mut BatchBuilder) -> Result<(), BatchError> {
-        let mut acted = SmallVec::<[u8; 128]>::new();
-        self.write_acted(arrived, &mut acted);
+        let mut fields = SmallVec::<[u8; 128]>::new();
+        self.write_core_fields(arrived, &mut fields);
         let mut headers = SmallVec::<[Header<'_>; 4]>::new();
         let given = self.headers.iter();
         headers.extend(given.map(|(name, value)| (name.as_bytes().as_ref(), value.as_deref())));
         headers.retain(|(name, _)| *name != MESSAGE_HEADER);
-        headers.push((MESSAGE_HEADER, Some(&acted)));
+        headers.push((MESSAGE_HEADER, Some(&fields)));
         batch.push(&Record {
             key: self.key.as_deref(),
             value: Some(&self.value),
@@ -158,7 +158,7 @@ impl Message {
         self.value.len() + texts + headers.sum::<usize>() + deaths.sum::<usize>() + 48
     }
 
-    fn write_acted(&self, arrived: Arrival, out: &mut SmallVec<[u8; 128]>) {
+    fn write_core_fields(&self, arrived: Arrival, out: &mut SmallVec<[u8; 128]>) {
         let flag = |set, flag| if set { flag } else { 0 };
         let flags = flag(self.persistent, PERSISTENT)
             | flag(self.ttl_ms.is_some(), TTL)
@@ -241,7 +241,7 @@ impl Death {
 }
 
 /// Reads the reserved header; `None` if it is malformed or of an unknown version.
-pub(crate) fn read_acted(bytes: &[u8]) -> Option<Acted<'_>> {
+pub(crate) fn read_core_fields(bytes: &[u8]) -> Option<CoreFields<'_>> {
     let ([VERSION, flags, priority], rest) = bytes.split_first_chunk::<3>()? else {
         return None;
     };
@@ -257,7 +257,7 @@ pub(crate) fn read_acted(bytes: &[u8]) -> Option<Acted<'_>> {
         Some(Some(number))
     };
     let (ttl_ms, delay_ms, number) = (optional(TTL)?, optional(DELAY)?, optional(NUMBER)?);
-    Some(Acted {
+    Some(CoreFields {
         exchange,
         routing_key,
         priority: *priority,

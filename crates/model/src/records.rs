@@ -63,7 +63,7 @@ impl Headers {
 #[derive(Debug, Clone)]
 pub struct Records {
     header: BatchHeader,
-    walk: Walk,
+    cursor: RecordCursor,
     block: Bytes,
 }
 
@@ -79,7 +79,7 @@ pub fn records(batch: &Bytes, bytes_max: usize) -> Result<Records, BatchError> {
     };
     Ok(Records {
         header,
-        walk: Walk::new(&header),
+        cursor: RecordCursor::new(&header),
         block,
     })
 }
@@ -94,11 +94,11 @@ impl Records {
     pub fn seek(&mut self, offset: Offset) -> Result<(), BatchError> {
         let base = i128::from(self.header.base_offset);
         loop {
-            let mut ahead = self.walk.clone();
+            let mut ahead = self.cursor.clone();
             let (raw, rest) = match ahead.next(&self.block) {
                 None => return Ok(()),
                 Some(Err(error)) => {
-                    self.walk = ahead;
+                    self.cursor = ahead;
                     return Err(error);
                 }
                 Some(Ok(read)) => read,
@@ -108,28 +108,28 @@ impl Records {
             }
             let used = self.block.len() - rest.len();
             self.block.advance(used);
-            self.walk = ahead;
+            self.cursor = ahead;
         }
     }
 
     /// Returns the next record as a message.
     pub fn next_message(&mut self) -> Option<Result<(Offset, StoredMessage), BatchError>> {
-        let (raw, rest) = match self.walk.next(&self.block)? {
+        let (raw, rest) = match self.cursor.next(&self.block)? {
             Ok(read) => read,
             Err(error) => return Some(Err(error)),
         };
-        let message = StoredMessage::of(&self.header, &raw, &self.block, self.walk.last_index());
+        let message = StoredMessage::of(&self.header, &raw, &self.block, self.cursor.last_index());
         let used = self.block.len() - rest.len();
         self.block.advance(used);
         if message.is_err() {
-            self.walk.stop();
+            self.cursor.stop();
         }
         Some(message)
     }
 
     fn own(&self, raw: &RawRecord<'_>) -> Result<StoredRecord, BatchError> {
         let malformed = BatchError::Record {
-            index: self.walk.last_index(),
+            index: self.cursor.last_index(),
         };
         let base = u64::try_from(self.header.base_offset).map_err(|_| malformed)?;
         let delta = u64::try_from(raw.offset_delta).map_err(|_| malformed)?;
@@ -150,7 +150,7 @@ impl Iterator for Records {
     type Item = Result<StoredRecord, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (raw, rest) = match self.walk.next(&self.block)? {
+        let (raw, rest) = match self.cursor.next(&self.block)? {
             Ok(read) => read,
             Err(error) => return Some(Err(error)),
         };
@@ -158,7 +158,7 @@ impl Iterator for Records {
         let used = self.block.len() - rest.len();
         self.block.advance(used);
         if record.is_err() {
-            self.walk.stop();
+            self.cursor.stop();
         }
         Some(record)
     }
@@ -191,7 +191,7 @@ pub(crate) fn timestamp(header: &BatchHeader, raw: &RawRecord<'_>) -> Option<i64
 /// Cursor over a records block. Requires the record count of the header, ascending offsets within the batch's
 /// range, and nothing behind the last record.
 #[derive(Debug, Clone)]
-pub(crate) struct Walk {
+pub(crate) struct RecordCursor {
     index: u32,
     count: u32,
     offset_delta: i32,
@@ -199,7 +199,7 @@ pub(crate) struct Walk {
     ended: bool,
 }
 
-impl Walk {
+impl RecordCursor {
     pub(crate) fn new(header: &BatchHeader) -> Self {
         Self {
             index: 0,
@@ -249,12 +249,12 @@ pub(crate) fn for_each_raw<'a>(
     block: &'a [u8],
     mut visit: impl FnMut(u32, RawRecord<'a>) -> Result<bool, BatchError>,
 ) -> Result<(), BatchError> {
-    let mut walk = Walk::new(header);
+    let mut cursor = RecordCursor::new(header);
     let mut rest = block;
-    while let Some(read) = walk.next(rest) {
+    while let Some(read) = cursor.next(rest) {
         let (raw, behind) = read?;
         rest = behind;
-        if !visit(walk.last_index(), raw)? {
+        if !visit(cursor.last_index(), raw)? {
             break;
         }
     }

@@ -7,7 +7,7 @@ use bytestring::ByteString;
 
 use crate::batch::{BatchError, BatchHeader};
 use crate::id::Offset;
-use crate::message::{Acted, Arrival, Death, MESSAGE_HEADER, Message, read_acted, read_deaths};
+use crate::message::{Arrival, CoreFields, Death, MESSAGE_HEADER, Message, read_core_fields, read_deaths};
 use crate::record::{self, Header, RawRecord};
 use crate::records::timestamp;
 
@@ -51,28 +51,28 @@ impl StoredMessage {
         let timestamp_ms = timestamp(header, raw).ok_or(malformed)?;
         let whole = raw.behind_offset;
         let span = |part: &[u8]| span_of(whole, part).ok_or(malformed);
-        let acted = acted_of(raw).unwrap_or_else(|| Acted {
+        let fields = core_fields_of(raw).unwrap_or_else(|| CoreFields {
             persistent: true,
             arrived: Arrival {
                 ms: timestamp_ms,
                 number: 0,
             },
-            ..Acted::default()
+            ..CoreFields::default()
         });
         let message = Self {
             record: block.slice_ref(whole),
             key: raw.key.map(span).transpose()?,
             value: span(raw.value.unwrap_or_default())?,
             headers: span(raw.headers)?,
-            exchange: span(acted.exchange.as_bytes())?,
-            routing_key: span(acted.routing_key.as_bytes())?,
-            deaths: span(acted.deaths)?,
-            priority: acted.priority,
-            persistent: acted.persistent,
+            exchange: span(fields.exchange.as_bytes())?,
+            routing_key: span(fields.routing_key.as_bytes())?,
+            deaths: span(fields.deaths)?,
+            priority: fields.priority,
+            persistent: fields.persistent,
             timestamp_ms,
-            arrived: acted.arrived,
-            ttl_ms: acted.ttl_ms,
-            delay_ms: acted.delay_ms,
+            arrived: fields.arrived,
+            ttl_ms: fields.ttl_ms,
+            delay_ms: fields.delay_ms,
         };
         Ok((offset, message))
     }
@@ -201,13 +201,13 @@ impl StoredMessage {
     }
 }
 
-fn acted_of<'a>(raw: &RawRecord<'a>) -> Option<Acted<'a>> {
+fn core_fields_of<'a>(raw: &RawRecord<'a>) -> Option<CoreFields<'a>> {
     let mut rest = raw.headers;
     for _ in 0..raw.header_count {
         let ((name, value), behind) = record::read_header(rest)?;
         rest = behind;
         if name == MESSAGE_HEADER {
-            return read_acted(value?);
+            return read_core_fields(value?);
         }
     }
     None

@@ -49,7 +49,7 @@ struct Consumer {
 
 /// Reason why a consumer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occupied {
+pub enum ConsumerConflict {
     /// Another consumer is exclusive.
     ByExclusive,
     /// There are other consumers, so this one cannot be exclusive.
@@ -86,12 +86,12 @@ impl Consumers {
         self.list.is_empty()
     }
 
-    pub fn add(&mut self, rules: ConsumerRules) -> Result<ConsumerKey, Occupied> {
+    pub fn add(&mut self, rules: ConsumerRules) -> Result<ConsumerKey, ConsumerConflict> {
         if self.list.values().any(|consumer| consumer.rules.exclusive) {
-            return Err(Occupied::ByExclusive);
+            return Err(ConsumerConflict::ByExclusive);
         }
         if rules.exclusive && !self.list.is_empty() {
-            return Err(Occupied::ByOthers);
+            return Err(ConsumerConflict::ByOthers);
         }
         self.last_key += 1;
         let key = ConsumerKey(self.last_key);
@@ -435,9 +435,9 @@ mod tests {
             ..rules(0, None)
         };
         let key = consumers.add(alone).unwrap();
-        assert_eq!(consumers.add(rules(0, None)), Err(Occupied::ByExclusive));
+        assert_eq!(consumers.add(rules(0, None)), Err(ConsumerConflict::ByExclusive));
         consumers.remove(key);
         consumers.add(rules(0, None)).unwrap();
-        assert_eq!(consumers.add(alone), Err(Occupied::ByOthers));
+        assert_eq!(consumers.add(alone), Err(ConsumerConflict::ByOthers));
     }
 }

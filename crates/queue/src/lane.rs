@@ -30,7 +30,7 @@ pub struct Lane {
     /// Number of settled offsets at or behind `next`.
     settled_ahead: u64,
     in_flight: InFlightSet,
-    /// Messages that are ready again, with their return counts: 0 after [`Self::untake`].
+    /// Messages that are ready again, with their return counts: 0 after [`Self::return_unseen`].
     returned: BTreeMap<u64, u32>,
     /// Return counts from before the restart, of messages that are ready.
     counts: BTreeMap<u64, u32>,
@@ -200,12 +200,12 @@ impl Lane {
 
     /// Returns true if a ready message may have been delivered before.
     pub fn was_handed_out(&self, at: u64) -> bool {
-        // A message put back by `untake` has a return count of 0.
+        // A message put back by `return_unseen` has a return count of 0.
         at < self.redelivered_below || self.returned.get(&at).is_some_and(|times| *times > 0)
     }
 
     /// Returns true if a ready message was returned or put back since the start.
-    pub fn came_back(&self, at: u64) -> bool {
+    pub fn was_returned(&self, at: u64) -> bool {
         self.returned.contains_key(&at)
     }
 
@@ -239,7 +239,7 @@ impl Lane {
     }
 
     /// Puts a message in flight back to its place, as if it had never been taken.
-    pub fn untake(&mut self, at: u64) -> Option<InFlight> {
+    pub fn return_unseen(&mut self, at: u64) -> Option<InFlight> {
         let entry = self.in_flight.remove(at)?;
         self.returned.insert(at, entry.returns);
         Some(entry)

@@ -11,23 +11,23 @@
 //! - [`state`]: all lanes of a queue, and the order between them
 //! - `in_flight`: messages in flight of a lane
 //! - [`consumers`]: choice of the next consumer
-//! - [`change`]: stored form of the state
+//! - [`state_codec`]: stored form of the state
 //! - [`expiry`]: expiry of messages
-//! - [`deaths`]: dead-letter history and cycle detection
+//! - [`death_history`]: dead-letter history and cycle detection
 
-pub mod change;
 pub mod consumers;
-pub mod deaths;
+pub mod death_history;
 pub mod expiry;
 mod in_flight;
 pub mod lane;
 pub mod offset_set;
 pub mod settings;
 pub mod state;
+pub mod state_codec;
 
-pub use change::{Changes, Malformed};
 pub use consumers::{ConsumerKey, ConsumerRules, Consumers};
 pub use lane::Lane;
 pub use offset_set::OffsetSet;
 pub use settings::{DeadLetter, Overflow, QueueSettings};
-pub use state::{DeliveryId, HandedOut, LaneOrder, QueueState, Ready, Returned};
+pub use state::{DeliveryId, DeliveryInfo, LaneOrder, QueueState, ReadyMessage, ReturnOutcome};
+pub use state_codec::{Changes, MalformedState};

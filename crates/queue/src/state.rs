@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use crate::change::Changes;
 use crate::consumers::{ConsumerKey, Consumers};
 use crate::lane::{InFlight, Lane};
 use crate::offset_set::OffsetSet;
 use crate::settings::QueueSettings;
+use crate::state_codec::Changes;
 
 /// Id of a message in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,15 +20,15 @@ pub struct DeliveryId {
 
 /// A message ready for delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ready {
+pub struct ReadyMessage {
     pub id: DeliveryId,
     /// True if it was taken before and put back; otherwise it is a new one.
-    pub came_back: bool,
+    pub was_returned: bool,
 }
 
 /// Properties of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HandedOut {
+pub struct DeliveryInfo {
     /// True if the message may have been delivered before.
     pub redelivered: bool,
     /// Return count of the message.
@@ -37,7 +37,7 @@ pub struct HandedOut {
 
 /// Outcome of a return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Returned {
+pub enum ReturnOutcome {
     /// The message is ready again, at its place.
     Waits,
     /// It was returned too often: it is still in flight, and has to be completed or dead-lettered.
@@ -179,7 +179,7 @@ impl QueueState {
     }
 
     /// Returns the next message.
-    pub fn first_ready(&self) -> Option<Ready> {
+    pub fn first_ready(&self) -> Option<ReadyMessage> {
         if self.order == LaneOrder::HighTwice {
             return self.first_of_two();
         }
@@ -189,14 +189,14 @@ impl QueueState {
 
     /// Returns the highest lane's next message if it is the lowest lane's turn and both messages are new. The
     /// caller delivers it first if it arrived first.
-    pub fn passed_over(&self) -> Option<Ready> {
+    pub fn passed_over(&self) -> Option<ReadyMessage> {
         if self.order != LaneOrder::HighTwice || self.turn.1 < HIGH_TURNS {
             return None;
         }
         let mut ready = self.lanes.iter().filter_map(ready_of);
         let highest = ready.next()?;
         let lowest = ready.next_back()?;
-        (!highest.came_back && !lowest.came_back).then_some(highest)
+        (!highest.was_returned && !lowest.was_returned).then_some(highest)
     }
 
     /// Drops entries at the front of `back` that are no longer ready.
@@ -208,11 +208,11 @@ impl QueueState {
         }
     }
 
-    fn first_of_two(&self) -> Option<Ready> {
+    fn first_of_two(&self) -> Option<ReadyMessage> {
         if let Some(id) = self.back.iter().find(|id| self.waits_again(**id)) {
-            return Some(Ready {
+            return Some(ReadyMessage {
                 id: *id,
-                came_back: true,
+                was_returned: true,
             });
         }
         let mut ready = self.lanes.iter().filter_map(ready_of);
@@ -222,15 +222,16 @@ impl QueueState {
     }
 
     fn waits_again(&self, id: DeliveryId) -> bool {
-        self.lane(id.lane).is_some_and(|lane| lane.came_back(id.offset))
+        self.lane(id.lane)
+            .is_some_and(|lane| lane.was_returned(id.offset))
     }
 
     /// Counts a message of a lane; after some of them it is another lane's turn.
-    fn pass_turn(&mut self, number: u32, came_back: bool) {
+    fn pass_turn(&mut self, number: u32, was_returned: bool) {
         match self.order {
             LaneOrder::HighestFirst => return,
             LaneOrder::HighTwice => {
-                if came_back {
+                if was_returned {
                     self.pass_back();
                 } else {
                     self.turn.1 = (self.turn.1 + 1) % (HIGH_TURNS + 1);
@@ -275,12 +276,12 @@ impl QueueState {
     }
 
     /// Skips a missing message and all others of its lane before `to`: the log has a hole there.
-    pub fn skip(&mut self, missing: Ready, to: u64, changes: &mut Changes) {
+    pub fn skip(&mut self, missing: ReadyMessage, to: u64, changes: &mut Changes) {
         let DeliveryId { lane: number, offset } = missing.id;
         if self.order == LaneOrder::InTurn {
-            self.pass_turn(number, missing.came_back);
+            self.pass_turn(number, missing.was_returned);
         }
-        if missing.came_back {
+        if missing.was_returned {
             self.lane_mut(number).take_settled(offset);
             changes.settled(number, offset, 1);
             self.pass_back();
@@ -298,10 +299,10 @@ impl QueueState {
         settles: bool,
         bytes: u32,
         changes: &mut Changes,
-    ) -> HandedOut {
+    ) -> DeliveryInfo {
         let lane = self.lane_mut(id.lane);
         let redelivered = lane.was_handed_out(id.offset);
-        let came_back = lane.came_back(id.offset);
+        let was_returned = lane.was_returned(id.offset);
         let returns = if settles {
             let taken = lane.take(id.offset, consumer, bytes);
             self.in_flight += 1;
@@ -311,20 +312,20 @@ impl QueueState {
             changes.settled(id.lane, id.offset, 1);
             returns
         };
-        self.pass_turn(id.lane, came_back);
+        self.pass_turn(id.lane, was_returned);
         if let Some(consumer) = consumer {
             self.consumers.gave(consumer);
         }
         self.take_bytes(bytes);
-        HandedOut { redelivered, returns }
+        DeliveryInfo { redelivered, returns }
     }
 
     /// Settles a ready message without delivery: it expired or exceeds a limit.
     pub fn drop_ready(&mut self, id: DeliveryId, bytes: u32, changes: &mut Changes) {
         let lane = self.lane_mut(id.lane);
-        let came_back = lane.came_back(id.offset);
+        let was_returned = lane.was_returned(id.offset);
         lane.take_settled(id.offset);
-        self.pass_turn(id.lane, came_back);
+        self.pass_turn(id.lane, was_returned);
         changes.settled(id.lane, id.offset, 1);
         self.take_bytes(bytes);
     }
@@ -345,12 +346,12 @@ impl QueueState {
     }
 
     /// Returns a message in flight to its place. `None` if it is not in flight.
-    pub fn requeue(&mut self, id: DeliveryId, changes: &mut Changes) -> Option<Returned> {
+    pub fn requeue(&mut self, id: DeliveryId, changes: &mut Changes) -> Option<ReturnOutcome> {
         let limit = self.delivery_limit;
         let lane = self.lane_mut(id.lane);
         let returns = lane.taken(id.offset)?.returns.saturating_add(1);
         if limit.is_some_and(|limit| returns > limit) {
-            return Some(Returned::TooOften);
+            return Some(ReturnOutcome::TooOften);
         }
         let entry = lane.put_back(id.offset)?;
         changes.returned(id.lane, id.offset, returns);
@@ -359,13 +360,13 @@ impl QueueState {
         }
         self.release(entry);
         self.add_bytes(entry.bytes.into());
-        Some(Returned::Waits)
+        Some(ReturnOutcome::Waits)
     }
 
     /// Puts a message in flight back to its place, as if it had never been taken. False if it is not in
     /// flight. Of several, the last one put back is first.
-    pub fn untake(&mut self, id: DeliveryId) -> bool {
-        let Some(entry) = self.lane_mut(id.lane).untake(id.offset) else {
+    pub fn return_unseen(&mut self, id: DeliveryId) -> bool {
+        let Some(entry) = self.lane_mut(id.lane).return_unseen(id.offset) else {
             return false;
         };
         if self.order == LaneOrder::HighTwice {
@@ -410,11 +411,11 @@ impl QueueState {
     }
 }
 
-fn ready_of((number, lane): &(u32, Lane)) -> Option<Ready> {
-    let (offset, came_back) = lane.first_ready()?;
+fn ready_of((number, lane): &(u32, Lane)) -> Option<ReadyMessage> {
+    let (offset, was_returned) = lane.first_ready()?;
     let id = DeliveryId {
         lane: *number,
         offset,
     };
-    Some(Ready { id, came_back })
+    Some(ReadyMessage { id, was_returned })
 }

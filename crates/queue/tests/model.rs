@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use stafett_queue::{
-    Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, QueueState, Ready, Returned,
+    Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, QueueState, ReadyMessage, ReturnOutcome,
 };
 
 /// A naive queue: every message is an entry.
@@ -30,7 +30,7 @@ struct Naive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Waits {
-        came_back: bool,
+        was_returned: bool,
         returns: u32,
     },
     InFlight {
@@ -44,7 +44,7 @@ impl Naive {
         let end = self.ends.entry(lane).or_default();
         for at in *end..*end + count {
             let place = Place::Waits {
-                came_back: false,
+                was_returned: false,
                 returns: 0,
             };
             self.messages.insert((std::cmp::Reverse(lane), at), place);
@@ -53,17 +53,17 @@ impl Naive {
         *end
     }
 
-    fn first(&self) -> Option<Ready> {
+    fn first(&self) -> Option<ReadyMessage> {
         let mut waiting = self.messages.iter().filter_map(|((lane, offset), place)| {
-            let Place::Waits { came_back, .. } = place else {
+            let Place::Waits { was_returned, .. } = place else {
                 return None;
             };
-            Some(Ready {
+            Some(ReadyMessage {
                 id: DeliveryId {
                     lane: lane.0,
                     offset: *offset,
                 },
-                came_back: *came_back,
+                was_returned: *was_returned,
             })
         });
         let Some(handed_out) = self.high_twice else {
@@ -71,7 +71,10 @@ impl Naive {
         };
         let waiting: Vec<_> = waiting.collect();
         let back = self.back.first().copied();
-        let back = back.map(|id| Ready { id, came_back: true });
+        let back = back.map(|id| ReadyMessage {
+            id,
+            was_returned: true,
+        });
         let lowest = waiting.iter().map(|ready| ready.id.lane).min();
         back.or_else(|| {
             let lane = if handed_out % 3 == 2 {
@@ -84,10 +87,10 @@ impl Naive {
     }
 
     /// Records a message that was delivered, or dropped in its turn.
-    fn on_turn(&mut self, ready: Ready) {
+    fn on_turn(&mut self, ready: ReadyMessage) {
         self.back.retain(|id| *id != ready.id);
         if let Some(handed_out) = &mut self.high_twice
-            && !ready.came_back
+            && !ready.was_returned
         {
             *handed_out += 1;
         }
@@ -124,7 +127,7 @@ enum Step {
     Give { settles: bool },
     Complete(usize),
     Requeue(usize),
-    Untake(usize),
+    ReturnUnseen(usize),
     Drop,
     Skip(u64),
     Purge,
@@ -176,7 +179,7 @@ impl Both {
                 }
             }
             Step::Requeue(which) => self.requeue(which, &mut changes),
-            Step::Untake(which) => self.untake(which),
+            Step::ReturnUnseen(which) => self.return_unseen(which),
             Step::Drop => {
                 if let Some(ready) = self.state.first_ready() {
                     self.state.drop_ready(ready.id, 0, &mut changes);
@@ -185,13 +188,16 @@ impl Both {
                 }
             }
             Step::Skip(count) => {
-                if let Some(ready) = self.state.first_ready().filter(|ready| !ready.came_back) {
+                if let Some(ready) = self.state.first_ready().filter(|ready| !ready.was_returned) {
                     let to = ready.id.offset + count;
                     let to = to.min(self.naive.ends[&ready.id.lane]);
                     self.state.skip(ready, to, &mut changes);
                     for offset in ready.id.offset..to {
                         let id = DeliveryId { offset, ..ready.id };
-                        if let Some(Place::Waits { came_back: false, .. }) = self.naive.place(id) {
+                        if let Some(Place::Waits {
+                            was_returned: false, ..
+                        }) = self.naive.place(id)
+                        {
                             self.naive.remove(id);
                         }
                     }
@@ -227,11 +233,15 @@ impl Both {
         let handed = self.state.hand_out(ready.id, None, settles, 1, changes);
         self.naive.on_turn(ready);
         let place = self.naive.place(ready.id).unwrap();
-        let Place::Waits { came_back, returns } = *place else {
+        let Place::Waits {
+            was_returned,
+            returns,
+        } = *place
+        else {
             panic!("it is in flight already")
         };
         assert_eq!(handed.returns, returns);
-        if (came_back && returns > 0) || self.since_restart.contains(&ready.id) {
+        if (was_returned && returns > 0) || self.since_restart.contains(&ready.id) {
             assert!(handed.redelivered);
         }
         if settles {
@@ -251,30 +261,30 @@ impl Both {
         };
         let too_often = self.naive.limit.is_some_and(|limit| returns + 1 > limit);
         let expected = if too_often {
-            Returned::TooOften
+            ReturnOutcome::TooOften
         } else {
-            Returned::Waits
+            ReturnOutcome::Waits
         };
         assert_eq!(self.state.requeue(id, changes), Some(expected));
         if !too_often {
             self.naive.back.push(id);
             *self.naive.place(id).unwrap() = Place::Waits {
-                came_back: true,
+                was_returned: true,
                 returns: returns + 1,
             };
         }
     }
 
-    fn untake(&mut self, which: usize) {
+    fn return_unseen(&mut self, which: usize) {
         let Some(id) = self.pick(which) else { return };
         assert!(self.state.disown(id));
-        assert!(self.state.untake(id));
-        assert!(!self.state.untake(id), "once");
+        assert!(self.state.return_unseen(id));
+        assert!(!self.state.return_unseen(id), "once");
         self.naive.back.insert(0, id);
         let place = self.naive.place(id).unwrap();
         if let Place::InFlight { returns, .. } = *place {
             *place = Place::Waits {
-                came_back: true,
+                was_returned: true,
                 returns,
             };
         }
@@ -303,7 +313,10 @@ impl Both {
         self.state = state;
         for ((lane, offset), place) in &mut self.naive.messages {
             let (returns, had) = match *place {
-                Place::Waits { came_back, returns } => (returns, came_back),
+                Place::Waits {
+                    was_returned,
+                    returns,
+                } => (returns, was_returned),
                 Place::InFlight { returns, .. } => (returns, true),
             };
             if had {
@@ -313,7 +326,7 @@ impl Both {
                 });
             }
             *place = Place::Waits {
-                came_back: false,
+                was_returned: false,
                 returns,
             };
         }
@@ -357,7 +370,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<bool>().prop_map(|settles| Step::Give { settles }),
         4 => any::<usize>().prop_map(Step::Complete),
         3 => any::<usize>().prop_map(Step::Requeue),
-        2 => any::<usize>().prop_map(Step::Untake),
+        2 => any::<usize>().prop_map(Step::ReturnUnseen),
         1 => Just(Step::Drop),
         1 => (1..4_u64).prop_map(Step::Skip),
         1 => Just(Step::Purge),
@@ -466,7 +479,7 @@ fn what_is_put_back_as_if_nobody_had_taken_it_is_as_it_was() {
         assert!(state.consumers.any_ready(), "it is not asked for them any more");
         assert_eq!((state.in_flight(), state.ready()), (3, 0));
         changes.clear();
-        assert!(ids.iter().rev().all(|id| state.untake(*id)));
+        assert!(ids.iter().rev().all(|id| state.return_unseen(*id)));
         assert!(changes.is_empty(), "there is nothing to be stored");
         for id in ids {
             let ready = state.first_ready().unwrap();

@@ -63,11 +63,11 @@ impl Tables {
             hashes.clear();
             for name in names {
                 let hash = self.hash.hash_one(*name);
-                self.shard(hash).read().unwrap().foresee(hash);
+                self.shard(hash).read().unwrap().prefetch(hash);
                 hashes.push(hash);
             }
             for hash in &hashes {
-                self.shard(*hash).read().unwrap().foresee_topic(*hash);
+                self.shard(*hash).read().unwrap().prefetch_topic(*hash);
             }
             for (name, hash) in names.iter().zip(&hashes) {
                 let shard = self.shard(*hash).read().unwrap();

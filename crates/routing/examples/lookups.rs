@@ -8,13 +8,14 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use stafett_routing::{
-    HeaderMatch, HeaderValue, Hop, KeyOnly, Kind, Mode, Pattern, Property, Router, Routes, Spec, View,
+    ExchangeKind, HeaderMatch, HeaderValue, Hop, KeyOnly, MessageView, Mode, Pattern, Property, Router,
+    Routes, Spec,
 };
 
 /// A message with a header.
 struct Device(String);
 
-impl View for Device {
+impl MessageView for Device {
     fn key(&self) -> &[u8] {
         b""
     }
@@ -43,14 +44,14 @@ fn main() {
     let (bindings, messages) = (number(100_000), number(20_000));
     let mut router: Router<u32> = Router::default();
     let of = match kind.as_str() {
-        "direct" => Kind::Direct,
-        "headers" => Kind::Headers,
-        _ => Kind::Topic,
+        "direct" => ExchangeKind::Direct,
+        "headers" => ExchangeKind::Headers,
+        _ => ExchangeKind::Topic,
     };
     router.add_exchange("x".into(), Spec::new(of.clone()));
     for number in 0..bindings {
         let pattern = match of {
-            Kind::Headers => Pattern {
+            ExchangeKind::Headers => Pattern {
                 headers: HeaderMatch {
                     mode: Mode::All,
                     pairs: vec![(
@@ -60,8 +61,8 @@ fn main() {
                 },
                 ..Pattern::default()
             },
-            Kind::Direct => Pattern::key(format!("device.{number}.temperature")),
-            Kind::Topic | Kind::ByName | Kind::FanOut | Kind::Hashed(_) => {
+            ExchangeKind::Direct => Pattern::key(format!("device.{number}.temperature")),
+            ExchangeKind::Topic | ExchangeKind::ByName | ExchangeKind::FanOut | ExchangeKind::Hashed(_) => {
                 Pattern::key(format!("device.{number}.*"))
             }
         };
@@ -74,7 +75,7 @@ fn main() {
     let mut reached = 0;
     for message in 0..messages {
         let device = message.wrapping_mul(2_654_435_761) % bindings;
-        let went = if of == Kind::Headers {
+        let went = if of == ExchangeKind::Headers {
             router.route("x", &Device(format!("device.{device}")), &nobody, &mut found)
         } else {
             let key = format!("device.{device}.temperature");

@@ -16,7 +16,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::near;
+use crate::cache_prefetch;
 
 const BITS: u32 = 6;
 const MASK: u64 = (1 << BITS) - 1;
@@ -100,7 +100,7 @@ impl<V: Clone> HashTrie<V> {
 
     /// Walks the levels that are in the cache and prefetches the slot behind them. `None` if a look-up ends
     /// before, as in small tables.
-    pub(crate) fn foresee(&self, hash: u64) -> Option<Ahead<'_, V>> {
+    pub(crate) fn prefetch(&self, hash: u64) -> Option<PrefetchedSlot<'_, V>> {
         let mut node = &self.root;
         let mut rest = hash;
         for _ in 0..LEVELS_NEAR {
@@ -111,8 +111,8 @@ impl<V: Clone> HashTrie<V> {
             rest >>= BITS;
         }
         let slot = node.slots.get(node.place(rest).ok()?)?;
-        near::bring(slot);
-        Some(Ahead(slot))
+        cache_prefetch::prefetch(slot);
+        Some(PrefetchedSlot(slot))
     }
 
     /// Returns a value for modification; its key must not change.
@@ -165,9 +165,9 @@ impl<V: Clone> HashTrie<V> {
 }
 
 /// A prefetched slot on the way of a look-up; it may not have arrived from memory yet.
-pub(crate) struct Ahead<'a, V>(&'a Slot<V>);
+pub(crate) struct PrefetchedSlot<'a, V>(&'a Slot<V>);
 
-impl<'a, V> Ahead<'a, V> {
+impl<'a, V> PrefetchedSlot<'a, V> {
     /// Returns the value if the slot holds exactly one.
     pub(crate) fn value(&self) -> Option<&'a V> {
         match self.0 {
@@ -352,10 +352,10 @@ mod tests {
         let hash_of = |value: u64| value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut trie = HashTrie::default();
         (0..20).for_each(|value| trie.insert(hash_of(value), value));
-        assert!((0..40).all(|value| trie.foresee(hash_of(value)).is_none()));
+        assert!((0..40).all(|value| trie.prefetch(hash_of(value)).is_none()));
         (20..50_000).for_each(|value| trie.insert(hash_of(value), value));
         let foreseen = |value| {
-            trie.foresee(hash_of(value))
+            trie.prefetch(hash_of(value))
                 .and_then(|ahead| ahead.value().copied())
         };
         let right = (0..50_000)

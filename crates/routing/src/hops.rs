@@ -29,12 +29,12 @@ pub(crate) enum Hops<T> {
     None,
     One(Hop<T>),
     /// Sorted.
-    Few(Arc<[Counted<T>]>),
+    Few(Arc<[CountedHop<T>]>),
     Many(OrdMap<Hop<T>, u32>),
 }
 
 /// A hop and its number of bindings.
-type Counted<T> = (Hop<T>, u32);
+type CountedHop<T> = (Hop<T>, u32);
 
 impl<T> fmt::Debug for Hops<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,7 +82,7 @@ impl<T: Target> Hops<T> {
             Self::None => {}
             Self::One(_) => *self = Self::None,
             Self::Few(few) => {
-                let left: Vec<Counted<T>> = few.iter().filter_map(|counted| less(counted, hop)).collect();
+                let left: Vec<CountedHop<T>> = few.iter().filter_map(|counted| less(counted, hop)).collect();
                 *self = Self::of(left);
             }
             Self::Many(many) => {
@@ -104,7 +104,7 @@ impl<T: Target> Hops<T> {
     }
 
     /// Builds the smallest form for a few sorted hops.
-    fn of(few: Vec<Counted<T>>) -> Self {
+    fn of(few: Vec<CountedHop<T>>) -> Self {
         match few.first() {
             None => Self::None,
             Some((hop, 1)) if few.len() == 1 => Self::One(hop.clone()),
@@ -123,7 +123,7 @@ impl<T: Target> Hops<T> {
 }
 
 /// Returns a list with one more binding.
-fn with<T: Target>(few: &[Counted<T>], hop: Hop<T>) -> Arc<[Counted<T>]> {
+fn with<T: Target>(few: &[CountedHop<T>], hop: Hop<T>) -> Arc<[CountedHop<T>]> {
     let mut few = few.to_vec();
     match few.binary_search_by(|(known, _)| known.cmp(&hop)) {
         Ok(at) => {
@@ -137,7 +137,7 @@ fn with<T: Target>(few: &[Counted<T>], hop: Hop<T>) -> Arc<[Counted<T>]> {
 }
 
 /// Returns the hop of a list without one binding to `hop`; `None` if it was the last.
-fn less<T: Target>((known, bindings): &Counted<T>, hop: &Hop<T>) -> Option<Counted<T>> {
+fn less<T: Target>((known, bindings): &CountedHop<T>, hop: &Hop<T>) -> Option<CountedHop<T>> {
     let left = bindings - u32::from(known == hop);
     (left > 0).then(|| (known.clone(), left))
 }

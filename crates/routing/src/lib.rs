@@ -9,24 +9,26 @@
 //! - [`live`]: subscriptions of clients to live topics
 //! - [`router`]: exchanges by name, and routing through them
 //! - [`spec`]: settings of exchanges and bindings
-//! - [`view`]: the parts of a message that routing uses
+//! - [`message_view`]: the parts of a message that routing uses
 //! - [`routes`]: result of routing
 //! - `tables`: one table of bindings per kind of exchange; `hash_trie`: the structure behind the large ones;
-//!   `near`: prefetch of memory
+//!   `cache_prefetch`: prefetch of memory
 
+mod cache_prefetch;
 mod hash;
 mod hash_trie;
 mod hops;
 pub mod live;
-mod near;
+pub mod message_view;
 pub mod router;
 pub mod routes;
 pub mod spec;
 mod tables;
-pub mod view;
 
 pub use hops::{Hop, Target};
-pub use router::{BindError, FORESEEN, Names, Router};
+pub use message_view::{HeaderValue, KeyOnly, MessageView};
+pub use router::{BindError, Names, PREFETCH_MAX, Router};
 pub use routes::{DependsOn, Routes};
-pub use spec::{BadPattern, HashOn, HeaderMatch, Kind, Mode, NoSuchExchange, Pattern, Property, Spec};
-pub use view::{HeaderValue, KeyOnly, View};
+pub use spec::{
+    BadPattern, ExchangeKind, HashOn, HeaderMatch, Mode, NoSuchExchange, Pattern, Property, Spec,
+};

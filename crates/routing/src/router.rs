@@ -5,13 +5,13 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use crate::hops::{Hop, Target};
+use crate::message_view::MessageView;
 use crate::routes::{DependsOn, Routes};
-use crate::spec::{BadPattern, Kind, NoSuchExchange, Pattern, Spec};
+use crate::spec::{BadPattern, ExchangeKind, NoSuchExchange, Pattern, Spec};
 use crate::tables::Table;
-use crate::view::View;
 
 /// Number of messages whose memory is prefetched together.
-pub const FORESEEN: usize = 16;
+pub const PREFETCH_MAX: usize = 16;
 
 /// Exchanges and their bindings. A clone copies a few pointers and is immutable.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub struct Router<T> {
 
 #[derive(Debug, Clone)]
 struct Exchange<T> {
-    kind: Kind,
+    kind: ExchangeKind,
     delays: bool,
     internal: bool,
     alternate: Option<Arc<str>>,
@@ -90,11 +90,11 @@ impl<T: Target> Router<T> {
         self.exchanges.get(name).map(|exchange| exchange.internal)
     }
 
-    /// Prefetches the memory that messages with these keys read first, for up to [`FORESEEN`] messages before
-    /// they are routed. No other effect.
-    pub fn foresee<'k>(&self, exchange: &str, keys: impl Iterator<Item = &'k [u8]>) {
+    /// Prefetches the memory that messages with these keys read first, for up to [`PREFETCH_MAX`] messages
+    /// before they are routed. No other effect.
+    pub fn prefetch<'k>(&self, exchange: &str, keys: impl Iterator<Item = &'k [u8]>) {
         if let Some(exchange) = self.exchanges.get(exchange) {
-            exchange.table.foresee(keys);
+            exchange.table.prefetch(keys);
         }
     }
 
@@ -103,7 +103,7 @@ impl<T: Target> Router<T> {
     pub fn route(
         &self,
         exchange: &str,
-        message: &dyn View,
+        message: &dyn MessageView,
         names: &dyn Names<T>,
         routes: &mut Routes<T>,
     ) -> Result<(), NoSuchExchange> {
@@ -125,7 +125,7 @@ impl<T: Target> Router<T> {
 
 impl<T: Target> Exchange<T> {
     /// Adds the destinations of this exchange, named `name`.
-    fn pass(&self, name: &Arc<str>, message: &dyn View, names: &dyn Names<T>, routes: &mut Routes<T>) {
+    fn pass(&self, name: &Arc<str>, message: &dyn MessageView, names: &dyn Names<T>, routes: &mut Routes<T>) {
         if self.delays {
             routes.depend(DependsOn::Message);
             if message.is_delayed() {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::view::HeaderValue;
+use crate::message_view::HeaderValue;
 
 /// Rule by which an exchange selects bindings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExchangeKind {
     /// No bindings: the routing key is the name of the target.
     ByName,
     /// Bindings whose key equals the routing key.
@@ -41,7 +41,7 @@ pub enum Property {
 /// Settings of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    pub kind: Kind,
+    pub kind: ExchangeKind,
     /// True if messages with a delay wait here before they are routed.
     pub delays: bool,
     /// True if it accepts messages from other exchanges only.
@@ -90,7 +90,7 @@ pub enum BadPattern {
 pub struct NoSuchExchange;
 
 impl Spec {
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ExchangeKind) -> Self {
         Self {
             kind,
             delays: false,

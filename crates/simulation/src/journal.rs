@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use stafett_journal::{
-    Append, Bounds, DiskJournal, Journal, OwnerEpoch, ProducerSeen, ReadRequest, ReadTicket, Space,
+    Append, Bounds, DiskJournal, DiskSpace, Journal, OwnerEpoch, ProducerStatus, ReadRequest, ReadTicket,
     StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, Lock, LogId};
@@ -77,7 +77,7 @@ impl Journal for ReadsAtOnce {
         self.journal.owner(log)
     }
 
-    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         self.journal.producers(log)
     }
 
@@ -101,7 +101,7 @@ impl Journal for ReadsAtOnce {
         self.journal.watch_log(watch, log, token)
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> DiskSpace {
         self.journal.space()
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_journal::{
-    Append, Bounds, Change, Frame, Journal, LogSpec, ProducerSeen, ReadRequest, ReadTicket, Refusal,
+    Append, Bounds, Change, Frame, Journal, LogSpec, ProducerStatus, ReadRequest, ReadTicket, Refusal,
     StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock, TopicName, TopicNameError};
@@ -193,7 +193,7 @@ impl TopicCatalog {
     }
 
     /// Returns the log's idempotent producers, or `None` if the log does not exist.
-    pub fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+    pub fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         self.journal.producers(log)
     }
 

@@ -28,7 +28,7 @@ pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};
 pub use stafett_journal::{
-    Append, Bounds, LogSpec, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket,
-    Refusal, Retention, Run, Ticket, TimeQuery, TimeTicket, Watch,
+    Append, Bounds, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus, ReadError, ReadFrom,
+    ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{OFFSETS_TOPIC, Topic, TopicId, TopicSettings, is_internal};

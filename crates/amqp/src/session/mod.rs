@@ -38,7 +38,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
-use stafett_messaging::Space;
+use stafett_messaging::DiskSpace;
 use stafett_messaging::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle, Source};
 use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Permit};
@@ -133,7 +133,7 @@ pub(crate) struct Session {
     budget: Arc<ByteBudget>,
     /// Time of the next check of incomplete large bodies.
     arrivals_due: Option<tokio::time::Instant>,
-    pub(crate) space: Space,
+    pub(crate) space: DiskSpace,
     /// True if the connection published while space was short, and waits.
     blocked: bool,
     /// The virtual host was deleted, and the client is not notified yet.

@@ -40,7 +40,7 @@ async fn bindings_that_come_together_wait_together_and_are_answered_in_order() {
     for _ in 0..3 {
         assert!(server.journal.commit(0));
     }
-    server.journal.let_go();
+    server.journal.release();
     for _ in 0..3 {
         let answer = client.method().await;
         assert!(is_bound(&answer), "{answer:?}");
@@ -62,7 +62,7 @@ async fn a_binding_that_is_not_stored_ends_the_connection_behind_the_answers_to_
     assert!(server.journal.commit(0));
     assert!(server.journal.refuse(0));
     assert!(server.journal.commit(0));
-    server.journal.let_go();
+    server.journal.release();
     let first = client.method().await;
     assert!(is_bound(&first), "{first:?}");
     let closed = client.method().await;

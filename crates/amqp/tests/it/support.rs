@@ -14,7 +14,7 @@ use stafett_amqp_wire::{
     ContentHeader, Encoder, Frame, FrameKind, Method, Properties, TableBuilder, Value, frame,
 };
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_journal::UndecidedJournal;
+use stafett_journal::ManualJournal;
 use stafett_net::{BudgetSettings, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Server {
-    pub(crate) journal: Arc<UndecidedJournal>,
+    pub(crate) journal: Arc<ManualJournal>,
     pub(crate) address: SocketAddr,
     pub(crate) shutdown: Shutdown,
     pub(crate) tasks: TaskTracker,
@@ -38,7 +38,7 @@ impl Server {
     }
 
     pub(crate) async fn start_with(settings: AmqpSettings) -> Self {
-        let journal = Arc::new(UndecidedJournal::default());
+        let journal = Arc::new(ManualJournal::default());
         let mut broker = BrokerSettings::default();
         stafett_amqp::add_hooks(&mut broker.hooks);
         let broker = Broker::start(journal.clone(), broker).await.unwrap();

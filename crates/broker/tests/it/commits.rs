@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_groups::{CommittedBy, Committing, GroupError, Groups, NewCommit};
-use stafett_journal::{Journal, MemoryJournal, UndecidedJournal};
+use stafett_journal::{Journal, ManualJournal, MemoryJournal};
 use stafett_topics::{NewTopic, TopicId, TopicSettings};
 
 const NOBODY: CommittedBy<'static> = CommittedBy {
@@ -17,7 +17,7 @@ const NOBODY: CommittedBy<'static> = CommittedBy {
 
 struct World {
     behind: Arc<MemoryJournal>,
-    journal: Arc<UndecidedJournal>,
+    journal: Arc<ManualJournal>,
     broker: Arc<Broker>,
     topic: TopicId,
 }
@@ -26,8 +26,8 @@ impl World {
     /// Starts a broker with a topic, whose journal then decides on request only.
     async fn start() -> Self {
         let behind = Arc::<MemoryJournal>::default();
-        let journal = Arc::new(UndecidedJournal::over(Arc::clone(&behind)));
-        let broker = start(Arc::<UndecidedJournal>::clone(&journal)).await;
+        let journal = Arc::new(ManualJournal::over(Arc::clone(&behind)));
+        let broker = start(Arc::<ManualJournal>::clone(&journal)).await;
         let new = NewTopic {
             name: "t".into(),
             partitions: Some(3000),
@@ -180,7 +180,7 @@ async fn a_group_whose_deletion_is_refused_stays() {
     world.behind.close();
     let broker = &world.broker;
     // From here on the journal refuses everything at once.
-    world.journal.let_go();
+    world.journal.release();
     broker.groups().delete("g").unwrap().durable().await.unwrap_err();
     assert_eq!(world.committed(0), Some(7));
 }

@@ -9,8 +9,8 @@ use std::task::{Context, Waker};
 
 use stafett_broker::{Broker, BrokerSettings, Scope};
 use stafett_journal::{
-    Append, Change, DiskJournal, Frame, Journal, LogSpec, MemoryJournal, Metrics, Outcome, Settings,
-    StateChange, StateSpace, StateWait, UndecidedJournal,
+    Append, Change, DiskJournal, Frame, Journal, LogSpec, ManualJournal, MemoryJournal, Metrics, Outcome,
+    Settings, StateChange, StateSpace, StateWait,
 };
 use stafett_model::Durability;
 use stafett_topics::{
@@ -198,8 +198,8 @@ async fn of_two_definitions_with_one_name_the_later_one_is_served() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_is_created_while_settings_change_follows_them_once_there_is_space_to_store_that() {
-    let journal = Arc::new(UndecidedJournal::default());
-    let shared: Arc<dyn Journal> = Arc::<UndecidedJournal>::clone(&journal);
+    let journal = Arc::new(ManualJournal::default());
+    let shared: Arc<dyn Journal> = Arc::<ManualJournal>::clone(&journal);
     let broker = Broker::start(shared, BrokerSettings::default()).await;
     let broker = Arc::new(broker.unwrap());
     let level = |settings: &TopicSettings| {
@@ -235,7 +235,7 @@ async fn a_topic_that_is_created_while_settings_change_follows_them_once_there_i
     journal.set_used_up(false);
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     assert_eq!(journal.undecided(), 1, "tried again");
-    journal.let_go();
+    journal.release();
     journal.commit(0);
 }
 

@@ -9,9 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::checkpoint::FILE as CHECKPOINT_FILE;
-use super::core::Core;
-use super::keeper;
-use super::real::{OpenDirectoryError, copy_front, copy_into, link_into};
+use super::engine::Engine;
+use super::housekeeping;
+use super::os_storage::{OpenDirectoryError, copy_front, copy_into, link_into};
 use super::recovery::OpenError;
 use super::segment::{FileRole, SegmentKind};
 
@@ -37,13 +37,13 @@ pub enum BackupError {
     Journal(String),
 }
 
-pub(crate) fn backup(core: &Core, source: &Path, target: &Path) -> Result<BackupReport, BackupError> {
+pub(crate) fn backup(core: &Engine, source: &Path, target: &Path) -> Result<BackupReport, BackupError> {
     if target.exists() {
         return Err(BackupError::Exists(target.display().to_string()));
     }
     // During the checkpoint turn, no later checkpoint is stored, and no segment is replaced or released.
     let _turn = core.checkpoint.turn();
-    keeper::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
+    housekeeping::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
     let partial = partial_of(target)?;
     let report = fill(core, source, &partial).and_then(|report| {
         std::fs::rename(&partial, target)?;
@@ -82,7 +82,7 @@ fn sync_parent(directory: &Path) -> io::Result<()> {
 }
 
 /// Links the segments and copies the checkpoint. The caller holds the checkpoint turn.
-fn fill(core: &Core, source: &Path, partial: &Path) -> Result<BackupReport, BackupError> {
+fn fill(core: &Engine, source: &Path, partial: &Path) -> Result<BackupReport, BackupError> {
     let mut report = BackupReport::default();
     // Appends continue meanwhile: the checkpoint may cover a part of the segment being written.
     let position = core.checkpointed();
@@ -110,7 +110,7 @@ fn fill(core: &Core, source: &Path, partial: &Path) -> Result<BackupReport, Back
 }
 
 /// Copies a backup into a new data directory and checks it.
-pub fn restore(backup: &Path, target: &Path) -> Result<super::check::CheckReport, BackupError> {
+pub fn restore(backup: &Path, target: &Path) -> Result<super::fsck::CheckReport, BackupError> {
     if target.exists() && std::fs::read_dir(target)?.next().is_some() {
         return Err(BackupError::Exists(target.display().to_string()));
     }
@@ -130,7 +130,7 @@ pub fn restore(backup: &Path, target: &Path) -> Result<super::check::CheckReport
     }
     std::fs::File::open(target)?.sync_all()?;
     sync_parent(target)?;
-    super::check::check(target).map_err(|error| match error {
+    super::fsck::check(target).map_err(|error| match error {
         OpenError::Directory(OpenDirectoryError::Io { error, .. }) | OpenError::Io(error) => {
             BackupError::Io(error)
         }

@@ -24,7 +24,7 @@ use super::codec::{Reader, u32_of};
 use super::control::{decode_offset, decode_spec, encode_spec};
 use super::log::LogState;
 use super::position::{Position, SegmentId};
-use super::producers::{Changed, Producers};
+use super::producers::{ProducerRow, Producers};
 use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::{Change, LogSpec, OwnerEpoch, StateChange, StateItem, StateSpace, StateUnreadable};
 
@@ -66,7 +66,7 @@ pub(crate) struct CheckpointError(String);
 pub(crate) struct Changes {
     pub(crate) meta: Meta,
     pub(crate) logs: Vec<(LogId, Vec<u8>)>,
-    pub(crate) producers: Vec<(LogId, Vec<Changed>)>,
+    pub(crate) producers: Vec<(LogId, Vec<ProducerRow>)>,
     pub(crate) deleted_logs: Vec<LogId>,
     pub(crate) state: Vec<StateAt>,
     /// All arrival segments in force up to the position.
@@ -93,13 +93,13 @@ pub(crate) struct Meta {
     pub(crate) next_log: u64,
     pub(crate) next_segment: u32,
     /// The last start of the program, and true in `ended` if it stopped cleanly.
-    pub(crate) run: RunInfo,
+    pub(crate) run: StartInfo,
     /// Total running time of the journal ([`super::running`]).
     pub(crate) running_ms: i64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RunInfo {
+pub(crate) struct StartInfo {
     pub(crate) epoch: u32,
     pub(crate) boot: [u8; 16],
     pub(crate) ended: bool,
@@ -495,7 +495,7 @@ impl Meta {
         let mut reader = Reader(bytes);
         let position = Position::unpacked(reader.u64()?);
         let (next_log, next_segment) = (reader.u64()?, reader.u32()?);
-        let run = RunInfo {
+        let run = StartInfo {
             epoch: reader.u32()?,
             boot: reader.bytes16()?,
             ended: reader.u8()? != 0,

@@ -22,10 +22,10 @@ use stafett_model::batch::{HEADER_BYTES, PLACEMENT_BYTES};
 use stafett_model::checksum::crc32c;
 
 use super::codec::{Reader, u32_of, usize_of};
-use super::frame::{HEAD_BYTES, Head, Kind, frame_bytes};
+use super::frame::{FrameKind, HEAD_BYTES, Head, frame_bytes};
 use super::group::GROUP_HEAD_BYTES;
-use super::queue::StagedFrame;
 use super::storage::{StorageFile, read_exact_at};
+use super::write_queue::StagedFrame;
 
 const PLACES_AT: usize = 64;
 const PLACE_BYTES: usize = 8;
@@ -37,7 +37,7 @@ const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// Place of a chunk: start of its frame in the segment, and bytes of the batch in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChunkLocation {
     pub(crate) byte: u32,
     pub(crate) bytes: u32,
 }
@@ -46,12 +46,12 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) front: [u8; HEADER_BYTES],
-    pub(crate) places: SmallVec<[Place; 4]>,
+    pub(crate) places: SmallVec<[ChunkLocation; 4]>,
 }
 
 /// Reason why the chunks of a batch cannot be joined.
 #[derive(Debug)]
-pub(crate) enum NotWhole {
+pub(crate) enum AssembleError {
     Damaged,
     Io(std::io::Error),
 }
@@ -84,7 +84,7 @@ pub(crate) fn cut(body: &Bytes, chunk_bytes: usize) -> impl Iterator<Item = Stag
     (HEADER_BYTES..body.len()).step_by(chunk_bytes).map(move |from| {
         let chunk = body.slice(from..body.len().min(from + chunk_bytes));
         let head = Head {
-            kind: Kind::Chunk,
+            kind: FrameKind::Chunk,
             more: false,
             body_bytes: chunk.len(),
             body_checksum: crc32c(&chunk),
@@ -104,7 +104,7 @@ pub(crate) fn cut(body: &Bytes, chunk_bytes: usize) -> impl Iterator<Item = Stag
 
 impl Table {
     /// Builds the table of a last frame. `front` is the batch's header as appended.
-    pub(crate) fn new(head: &Head, front: &[u8], places: SmallVec<[Place; 4]>) -> Self {
+    pub(crate) fn new(head: &Head, front: &[u8], places: SmallVec<[ChunkLocation; 4]>) -> Self {
         let mut table = Self {
             front: [0; HEADER_BYTES],
             places,
@@ -141,7 +141,7 @@ impl Table {
         let mut places = SmallVec::new();
         let mut bytes = HEADER_BYTES;
         while !reader.0.is_empty() {
-            let place = Place {
+            let place = ChunkLocation {
                 byte: reader.u32()?,
                 bytes: reader.u32()?,
             };
@@ -171,7 +171,7 @@ impl Table {
         let checksum = self.front.get(PLACEMENT_BYTES + 1..PLACEMENT_BYTES + 5);
         let checksum = checksum.and_then(|bytes| bytes.first_chunk().copied());
         Head {
-            kind: Kind::Batch,
+            kind: FrameKind::Batch,
             body_bytes: self.batch_bytes(),
             body_checksum: u32::from_be_bytes(checksum.unwrap_or_default()),
             ..head.clone()
@@ -179,27 +179,32 @@ impl Table {
     }
 
     /// Joins the batch from its segment and verifies it; returns it with the head that it would have uncut.
-    pub(crate) fn assemble(&self, file: &dyn StorageFile, head: &Head) -> Result<(Head, Bytes), NotWhole> {
+    pub(crate) fn assemble(
+        &self,
+        file: &dyn StorageFile,
+        head: &Head,
+    ) -> Result<(Head, Bytes), AssembleError> {
         // Memory is allocated only after the file is known to contain the ranges of a possibly damaged table.
-        let there = file.bytes().map_err(NotWhole::Io)?;
+        let there = file.bytes().map_err(AssembleError::Io)?;
         let plain = self.plain(head);
-        let is_there =
-            |place: &Place| u64::from(place.byte) + HEAD_BYTES as u64 + u64::from(place.bytes) <= there;
+        let is_there = |place: &ChunkLocation| {
+            u64::from(place.byte) + HEAD_BYTES as u64 + u64::from(place.bytes) <= there
+        };
         if plain.body_bytes as u64 > there || !self.places.iter().all(is_there) {
-            return Err(NotWhole::Damaged);
+            return Err(AssembleError::Damaged);
         }
         let mut batch = BytesMut::zeroed(plain.body_bytes);
         let (front, mut rest) = batch.split_at_mut(HEADER_BYTES);
         front.copy_from_slice(&self.front);
         for place in &self.places {
             let Some((chunk, behind)) = rest.split_at_mut_checked(usize_of(place.bytes)) else {
-                return Err(NotWhole::Damaged);
+                return Err(AssembleError::Damaged);
             };
             let at = u64::from(place.byte) + HEAD_BYTES as u64;
-            read_exact_at(file, chunk, at).map_err(NotWhole::Io)?;
+            read_exact_at(file, chunk, at).map_err(AssembleError::Io)?;
             rest = behind;
         }
-        plain.verify_body(&batch).map_err(|_| NotWhole::Damaged)?;
+        plain.verify_body(&batch).map_err(|_| AssembleError::Damaged)?;
         Ok((plain, batch.freeze()))
     }
 }
@@ -208,7 +213,7 @@ impl Table {
 pub(crate) fn last_frame(bytes: &[u8]) -> Option<(Head, Table)> {
     let (head, _) = Head::decode(bytes).ok()?;
     let body = bytes.get(head.bytes()..head.bytes() + head.body_bytes)?;
-    let sound = head.kind == Kind::Cut && head.verify_body(body).is_ok();
+    let sound = head.kind == FrameKind::Cut && head.verify_body(body).is_ok();
     Some((head, Table::decode(body).filter(|_| sound)?))
 }
 
@@ -221,12 +226,12 @@ impl Chunks {
     /// chunk.
     pub(crate) fn note(&mut self, byte: u32, head: &Head, body: &[u8]) -> bool {
         match head.kind {
-            Kind::Chunk => drop(self.0.insert(byte, u32_of(head.body_bytes))),
-            Kind::Cut => {
-                let is_known = |place: &Place| self.0.get(&place.byte) == Some(&place.bytes);
+            FrameKind::Chunk => drop(self.0.insert(byte, u32_of(head.body_bytes))),
+            FrameKind::Cut => {
+                let is_known = |place: &ChunkLocation| self.0.get(&place.byte) == Some(&place.bytes);
                 return Table::decode(body).is_some_and(|table| table.places.iter().all(is_known));
             }
-            Kind::Batch | Kind::Control => {}
+            FrameKind::Batch | FrameKind::Control => {}
         }
         true
     }
@@ -237,7 +242,7 @@ mod tests {
     use stafett_model::batch::placement;
     use stafett_model::{BatchBuilder, Codec, Epoch, LogId, Offset, Record};
 
-    use super::super::frame::Entry;
+    use super::super::frame::FrameEntry;
     use super::*;
     use crate::contract::Selection;
 
@@ -255,7 +260,7 @@ mod tests {
     }
 
     fn head() -> Head {
-        let entry = Entry {
+        let entry = FrameEntry {
             log: LogId(5),
             base: Offset(77),
             span: 1,
@@ -263,7 +268,7 @@ mod tests {
             records: Selection::All,
         };
         Head {
-            kind: Kind::Cut,
+            kind: FrameKind::Cut,
             more: false,
             body_bytes: 0,
             body_checksum: 0,
@@ -300,7 +305,7 @@ mod tests {
         let places = cut(&body, 300)
             .map(|chunk| {
                 byte += 512;
-                Place {
+                ChunkLocation {
                     byte,
                     bytes: u32_of(chunk.body.len()),
                 }
@@ -325,13 +330,13 @@ mod tests {
     fn places_that_there_cannot_be_are_not_understood() {
         let body = body(1000);
         let bytes = u32_of(body.len() - HEADER_BYTES);
-        let decode = |places: &[Place]| {
+        let decode = |places: &[ChunkLocation]| {
             let places = SmallVec::from_slice(places);
             Table::decode(&Table::new(&head(), &body, places).encode())
         };
-        assert!(decode(&[Place { byte: 4096, bytes }]).is_some());
+        assert!(decode(&[ChunkLocation { byte: 4096, bytes }]).is_some());
         assert!(
-            decode(&[Place {
+            decode(&[ChunkLocation {
                 byte: u32::MAX - 100,
                 bytes
             }])
@@ -341,7 +346,7 @@ mod tests {
         let mut lying = Table::new(
             &head(),
             &body,
-            SmallVec::from_slice(&[Place { byte: 4096, bytes }]),
+            SmallVec::from_slice(&[ChunkLocation { byte: 4096, bytes }]),
         );
         lying.places[0].bytes -= 1;
         assert_eq!(Table::decode(&lying.encode()), None);
@@ -353,10 +358,10 @@ mod tests {
     fn a_last_frame_is_whole_only_behind_all_of_its_chunks() {
         let body = body(1000);
         let chunks: Vec<_> = cut(&body, 600).collect();
-        let places: SmallVec<[Place; 4]> = [4096, 8192]
+        let places: SmallVec<[ChunkLocation; 4]> = [4096, 8192]
             .into_iter()
             .zip(&chunks)
-            .map(|(byte, chunk)| Place {
+            .map(|(byte, chunk)| ChunkLocation {
                 byte,
                 bytes: u32_of(chunk.body.len()),
             })

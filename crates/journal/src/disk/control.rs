@@ -54,12 +54,12 @@ pub(crate) enum Control {
         log: LogId,
         owner: OwnerEpoch,
     },
-    Run {
+    Started {
         epoch: Epoch,
         boot: [u8; 16],
         at: i64,
     },
-    RunEnd {
+    StoppedCleanly {
         epoch: Epoch,
     },
     Segments {
@@ -88,7 +88,7 @@ impl Control {
             Self::DeleteLogs { first, count } => encode_logs(4, *first, *count, &mut out),
             Self::Truncate { log, before } => encode_offset(5, *log, *before, &mut out),
             Self::Reserve { log, below } => encode_offset(6, *log, *below, &mut out),
-            Self::Run { epoch, boot, at } => {
+            Self::Started { epoch, boot, at } => {
                 out.push(7);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 out.extend_from_slice(boot);
@@ -99,7 +99,7 @@ impl Control {
                 out.extend_from_slice(&log.0.to_le_bytes());
                 out.extend_from_slice(&owner.0.to_le_bytes());
             }
-            Self::RunEnd { epoch } => {
+            Self::StoppedCleanly { epoch } => {
                 out.push(8);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
             }
@@ -148,12 +148,12 @@ impl Control {
                 log: LogId(reader.u64()?),
                 below: decode_offset(&mut reader)?,
             },
-            7 => Self::Run {
+            7 => Self::Started {
                 epoch: Epoch(reader.u32()?),
                 boot: reader.bytes16()?,
                 at: reader.i64()?,
             },
-            8 => Self::RunEnd {
+            8 => Self::StoppedCleanly {
                 epoch: Epoch(reader.u32()?),
             },
             9 => {
@@ -321,12 +321,12 @@ mod tests {
                 log: LogId(6),
                 below: Offset(1 << 50),
             },
-            Control::Run {
+            Control::Started {
                 epoch: Epoch(12),
                 boot: [7; 16],
                 at: -5,
             },
-            Control::RunEnd { epoch: Epoch(12) },
+            Control::StoppedCleanly { epoch: Epoch(12) },
             Control::Own {
                 log: LogId(8),
                 owner: OwnerEpoch(u64::MAX),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_model::{LogId, Offset};
 
-use super::core::Core;
 use super::dates;
+use super::engine::Engine;
 use super::position::SegmentId;
-use super::read::{Failed, on_reading_thread, read_frames, with_sidecar};
+use super::read::{ReadFailure, on_reading_thread, read_frames, with_sidecar};
 use super::sidecar::IndexEntry;
 use crate::contract::{ReadError, TimeQuery};
 use crate::ticket::{TimeResult, TimeTicket};
 
-pub(crate) fn find_time(core: &Arc<Core>, log: LogId, query: TimeQuery) -> TimeTicket {
+pub(crate) fn find_time(core: &Arc<Engine>, log: LogId, query: TimeQuery) -> TimeTicket {
     let core = Arc::clone(core);
     on_reading_thread(
         move || find(&core, log, query),
@@ -22,12 +22,12 @@ pub(crate) fn find_time(core: &Arc<Core>, log: LogId, query: TimeQuery) -> TimeT
     )
 }
 
-fn find(core: &Core, id: LogId, query: TimeQuery) -> TimeResult {
+fn find(core: &Engine, id: LogId, query: TimeQuery) -> TimeResult {
     for _ in 0..16 {
         match attempt(core, id, query) {
             Ok(found) => return Ok(found),
-            Err(Failed::Moved) => {}
-            Err(Failed::Error(error)) => return Err(error),
+            Err(ReadFailure::Moved) => {}
+            Err(ReadFailure::Error(error)) => return Err(error),
         }
     }
     Err(ReadError::Io {
@@ -36,8 +36,11 @@ fn find(core: &Core, id: LogId, query: TimeQuery) -> TimeResult {
     })
 }
 
-fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Failed> {
-    let log = core.logs.get(id).ok_or(Failed::Error(ReadError::NoSuchLog(id)))?;
+fn attempt(core: &Engine, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, ReadFailure> {
+    let log = core
+        .logs
+        .get(id)
+        .ok_or(ReadFailure::Error(ReadError::NoSuchLog(id)))?;
     let (runs, recent, start, end) = {
         let state = log.lock();
         (
@@ -47,14 +50,14 @@ fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Fa
             state.visible,
         )
     };
-    let mut best = Best {
+    let mut best = BestMatch {
         query,
         start,
         end,
         found: None,
     };
     for run in &runs {
-        let segment = core.segments.get(run.segment).ok_or(Failed::Moved)?;
+        let segment = core.segments.get(run.segment).ok_or(ReadFailure::Moved)?;
         with_sidecar(core, id, segment.sidecar_role(), |sidecar| {
             let Some(row) = sidecar.row(id)?.filter(|row| best.wants(row.date)) else {
                 return Ok(());
@@ -76,9 +79,9 @@ fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Fa
     let Some((segment, entry)) = best.found else {
         return Ok(None);
     };
-    let segment = core.segments.get(segment).ok_or(Failed::Moved)?;
+    let segment = core.segments.get(segment).ok_or(ReadFailure::Moved)?;
     let file = core.files.get(segment.role()).map_err(|error| {
-        Failed::Error(ReadError::Io {
+        ReadFailure::Error(ReadError::Io {
             log: id,
             reason: error.to_string().into(),
         })
@@ -87,14 +90,14 @@ fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Fa
 }
 
 /// Best batch so far.
-struct Best {
+struct BestMatch {
     query: TimeQuery,
     start: Offset,
     end: Offset,
     found: Option<(SegmentId, IndexEntry)>,
 }
 
-impl Best {
+impl BestMatch {
     fn wants(&self, date: i64) -> bool {
         let latest = dates::timestamp(date);
         match self.query {

@@ -44,7 +44,7 @@ const MORE_BIT: u8 = 1;
 
 /// Type of a frame's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     Batch,
     Control,
     /// A part of a batch whose last frame comes later in the segment.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 
 /// One log's entry in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FrameEntry {
     pub(crate) log: LogId,
     pub(crate) base: Offset,
     pub(crate) span: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
 /// Everything of a frame except its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     /// True if the append continues in the next frame.
     pub(crate) more: bool,
     pub(crate) body_bytes: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Head {
     /// Latest timestamp, or time of the append ([`super::dates`]).
     pub(crate) date: i64,
     pub(crate) span: u32,
-    pub(crate) entries: SmallVec<[Entry; 1]>,
+    pub(crate) entries: SmallVec<[FrameEntry; 1]>,
 }
 
 /// Reason why bytes are not a frame.
@@ -118,10 +118,10 @@ impl Head {
     pub(crate) fn encode(&self, out: &mut BytesMut) -> u32 {
         let start = out.len();
         let kind = match self.kind {
-            Kind::Batch => 1,
-            Kind::Control => 2,
-            Kind::Chunk => 3,
-            Kind::Cut => 4,
+            FrameKind::Batch => 1,
+            FrameKind::Control => 2,
+            FrameKind::Chunk => 3,
+            FrameKind::Cut => 4,
         };
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&[kind, if self.more { MORE_BIT } else { 0 }]);
@@ -162,21 +162,21 @@ impl Head {
             return Err(FrameError::HeadChecksum);
         }
         let kind = match kind {
-            1 => Kind::Batch,
-            2 => Kind::Control,
-            3 => Kind::Chunk,
-            4 => Kind::Cut,
+            1 => FrameKind::Batch,
+            2 => FrameKind::Control,
+            3 => FrameKind::Chunk,
+            4 => FrameKind::Cut,
             _ => return Err(FrameError::Unknown),
         };
         let rest = (|| {
             let (date, span, _zero) = (reader.i64()?, reader.u32()?, reader.u32()?);
             let entries = (0..count)
-                .map(|_| Entry::decode(&mut reader))
+                .map(|_| FrameEntry::decode(&mut reader))
                 .collect::<Option<_>>()?;
             Some((date, span, entries))
         })();
-        let (date, span, entries): (_, _, SmallVec<[Entry; 1]>) = rest.ok_or(FrameError::Truncated)?;
-        if !entries.iter().all(Entry::is_possible) {
+        let (date, span, entries): (_, _, SmallVec<[FrameEntry; 1]>) = rest.ok_or(FrameError::Truncated)?;
+        if !entries.iter().all(FrameEntry::is_possible) {
             return Err(FrameError::Offsets);
         }
         let head = Self {
@@ -197,8 +197,8 @@ impl Head {
             return Err(FrameError::Truncated);
         }
         let sound = match self.kind {
-            Kind::Batch => self.verify_batch(body),
-            Kind::Control | Kind::Chunk | Kind::Cut => crc32c(body) == self.body_checksum,
+            FrameKind::Batch => self.verify_batch(body),
+            FrameKind::Control | FrameKind::Chunk | FrameKind::Cut => crc32c(body) == self.body_checksum,
         };
         if sound {
             Ok(())
@@ -230,7 +230,7 @@ impl Head {
     }
 }
 
-impl Entry {
+impl FrameEntry {
     /// Returns the offset behind the last one taken.
     pub(crate) fn end(&self) -> Offset {
         Offset(self.base.0 + u64::from(self.span))
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Head {
-        let entry = |log, records| Entry {
+        let entry = |log, records| FrameEntry {
             log: LogId(log),
             base: Offset(1 << 40),
             span: 7,
@@ -288,7 +288,7 @@ mod tests {
             records,
         };
         Head {
-            kind: Kind::Batch,
+            kind: FrameKind::Batch,
             more: true,
             body_bytes: 1234,
             body_checksum: 0xdead_beef,

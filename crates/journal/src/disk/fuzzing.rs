@@ -22,7 +22,7 @@ use super::log::Log;
 use super::position::{Position, SegmentId};
 use super::salvage;
 use super::scan::{Chain, LaterMark, scan};
-use super::segment::{self, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead};
+use super::segment::{self, HeadBlock, SEGMENT_HEAD_BYTES, SegmentHead};
 use super::sidecar::{self, EntryCursor, Sidecar};
 use super::storage::{Storage, StorageFile};
 
@@ -257,7 +257,7 @@ pub fn seal_segment(bytes: &mut [u8]) {
     };
     let checksum = crc32c(covered);
     patch(bytes, 8, &checksum.to_le_bytes());
-    let HeadFound::Head(head) = SegmentHead::decode(bytes) else {
+    let HeadBlock::Head(head) = SegmentHead::decode(bytes) else {
         return;
     };
     let (mut sequence, mut previous) = (head.first_sequence.max(1), head.previous);
@@ -360,14 +360,14 @@ fn start_of(file: &dyn StorageFile) -> (SegmentId, Chain) {
     let got = file.read_at(&mut block, 0).unwrap_or(0);
     block.truncate(got);
     match SegmentHead::decode(&block) {
-        HeadFound::Head(head) => (
+        HeadBlock::Head(head) => (
             head.segment,
             Chain {
                 sequence: head.first_sequence.saturating_sub(1),
                 checksum: head.previous,
             },
         ),
-        HeadFound::Nothing | HeadFound::Newer(_) => (
+        HeadBlock::Nothing | HeadBlock::Newer(_) => (
             Position::default().segment,
             Chain {
                 sequence: 0,

@@ -5,7 +5,7 @@ use std::io;
 
 use super::chunk::Chunks;
 use super::codec::u32_of;
-use super::frame::Kind;
+use super::frame::FrameKind;
 use super::position::SegmentId;
 use super::scan::{Chain, ScanEnd, ScannedFrame, ScannedGroup, scan};
 use super::segment::SEGMENT_HEAD_BYTES;
@@ -62,7 +62,7 @@ impl Indexer {
 
     /// Indexes a whole frame.
     pub(crate) fn frame(&mut self, frame: &ScannedFrame) {
-        if frame.head.kind == Kind::Control {
+        if frame.head.kind == FrameKind::Control {
             self.summary.control_bytes += frame.head.frame_bytes() as u64;
         }
         for entry in &frame.head.entries {

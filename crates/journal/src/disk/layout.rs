@@ -6,9 +6,9 @@ use stafett_model::batch::PLACEMENT_BYTES;
 use stafett_model::checksum::Crc32c;
 
 use super::codec::u32_of;
-use super::frame::{ALIGN, Head, Kind};
+use super::frame::{ALIGN, FrameKind, Head};
 use super::group::GROUP_HEAD_BYTES;
-use super::queue::Staged;
+use super::write_queue::StagedAppend;
 
 /// Bodies of this size and more are written in place; smaller ones are copied, so that a small message does
 /// not keep a large buffer alive.
@@ -29,7 +29,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(staged: &[Staged]) -> Self {
+    pub(crate) fn new(staged: &[StagedAppend]) -> Self {
         let small = staged
             .iter()
             .flat_map(|append| &append.frames)
@@ -58,12 +58,12 @@ impl Layout {
         self.checksums.update(&checksum.to_le_bytes());
         self.frames += 1;
         match head.kind {
-            Kind::Chunk if body.len() >= COPY_BYTES_MAX => {
+            FrameKind::Chunk if body.len() >= COPY_BYTES_MAX => {
                 self.large_bytes += body.len();
                 self.large.push((self.small.len(), body.clone()));
             }
-            Kind::Control | Kind::Chunk | Kind::Cut => self.small.extend_from_slice(body),
-            Kind::Batch => {
+            FrameKind::Control | FrameKind::Chunk | FrameKind::Cut => self.small.extend_from_slice(body),
+            FrameKind::Batch => {
                 self.small.extend_from_slice(&head.placement());
                 if body.len() < COPY_BYTES_MAX {
                     self.small

@@ -40,16 +40,16 @@ pub(crate) struct LogState {
     /// Approximate bytes of frames between start and next.
     pub(crate) bytes: u64,
     /// Batches in segments without a sidecar, by offset.
-    pub(crate) recent: Vec<Recent>,
+    pub(crate) recent: Vec<RecentBatch>,
     /// Sealed segments that hold batches of the log, by offset.
-    pub(crate) runs: Vec<RunRef>,
+    pub(crate) runs: Vec<SegmentExtent>,
     pub(crate) producers: Option<Box<Producers>>,
     /// Latest owner.
     pub(crate) owner: OwnerEpoch,
     pub(crate) watchers: Watchers,
     /// Ranges of batches that have reached their level behind others that have not, by offset, with their
     /// bytes.
-    ready: Option<Box<VecDeque<Ready>>>,
+    ready: Option<Box<VecDeque<ReadyRange>>>,
     /// Ranges lost to damage: reads that touch them are refused.
     pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
     /// True if the log is listed for the next checkpoint.
@@ -61,7 +61,7 @@ pub(crate) struct LogState {
 
 /// A range of offsets that becomes readable as soon as everything before it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ready {
+struct ReadyRange {
     base: Offset,
     end: Offset,
     bytes: u64,
@@ -69,7 +69,7 @@ struct Ready {
 
 /// A batch in a segment without a sidecar.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Recent {
+pub(crate) struct RecentBatch {
     pub(crate) segment: SegmentId,
     pub(crate) byte: u32,
     pub(crate) bytes: u32,
@@ -83,14 +83,14 @@ pub(crate) struct Recent {
 
 /// A sealed segment that holds batches of a log from an offset on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RunRef {
+pub(crate) struct SegmentExtent {
     pub(crate) first: Offset,
     pub(crate) segment: SegmentId,
     /// Bytes of the log's frames in the segment.
     pub(crate) bytes: u32,
 }
 
-impl Recent {
+impl RecentBatch {
     pub(crate) fn end(&self) -> Offset {
         Offset(self.base.0 + u64::from(self.span))
     }
@@ -166,7 +166,7 @@ impl LogState {
     }
 
     /// Records the place of a written batch.
-    pub(crate) fn on_written(&mut self, recent: Recent) {
+    pub(crate) fn on_written(&mut self, recent: RecentBatch) {
         if self.recent.capacity() == 0 {
             self.recent.reserve_exact(1);
         }
@@ -175,7 +175,7 @@ impl LogState {
     }
 
     /// Makes everything before `end` readable: all of it has reached its level.
-    pub(crate) fn show(&mut self, end: Offset, mut bytes: u64) {
+    pub(crate) fn make_visible(&mut self, end: Offset, mut bytes: u64) {
         if end <= self.visible {
             return;
         }
@@ -195,9 +195,9 @@ impl LogState {
     }
 
     /// Makes a batch that has reached its level readable once everything before it is.
-    pub(crate) fn show_in_turn(&mut self, base: Offset, end: Offset, bytes: u64) {
+    pub(crate) fn make_visible_in_order(&mut self, base: Offset, end: Offset, bytes: u64) {
         if base <= self.visible {
-            self.show(end, bytes);
+            self.make_visible(end, bytes);
             return;
         }
         let ready = self.ready.get_or_insert_default();
@@ -206,7 +206,7 @@ impl LogState {
                 last.end = end;
                 last.bytes += bytes;
             }
-            _ => ready.push_back(Ready { base, end, bytes }),
+            _ => ready.push_back(ReadyRange { base, end, bytes }),
         }
     }
 
@@ -222,7 +222,7 @@ impl LogState {
         };
         self.runs.reserve_exact(1);
         let bytes = self.recent.iter().filter(|recent| recent.segment == segment);
-        self.runs.push(RunRef {
+        self.runs.push(SegmentExtent {
             first: first.base,
             segment,
             bytes: bytes.map(|recent| recent.bytes).sum(),
@@ -325,8 +325,8 @@ impl LogTable {
 mod tests {
     use super::*;
 
-    fn recent(segment: u32, base: u64) -> Recent {
-        Recent {
+    fn recent(segment: u32, base: u64) -> RecentBatch {
+        RecentBatch {
             segment: SegmentId(segment),
             byte: 0,
             bytes: 100,
@@ -347,7 +347,7 @@ mod tests {
                 state.on_written(recent(segment, base));
             }
             state.next = Offset(50);
-            state.show(Offset(50), 0);
+            state.make_visible(Offset(50), 0);
         }
         log.state.into_inner()
     }
@@ -374,7 +374,7 @@ mod tests {
         assert!(state.truncate(Offset(25)));
         assert_eq!(
             state.runs,
-            [RunRef {
+            [SegmentExtent {
                 first: Offset(20),
                 segment: SegmentId(2),
                 bytes: 100

@@ -8,51 +8,44 @@
 //!                                    syncer ── waiting appends
 //! ```
 //!
-//! - [`storage`], [`real`]: interface to the operating system
+//! - [`storage`], [`os_storage`]: interface to the operating system
 //! - `segment`, `group`, `frame`, `chunk`, `control`: the formats, from the outside in; `sidecar`,
 //!   `checkpoint`: the indexes
-//! - `prepare`, `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: writing; `here`: writing on the
-//!   staging thread
-//! - `log`, `producers`, `tail`, `read`, `find_time`: reading
-//! - `keeper`, `pool`, `retention`, `dates`, `running`: housekeeping
+//! - `prepare`, `stage`, `control_append`, `write_queue`, `overtake`, `writer`, `syncer`: writing;
+//!   `inline_write`: writing on the staging thread
+//! - `log`, `producers`, `tail_cache`, `read`, `find_time`: reading
+//! - `housekeeping`, `pool`, `retention`, `dates`, `running`: housekeeping
 //! - `scan`, `index`, `salvage`, `recovery`, `state`: recovery
 
 pub mod backup;
-mod barrier;
-pub mod check;
 mod checkpoint;
 mod chunk;
 pub(crate) mod codec;
 mod control;
-mod core;
+mod control_append;
 mod dates;
-mod files;
+mod engine;
 mod find_time;
 mod frame;
+pub mod fsck;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod group;
-mod here;
-#[cfg(test)]
-mod house;
+mod housekeeping;
 mod index;
-mod keeper;
-#[cfg(test)]
-mod large;
+mod inline_write;
 mod layout;
 mod log;
-#[cfg(test)]
-mod lowered;
+mod open_files;
+pub mod os_storage;
 mod overtake;
-mod part;
+mod partial_batch;
 mod pool;
 mod position;
 mod prepare;
 pub(crate) mod producers;
-mod queue;
 mod read;
 mod read_buffers;
-pub mod real;
 mod recovery;
 mod retention;
 mod rewrite;
@@ -61,17 +54,16 @@ mod salvage;
 mod scan;
 mod scrub;
 mod segment;
-#[cfg(test)]
-mod sent_again;
 pub mod settings;
 mod sidecar;
 mod stage;
 mod state;
-#[cfg(test)]
-mod stepwise;
 pub mod storage;
 mod syncer;
-mod tail;
+mod tail_cache;
+#[cfg(test)]
+mod tests;
+mod write_queue;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -81,25 +73,25 @@ use std::thread::JoinHandle;
 
 use stafett_model::{Epoch, Lock, LogId};
 
-use self::checkpoint::RunInfo;
-use self::core::{Bell, Chores, Core, Pending, SegmentTable};
-use self::files::Files;
+use self::checkpoint::StartInfo;
+use self::engine::{Engine, HousekeepingQueue, PendingCheckpoint, SegmentTable, StopSignal};
+use self::open_files::Files;
+use self::os_storage::Directory;
 use self::pool::Pool;
 use self::position::Position;
-use self::queue::Queue;
-use self::real::Directory;
-use self::recovery::{Recovered, recover};
+use self::recovery::{RecoveredJournal, recover};
 use self::running::Running;
 use self::storage::{Storage, is_full};
 use self::syncer::SyncGate;
-use self::tail::TailCache;
-use self::writer::{Sealed, Writer};
+use self::tail_cache::TailCache;
+use self::write_queue::WriteQueue;
+use self::writer::{SealedSegment, Writer};
 use crate::contract::{
-    Append, Bounds, Journal, OwnerEpoch, ProducerSeen, ReadRequest, StateItem, StateSpace, StateUnreadable,
+    Append, Bounds, Journal, OwnerEpoch, ProducerStatus, ReadRequest, StateItem, StateSpace, StateUnreadable,
     TimeQuery,
 };
+use crate::disk_space::DiskSpace;
 use crate::metrics::Metrics;
-use crate::space::Space;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -111,7 +103,7 @@ pub use self::settings::{Clock, Settings};
 /// A journal in a directory.
 #[derive(Debug)]
 pub struct DiskJournal {
-    core: Arc<Core>,
+    core: Arc<Engine>,
     threads: Lock<Vec<JoinHandle<()>>>,
     /// Its directory; `None` on other storage.
     path: Option<PathBuf>,
@@ -147,7 +139,7 @@ impl DiskJournal {
             Vec::new()
         };
         // Everything replayed is in the checkpoint before it is read, or in memory until there is space.
-        match keeper::checkpoint(&core) {
+        match housekeeping::checkpoint(&core) {
             Err(error) if core.pool.is_disk_full() => {
                 tracing::error!(%error, "the disk is full: no checkpoint can be stored yet");
             }
@@ -181,13 +173,13 @@ impl DiskJournal {
     pub fn pump(&self) {
         while writer::pump(&self.core) {}
         syncer::pump(&self.core);
-        keeper::pump(&self.core);
+        housekeeping::pump(&self.core);
         writer::write_idle_mark(&self.core);
     }
 
     /// Stores a checkpoint.
     pub fn checkpoint(&self) {
-        keeper::try_checkpoint(&self.core);
+        housekeeping::try_checkpoint(&self.core);
     }
 
     /// Rewrites until there is nothing to do, where no thread does it; returns the number of steps.
@@ -234,11 +226,11 @@ fn start(
     storage: Arc<dyn Storage>,
     settings: Settings,
     metrics: Metrics,
-    recovered: Recovered,
-) -> Result<Core, OpenError> {
+    recovered: RecoveredJournal,
+) -> Result<Engine, OpenError> {
     let meta = recovered.meta;
     let epoch = next_epoch(meta.run.epoch)?;
-    let run = RunInfo {
+    let run = StartInfo {
         epoch: epoch.0,
         boot: settings.boot,
         ended: false,
@@ -251,7 +243,7 @@ fn start(
     for log in &recovered.dirty {
         log.lock().dirty = true;
     }
-    let pending = Pending {
+    let pending = PendingCheckpoint {
         position: meta.position.max(recovered.end),
         state: recovered.state,
         dirty: recovered.dirty,
@@ -263,7 +255,7 @@ fn start(
         bytes: 0,
     };
     let running = Running::new(meta.running_ms, settings.clock.now_ms());
-    let core = Core {
+    let core = Engine {
         files: Files::new(Arc::clone(&storage)),
         tail: TailCache::new(settings.tail_cache_bytes),
         read_buffers: Arc::default(),
@@ -272,7 +264,7 @@ fn start(
         logs: recovered.logs,
         next_log: AtomicU64::new(meta.next_log.max(1)),
         pool,
-        queue: Queue::default(),
+        queue: WriteQueue::default(),
         segments,
         pending: Lock::new(pending),
         sync: SyncGate::default(),
@@ -284,11 +276,11 @@ fn start(
             marked: Position::default(),
             taken_here: Vec::new(),
         }),
-        chores: Chores::default(),
+        housekeeping: HousekeepingQueue::default(),
         checkpoint: recovered.checkpoint,
         checkpointed: AtomicU64::new(meta.position.packed()),
         freed: AtomicU64::new(0),
-        rewriting: Bell::default(),
+        rewriting: StopSignal::default(),
         begun: AtomicBool::new(false),
         drained: AtomicBool::new(false),
         requests: Lock::default(),
@@ -306,11 +298,11 @@ fn start(
 
 /// Writes the frame that starts the run, if there is space; the checkpoint stored afterwards contains
 /// everything replayed.
-fn begin(core: &Core, unlisted: Vec<Sealed>) {
+fn begin(core: &Engine, unlisted: Vec<SealedSegment>) {
     for sealed in unlisted {
-        core.chores.add_sealed(sealed);
+        core.housekeeping.add_sealed(sealed);
     }
-    if barrier::begin_run(core) {
+    if control_append::begin_run(core) {
         while writer::pump(core) {}
         syncer::pump(core);
     } else {
@@ -331,7 +323,7 @@ fn next_epoch(last: u32) -> Result<Epoch, OpenError> {
 fn prepare_pool(
     storage: &Arc<dyn Storage>,
     settings: &Settings,
-    recovered: &Recovered,
+    recovered: &RecoveredJournal,
 ) -> Result<Pool, OpenError> {
     let pool = Pool::new(
         Arc::clone(storage),
@@ -353,14 +345,14 @@ fn prepare_pool(
 }
 
 /// Name and function of a thread.
-type Job = (&'static str, fn(&Core));
+type Job = (&'static str, fn(&Engine));
 
 /// Starts the threads.
-fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, OpenError> {
+fn spawn(core: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, OpenError> {
     let jobs: [Job; 4] = [
         ("journal-write", writer::run),
         ("journal-sync", syncer::run),
-        ("journal-keep", keeper::run),
+        ("journal-keep", housekeeping::run),
         ("journal-rewrite", rewrite::run),
     ];
     jobs.into_iter()
@@ -407,7 +399,7 @@ impl Journal for DiskJournal {
         Some(self.core.logs.get(log)?.lock().owner)
     }
 
-    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         let log = self.core.logs.get(log)?;
         let state = log.lock();
         Some(
@@ -434,7 +426,7 @@ impl Journal for DiskJournal {
         true
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> DiskSpace {
         self.core.pool.shortage()
     }
 
@@ -455,7 +447,7 @@ impl Journal for DiskJournal {
         // A failed journal has closed its queue; its threads are joined all the same.
         let is_first = !self.core.queue.is_closed();
         if is_first {
-            keeper::end_run(&self.core);
+            housekeeping::end_run(&self.core);
         }
         self.core.queue.close();
         self.core.rewriting.close();
@@ -464,7 +456,7 @@ impl Journal for DiskJournal {
         for thread in threads.by_ref().take(2) {
             let _ = thread.join();
         }
-        self.core.chores.close();
+        self.core.housekeeping.close();
         for thread in threads {
             let _ = thread.join();
         }
@@ -476,8 +468,8 @@ impl Journal for DiskJournal {
                 syncer::pump(&self.core);
             }
             self.core.drained.store(true, Ordering::Release);
-            keeper::pump(&self.core);
-            keeper::try_checkpoint(&self.core);
+            housekeeping::pump(&self.core);
+            housekeeping::try_checkpoint(&self.core);
         }
     }
 }
@@ -485,85 +477,5 @@ impl Journal for DiskJournal {
 impl Drop for DiskJournal {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use stafett_model::{BatchBuilder, Codec, Offset, Record};
-
-    use super::*;
-    use crate::contract::{Frame, LogSpec, ReadError, ReadFrom, StateWait};
-    use crate::simulated::SimulatedDisk;
-
-    #[test]
-    fn a_hole_before_a_damaged_range_is_not_taken_for_a_gap_up_to_the_end() {
-        let disk = SimulatedDisk::new();
-        let settings = Settings {
-            segment_bytes: 1 << 20,
-            disk_free_bytes_min: 0,
-            threads: false,
-            ..Settings::default()
-        };
-        let journal = DiskJournal::open_on(disk.storage(), settings, Metrics::new()).unwrap();
-        let log = journal.allocate(1);
-        let spec = LogSpec {
-            durability: stafett_model::Durability::Os,
-            ..LogSpec::default()
-        };
-        let create = Frame::CreateLogs {
-            first: log,
-            count: 1,
-            spec,
-        };
-        let mut appends = vec![Append::state([create], StateWait::Written)];
-        for _ in 0..3 {
-            let mut batch = BatchBuilder::with_capacity(Codec::None, 100);
-            for _ in 0..4 {
-                let record = Record {
-                    key: None,
-                    value: Some(b"value"),
-                    headers: &[],
-                    timestamp: 1,
-                };
-                batch.push(&record).unwrap();
-            }
-            appends.push(Append::batch(log, batch.finish().unwrap()));
-        }
-        drop(journal.append(appends));
-        journal.pump();
-        // There is nothing complete between the fourth record and the lost data.
-        let state = journal.core.logs.get(log).unwrap();
-        state.lock().lose(Offset(6), Offset(8));
-        let read = |offset: u64, bytes_max: usize| {
-            let request = ReadRequest {
-                logs: vec![ReadFrom {
-                    log,
-                    offset: Offset(offset),
-                    bytes_max,
-                }],
-                bytes_max,
-                first_batch_whole: false,
-            };
-            journal.read(request).wait().unwrap().pop().unwrap()
-        };
-        let run = read(0, 1 << 20).unwrap();
-        assert_eq!(run.next, Offset(4), "what lies before is read");
-        let damaged = ReadError::Damaged {
-            log,
-            from: Offset(6),
-            to: Offset(8),
-        };
-        assert_eq!(read(4, 1 << 20), Err(damaged));
-        assert_eq!(read(8, 1 << 20).unwrap().next, Offset(12));
-        assert_eq!(read(0, 0).unwrap().next, Offset(0), "no room is no damage");
-    }
-
-    #[test]
-    fn the_last_epoch_that_clients_can_name_is_not_followed_by_another() {
-        assert_eq!(next_epoch(0).unwrap(), Epoch(1));
-        for last in [i32::MAX.unsigned_abs(), u32::MAX] {
-            assert!(matches!(next_epoch(last), Err(OpenError::Start(_))));
-        }
     }
 }

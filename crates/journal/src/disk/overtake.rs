@@ -10,8 +10,8 @@ use std::collections::{HashSet, VecDeque};
 use stafett_model::LogId;
 
 use super::control::Control;
-use super::queue::{Staged, State};
-use crate::requests;
+use super::write_queue::{StagedAppend, WriteQueueState};
+use crate::request_ids;
 
 /// Bytes of chunks that are written during one sync while appends wait for syncs.
 const CHUNKS_PER_SYNC: usize = 1 << 20;
@@ -28,26 +28,26 @@ pub(crate) struct Room {
 
 /// Appends that stay in the queue, and may not be overtaken by those that must follow them.
 #[derive(Debug, Default)]
-struct Held {
+struct BlockingAppends {
     logs: HashSet<LogId>,
     any: bool,
     all: bool,
 }
 
-impl Held {
-    fn add(&mut self, staged: &Staged) {
+impl BlockingAppends {
+    fn add(&mut self, staged: &StagedAppend) {
         self.any = true;
         self.all |= staged.seals || controls_of(staged).any(|control| !is_of_one_log(control));
         let logs = staged.frames.iter().flat_map(|frame| &frame.logs);
         self.logs.extend(logs.map(|(log, _)| log.id));
     }
 
-    fn holds(&self, staged: &Staged) -> bool {
+    fn holds(&self, staged: &StagedAppend) -> bool {
         // An append without frames waits for everything before it to be written.
         self.all || self.any && (staged.frames.is_empty() || self.shares_a_log(staged))
     }
 
-    fn shares_a_log(&self, staged: &Staged) -> bool {
+    fn shares_a_log(&self, staged: &StagedAppend) -> bool {
         let mut logs = staged.frames.iter().flat_map(|frame| &frame.logs);
         logs.any(|(log, _)| self.logs.contains(&log.id))
             || controls_of(staged).any(|control| match control {
@@ -60,7 +60,7 @@ impl Held {
                     self.logs.contains(log)
                 }
                 // These refer to everything staged before.
-                Control::Run { .. } | Control::RunEnd { .. } | Control::Segments { .. } => true,
+                Control::Started { .. } | Control::StoppedCleanly { .. } | Control::Segments { .. } => true,
             })
     }
 }
@@ -70,26 +70,26 @@ fn is_of_one_log(control: &Control) -> bool {
     match control {
         Control::Reserve { .. } | Control::Own { .. } => true,
         // Each id is put and deleted once, and no caller needs two of them together.
-        Control::State(change) => change.space == requests::SPACE,
+        Control::State(change) => change.space == request_ids::SPACE,
         Control::CreateLogs { .. }
         | Control::ChangeLogs { .. }
         | Control::DeleteLogs { .. }
         | Control::Truncate { .. }
-        | Control::Run { .. }
-        | Control::RunEnd { .. }
+        | Control::Started { .. }
+        | Control::StoppedCleanly { .. }
         | Control::Segments { .. } => false,
     }
 }
 
-fn controls_of(staged: &Staged) -> impl Iterator<Item = &Control> {
+fn controls_of(staged: &StagedAppend) -> impl Iterator<Item = &Control> {
     staged.frames.iter().filter_map(|frame| frame.control.as_deref())
 }
 
-impl State {
+impl WriteQueueState {
     /// Moves the appends of the next group into `out`; returns the bytes that the segment has to keep free
     /// for the rest of an append in chunks.
-    pub(super) fn take_around(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
-        let mut held = Held::default();
+    pub(super) fn take_around(&mut self, room: Room, out: &mut Vec<StagedAppend>) -> usize {
+        let mut held = BlockingAppends::default();
         let mut staged = std::mem::take(&mut self.staged).into_iter();
         let mut kept = VecDeque::new();
         let (mut bytes, mut promised) = (0, 0);
@@ -151,11 +151,11 @@ impl State {
     /// Returns true if chunks wait until the running sync ends: appends that wait for the next sync also wait
     /// for everything written until then.
     fn is_paced(&self) -> bool {
-        self.sync_is_shared && self.chunks_since >= CHUNKS_PER_SYNC
+        self.sync_has_recent_waiter && self.chunks_since >= CHUNKS_PER_SYNC
     }
 
     /// Moves the next chunk of an append into `out`; returns its bytes.
-    fn take_chunk(&mut self, append: &mut Staged, out: &mut Vec<Staged>) -> usize {
+    fn take_chunk(&mut self, append: &mut StagedAppend, out: &mut Vec<StagedAppend>) -> usize {
         let Some(chunk) = append.next_chunk() else {
             return 0;
         };
@@ -177,9 +177,9 @@ mod tests {
     use smallvec::SmallVec;
     use stafett_model::{Epoch, Offset};
 
-    use super::super::frame::{Entry, Head, Kind};
+    use super::super::frame::{FrameEntry, FrameKind, Head};
     use super::super::log::Log;
-    use super::super::queue::{StagedFrame, Wait};
+    use super::super::write_queue::{StagedFrame, Wait};
     use super::*;
     use crate::contract::{Change, Selection, StateChange, StateSpace};
 
@@ -212,8 +212,8 @@ mod tests {
         prop::collection::vec(item, 1..40)
     }
 
-    fn frame(kind: Kind, logs: &[u64], body_bytes: usize, control: Option<Control>) -> StagedFrame {
-        let entry = |log: &u64| Entry {
+    fn frame(kind: FrameKind, logs: &[u64], body_bytes: usize, control: Option<Control>) -> StagedFrame {
+        let entry = |log: &u64| FrameEntry {
             log: LogId(*log),
             base: Offset(0),
             span: 1,
@@ -241,10 +241,10 @@ mod tests {
     }
 
     /// Builds an append with its number in `sync_within_ms`.
-    fn staged(number: u32, item: &Item) -> Staged {
+    fn staged(number: u32, item: &Item) -> StagedAppend {
         let mut frames = SmallVec::new();
         if !item.logs.is_empty() {
-            frames.push(frame(Kind::Batch, &item.logs, item.bytes, None));
+            frames.push(frame(FrameKind::Batch, &item.logs, item.bytes, None));
         }
         if item.state {
             let change = StateChange {
@@ -252,12 +252,12 @@ mod tests {
                 key: Bytes::new(),
                 change: Change::Delete,
             };
-            frames.push(frame(Kind::Control, &[], 20, Some(Control::State(change))));
+            frames.push(frame(FrameKind::Control, &[], 20, Some(Control::State(change))));
         }
         let ahead: VecDeque<_> = (0..item.chunks)
-            .map(|_| frame(Kind::Chunk, &[], 1000, None))
+            .map(|_| frame(FrameKind::Chunk, &[], 1000, None))
             .collect();
-        Staged {
+        StagedAppend {
             frames,
             settler: None,
             placed: SmallVec::new(),
@@ -282,7 +282,7 @@ mod tests {
     proptest! {
         #[test]
         fn everything_is_written_once_and_what_belongs_together_in_order(items in items()) {
-            let mut state = State::default();
+            let mut state = WriteQueueState::default();
             for (number, item) in (0..).zip(&items) {
                 let staged = staged(number, item);
                 state.bytes += staged.bytes + staged.ahead_bytes;

@@ -15,7 +15,7 @@ use super::codec::{u32_of, usize_of};
 use super::position::SegmentId;
 use super::segment::{FileRole, SEGMENT_HEAD_BYTES, SegmentKind};
 use super::storage::{FILL_ALIGN, Storage, StorageFile};
-use crate::space::Space;
+use crate::disk_space::DiskSpace;
 
 /// Bytes of a write group in large segments, unless a single append is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -47,7 +47,7 @@ pub(crate) struct Pool {
     space: AtomicI64,
     /// Bytes left in the segment being written, less one group.
     active_room: AtomicI64,
-    shortage: Space,
+    shortage: DiskSpace,
 }
 
 /// Share of the reserved space that an append may use.
@@ -73,7 +73,7 @@ pub(crate) struct Spare {
 
 /// Reason why no spare could be made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoSpare {
+pub(crate) enum SpareError {
     #[error("the disk has {free} bytes left, less than the {wanted} that have to stay free")]
     LowWater { free: u64, wanted: u64 },
     #[error("{0}")]
@@ -97,12 +97,12 @@ impl Pool {
             spares: Lock::default(),
             space: AtomicI64::new(0),
             active_room: AtomicI64::new(0),
-            shortage: Space::default(),
+            shortage: DiskSpace::default(),
         }
     }
 
     /// Returns the signal that is set while missing spares cannot be made.
-    pub(crate) fn shortage(&self) -> Space {
+    pub(crate) fn shortage(&self) -> DiskSpace {
         self.shortage.clone()
     }
 
@@ -193,7 +193,7 @@ impl Pool {
     }
 
     /// Makes a spare if there is none, even below the free-space limit.
-    pub(crate) fn ensure_spare(&self) -> Result<(), NoSpare> {
+    pub(crate) fn ensure_spare(&self) -> Result<(), SpareError> {
         if self.lock().is_empty() {
             self.add_spare(0)
         } else {
@@ -238,7 +238,7 @@ impl Pool {
 
     /// Takes the next spare, in the order of ids. If there is none, makes one even below the free-space
     /// limit.
-    pub(crate) fn take(&self) -> Result<Spare, NoSpare> {
+    pub(crate) fn take(&self) -> Result<Spare, SpareError> {
         loop {
             if let Some(spare) = self.lock().pop_front() {
                 self.give_space(-self.capacity());
@@ -249,16 +249,16 @@ impl Pool {
     }
 
     /// Makes missing spares quickly, by reservation only.
-    pub(crate) fn refill(&self) -> Result<(), NoSpare> {
+    pub(crate) fn refill(&self) -> Result<(), SpareError> {
         self.refill_with(|| self.add_spare(self.free_bytes_min))
     }
 
     /// Makes missing spares slowly, by writing them, with smaller writes while appends wait for syncs.
-    pub(crate) fn refill_written(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), NoSpare> {
+    pub(crate) fn refill_written(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), SpareError> {
         self.refill_with(|| self.add_written_spare(&is_sync_shared))
     }
 
-    fn refill_with(&self, add: impl Fn() -> Result<(), NoSpare>) -> Result<(), NoSpare> {
+    fn refill_with(&self, add: impl Fn() -> Result<(), SpareError>) -> Result<(), SpareError> {
         while self.wants() {
             if let Err(error) = add() {
                 if self.shortage.set_short(true) {
@@ -307,7 +307,7 @@ impl Pool {
 
     /// Makes a spare by reserving its space only, unless the disk would have less than `free_bytes_min` bytes
     /// left.
-    fn add_spare(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
+    fn add_spare(&self, free_bytes_min: u64) -> Result<(), SpareError> {
         self.check_free(free_bytes_min)?;
         // One at a time, so that the ids in the queue ascend.
         let mut spares = self.lock();
@@ -329,7 +329,7 @@ impl Pool {
 
     /// Makes a spare by writing it: overwriting allocated and written blocks needs no metadata update, which
     /// makes syncs fast and keeps writes from waiting for one.
-    fn add_written_spare(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), NoSpare> {
+    fn add_written_spare(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), SpareError> {
         self.check_free(self.free_bytes_min)?;
         let _ = self.storage.remove(UNFINISHED);
         let file = self.storage.create(UNFINISHED)?;
@@ -374,11 +374,11 @@ impl Pool {
     }
 
     /// Checks that the disk would have `free_bytes_min` bytes left after one more segment.
-    fn check_free(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
+    fn check_free(&self, free_bytes_min: u64) -> Result<(), SpareError> {
         let free = self.storage.free_bytes()?;
         let wanted = free_bytes_min + u64::from(self.segment_bytes);
         if free < wanted {
-            Err(NoSpare::LowWater { free, wanted })
+            Err(SpareError::LowWater { free, wanted })
         } else {
             Ok(())
         }

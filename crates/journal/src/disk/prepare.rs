@@ -12,25 +12,25 @@ use stafett_model::{BatchHeader, Durability, LogId};
 use super::chunk::{self, table_bytes};
 use super::codec::usize_of;
 use super::control::{Control, LOGS_MAX};
-use super::core::Core;
-use super::frame::{ENTRIES_MAX, Head, Kind, frame_bytes};
+use super::engine::Engine;
+use super::frame::{ENTRIES_MAX, FrameKind, Head, frame_bytes};
 use super::group::GROUP_HEAD_BYTES;
 use super::layout::COPY_BYTES_MAX;
 use super::log::Log;
 use super::pool::Share;
-use super::queue::StagedFrame;
 use super::segment::SEGMENT_HEAD_BYTES;
+use super::write_queue::StagedFrame;
 use crate::contract::{
     Append, BatchFrame, Change, Frame, OwnerEpoch, Precondition, Refusal, RequestId, StateWait, Target,
 };
-use crate::requests;
+use crate::request_ids;
 
 /// Bytes of a control frame that changes a log's owner.
 const OWN_BYTES: usize = 64;
 
 /// An append whose frames are complete except for their offsets.
-pub(super) struct Prepared {
-    pub(super) frames: SmallVec<[Part; 1]>,
+pub(super) struct PreparedAppend {
+    pub(super) frames: SmallVec<[PreparedFrame; 1]>,
     /// All logs to be locked, sorted by id, without duplicates.
     pub(super) logs: SmallVec<[Arc<Log>; 1]>,
     pub(super) require: SmallVec<[Precondition; 1]>,
@@ -45,7 +45,7 @@ pub(super) struct Prepared {
     pub(super) share: Share,
 }
 
-pub(super) enum Part {
+pub(super) enum PreparedFrame {
     Batch {
         header: BatchHeader,
         body: Bytes,
@@ -56,8 +56,8 @@ pub(super) enum Part {
     Control(StagedFrame),
 }
 
-impl Prepared {
-    pub(super) fn of(core: &Core, append: Append) -> Result<Self, Refusal> {
+impl PreparedAppend {
+    pub(super) fn of(core: &Engine, append: Append) -> Result<Self, Refusal> {
         if core.queue.is_closed() {
             return Err(Refusal::Closed);
         }
@@ -77,7 +77,7 @@ impl Prepared {
         let mut bytes = GROUP_HEAD_BYTES;
         let mut has_batches = false;
         let mut targets = 0;
-        let mut frames: SmallVec<[Part; 1]> = SmallVec::new();
+        let mut frames: SmallVec<[PreparedFrame; 1]> = SmallVec::new();
         for frame in append.frames {
             let part = match frame {
                 Frame::Batch(batch) => {
@@ -100,7 +100,7 @@ impl Prepared {
                     ids_of(&other).try_for_each(|id| find(LogId(id)))?;
                     let frame = control_frame(control_of(other));
                     bytes += frame.head.frame_bytes();
-                    Part::Control(frame)
+                    PreparedFrame::Control(frame)
                 }
             };
             frames.push(part);
@@ -109,7 +109,7 @@ impl Prepared {
             bytes += logs.len() * OWN_BYTES;
         }
         if append.request.is_some() {
-            bytes += requests::state_bytes(targets);
+            bytes += request_ids::state_bytes(targets);
         }
         let bytes = cut_large(core, &mut frames, bytes)?;
         logs.sort_unstable_by_key(|log| log.id);
@@ -148,7 +148,7 @@ fn share_of(append: &Append) -> Share {
     }
 }
 
-fn batch_part(batch: BatchFrame) -> Part {
+fn batch_part(batch: BatchFrame) -> PreparedFrame {
     assert!(
         batch.targets.len() <= ENTRIES_MAX,
         "the caller splits wider fan-outs"
@@ -158,7 +158,7 @@ fn batch_part(batch: BatchFrame) -> Part {
         header.magic == MAGIC && header.bytes == batch.body.len() && batch.body.len() >= HEADER_BYTES,
         "the caller has verified the batch"
     );
-    Part::Batch {
+    PreparedFrame::Batch {
         header,
         body: batch.body,
         targets: batch.targets,
@@ -172,10 +172,12 @@ fn is_cut(body: &Bytes, chunk_bytes: usize) -> bool {
 }
 
 /// Returns the additional segment space that an append takes if its large bodies are cut.
-fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
+fn extra_bytes_of_cutting(frames: &[PreparedFrame], chunk_bytes: usize) -> usize {
     let bodies = frames.iter().filter_map(|part| match part {
-        Part::Batch { body, targets, .. } if is_cut(body, chunk_bytes) => Some((body.len(), targets.len())),
-        Part::Batch { .. } | Part::Control(_) => None,
+        PreparedFrame::Batch { body, targets, .. } if is_cut(body, chunk_bytes) => {
+            Some((body.len(), targets.len()))
+        }
+        PreparedFrame::Batch { .. } | PreparedFrame::Control(_) => None,
     });
     bodies
         .map(|(bytes, targets)| {
@@ -187,7 +189,7 @@ fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
 
 /// Cuts the large bodies of an append that exceeds a write group. Done before any lock is taken, since it
 /// computes the checksums of the chunks. Returns the segment space of the append.
-fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Refusal> {
+fn cut_large(core: &Engine, frames: &mut [PreparedFrame], bytes: usize) -> Result<usize, Refusal> {
     let (group_bytes_max, chunk_bytes) = (core.pool.group_bytes_max(), core.pool.chunk_bytes());
     let extra = if bytes > group_bytes_max {
         extra_bytes_of_cutting(frames, chunk_bytes)
@@ -201,7 +203,7 @@ fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Re
     }
     if bytes > group_bytes_max {
         for part in frames {
-            if let Part::Batch { body, ahead, .. } = part
+            if let PreparedFrame::Batch { body, ahead, .. } = part
                 && is_cut(body, chunk_bytes)
             {
                 *ahead = chunk::cut(body, chunk_bytes).collect();
@@ -231,7 +233,10 @@ fn control_of(frame: Frame) -> Control {
         assert!(*count <= LOGS_MAX, "the caller splits longer runs of logs");
     }
     if let Frame::State(change) = &frame {
-        assert!(change.space != requests::SPACE, "the space is the journal's own");
+        assert!(
+            change.space != request_ids::SPACE,
+            "the space is the journal's own"
+        );
     }
     match frame {
         Frame::State(change) => Control::State(change),
@@ -247,7 +252,7 @@ fn control_of(frame: Frame) -> Control {
 pub(crate) fn control_frame(control: Control) -> StagedFrame {
     let body = Bytes::from(control.encode());
     let head = Head {
-        kind: Kind::Control,
+        kind: FrameKind::Control,
         more: false,
         body_bytes: body.len(),
         body_checksum: crc32c(&body),

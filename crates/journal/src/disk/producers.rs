@@ -13,7 +13,7 @@ use stafett_model::{BatchHeader, Offset, ProducerId};
 
 use super::codec::Reader;
 use super::running::Moment;
-use crate::contract::ProducerSeen;
+use crate::contract::ProducerStatus;
 
 const BATCHES_KEPT: usize = 5;
 /// Most producers of a log. Beyond, those that have been idle longest are removed.
@@ -39,14 +39,14 @@ struct Producer {
     /// Arrival of its last batch.
     seen_at: Moment,
     /// Oldest first.
-    batches: SmallVec<[Sent; 1]>,
+    batches: SmallVec<[SentBatch; 1]>,
 }
 
 /// Checkpoint row of a producer, by its id; `None` if it was removed.
-pub(crate) type Changed = (i64, Option<Vec<u8>>);
+pub(crate) type ProducerRow = (i64, Option<Vec<u8>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sent {
+struct SentBatch {
     first: i32,
     last: i32,
     base: Offset,
@@ -54,7 +54,7 @@ struct Sent {
 
 /// Sequence numbers of a batch, from its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Numbered {
+pub(crate) struct SequencedBatch {
     pub(crate) producer: ProducerId,
     epoch: i16,
     first: i32,
@@ -63,14 +63,14 @@ pub(crate) struct Numbered {
 
 /// Result of comparing a batch with its producer's last ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SequenceCheck {
     Next,
     Duplicate { base: Offset },
     OutOfSequence { given: i32, expected: i32 },
     Stale { given: i16, current: i16 },
 }
 
-impl Numbered {
+impl SequencedBatch {
     /// Returns `None` for a batch without a producer id or sequence numbers.
     pub(crate) fn of(header: &BatchHeader) -> Option<Self> {
         let producer = header.producer()?;
@@ -84,23 +84,23 @@ impl Numbered {
 }
 
 impl Producers {
-    pub(crate) fn judge(&self, batch: Numbered) -> Verdict {
+    pub(crate) fn judge(&self, batch: SequencedBatch) -> SequenceCheck {
         let Ok(index) = self.find(batch.producer) else {
-            return Verdict::Next;
+            return SequenceCheck::Next;
         };
         let Some(known) = self.known.get(index) else {
-            return Verdict::Next;
+            return SequenceCheck::Next;
         };
         if batch.epoch < known.epoch {
-            return Verdict::Stale {
+            return SequenceCheck::Stale {
                 given: batch.epoch,
                 current: known.epoch,
             };
         }
         if batch.epoch > known.epoch {
             return match batch.first {
-                0 => Verdict::Next,
-                given => Verdict::OutOfSequence { given, expected: 0 },
+                0 => SequenceCheck::Next,
+                given => SequenceCheck::OutOfSequence { given, expected: 0 },
             };
         }
         let sent = known
@@ -108,16 +108,16 @@ impl Producers {
             .iter()
             .find(|sent| sent.first == batch.first && sent.last == batch.last);
         if let Some(sent) = sent {
-            return Verdict::Duplicate { base: sent.base };
+            return SequenceCheck::Duplicate { base: sent.base };
         }
         let expected = known
             .batches
             .last()
             .map_or(0, |sent| sequence_after(sent.last, 1));
         if batch.first == expected {
-            Verdict::Next
+            SequenceCheck::Next
         } else {
-            Verdict::OutOfSequence {
+            SequenceCheck::OutOfSequence {
                 given: batch.first,
                 expected,
             }
@@ -126,7 +126,7 @@ impl Producers {
 
     /// Records a batch that was judged `Next`. Ignores a batch that is already recorded, so that frames can
     /// be replayed.
-    pub(crate) fn note(&mut self, batch: Numbered, base: Offset, now: Moment) {
+    pub(crate) fn note(&mut self, batch: SequencedBatch, base: Offset, now: Moment) {
         let index = match self.find(batch.producer) {
             Ok(index) => index,
             Err(index) if self.known.len() < PRODUCERS_MAX => self.insert(index, batch, now),
@@ -149,7 +149,7 @@ impl Producers {
         if known.batches.len() == BATCHES_KEPT {
             known.batches.remove(0);
         }
-        known.batches.push(Sent {
+        known.batches.push(SentBatch {
             first: batch.first,
             last: batch.last,
             base,
@@ -161,7 +161,7 @@ impl Producers {
         }
     }
 
-    fn insert(&mut self, index: usize, batch: Numbered, now: Moment) -> usize {
+    fn insert(&mut self, index: usize, batch: SequencedBatch, now: Moment) -> usize {
         let new = Producer {
             id: batch.producer.0,
             epoch: batch.epoch,
@@ -205,10 +205,10 @@ impl Producers {
     }
 
     /// Returns all producers, by id.
-    pub(crate) fn seen(&self) -> Vec<ProducerSeen> {
+    pub(crate) fn seen(&self) -> Vec<ProducerStatus> {
         let last = |producer: &Producer| producer.batches.last().map_or(-1, |sent| sent.last);
         let all = self.known.iter();
-        all.map(|producer| ProducerSeen {
+        all.map(|producer| ProducerStatus {
             id: ProducerId(producer.id),
             epoch: producer.epoch,
             sequence: last(producer),
@@ -222,7 +222,7 @@ impl Producers {
     }
 
     /// Takes the changes since the last checkpoint; they count as stored from now on.
-    pub(crate) fn take_changed(&mut self) -> Vec<Changed> {
+    pub(crate) fn take_changed(&mut self) -> Vec<ProducerRow> {
         let ids = std::mem::take(&mut self.changed);
         ids.into_iter()
             .map(|id| {
@@ -318,11 +318,11 @@ impl Producer {
     }
 }
 
-fn decode_batches(reader: &mut Reader<'_>) -> Option<SmallVec<[Sent; 1]>> {
+fn decode_batches(reader: &mut Reader<'_>) -> Option<SmallVec<[SentBatch; 1]>> {
     (0..reader.u8()?)
         .map(|_| {
             let (first, last) = (reader.u32()?.cast_signed(), reader.u32()?.cast_signed());
-            Some(Sent {
+            Some(SentBatch {
                 first,
                 last,
                 base: Offset(reader.u64()?),
@@ -341,8 +341,8 @@ fn sequence_after(sequence: i32, steps: i32) -> i32 {
 mod tests {
     use super::*;
 
-    fn batch(epoch: i16, first: i32, records: i32) -> Numbered {
-        Numbered {
+    fn batch(epoch: i16, first: i32, records: i32) -> SequencedBatch {
+        SequencedBatch {
             producer: ProducerId(9),
             epoch,
             first,
@@ -354,7 +354,7 @@ mod tests {
     fn a_batch_sent_again_is_a_duplicate_and_a_gap_is_out_of_sequence() {
         let mut producers = Producers::default();
         for n in 0..7 {
-            assert_eq!(producers.judge(batch(0, n * 10, 10)), Verdict::Next);
+            assert_eq!(producers.judge(batch(0, n * 10, 10)), SequenceCheck::Next);
             producers.note(
                 batch(0, n * 10, 10),
                 Offset(100 + u64::from(n.cast_unsigned()) * 10),
@@ -363,22 +363,22 @@ mod tests {
         }
         assert_eq!(
             producers.judge(batch(0, 60, 10)),
-            Verdict::Duplicate { base: Offset(160) }
+            SequenceCheck::Duplicate { base: Offset(160) }
         );
         assert_eq!(
             producers.judge(batch(0, 20, 10)),
-            Verdict::Duplicate { base: Offset(120) }
+            SequenceCheck::Duplicate { base: Offset(120) }
         );
         assert_eq!(
             producers.judge(batch(0, 10, 10)),
-            Verdict::OutOfSequence {
+            SequenceCheck::OutOfSequence {
                 given: 10,
                 expected: 70
             }
         );
         assert_eq!(
             producers.judge(batch(0, 80, 1)),
-            Verdict::OutOfSequence {
+            SequenceCheck::OutOfSequence {
                 given: 80,
                 expected: 70
             }
@@ -391,32 +391,32 @@ mod tests {
         producers.note(batch(3, 5, 1), Offset(0), Moment::default());
         assert_eq!(
             producers.judge(batch(2, 6, 1)),
-            Verdict::Stale { given: 2, current: 3 }
+            SequenceCheck::Stale { given: 2, current: 3 }
         );
         assert_eq!(
             producers.judge(batch(4, 6, 1)),
-            Verdict::OutOfSequence {
+            SequenceCheck::OutOfSequence {
                 given: 6,
                 expected: 0
             }
         );
-        assert_eq!(producers.judge(batch(4, 0, 1)), Verdict::Next);
+        assert_eq!(producers.judge(batch(4, 0, 1)), SequenceCheck::Next);
     }
 
     #[test]
     fn an_unknown_producer_may_start_anywhere() {
-        assert_eq!(Producers::default().judge(batch(0, 77, 1)), Verdict::Next);
+        assert_eq!(Producers::default().judge(batch(0, 77, 1)), SequenceCheck::Next);
     }
 
     #[test]
     fn sequences_wrap_to_zero() {
         let mut producers = Producers::default();
         producers.note(batch(0, i32::MAX - 1, 2), Offset(0), Moment::default());
-        assert_eq!(producers.judge(batch(0, 0, 1)), Verdict::Next);
+        assert_eq!(producers.judge(batch(0, 0, 1)), SequenceCheck::Next);
     }
 
-    fn sent_by(id: i64, sequence: i32) -> Numbered {
-        Numbered {
+    fn sent_by(id: i64, sequence: i32) -> SequencedBatch {
+        SequencedBatch {
             producer: ProducerId(id),
             ..batch(1, sequence, 1)
         }
@@ -525,7 +525,7 @@ mod tests {
             row.extend_from_slice(part);
         }
         let mut producers = Producers::decode(&mut Reader(&row)).unwrap();
-        let expected = ProducerSeen {
+        let expected = ProducerStatus {
             id: ProducerId(9),
             epoch: 3,
             sequence: 6,

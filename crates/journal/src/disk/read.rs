@@ -8,19 +8,19 @@ use smallvec::SmallVec;
 use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{LogId, Offset};
 
-use super::chunk::{self, NotWhole, Table, table_bytes};
+use super::chunk::{self, AssembleError, Table, table_bytes};
 use super::codec::{u32_of, usize_of};
-use super::core::Core;
+use super::engine::Engine;
 use super::frame::{HEAD_BYTES, Head};
-use super::log::{Log, LogState, Recent};
-use super::part::{self, SharedFrames, entry_of, part_of};
+use super::log::{Log, LogState, RecentBatch};
+use super::partial_batch::{self, SharedFrames, entry_of, part_of};
 use super::position::SegmentId;
 use super::read_buffers::ReadBuffers;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{IndexEntry, Sidecar, SidecarError};
 use super::storage::StorageFile;
-use super::tail::TailReader;
-use crate::contract::{Bounds, ReadError, ReadFrom, ReadRequest, Run};
+use super::tail_cache::TailReader;
+use crate::contract::{Bounds, LogSlice, ReadError, ReadFrom, ReadRequest};
 use crate::ticket::{ReadResult, ReadTicket};
 
 /// Largest gap between frames that are read together.
@@ -49,14 +49,14 @@ struct Plan {
 }
 
 /// Place where the batches of a log are listed.
-enum Listed {
+enum Listing {
     /// All wanted batches are in segments without a sidecar.
     Recent(Plan),
     /// The batches begin in a sealed segment. The plan is still empty.
     Sealed(Plan),
 }
 
-pub(crate) fn read(core: &Arc<Core>, request: &ReadRequest) -> ReadTicket {
+pub(crate) fn read(core: &Arc<Engine>, request: &ReadRequest) -> ReadTicket {
     let mut budget = Budget {
         bytes: request.bytes_max,
         whole: request.first_batch_whole,
@@ -73,7 +73,7 @@ pub(crate) fn read(core: &Arc<Core>, request: &ReadRequest) -> ReadTicket {
 
 /// Continues a read with log number `index`, which is not in memory.
 fn read_on(
-    core: &Arc<Core>,
+    core: &Arc<Engine>,
     request: &ReadRequest,
     index: usize,
     mut results: ReadResult,
@@ -113,19 +113,19 @@ pub(crate) fn on_reading_thread<R: Send + 'static, T>(
 }
 
 /// Reads a log if that needs only memory.
-fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<Run, ReadError>> {
+fn read_hot(core: &Engine, from: ReadFrom, budget: &mut Budget) -> Option<Result<LogSlice, ReadError>> {
     let Some(log) = core.logs.get(from.log) else {
         return Some(Err(ReadError::NoSuchLog(from.log)));
     };
     let plan = match list(&log, from, *budget) {
-        Ok(Listed::Recent(plan)) => plan,
-        Ok(Listed::Sealed(_)) => return None,
+        Ok(Listing::Recent(plan)) => plan,
+        Ok(Listing::Sealed(_)) => return None,
         Err(error) => return Some(Err(error)),
     };
-    let mut run = Run {
+    let mut run = LogSlice {
         bounds: Some(plan.bounds),
         next: plan.next,
-        ..Run::default()
+        ..LogSlice::default()
     };
     if plan.frames.is_empty() {
         return Some(Ok(run));
@@ -153,13 +153,18 @@ fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<R
         }
         Some(())
     })?;
-    part::add(from.log, shared, &mut run)?;
+    partial_batch::add(from.log, shared, &mut run)?;
     budget.spend(run.bytes);
     Some(Ok(run))
 }
 
 /// Adds a cut batch if all of it is in memory.
-fn add_chunks(tail: &TailReader<'_>, segment: SegmentId, frame: &IndexEntry, run: &mut Run) -> Option<()> {
+fn add_chunks(
+    tail: &TailReader<'_>,
+    segment: SegmentId,
+    frame: &IndexEntry,
+    run: &mut LogSlice,
+) -> Option<()> {
     let table_at = frame.byte + u32_of(frame.head_bytes());
     let bytes = tail.get(segment, table_at, table_bytes(frame.chunks.into()))?;
     let [bytes] = bytes.as_slice() else { return None };
@@ -174,7 +179,7 @@ fn add_chunks(tail: &TailReader<'_>, segment: SegmentId, frame: &IndexEntry, run
 }
 
 /// Adds a body to the run without its frame's padding.
-fn trim_padding(slices: &mut SmallVec<[Bytes; 2]>, run: &mut Run) -> Option<()> {
+fn trim_padding(slices: &mut SmallVec<[Bytes; 2]>, run: &mut LogSlice) -> Option<()> {
     let front = slices.first()?;
     let mut left = match front.first_chunk::<12>() {
         Some([_, _, _, _, _, _, _, _, a, b, c, d]) => {
@@ -202,29 +207,29 @@ fn body_bytes_of(frame: &IndexEntry) -> usize {
     usize_of(frame.bytes).saturating_sub(frame.head_bytes())
 }
 
-fn read_cold(core: &Core, from: ReadFrom, budget: &mut Budget) -> Result<Run, ReadError> {
+fn read_cold(core: &Engine, from: ReadFrom, budget: &mut Budget) -> Result<LogSlice, ReadError> {
     core.metrics.cold_reads.inc();
     let Some(log) = core.logs.get(from.log) else {
         return Err(ReadError::NoSuchLog(from.log));
     };
     for attempt in 1.. {
         let plan = match list(&log, from, *budget)? {
-            Listed::Recent(plan) => Ok(plan),
-            Listed::Sealed(plan) => list_sealed(core, &log, from, *budget, plan),
+            Listing::Recent(plan) => Ok(plan),
+            Listing::Sealed(plan) => list_sealed(core, &log, from, *budget, plan),
         };
         match plan.and_then(|plan| fetch_sound(core, from.log, plan)) {
             Ok(run) => {
                 budget.spend(run.bytes);
                 return Ok(run);
             }
-            Err(Failed::Moved) if attempt < ATTEMPTS => {}
-            Err(Failed::Moved) => {
+            Err(ReadFailure::Moved) if attempt < ATTEMPTS => {}
+            Err(ReadFailure::Moved) => {
                 return Err(ReadError::Io {
                     log: from.log,
                     reason: "its segments keep moving".into(),
                 });
             }
-            Err(Failed::Error(error)) => {
+            Err(ReadFailure::Error(error)) => {
                 core.metrics.damaged_reads.inc();
                 tracing::error!(%error, "a read failed");
                 return Err(error);
@@ -235,14 +240,14 @@ fn read_cold(core: &Core, from: ReadFrom, budget: &mut Budget) -> Result<Run, Re
 }
 
 /// Reason why a look-up failed.
-pub(crate) enum Failed {
+pub(crate) enum ReadFailure {
     /// A rewrite moved the batch: retry.
     Moved,
     Error(ReadError),
 }
 
 /// Lists the batches to read, as far as they are known in memory.
-fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> {
+fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listing, ReadError> {
     let state = log.lock();
     let bounds = state.bounds();
     if state.deleted {
@@ -276,24 +281,24 @@ fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> 
     }
     let first_recent = state.recent.first().map_or(bounds.end, |recent| recent.base);
     if from.offset < first_recent && !state.runs.is_empty() && from.offset < bounds.end {
-        return Ok(Listed::Sealed(plan));
+        return Ok(Listing::Sealed(plan));
     }
     let mut room = Room::new(from, budget);
     let first = state.recent.partition_point(|recent| recent.end() <= from.offset);
     let rest = state.recent.get(first..).unwrap_or_default();
     plan.add_recent(rest, &mut room, log.id);
     plan.check_hole(&state, from, &room)?;
-    Ok(Listed::Recent(plan))
+    Ok(Listing::Recent(plan))
 }
 
 /// Lists the batches to read from sealed segments on, using their sidecars.
 fn list_sealed(
-    core: &Core,
+    core: &Engine,
     log: &Log,
     from: ReadFrom,
     budget: Budget,
     mut plan: Plan,
-) -> Result<Plan, Failed> {
+) -> Result<Plan, ReadFailure> {
     let (runs, recent) = {
         let state = log.lock();
         let first = state
@@ -314,7 +319,7 @@ fn list_sealed(
     let mut room = Room::new(from, budget);
     for run in runs {
         let Some(segment) = core.segments.get(run.segment) else {
-            return Err(Failed::Moved);
+            return Err(ReadFailure::Moved);
         };
         let wanted = plan.next;
         with_sidecar(core, log.id, segment.sidecar_role(), |sidecar| {
@@ -330,24 +335,25 @@ fn list_sealed(
         }
     }
     plan.add_recent(&recent, &mut room, log.id);
-    plan.check_hole(&log.lock(), from, &room).map_err(Failed::Error)?;
+    plan.check_hole(&log.lock(), from, &room)
+        .map_err(ReadFailure::Error)?;
     Ok(plan)
 }
 
 /// Opens a segment's sidecar for a look-up. A damaged one is an error; it is rebuilt when the journal is next
 /// opened.
 pub(crate) fn with_sidecar<R>(
-    core: &Core,
+    core: &Engine,
     log: LogId,
     role: FileRole,
     look: impl FnOnce(&Sidecar<'_>) -> Result<R, SidecarError>,
-) -> Result<R, Failed> {
+) -> Result<R, ReadFailure> {
     let FileRole::Sidecar(_, id) = role else {
-        return Err(Failed::Moved);
+        return Err(ReadFailure::Moved);
     };
     let file = match core.files.get(role) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Failed::Moved),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(ReadFailure::Moved),
         Err(error) => return Err(io_error(log, &error)),
     };
     Sidecar::open(&*file, id)
@@ -355,8 +361,8 @@ pub(crate) fn with_sidecar<R>(
         .map_err(|error| io_error(log, &error))
 }
 
-fn io_error(log: LogId, error: &dyn std::fmt::Display) -> Failed {
-    Failed::Error(ReadError::Io {
+fn io_error(log: LogId, error: &dyn std::fmt::Display) -> ReadFailure {
+    ReadFailure::Error(ReadError::Io {
         log,
         reason: error.to_string().into(),
     })
@@ -391,7 +397,7 @@ impl Room {
 }
 
 impl Plan {
-    fn add_recent(&mut self, recent: &[Recent], room: &mut Room, log: LogId) {
+    fn add_recent(&mut self, recent: &[RecentBatch], room: &mut Room, log: LogId) {
         for recent in recent {
             if recent.end() > self.limit
                 || (recent.end() > self.next
@@ -437,10 +443,10 @@ impl Budget {
 }
 
 /// Fetches the planned frames, or those before the first damaged one.
-fn fetch_sound(core: &Core, log: LogId, mut plan: Plan) -> Result<Run, Failed> {
+fn fetch_sound(core: &Engine, log: LogId, mut plan: Plan) -> Result<LogSlice, ReadFailure> {
     loop {
         match fetch(core, log, &plan) {
-            Err(Failed::Error(ReadError::Damaged { from, .. }))
+            Err(ReadFailure::Error(ReadError::Damaged { from, .. }))
                 if plan.frames.first().is_some_and(|(_, _, first)| first.base < from) =>
             {
                 plan.frames.retain(|(_, _, frame)| frame.base < from);
@@ -452,11 +458,11 @@ fn fetch_sound(core: &Core, log: LogId, mut plan: Plan) -> Result<Run, Failed> {
 }
 
 /// Fetches the planned frames from their segments.
-fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
-    let mut run = Run {
+fn fetch(core: &Engine, log: LogId, plan: &Plan) -> Result<LogSlice, ReadFailure> {
+    let mut run = LogSlice {
         bounds: Some(plan.bounds),
         next: plan.next,
-        ..Run::default()
+        ..LogSlice::default()
     };
     let mut left = plan.frames.as_slice();
     while let Some((segment, kind, _)) = left.first() {
@@ -465,10 +471,10 @@ fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
         left = later;
         // The reference to the segment keeps its file from being recycled.
         let Some(pin) = core.segments.get(*segment) else {
-            return Err(Failed::Moved);
+            return Err(ReadFailure::Moved);
         };
         if pin.kind != *kind {
-            return Err(Failed::Moved);
+            return Err(ReadFailure::Moved);
         }
         let file = core
             .files
@@ -516,7 +522,7 @@ pub(crate) fn read_frames(
     file: &dyn StorageFile,
     log: LogId,
     frames: &[IndexEntry],
-) -> Result<SmallVec<[Bytes; 8]>, Failed> {
+) -> Result<SmallVec<[Bytes; 8]>, ReadFailure> {
     let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
         return Ok(SmallVec::new());
     };
@@ -526,7 +532,7 @@ pub(crate) fn read_frames(
     let length = usize_of(last.byte + last.bytes - first.byte);
     // Memory is allocated only after the file is known to contain the range of a possibly damaged length.
     if length > usize_of(READ_BYTES) && file.bytes().unwrap_or(0) < u64::from(last.byte + last.bytes) {
-        return Err(Failed::Error(ReadError::Damaged {
+        return Err(ReadFailure::Error(ReadError::Damaged {
             log,
             from: first.base,
             to: last.end(),
@@ -540,7 +546,7 @@ pub(crate) fn read_frames(
         .iter()
         .map(|frame| {
             let damaged = || {
-                Failed::Error(ReadError::Damaged {
+                ReadFailure::Error(ReadError::Damaged {
                     log,
                     from: frame.base,
                     to: frame.end(),
@@ -560,9 +566,9 @@ pub(crate) fn read_frames(
 }
 
 /// Reads a cut batch and returns the log's part of it.
-fn read_cut(file: &dyn StorageFile, log: LogId, frame: &IndexEntry) -> Result<Bytes, Failed> {
+fn read_cut(file: &dyn StorageFile, log: LogId, frame: &IndexEntry) -> Result<Bytes, ReadFailure> {
     let damaged = || {
-        Failed::Error(ReadError::Damaged {
+        ReadFailure::Error(ReadError::Damaged {
             log,
             from: frame.base,
             to: frame.end(),
@@ -573,8 +579,8 @@ fn read_cut(file: &dyn StorageFile, log: LogId, frame: &IndexEntry) -> Result<By
         .map_err(|error| io_error(log, &error))?;
     let (head, table) = chunk::last_frame(&last).ok_or_else(damaged)?;
     let (head, body) = table.assemble(file, &head).map_err(|error| match error {
-        NotWhole::Damaged => damaged(),
-        NotWhole::Io(error) => io_error(log, &error),
+        AssembleError::Damaged => damaged(),
+        AssembleError::Io(error) => io_error(log, &error),
     })?;
     let entry = entry_of(&head, log, frame).ok_or_else(damaged)?;
     part_of(&body, &head, entry).ok_or_else(damaged)

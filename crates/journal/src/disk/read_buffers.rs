@@ -15,10 +15,10 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// Unused buffers.
 #[derive(Debug, Default)]
-pub(crate) struct ReadBuffers(Lock<Kept>);
+pub(crate) struct ReadBuffers(Lock<SpareBuffers>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct SpareBuffers {
     by_size: [Vec<Box<[u8]>>; SIZES],
     bytes: usize,
 }

@@ -22,22 +22,22 @@ use stafett_model::{Durability, LogId, Offset};
 
 use super::checkpoint::{Checkpoint, CheckpointError, Meta, SegmentState, StateAt};
 use super::index::{Indexer, index_segment};
-use super::log::{Log, LogTable, Recent, RunRef};
+use super::log::{Log, LogTable, RecentBatch, SegmentExtent};
 use super::position::{Position, SegmentId};
 use super::running::Moment;
 use super::scan::{Chain, LaterGroups, LaterMark};
-use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::segment::{FileRole, HeadBlock, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::settings::Settings;
 use super::sidecar::{self, Row, Sidecar, Summary};
 use super::storage::{Storage, is_full};
-use super::writer::Sealed;
+use super::writer::SealedSegment;
 use crate::contract::LogSpec;
 
 /// Reason why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
-    Directory(#[from] super::real::OpenDirectoryError),
+    Directory(#[from] super::os_storage::OpenDirectoryError),
     #[error("the journal could not be read: {0}")]
     Io(#[from] io::Error),
     #[error("{0}; restore the directory from a backup")]
@@ -110,7 +110,7 @@ impl RecoveryReport {
 
 /// A recovered journal that is about to open.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredJournal {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) meta: Meta,
     pub(crate) logs: LogTable,
@@ -123,7 +123,7 @@ pub(crate) struct Recovered {
     pub(crate) segments_forgotten: Vec<SegmentId>,
     pub(crate) chain: Chain,
     /// Segments that need a sidecar.
-    pub(crate) unlisted: Vec<Sealed>,
+    pub(crate) unlisted: Vec<SealedSegment>,
     /// End of the replayed part: a checkpoint with it covers everything before.
     pub(crate) end: Position,
     /// Files that can be reused under other names.
@@ -131,7 +131,10 @@ pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
 }
 
-pub(crate) fn recover(storage: &Arc<dyn Storage>, settings: &Settings) -> Result<Recovered, OpenError> {
+pub(crate) fn recover(
+    storage: &Arc<dyn Storage>,
+    settings: &Settings,
+) -> Result<RecoveredJournal, OpenError> {
     let checkpoint = Checkpoint::open(Arc::clone(storage))?;
     let meta = checkpoint.meta()?;
     let mut recovery = Recovery::new(storage, meta, &checkpoint, settings)?;
@@ -186,7 +189,7 @@ struct Recovery<'a> {
     rows: Vec<(SegmentId, Row)>,
     segments: Vec<Segment>,
     /// Scanned arrival segments without space for a sidecar, in order.
-    unlisted: Vec<Sealed>,
+    unlisted: Vec<SealedSegment>,
     /// End of the replayed part.
     end: Position,
     chain: Option<Chain>,
@@ -326,7 +329,7 @@ impl<'a> Recovery<'a> {
             self.storage.remove(&name)?;
         }
         let index = entries;
-        self.unlisted.push(Sealed { summary, index });
+        self.unlisted.push(SealedSegment { summary, index });
         Ok(())
     }
 
@@ -385,7 +388,7 @@ impl<'a> Recovery<'a> {
                 let file = self.storage.open(&role.name())?;
                 let mut block = vec![0; SEGMENT_HEAD_BYTES];
                 file.read_at(&mut block, 0)?;
-                let HeadFound::Head(head) = SegmentHead::decode(&block) else {
+                let HeadBlock::Head(head) = SegmentHead::decode(&block) else {
                     return Err(OpenError::Start(format!(
                         "{} and its sidecar are damaged",
                         role.name()
@@ -436,7 +439,7 @@ impl<'a> Recovery<'a> {
             if row.end > state.start {
                 state.bytes = state.bytes.saturating_add(row.bytes);
                 state.runs.reserve_exact(1);
-                state.runs.push(RunRef {
+                state.runs.push(SegmentExtent {
                     first: row.first,
                     segment: *segment,
                     bytes: u32::try_from(row.bytes).unwrap_or(u32::MAX),
@@ -451,7 +454,7 @@ impl<'a> Recovery<'a> {
                 let mut state = log.lock();
                 state.next = state.next.max(entry.end());
                 if entry.end() > state.start {
-                    state.on_written(Recent::of(sealed.summary.segment, entry));
+                    state.on_written(RecentBatch::of(sealed.summary.segment, entry));
                 }
             }
         }
@@ -514,7 +517,7 @@ impl<'a> Recovery<'a> {
         self.report.fenced.sort_unstable();
         self.report.damaged.sort_unstable();
         self.report.logs = self.logs.len();
-        self.report.say_what_is_lost();
+        self.report.log_losses();
     }
 
     /// Removes a segment's sidecar and keeps its file for reuse.
@@ -530,7 +533,7 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    fn finish(mut self, checkpoint: Checkpoint) -> Result<Recovered, OpenError> {
+    fn finish(mut self, checkpoint: Checkpoint) -> Result<RecoveredJournal, OpenError> {
         self.storage.sync_names()?;
         let highest = self.spares.iter().map(|role| match role {
             FileRole::Segment(_, id) | FileRole::Sidecar(_, id) => id.0 + 1,
@@ -542,7 +545,7 @@ impl<'a> Recovery<'a> {
         self.meta.next_segment = self.meta.next_segment.max(highest);
         let logs = self.logs;
         let dirty = self.dirty.iter().filter_map(|id| logs.get(id).cloned()).collect();
-        Ok(Recovered {
+        Ok(RecoveredJournal {
             checkpoint,
             meta: self.meta,
             logs: LogTable::from_logs(logs),

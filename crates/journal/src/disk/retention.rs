@@ -10,17 +10,17 @@
 use smallvec::SmallVec;
 use stafett_model::{LogId, Offset};
 
-use super::barrier::append_control;
 use super::control::Control;
-use super::core::Core;
+use super::control_append::append_control;
 use super::dates;
+use super::engine::Engine;
 use super::log::Log;
 use super::read::with_sidecar;
-use super::segment::{COVERED, HeadFound, Segment, SegmentHead};
+use super::segment::{COVERED, HeadBlock, Segment, SegmentHead};
 use super::sidecar::Row;
 
 /// Enforces retention on every log.
-pub(crate) fn enforce(core: &Core) {
+pub(crate) fn enforce(core: &Engine) {
     if !core.has_begun() {
         return;
     }
@@ -44,7 +44,7 @@ pub(crate) fn enforce(core: &Core) {
 }
 
 /// Returns the offset before which a log's retention frees everything.
-fn freed_until(core: &Core, log: &Log, now: i64) -> Option<Offset> {
+fn freed_until(core: &Engine, log: &Log, now: i64) -> Option<Offset> {
     let (retention, runs, bytes, next) = {
         let state = log.lock();
         let retention = state.spec.retention;
@@ -83,7 +83,7 @@ fn freed_until(core: &Core, log: &Log, now: i64) -> Option<Offset> {
 }
 
 /// Returns true if all batches of a log in a segment are older.
-fn is_older(core: &Core, log: LogId, segment: &Segment, row: &Row, oldest: i64) -> bool {
+fn is_older(core: &Engine, log: LogId, segment: &Segment, row: &Row, oldest: i64) -> bool {
     if row.date >= oldest {
         return false;
     }
@@ -100,14 +100,14 @@ fn is_older(core: &Core, log: LogId, segment: &Segment, row: &Row, oldest: i64) 
 }
 
 /// Returns the time of a segment's first group; 0 if unknown.
-fn created_at(core: &Core, segment: &Segment) -> i64 {
+fn created_at(core: &Engine, segment: &Segment) -> i64 {
     let mut block = vec![0; COVERED.end];
     let read = core
         .files
         .get(segment.role())
         .and_then(|file| file.read_at(&mut block, 0));
     match read.map(|_| SegmentHead::decode(&block)) {
-        Ok(HeadFound::Head(head)) => head.created_at,
-        Ok(HeadFound::Nothing | HeadFound::Newer(_)) | Err(_) => 0,
+        Ok(HeadBlock::Head(head)) => head.created_at,
+        Ok(HeadBlock::Nothing | HeadBlock::Newer(_)) | Err(_) => 0,
     }
 }

@@ -371,9 +371,9 @@ mod tests {
 
     /// A file that records the largest buffer passed to a read.
     #[derive(Debug)]
-    struct Asked(Vec<u8>, AtomicUsize);
+    struct CountingFile(Vec<u8>, AtomicUsize);
 
-    impl StorageFile for Asked {
+    impl StorageFile for CountingFile {
         fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
             self.1.fetch_max(buffer.len(), Ordering::Relaxed);
             let rest = self.0.get(usize_of(u32::try_from(at).unwrap())..).unwrap_or(&[]);
@@ -418,7 +418,7 @@ mod tests {
         };
         let mut bytes = vec![0; SEGMENT_HEAD_BYTES + 2 * GROUP_HEAD_BYTES];
         head.encode(&mut bytes[SEGMENT_HEAD_BYTES..]);
-        let file = Asked(bytes, AtomicUsize::new(0));
+        let file = CountingFile(bytes, AtomicUsize::new(0));
         let chain = Chain {
             sequence: 0,
             checksum: 0,

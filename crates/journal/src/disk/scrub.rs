@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use super::chunk::Chunks;
-use super::core::Core;
+use super::engine::Engine;
 use super::position::SegmentId;
 use super::scan::{Chain, scan};
-use super::segment::{HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead};
+use super::segment::{HeadBlock, SEGMENT_HEAD_BYTES, Segment, SegmentHead};
 use super::sidecar::Sidecar;
 
 /// Interval between two segments.
@@ -31,7 +31,7 @@ impl Default for Scrubber {
 
 impl Scrubber {
     /// Reads the next segment if it is due.
-    pub(crate) fn step(&mut self, core: &Core) {
+    pub(crate) fn step(&mut self, core: &Engine) {
         if self.due.elapsed() == Duration::ZERO {
             return;
         }
@@ -50,7 +50,7 @@ impl Scrubber {
 }
 
 /// Reads a whole sealed segment and reports damage. True if it is intact, or has no sidecar yet.
-pub(crate) fn scrub(core: &Core, segment: &Segment) -> bool {
+pub(crate) fn scrub(core: &Engine, segment: &Segment) -> bool {
     match damage(core, segment) {
         Ok(None) => {
             core.metrics.scrubbed_segments.inc();
@@ -69,7 +69,7 @@ pub(crate) fn scrub(core: &Core, segment: &Segment) -> bool {
     }
 }
 
-fn damage(core: &Core, segment: &Segment) -> std::io::Result<Option<String>> {
+fn damage(core: &Engine, segment: &Segment) -> std::io::Result<Option<String>> {
     let index = match core.files.get(segment.sidecar_role()) {
         Ok(index) => index,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -82,7 +82,7 @@ fn damage(core: &Core, segment: &Segment) -> std::io::Result<Option<String>> {
     let file = core.files.get(segment.role())?;
     let mut block = vec![0; SEGMENT_HEAD_BYTES];
     super::storage::read_exact_at(&*file, &mut block, 0)?;
-    let HeadFound::Head(head) = SegmentHead::decode(&block) else {
+    let HeadBlock::Head(head) = SegmentHead::decode(&block) else {
         return Ok(Some("its header".into()));
     };
     let chain = Chain {

@@ -60,7 +60,7 @@ pub(crate) struct SegmentHead {
 
 /// Content of a file's first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeadFound {
+pub(crate) enum HeadBlock {
     Head(SegmentHead),
     /// No header: never written, torn or damaged.
     Nothing,
@@ -108,18 +108,18 @@ impl SegmentHead {
         out
     }
 
-    pub(crate) fn decode(block: &[u8]) -> HeadFound {
-        Self::parse(block).unwrap_or(HeadFound::Nothing)
+    pub(crate) fn decode(block: &[u8]) -> HeadBlock {
+        Self::parse(block).unwrap_or(HeadBlock::Nothing)
     }
 
-    fn parse(block: &[u8]) -> Option<HeadFound> {
+    fn parse(block: &[u8]) -> Option<HeadBlock> {
         let mut reader = Reader(block);
         if reader.take(8)? != MAGIC || reader.u32()? != crc32c(block.get(COVERED)?) {
             return None;
         }
         let version = reader.u32()?;
         if version > FORMAT_VERSION {
-            return Some(HeadFound::Newer(version));
+            return Some(HeadBlock::Newer(version));
         }
         let segment = SegmentId(reader.u32()?);
         let kind = match reader.u32()? {
@@ -133,7 +133,7 @@ impl SegmentHead {
         }
         let created_at = reader.i64()?;
         let mut place = || Some((LogId(reader.u64()?), Offset(reader.u64()?)));
-        Some(HeadFound::Head(Self {
+        Some(HeadBlock::Head(Self {
             segment,
             kind,
             first_sequence,
@@ -236,17 +236,17 @@ mod tests {
             last: (LogId(3), Offset(4)),
         };
         let block = head.encode();
-        assert_eq!(SegmentHead::decode(&block), HeadFound::Head(head));
+        assert_eq!(SegmentHead::decode(&block), HeadBlock::Head(head));
         for bit in 0..80 * 8 {
             let mut damaged = block.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(SegmentHead::decode(&damaged), HeadFound::Nothing, "bit {bit}");
+            assert_eq!(SegmentHead::decode(&damaged), HeadBlock::Nothing, "bit {bit}");
         }
         let mut newer = block;
         patch(&mut newer, 12, &(FORMAT_VERSION + 1).to_le_bytes());
         let checksum = crc32c(&newer[COVERED]);
         patch(&mut newer, 8, &checksum.to_le_bytes());
-        assert_eq!(SegmentHead::decode(&newer), HeadFound::Newer(FORMAT_VERSION + 1));
+        assert_eq!(SegmentHead::decode(&newer), HeadBlock::Newer(FORMAT_VERSION + 1));
     }
 
     #[test]
@@ -260,6 +260,6 @@ mod tests {
             first: (LogId(1), Offset(0)),
             last: (LogId(2), Offset(0)),
         };
-        assert_eq!(SegmentHead::decode(&head.encode()), HeadFound::Nothing);
+        assert_eq!(SegmentHead::decode(&head.encode()), HeadBlock::Nothing);
     }
 }

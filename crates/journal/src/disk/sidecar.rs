@@ -27,7 +27,7 @@ use stafett_model::{LogId, Offset};
 
 use super::chunk::{CHUNKS_MAX, Table, table_bytes};
 use super::codec::{Reader, patch, u32_of, usize_of};
-use super::frame::{ENTRY_BYTES, Entry, HEAD_BYTES, Head, Kind, frame_bytes};
+use super::frame::{ENTRY_BYTES, FrameEntry, FrameKind, HEAD_BYTES, Head, frame_bytes};
 use super::group::SEQUENCE_MAX;
 use super::position::SegmentId;
 use super::segment::FORMAT_VERSION;
@@ -101,10 +101,10 @@ pub(crate) enum SidecarError {
 
 impl IndexEntry {
     /// Builds the entry for one log's part of a frame that starts at `byte`.
-    pub(crate) fn of(head: &Head, entry: &Entry, body: &[u8], byte: u32) -> Self {
+    pub(crate) fn of(head: &Head, entry: &FrameEntry, body: &[u8], byte: u32) -> Self {
         let table = match head.kind {
-            Kind::Cut => Table::decode(body),
-            Kind::Batch | Kind::Control | Kind::Chunk => None,
+            FrameKind::Cut => Table::decode(body),
+            FrameKind::Batch | FrameKind::Control | FrameKind::Chunk => None,
         };
         let bytes = match &table {
             Some(table) => frame_bytes(head.entries.len(), table.batch_bytes()),
@@ -540,7 +540,7 @@ fn read_block_into(file: &dyn StorageFile, number: u32, block: &mut Block) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::real::Directory;
+    use crate::disk::os_storage::Directory;
 
     fn entries(logs: u64, per_log: u64) -> Vec<IndexEntry> {
         let entry = |log, n| IndexEntry {

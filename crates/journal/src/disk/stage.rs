@@ -10,20 +10,20 @@ use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
 use super::chunk::table_bytes;
 use super::control::Control;
-use super::core::Core;
-use super::frame::{Entry, Head, Kind};
+use super::engine::Engine;
+use super::frame::{FrameEntry, FrameKind, Head};
 use super::group::GROUP_HEAD_BYTES;
 use super::log::{Log, LogState};
-use super::prepare::{Part, Prepared, control_frame};
-use super::producers::{Numbered, Verdict};
-use super::queue::{Staged, StagedFrame, Wait};
-use super::{dates, here};
+use super::prepare::{PreparedAppend, PreparedFrame, control_frame};
+use super::producers::{SequenceCheck, SequencedBatch};
+use super::write_queue::{StagedAppend, StagedFrame, Wait};
+use super::{dates, inline_write};
 use crate::contract::{
-    Append, LogSpec, Outcome, OwnerEpoch, Placed, Precondition, Refusal, RequestId, Selection, StateWait,
-    Target,
+    Append, LogSpec, Outcome, OwnerEpoch, PlacedBatch, Precondition, Refusal, RequestId, Selection,
+    StateWait, Target,
 };
-use crate::requests::Requests;
-use crate::ticket::{Settler, Ticket};
+use crate::request_ids::Requests;
+use crate::ticket::{Ticket, TicketSettler};
 
 /// Time within which state that does not wait for a sync is synced.
 pub(crate) const STATE_SYNC_WITHIN_MS: u32 = 100;
@@ -37,10 +37,10 @@ const RESERVE_MIN: u64 = 1 << 12;
 const RESERVE_MAX: u64 = 1 << 20;
 
 /// Locked states of the logs of one append, sorted by id.
-type Locked<'a> = SmallVec<[(LogId, MutexGuard<'a, LogState>); 1]>;
+type LockedLogs<'a> = SmallVec<[(LogId, MutexGuard<'a, LogState>); 1]>;
 
 /// Stages appends, wakes the writer once, and returns the ticket for all of them.
-pub(crate) fn append(core: &Core, appends: Vec<Append>) -> Ticket {
+pub(crate) fn append(core: &Engine, appends: Vec<Append>) -> Ticket {
     let (ticket, settlers) = Ticket::new(appends.len());
     let mut wake = false;
     for (append, settler) in appends.into_iter().zip(settlers) {
@@ -52,33 +52,33 @@ pub(crate) fn append(core: &Core, appends: Vec<Append>) -> Ticket {
             }
         }
     }
-    if wake && !here::write(core) {
+    if wake && !inline_write::write(core) {
         core.queue.wake();
     }
     ticket
 }
 
-fn stage(core: &Core, append: Append, settler: Settler) -> Result<bool, (Settler, Refusal)> {
-    let prepared = match Prepared::of(core, append) {
+fn stage(core: &Engine, append: Append, settler: TicketSettler) -> Result<bool, (TicketSettler, Refusal)> {
+    let prepared = match PreparedAppend::of(core, append) {
         Ok(prepared) => prepared,
         Err(refusal) => return Err((settler, refusal)),
     };
     prepared.stage(core, settler)
 }
 
-impl Prepared {
+impl PreparedAppend {
     /// Checks the append, assigns its offsets, and queues it. True if something was queued.
-    fn stage(mut self, core: &Core, settler: Settler) -> Result<bool, (Settler, Refusal)> {
+    fn stage(mut self, core: &Engine, settler: TicketSettler) -> Result<bool, (TicketSettler, Refusal)> {
         let mut named = self.request.map(|id| (id, core.requests.lock()));
         if let Some((placed, wait)) = named.as_ref().and_then(|(id, known)| known.find(*id)) {
-            return Ok(finish(core, again(settler, placed, wait)));
+            return Ok(finish(core, resent_append(settler, placed, wait)));
         }
         let logs = std::mem::take(&mut self.logs);
-        let mut locked: Locked<'_> = logs.iter().map(|log| (log.id, log.lock())).collect();
+        let mut locked: LockedLogs<'_> = logs.iter().map(|log| (log.id, log.lock())).collect();
         let checked = check_owner(self.owner, &self.frames, &locked)
             .and_then(|()| check(&self.frames, &self.require, &locked));
-        let verdicts = match checked {
-            Ok(verdicts) => verdicts,
+        let bases = match checked {
+            Ok(bases) => bases,
             Err(refusal) => return Err((settler, refusal)),
         };
         let Some(charge) = core.pool.take_space(self.bytes, self.share) else {
@@ -86,10 +86,10 @@ impl Prepared {
             return Err((settler, Refusal::DiskFull));
         };
         let mut out = Staging::new(core, &logs, &self);
-        for (part, verdict) in self.frames.into_iter().zip(verdicts) {
-            match (part, verdict) {
+        for (part, base) in self.frames.into_iter().zip(bases) {
+            match (part, base) {
                 (
-                    Part::Batch {
+                    PreparedFrame::Batch {
                         header,
                         body,
                         targets,
@@ -97,10 +97,10 @@ impl Prepared {
                     },
                     None,
                 ) => out.batch(header, body, &targets, ahead, &mut locked),
-                (Part::Batch { header, targets, .. }, Some(base)) => {
+                (PreparedFrame::Batch { header, targets, .. }, Some(base)) => {
                     out.duplicate(&header, base, &targets, &locked);
                 }
-                (Part::Control(frame), _) => out.control(frame, &mut locked),
+                (PreparedFrame::Control(frame), _) => out.control(frame, &mut locked),
             }
         }
         if let Some((id, known)) = &mut named {
@@ -111,7 +111,7 @@ impl Prepared {
         } else {
             out.wait
         };
-        let staged = Staged {
+        let staged = StagedAppend {
             frames: out.frames,
             settler: Some(settler),
             placed: out.placed,
@@ -131,8 +131,8 @@ impl Prepared {
 
 /// Builds the entry for an append that was staged before under the same id: it waits for the same as the
 /// first one.
-fn again(settler: Settler, placed: SmallVec<[Placed; 1]>, wait: Wait) -> Staged {
-    Staged {
+fn resent_append(settler: TicketSettler, placed: SmallVec<[PlacedBatch; 1]>, wait: Wait) -> StagedAppend {
+    StagedAppend {
         frames: SmallVec::new(),
         settler: Some(settler),
         placed,
@@ -149,7 +149,7 @@ fn again(settler: Settler, placed: SmallVec<[Placed; 1]>, wait: Wait) -> Staged 
 }
 
 /// Queues the frames, still under the locks. An append that need not wait is acknowledged at once.
-fn finish(core: &Core, mut staged: Staged) -> bool {
+fn finish(core: &Engine, mut staged: StagedAppend) -> bool {
     let last = staged.frames.len().saturating_sub(1);
     for (index, frame) in staged.frames.iter_mut().enumerate() {
         frame.head.more = index < last;
@@ -178,9 +178,13 @@ fn finish(core: &Core, mut staged: Staged) -> bool {
 }
 
 /// Earlier base offset of each frame that is a duplicate.
-type Verdicts = SmallVec<[Option<Offset>; 1]>;
+type DuplicateBases = SmallVec<[Option<Offset>; 1]>;
 
-fn check(frames: &[Part], require: &[Precondition], locked: &Locked<'_>) -> Result<Verdicts, Refusal> {
+fn check(
+    frames: &[PreparedFrame],
+    require: &[Precondition],
+    locked: &LockedLogs<'_>,
+) -> Result<DuplicateBases, Refusal> {
     for Precondition::NextOffset { log, offset } in require {
         let state = state_of(locked, *log);
         if state.next != *offset {
@@ -196,18 +200,22 @@ fn check(frames: &[Part], require: &[Precondition], locked: &Locked<'_>) -> Resu
             return Err(Refusal::NoSuchLog(*id));
         }
     }
-    let mut verdicts = Verdicts::new();
+    let mut bases = DuplicateBases::new();
     for part in frames {
-        verdicts.push(match part {
-            Part::Batch { header, targets, .. } => check_batch(header, targets, locked)?,
-            Part::Control(_) => None,
+        bases.push(match part {
+            PreparedFrame::Batch { header, targets, .. } => check_batch(header, targets, locked)?,
+            PreparedFrame::Control(_) => None,
         });
     }
-    Ok(verdicts)
+    Ok(bases)
 }
 
 /// Refuses the append if a log that it changes has had a later owner than the append's.
-fn check_owner(given: Option<OwnerEpoch>, frames: &[Part], locked: &Locked<'_>) -> Result<(), Refusal> {
+fn check_owner(
+    given: Option<OwnerEpoch>,
+    frames: &[PreparedFrame],
+    locked: &LockedLogs<'_>,
+) -> Result<(), Refusal> {
     let check = |log: LogId, given: OwnerEpoch| {
         let current = state_of(locked, log).owner;
         if given < current {
@@ -217,15 +225,15 @@ fn check_owner(given: Option<OwnerEpoch>, frames: &[Part], locked: &Locked<'_>) 
     };
     for part in frames {
         match (part, given) {
-            (Part::Batch { targets, .. }, Some(given)) => {
+            (PreparedFrame::Batch { targets, .. }, Some(given)) => {
                 targets.iter().try_for_each(|target| check(target.log, given))?;
             }
-            (Part::Control(frame), _) => match (frame.control.as_deref(), given) {
+            (PreparedFrame::Control(frame), _) => match (frame.control.as_deref(), given) {
                 (Some(Control::Own { log, owner }), _) => check(*log, *owner)?,
                 (Some(Control::Truncate { log, .. }), Some(given)) => check(*log, given)?,
                 _ => {}
             },
-            (Part::Batch { .. }, None) => {}
+            (PreparedFrame::Batch { .. }, None) => {}
         }
     }
     Ok(())
@@ -234,7 +242,7 @@ fn check_owner(given: Option<OwnerEpoch>, frames: &[Part], locked: &Locked<'_>) 
 fn check_batch(
     header: &BatchHeader,
     targets: &[Target],
-    locked: &Locked<'_>,
+    locked: &LockedLogs<'_>,
 ) -> Result<Option<Offset>, Refusal> {
     for target in targets {
         let state = state_of(locked, target.log);
@@ -249,24 +257,24 @@ fn check_batch(
             return Err(Refusal::OffsetsExhausted(target.log));
         }
     }
-    let ([target], Some(numbered)) = (targets, Numbered::of(header)) else {
+    let ([target], Some(numbered)) = (targets, SequencedBatch::of(header)) else {
         return Ok(None);
     };
     let (log, producer) = (target.log, numbered.producer);
     match state_of(locked, log)
         .producers
         .as_ref()
-        .map_or(Verdict::Next, |known| known.judge(numbered))
+        .map_or(SequenceCheck::Next, |known| known.judge(numbered))
     {
-        Verdict::Next => Ok(None),
-        Verdict::Duplicate { base } => Ok(Some(base)),
-        Verdict::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
+        SequenceCheck::Next => Ok(None),
+        SequenceCheck::Duplicate { base } => Ok(Some(base)),
+        SequenceCheck::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
             log,
             producer,
             given,
             expected,
         }),
-        Verdict::Stale { given, current } => Err(Refusal::StaleProducer {
+        SequenceCheck::Stale { given, current } => Err(Refusal::StaleProducer {
             log,
             producer,
             given,
@@ -277,7 +285,7 @@ fn check_batch(
 
 /// Frames of an append while they get their offsets.
 struct Staging<'a> {
-    core: &'a Core,
+    core: &'a Engine,
     logs: &'a [Arc<Log>],
     /// Durability that the append asked for, if lower than its log's.
     level: Option<Durability>,
@@ -285,7 +293,7 @@ struct Staging<'a> {
     frames: SmallVec<[StagedFrame; 1]>,
     /// Chunks of cut bodies.
     ahead: VecDeque<StagedFrame>,
-    placed: SmallVec<[Placed; 1]>,
+    placed: SmallVec<[PlacedBatch; 1]>,
     wait: Wait,
     sync_within_ms: u32,
     interval: Option<(u32, u32)>,
@@ -294,7 +302,7 @@ struct Staging<'a> {
 }
 
 impl<'a> Staging<'a> {
-    fn new(core: &'a Core, logs: &'a [Arc<Log>], prepared: &Prepared) -> Self {
+    fn new(core: &'a Engine, logs: &'a [Arc<Log>], prepared: &PreparedAppend) -> Self {
         Self {
             core,
             logs,
@@ -331,7 +339,7 @@ impl<'a> Staging<'a> {
         body: Bytes,
         targets: &[Target],
         ahead: Vec<StagedFrame>,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedLogs<'_>,
     ) {
         let mut entries = SmallVec::new();
         let mut logs = SmallVec::new();
@@ -349,27 +357,27 @@ impl<'a> Staging<'a> {
             }
             let wait = self.wait_for(&log, state, base, span);
             self.wait = self.wait.max(wait);
-            entries.push(Entry {
+            entries.push(FrameEntry {
                 log: log.id,
                 base,
                 span,
                 epoch: self.core.epoch,
                 records: target.records,
             });
-            self.placed.push(Placed {
+            self.placed.push(PlacedBatch {
                 log: log.id,
                 base,
                 duplicate: false,
             });
-            if let (1, Some(numbered)) = (targets.len(), Numbered::of(&header)) {
+            if let (1, Some(numbered)) = (targets.len(), SequencedBatch::of(&header)) {
                 let now = self.core.moment();
                 state.producers.get_or_insert_default().note(numbered, base, now);
             }
             logs.push((log, wait));
         }
         let (kind, body_bytes) = match ahead.len() {
-            0 => (Kind::Batch, body.len()),
-            chunks => (Kind::Cut, table_bytes(chunks)),
+            0 => (FrameKind::Batch, body.len()),
+            chunks => (FrameKind::Cut, table_bytes(chunks)),
         };
         self.ahead.extend(ahead);
         let head = Head {
@@ -390,7 +398,7 @@ impl<'a> Staging<'a> {
         });
     }
 
-    fn duplicate(&mut self, header: &BatchHeader, base: Offset, targets: &[Target], locked: &Locked<'_>) {
+    fn duplicate(&mut self, header: &BatchHeader, base: Offset, targets: &[Target], locked: &LockedLogs<'_>) {
         for target in targets {
             let state = state_of(locked, target.log);
             let end = base.0 + u64::from(span_of(header, target.records));
@@ -400,7 +408,7 @@ impl<'a> Staging<'a> {
                 Durability::Os | Durability::Interval { .. } => Wait::Written,
                 Durability::Sync => Wait::Synced,
             });
-            self.placed.push(Placed {
+            self.placed.push(PlacedBatch {
                 log: target.log,
                 base,
                 duplicate: true,
@@ -408,7 +416,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    fn control(&mut self, frame: StagedFrame, locked: &mut Locked<'_>) {
+    fn control(&mut self, frame: StagedFrame, locked: &mut LockedLogs<'_>) {
         match frame.control.as_deref() {
             Some(Control::CreateLogs { first, count, spec }) => self.create(*first, *count, *spec),
             Some(Control::ChangeLogs { first, count, spec }) => {
@@ -517,7 +525,7 @@ impl<'a> Staging<'a> {
     }
 }
 
-fn state_of<'a>(locked: &'a Locked<'_>, id: LogId) -> &'a LogState {
+fn state_of<'a>(locked: &'a LockedLogs<'_>, id: LogId) -> &'a LogState {
     let index = locked.binary_search_by_key(&id, |(id, _)| *id);
     &index
         .ok()
@@ -526,7 +534,7 @@ fn state_of<'a>(locked: &'a Locked<'_>, id: LogId) -> &'a LogState {
         .1
 }
 
-fn state_of_mut<'a>(locked: &'a mut Locked<'_>, id: LogId) -> &'a mut LogState {
+fn state_of_mut<'a>(locked: &'a mut LockedLogs<'_>, id: LogId) -> &'a mut LogState {
     let index = locked.binary_search_by_key(&id, |(id, _)| *id);
     &mut index
         .ok()

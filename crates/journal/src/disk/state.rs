@@ -4,17 +4,17 @@
 use bytes::Bytes;
 
 use super::checkpoint::StateAt;
-use super::core::Core;
-use super::queue::Wait;
+use super::engine::Engine;
 use super::recovery::OpenError;
+use super::write_queue::Wait;
 use crate::contract::{Change, StateChange, StateItem, StateSpace, StateUnreadable};
 use crate::memory::state::{KeyedState, visit_space};
-use crate::requests::{self, Requests};
+use crate::request_ids::{self, Requests};
 
 /// Loads the remembered request ids.
-pub(crate) fn load_requests(core: &Core) -> Result<(), OpenError> {
+pub(crate) fn load_requests(core: &Engine) -> Result<(), OpenError> {
     let mut stored = Vec::new();
-    load(core, requests::SPACE, &mut |item| {
+    load(core, request_ids::SPACE, &mut |item| {
         if let StateItem::Value { key, value } = item {
             stored.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
         }
@@ -27,7 +27,7 @@ pub(crate) fn load_requests(core: &Core) -> Result<(), OpenError> {
 
 /// Visits the state of a space.
 pub(crate) fn load(
-    core: &Core,
+    core: &Engine,
     space: StateSpace,
     visit: &mut dyn FnMut(StateItem<'_>),
 ) -> Result<(), StateUnreadable> {
@@ -53,7 +53,7 @@ pub(crate) fn load(
 }
 
 /// Returns the changes that the checkpoint does not have, in order. The caller holds the checkpoint turn.
-fn missing(core: &Core, space: StateSpace) -> Result<Vec<StateChange>, StateUnreadable> {
+fn missing(core: &Engine, space: StateSpace) -> Result<Vec<StateChange>, StateUnreadable> {
     let meta = core.checkpoint.meta();
     let stored = meta.map_err(|error| StateUnreadable(error.to_string()))?.position;
     // A checkpoint whose storing failed may exist all the same.

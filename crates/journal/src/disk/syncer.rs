@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use stafett_model::{Lock, Offset};
 
-use super::core::Core;
+use super::engine::Engine;
 use super::log::Log;
 use super::position::Position;
 use super::storage::StorageFile;
 use crate::contract::Outcome;
-use crate::ticket::Settler;
+use crate::ticket::TicketSettler;
 
 /// Unsynced bytes at which a sync starts without a waiting append.
 const UNSYNCED_BYTES: usize = 4 << 20;
@@ -27,14 +27,14 @@ const UNSYNCED_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct SyncGate {
-    state: Lock<State>,
+    state: Lock<SyncState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SyncState {
     files: SmallVec<[Arc<dyn StorageFile>; 2]>,
-    waiting: Vec<Vec<Waiting>>,
+    waiting: Vec<Vec<PendingSync>>,
     written: Position,
     synced: Position,
     unsynced_bytes: usize,
@@ -49,26 +49,26 @@ struct State {
 
 /// Data from the writer about a written group.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenGroup {
     pub(crate) end: Position,
     pub(crate) bytes: usize,
     pub(crate) files: SmallVec<[Arc<dyn StorageFile>; 2]>,
-    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) waiting: Vec<PendingSync>,
     pub(crate) sync_within_ms: u32,
     pub(crate) urgent: bool,
 }
 
 /// An append with effects after the next sync.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) shows: SmallVec<[Shown; 1]>,
-    pub(crate) settler: Option<(Settler, Outcome)>,
+pub(crate) struct PendingSync {
+    pub(crate) shows: SmallVec<[SyncEffect; 1]>,
+    pub(crate) settler: Option<(TicketSettler, Outcome)>,
     pub(crate) interval: Option<(u32, u32)>,
 }
 
 /// Effect of a sync: readable batches or reserved offsets.
 #[derive(Debug)]
-pub(crate) enum Shown {
+pub(crate) enum SyncEffect {
     Batch { log: Arc<Log>, end: Offset, bytes: u64 },
     Reserve { log: Arc<Log>, below: Offset },
 }
@@ -77,9 +77,9 @@ pub(crate) enum Shown {
 #[derive(Debug)]
 struct Round {
     files: SmallVec<[Arc<dyn StorageFile>; 2]>,
-    waiting: Vec<Vec<Waiting>>,
+    waiting: Vec<Vec<PendingSync>>,
     upto: Position,
-    is_shared: bool,
+    has_recent_waiter: bool,
 }
 
 impl SyncGate {
@@ -94,11 +94,11 @@ impl SyncGate {
     }
 
     /// Returns true if an append waited for a sync within the last second.
-    pub(super) fn is_shared(&self) -> bool {
-        self.lock().is_shared()
+    pub(super) fn has_recent_waiter(&self) -> bool {
+        self.lock().has_recent_waiter()
     }
 
-    pub(crate) fn on_written(&self, core: &Core, written: Written) {
+    pub(crate) fn on_written(&self, core: &Engine, written: WrittenGroup) {
         let mut state = self.lock();
         let due_before = state.due;
         // Groups may be reported out of order.
@@ -119,7 +119,7 @@ impl SyncGate {
         if written.urgent {
             state.waited = Some(Instant::now());
         }
-        let bound = if state.is_shared() {
+        let bound = if state.has_recent_waiter() {
             UNSYNCED_BYTES_SHARED
         } else {
             UNSYNCED_BYTES
@@ -193,14 +193,14 @@ impl SyncGate {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SyncState> {
         self.state.lock()
     }
 }
 
-impl State {
+impl SyncState {
     /// Returns true if an append waited for a sync within the last second.
-    fn is_shared(&self) -> bool {
+    fn has_recent_waiter(&self) -> bool {
         self.waited.is_some_and(|waited| waited.elapsed() < A_MOMENT)
     }
 
@@ -213,29 +213,29 @@ impl State {
             files: std::mem::take(&mut self.files),
             waiting: std::mem::take(&mut self.waiting),
             upto: self.written,
-            is_shared: self.is_shared(),
+            has_recent_waiter: self.has_recent_waiter(),
         }
     }
 }
 
 /// Syncs until the journal is closed.
-pub(crate) fn run(core: &Core) {
+pub(crate) fn run(core: &Engine) {
     while let Some(round) = core.sync.next_round() {
-        core.queue.set_sync_running(true, round.is_shared);
+        core.queue.set_sync_running(true, round.has_recent_waiter);
         sync(core, round);
         core.queue.set_sync_running(false, false);
     }
 }
 
 /// Syncs everything written now.
-pub(crate) fn pump(core: &Core) {
+pub(crate) fn pump(core: &Engine) {
     let round = core.sync.lock().take();
     if !round.files.is_empty() || !round.waiting.is_empty() {
         sync(core, round);
     }
 }
 
-fn sync(core: &Core, round: Round) {
+fn sync(core: &Engine, round: Round) {
     let started = Instant::now();
     for file in &round.files {
         if let Err(error) = file.sync() {
@@ -251,8 +251,8 @@ fn sync(core: &Core, round: Round) {
     for waiting in round.waiting.into_iter().flatten() {
         for shown in waiting.shows {
             match shown {
-                Shown::Batch { log, end, bytes } => log.lock().show(end, bytes),
-                Shown::Reserve { log, below } => {
+                SyncEffect::Batch { log, end, bytes } => log.lock().make_visible(end, bytes),
+                SyncEffect::Reserve { log, below } => {
                     let mut state = log.lock();
                     state.reserved_durably = state.reserved_durably.max(below);
                 }

@@ -9,25 +9,25 @@ use smallvec::SmallVec;
 use stafett_model::checksum::crc32c;
 
 use super::checkpoint::StateAt;
-use super::chunk::{self, Place, Table};
+use super::chunk::{self, ChunkLocation, Table};
 use super::codec::{u32_of, usize_of};
 use super::control::Control;
-use super::core::Core;
-use super::frame::Kind;
+use super::engine::Engine;
+use super::frame::FrameKind;
 use super::group::{GROUP_HEAD_BYTES, GroupHead};
 use super::index::count_runs;
 use super::layout::{COPY_BYTES_MAX, Layout};
-use super::log::Recent;
+use super::log::RecentBatch;
 use super::overtake::Room;
 use super::pool::Spare;
 use super::position::{Position, SegmentId};
-use super::queue::{Staged, StagedFrame, Taken, Wait};
 use super::scan::Chain;
 use super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::sidecar::{IndexEntry, Summary};
 use super::storage::StorageFile;
-use super::syncer::{Shown, Waiting, Written};
-use super::tail::TailGroup;
+use super::syncer::{PendingSync, SyncEffect, WrittenGroup};
+use super::tail_cache::TailGroup;
+use super::write_queue::{StagedAppend, StagedFrame, TakeOutcome, Wait};
 use crate::contract::Outcome;
 
 /// Page size of the system's cache.
@@ -37,45 +37,45 @@ static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 /// State of the writer.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    pub(crate) active: Option<Active>,
+    pub(crate) active: Option<ActiveSegment>,
     pub(crate) chain: Chain,
     pub(crate) run: u64,
     /// End of the last group with frames; `marked` is the highest mark stored in a group.
     pub(crate) frames_end: Position,
     pub(crate) marked: Position,
-    /// Empty buffer kept for reuse by threads that write their own appends ([`super::here`]).
-    pub(super) taken_here: Vec<Staged>,
+    /// Empty buffer kept for reuse by threads that write their own appends ([`super::inline_write`]).
+    pub(super) taken_here: Vec<StagedAppend>,
 }
 
 /// The segment being written.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActiveSegment {
     pub(crate) id: SegmentId,
     file: Arc<dyn StorageFile>,
     at: u32,
     first_sequence: u64,
     index: Vec<IndexEntry>,
     /// Chunks of a batch whose last frame is not written yet.
-    places: VecDeque<Place>,
+    places: VecDeque<ChunkLocation>,
     control_bytes: u64,
     date: i64,
 }
 
 /// A segment that gets no more groups, with the contents of its sidecar.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedSegment {
     pub(crate) summary: Summary,
     pub(crate) index: Vec<IndexEntry>,
 }
 
 /// Writes until the journal is closed.
-pub(crate) fn run(core: &Core) {
+pub(crate) fn run(core: &Engine) {
     let mut staged = Vec::new();
     loop {
         match core.queue.take(room(core), &mut staged) {
-            Taken::Some { promised } => write(core, &mut staged, promised),
-            Taken::Woken => {}
-            Taken::Closed => break,
+            TakeOutcome::Some { promised } => write(core, &mut staged, promised),
+            TakeOutcome::Woken => {}
+            TakeOutcome::Closed => break,
         }
     }
     // A thread that writes its own appends passes them to the syncer under this lock.
@@ -84,7 +84,7 @@ pub(crate) fn run(core: &Core) {
 }
 
 /// Writes staged appends and returns true if there were any.
-pub(crate) fn pump(core: &Core) -> bool {
+pub(crate) fn pump(core: &Engine) -> bool {
     let mut staged = Vec::new();
     let promised = core.queue.take_now(room(core), &mut staged);
     let some = !staged.is_empty();
@@ -93,7 +93,7 @@ pub(crate) fn pump(core: &Core) -> bool {
 }
 
 /// Returns the space for the next group.
-fn room(core: &Core) -> Room {
+fn room(core: &Engine) -> Room {
     let writer = core.writer.lock();
     let segment_bytes = usize_of(core.settings.segment_bytes);
     let active = writer.active.as_ref();
@@ -106,7 +106,7 @@ fn room(core: &Core) -> Room {
 
 /// Writes the newest mark if everything is synced and no group has that mark yet, so that damage to the last
 /// groups can be distinguished from a torn end.
-pub(crate) fn write_idle_mark(core: &Core) {
+pub(crate) fn write_idle_mark(core: &Engine) {
     let due = {
         let writer = core.writer.lock();
         writer.marked < writer.frames_end && core.sync.synced() >= writer.frames_end
@@ -117,19 +117,19 @@ pub(crate) fn write_idle_mark(core: &Core) {
 }
 
 /// Writes an empty group with the newest synced mark, and seals the segment behind it.
-pub(crate) fn write_last_mark(core: &Core) {
+pub(crate) fn write_last_mark(core: &Engine) {
     write_all(core, &mut Vec::new(), 0, true);
     core.writer.lock().seal(core);
 }
 
-fn write(core: &Core, staged: &mut Vec<Staged>, promised: usize) {
+fn write(core: &Engine, staged: &mut Vec<StagedAppend>, promised: usize) {
     if !staged.is_empty() {
         write_all(core, staged, promised, false);
     }
 }
 
 /// Writes a group into a segment that has `promised` more bytes behind it.
-fn write_all(core: &Core, staged: &mut Vec<Staged>, promised: usize, mark: bool) {
+fn write_all(core: &Engine, staged: &mut Vec<StagedAppend>, promised: usize, mark: bool) {
     let mut writer = core.writer.lock();
     if let Some(written) = write_group(core, &mut writer, staged, promised, mark) {
         drop(writer);
@@ -138,7 +138,7 @@ fn write_all(core: &Core, staged: &mut Vec<Staged>, promised: usize, mark: bool)
 }
 
 /// Writes a group for a caller that holds the lock, and passes it to the syncer under the lock.
-pub(super) fn write_locked(core: &Core, mut writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
+pub(super) fn write_locked(core: &Engine, mut writer: MutexGuard<'_, Writer>, mut staged: Vec<StagedAppend>) {
     if let Some(written) = write_group(core, &mut writer, &mut staged, 0, false) {
         core.sync.on_written(core, written);
     }
@@ -148,12 +148,12 @@ pub(super) fn write_locked(core: &Core, mut writer: MutexGuard<'_, Writer>, mut 
 
 /// Writes a group. `None` if the journal has failed, before or by this write, or no mark is needed.
 fn write_group(
-    core: &Core,
+    core: &Engine,
     writer: &mut Writer,
-    staged: &mut Vec<Staged>,
+    staged: &mut Vec<StagedAppend>,
     promised: usize,
     mark: bool,
-) -> Option<Written> {
+) -> Option<WrittenGroup> {
     if core.has_failed() {
         staged.clear();
         return None;
@@ -190,11 +190,11 @@ fn write_group(
 impl Writer {
     fn write_group(
         &mut self,
-        core: &Core,
-        staged: &mut Vec<Staged>,
+        core: &Engine,
+        staged: &mut Vec<StagedAppend>,
         promised: usize,
         mark: bool,
-    ) -> io::Result<Written> {
+    ) -> io::Result<WrittenGroup> {
         let frames_bytes: usize = staged.iter().map(|append| append.bytes).sum();
         let mut files = self.make_room(core, frames_bytes.max(GROUP_HEAD_BYTES) + promised)?;
         let active = self
@@ -240,7 +240,7 @@ impl Writer {
         files.push(Arc::clone(&active.file));
         note_changes(core, staged, end, group_bytes);
         let (waiting, sync_within_ms, urgent) = publish(core, staged, &mut recents.into_iter());
-        Ok(Written {
+        Ok(WrittenGroup {
             end,
             bytes: group_bytes,
             files,
@@ -251,13 +251,13 @@ impl Writer {
     }
 
     /// Returns true if `bytes` bytes fit into the segment being written.
-    pub(super) fn has_room(&self, core: &Core, bytes: usize) -> bool {
+    pub(super) fn has_room(&self, core: &Engine, bytes: usize) -> bool {
         let active = self.active.as_ref();
         active.is_some_and(|active| active.at.saturating_add(u32_of(bytes)) <= core.settings.segment_bytes)
     }
 
     /// Starts the next segment if the active one has no space; returns files that still have to be synced.
-    fn make_room(&mut self, core: &Core, bytes: usize) -> io::Result<SmallVec<[Arc<dyn StorageFile>; 2]>> {
+    fn make_room(&mut self, core: &Engine, bytes: usize) -> io::Result<SmallVec<[Arc<dyn StorageFile>; 2]>> {
         let mut files = SmallVec::new();
         if let Some(active) = &self.active {
             if active.at + u32_of(bytes) <= core.settings.segment_bytes {
@@ -284,7 +284,7 @@ impl Writer {
             id,
             kind: SegmentKind::Arrival,
         });
-        self.active = Some(Active {
+        self.active = Some(ActiveSegment {
             id,
             file,
             at: u32_of(SEGMENT_HEAD_BYTES),
@@ -299,7 +299,7 @@ impl Writer {
     }
 
     /// Seals the active segment and passes it on for its sidecar.
-    pub(crate) fn seal(&mut self, core: &Core) {
+    pub(crate) fn seal(&mut self, core: &Engine) {
         let Some(active) = self.active.take() else { return };
         core.pool.set_active_room(0);
         let summary = Summary {
@@ -314,29 +314,29 @@ impl Writer {
             control_bytes: active.control_bytes,
             runs: count_runs(&active.index),
         };
-        let sealed = Sealed {
+        let sealed = SealedSegment {
             summary,
             index: active.index,
         };
-        core.chores.add_sealed(sealed);
+        core.housekeeping.add_sealed(sealed);
     }
 }
 
-impl Active {
+impl ActiveSegment {
     /// Lays the staged frames out behind the written ones, and lists the place of each batch of each log.
-    fn lay_out(&mut self, staged: &mut [Staged]) -> (Layout, SmallVec<[Recent; 8]>) {
+    fn lay_out(&mut self, staged: &mut [StagedAppend]) -> (Layout, SmallVec<[RecentBatch; 8]>) {
         let mut layout = Layout::new(staged);
         let mut recents = SmallVec::new();
         for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
             let byte = self.at + u32_of(layout.bytes());
             match frame.head.kind {
-                Kind::Control => self.control_bytes += frame.head.frame_bytes() as u64,
-                Kind::Chunk => self.places.push_back(Place {
+                FrameKind::Control => self.control_bytes += frame.head.frame_bytes() as u64,
+                FrameKind::Chunk => self.places.push_back(ChunkLocation {
                     byte,
                     bytes: u32_of(frame.head.body_bytes),
                 }),
-                Kind::Cut => self.complete(frame),
-                Kind::Batch => {}
+                FrameKind::Cut => self.complete(frame),
+                FrameKind::Batch => {}
             }
             let body = std::mem::take(&mut frame.body);
             layout.frame(&frame.head, &body);
@@ -344,7 +344,7 @@ impl Active {
                 let indexed = IndexEntry::of(&frame.head, entry, &body, byte);
                 self.index.push(indexed);
                 self.date = self.date.max(indexed.date);
-                recents.push(Recent::of(self.id, &indexed));
+                recents.push(RecentBatch::of(self.id, &indexed));
             }
         }
         (layout, recents)
@@ -361,10 +361,10 @@ impl Active {
     /// Writes a group with one call and adds it to the tail cache; returns its checksum.
     fn write(
         &mut self,
-        core: &Core,
+        core: &Engine,
         head: &GroupHead,
         mut layout: Layout,
-        staged: &[Staged],
+        staged: &[StagedAppend],
     ) -> io::Result<u32> {
         let start = Position {
             segment: self.id,
@@ -397,24 +397,24 @@ impl Active {
 
 /// Returns the bytes of the buffers that a cached group keeps alive: its own, and those that its large bodies
 /// are parts of.
-fn pinned(pieces: &[(u32, Bytes)], staged: &[Staged]) -> usize {
+fn pinned(pieces: &[(u32, Bytes)], staged: &[StagedAppend]) -> usize {
     let own: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
     let kinds = || {
         let frames = staged.iter().flat_map(|append| &append.frames);
         frames.map(|frame| (frame.head.kind, frame.head.body_bytes))
     };
-    if pieces.len() == 1 && !kinds().any(|(kind, _)| kind == Kind::Cut) {
+    if pieces.len() == 1 && !kinds().any(|(kind, _)| kind == FrameKind::Cut) {
         return own;
     }
     // The buffer of chunks stays alive until the last group of the batch is dropped: it is counted there.
-    let chunks = kinds().filter(|(kind, bytes)| *kind == Kind::Chunk && *bytes >= COPY_BYTES_MAX);
+    let chunks = kinds().filter(|(kind, bytes)| *kind == FrameKind::Chunk && *bytes >= COPY_BYTES_MAX);
     let own = own.saturating_sub(chunks.map(|(_, bytes)| bytes).sum());
     let theirs: usize = staged.iter().map(|append| append.pinned_bytes).sum();
     own.max(theirs)
 }
 
 /// Records the changes for the next checkpoint.
-fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize) {
+fn note_changes(core: &Engine, staged: &mut [StagedAppend], end: Position, bytes: usize) {
     let mut pending = core.pending();
     pending.position = end;
     pending.bytes += bytes as u64;
@@ -425,7 +425,7 @@ fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize)
                 number,
                 change,
             }),
-            Some(Control::RunEnd { .. }) => pending.run.ended = true,
+            Some(Control::StoppedCleanly { .. }) => pending.run.ended = true,
             Some(Control::DeleteLogs { first, count }) => {
                 pending
                     .deleted
@@ -441,17 +441,17 @@ fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize)
     let due = pending.bytes >= core.settings.checkpoint_bytes;
     drop(pending);
     if due {
-        core.chores.want_checkpoint();
+        core.housekeeping.want_checkpoint();
     }
 }
 
 /// Records the places of the batches in their logs and makes them readable as far as allowed. Returns the
 /// appends with effects after a sync, the ms within which one is due, and true if an append waits for it.
 fn publish(
-    core: &Core,
-    staged: &mut Vec<Staged>,
-    recents: &mut impl Iterator<Item = Recent>,
-) -> (Vec<Waiting>, u32, bool) {
+    core: &Engine,
+    staged: &mut Vec<StagedAppend>,
+    recents: &mut impl Iterator<Item = RecentBatch>,
+) -> (Vec<PendingSync>, u32, bool) {
     let mut waiting = Vec::new();
     let mut sync_within_ms = u32::MAX;
     let mut urgent = false;
@@ -460,7 +460,7 @@ fn publish(
         let synced = append.wait == Wait::Synced;
         urgent |= synced;
         sync_within_ms = sync_within_ms.min(append.sync_within_ms);
-        let mut shows: SmallVec<[Shown; 1]> = SmallVec::new();
+        let mut shows: SmallVec<[SyncEffect; 1]> = SmallVec::new();
         for frame in append.frames {
             for ((log, wait), recent) in frame.logs.into_iter().zip(&mut *recents) {
                 let (base, end, bytes) = (recent.base, recent.end(), u64::from(recent.bytes));
@@ -470,20 +470,20 @@ fn publish(
                 }
                 if wait == Wait::Synced {
                     drop(state);
-                    shows.push(Shown::Batch { log, end, bytes });
+                    shows.push(SyncEffect::Batch { log, end, bytes });
                 } else {
-                    state.show_in_turn(base, end, bytes);
+                    state.make_visible_in_order(base, end, bytes);
                 }
             }
             if let Some((log, below)) = frame.reserves {
-                shows.push(Shown::Reserve { log, below });
+                shows.push(SyncEffect::Reserve { log, below });
             }
         }
         let committed = append
             .settler
             .map(|settler| (settler, Outcome::Committed(append.placed)));
         if synced {
-            waiting.push(Waiting {
+            waiting.push(PendingSync {
                 shows,
                 settler: committed,
                 interval: append.interval,
@@ -491,7 +491,7 @@ fn publish(
             continue;
         }
         if !shows.is_empty() || append.interval.is_some() {
-            waiting.push(Waiting {
+            waiting.push(PendingSync {
                 shows,
                 settler: None,
                 interval: append.interval,

@@ -7,7 +7,7 @@ use stafett_model::batch::{PLACEMENT_BYTES, placement};
 use stafett_model::fan_out::{self, Numbering};
 use stafett_model::{BatchHeader, Epoch, LogId, Offset};
 
-use crate::contract::{Bounds, LogSpec, OwnerEpoch, ReadError, ReadFrom, Run, Selection, TimeQuery};
+use crate::contract::{Bounds, LogSlice, LogSpec, OwnerEpoch, ReadError, ReadFrom, Selection, TimeQuery};
 use crate::disk::producers::Producers;
 use crate::ticket::TimeResult;
 use crate::watch::Watchers;
@@ -21,7 +21,7 @@ pub(super) struct MemoryLog {
     pub(super) spec: LogSpec,
     start: Offset,
     pub(super) next: Offset,
-    batches: BTreeMap<Offset, Stored>,
+    batches: BTreeMap<Offset, StoredBatch>,
     pub(super) producers: Producers,
     pub(super) owner: OwnerEpoch,
     pub(super) watchers: Watchers,
@@ -29,7 +29,7 @@ pub(super) struct MemoryLog {
 
 /// A batch as appended, and the log's part of it.
 #[derive(Debug)]
-struct Stored {
+struct StoredBatch {
     body: Bytes,
     records: Selection,
     span: u32,
@@ -76,7 +76,7 @@ impl MemoryLog {
         epoch: Epoch,
     ) -> Offset {
         let (base, span) = (self.next, span_of(header, records));
-        let stored = Stored {
+        let stored = StoredBatch {
             body: body.clone(),
             records,
             span,
@@ -95,7 +95,12 @@ impl MemoryLog {
         self.batches.retain(|base, stored| stored.end(*base) > start);
     }
 
-    pub(super) fn read(&self, from: ReadFrom, bytes_left: usize, mut whole: bool) -> Result<Run, ReadError> {
+    pub(super) fn read(
+        &self,
+        from: ReadFrom,
+        bytes_left: usize,
+        mut whole: bool,
+    ) -> Result<LogSlice, ReadError> {
         let bounds = self.bounds();
         let (log, wanted) = (self.id, from.offset);
         if wanted < bounds.start || wanted > bounds.end {
@@ -107,10 +112,10 @@ impl MemoryLog {
             });
         }
         let bytes_max = from.bytes_max.min(bytes_left);
-        let mut run = Run {
+        let mut run = LogSlice {
             next: wanted,
             bounds: Some(bounds),
-            ..Run::default()
+            ..LogSlice::default()
         };
         for (base, stored) in self.batches.range(self.first_at(wanted)..) {
             let batch = stored.batch(self.id, *base)?;
@@ -152,7 +157,7 @@ impl MemoryLog {
     }
 }
 
-impl Stored {
+impl StoredBatch {
     fn end(&self, base: Offset) -> Offset {
         Offset(base.0 + u64::from(self.span))
     }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use crate::contract::{Change, StateChange, StateItem, StateSpace};
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KeyedState(BTreeMap<(StateSpace, Bytes), Kept>);
+pub(crate) struct KeyedState(BTreeMap<(StateSpace, Bytes), StateValue>);
 
 #[derive(Debug, Clone, Default)]
-struct Kept {
+struct StateValue {
     value: Option<Bytes>,
     deltas: Vec<Bytes>,
 }
@@ -22,7 +22,7 @@ impl KeyedState {
             Change::Put(value) => {
                 self.0.insert(
                     key,
-                    Kept {
+                    StateValue {
                         value: Some(value),
                         deltas: Vec::new(),
                     },

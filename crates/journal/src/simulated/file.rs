@@ -11,14 +11,14 @@ const BLOCK_BYTES: u64 = 4096;
 pub(super) struct FileContent {
     seen: Vec<u8>,
     durable: Vec<u8>,
-    unsynced: Vec<Unsynced>,
+    unsynced: Vec<UnsyncedChange>,
     /// True for blocks with allocated space.
     blocks: Vec<bool>,
 }
 
 /// An unsynced change.
 #[derive(Debug, Clone)]
-struct Unsynced {
+struct UnsyncedChange {
     /// First changed sector; `sectors` are the sectors after the change.
     first: usize,
     sectors: Vec<u8>,
@@ -60,7 +60,7 @@ impl FileContent {
             .get(first * SECTOR_BYTES..last.min(self.seen.len()))
             .unwrap_or_default()
             .to_vec();
-        self.unsynced.push(Unsynced {
+        self.unsynced.push(UnsyncedChange {
             first,
             sectors,
             length: self.seen.len(),
@@ -70,7 +70,7 @@ impl FileContent {
     pub(super) fn set_bytes(&mut self, bytes: u64) {
         self.seen.resize(length_of(bytes), 0);
         self.blocks.truncate(length_of(bytes.div_ceil(BLOCK_BYTES)));
-        self.unsynced.push(Unsynced {
+        self.unsynced.push(UnsyncedChange {
             first: 0,
             sectors: Vec::new(),
             length: self.seen.len(),
@@ -155,7 +155,7 @@ impl FileContent {
     }
 }
 
-impl Unsynced {
+impl UnsyncedChange {
     /// Copies the sectors that `keep` accepts into `durable`.
     fn apply(&self, durable: &mut Vec<u8>, mut keep: impl FnMut(usize) -> bool) {
         for (number, sector) in (self.first..).zip(self.sectors.chunks(SECTOR_BYTES)) {

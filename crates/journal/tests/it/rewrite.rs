@@ -200,9 +200,9 @@ fn a_backup_made_while_writing_goes_on_restores_to_what_was_there() {
     let journal = DiskJournal::open(&restored, settings(), Metrics::new()).unwrap();
     check(&journal, &at_backup);
     drop(journal);
-    assert!(stafett_journal::disk::check::check(&source).unwrap().is_sound());
+    assert!(stafett_journal::disk::fsck::check(&source).unwrap().is_sound());
     let mut frames = 0;
-    stafett_journal::disk::check::dump(&restored, (0, 0), |_| {
+    stafett_journal::disk::fsck::dump(&restored, (0, 0), |_| {
         frames += 1;
         frames < 100
     })
@@ -238,5 +238,5 @@ fn a_backup_behind_one_that_was_cut_short_harms_nothing() {
     let restored = directory.path().join("restored");
     let report = stafett_journal::disk::backup::restore(&target, &restored).unwrap();
     assert!(report.is_sound(), "{report}");
-    assert!(stafett_journal::disk::check::check(&source).unwrap().is_sound());
+    assert!(stafett_journal::disk::fsck::check(&source).unwrap().is_sound());
 }

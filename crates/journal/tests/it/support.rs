@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{
-    Append, Frame, Journal, LogSpec, Outcome, Placed, ReadError, ReadFrom, ReadRequest, Run, Settings,
-    StateWait,
+    Append, Frame, Journal, LogSlice, LogSpec, Outcome, PlacedBatch, ReadError, ReadFrom, ReadRequest,
+    Settings, StateWait,
 };
 use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, LogId, Offset, ProducerId, Record};
 
@@ -117,7 +117,7 @@ pub fn put(journal: &dyn Journal, log: LogId, batch: Bytes) -> u64 {
 }
 
 /// Returns the place of the only batch of a committed append.
-pub fn placed(outcome: Outcome) -> Placed {
+pub fn placed(outcome: Outcome) -> PlacedBatch {
     let Outcome::Committed(placed) = outcome else {
         panic!("it should have been committed: {outcome:?}");
     };
@@ -126,7 +126,7 @@ pub fn placed(outcome: Outcome) -> Placed {
 }
 
 /// Reads one log once.
-pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) -> Result<Run, ReadError> {
+pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) -> Result<LogSlice, ReadError> {
     let logs = vec![ReadFrom {
         log,
         offset: Offset(offset),
@@ -141,7 +141,7 @@ pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) ->
 }
 
 /// Splits a run into batches.
-pub fn batches(run: &Run) -> Vec<Bytes> {
+pub fn batches(run: &LogSlice) -> Vec<Bytes> {
     let mut bytes = Bytes::from(run.pieces.concat());
     assert_eq!(bytes.len(), run.bytes);
     let mut batches = Vec::new();
@@ -153,7 +153,7 @@ pub fn batches(run: &Run) -> Vec<Bytes> {
 }
 
 /// Returns the records of a run.
-pub fn seen(run: &Run) -> Vec<Seen> {
+pub fn seen(run: &LogSlice) -> Vec<Seen> {
     batches(run).iter().flat_map(records).collect()
 }
 

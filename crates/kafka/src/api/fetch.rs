@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use stafett_kafka_wire::messages::{self, FetchResponse};
 use stafett_kafka_wire::{ApiKey, Decoder, Encoded, ErrorCode, Records};
 use stafett_net::Permit;
-use stafett_topics::Run;
+use stafett_topics::LogSlice;
 use tokio::time::{Instant, sleep_until};
 
 use crate::answers::{Answered, Kind, Reply};
@@ -266,7 +266,7 @@ fn write_partition(w: &mut Writer, shared: &Shared, isolation: i8, number: i32, 
         end, start, result, ..
     } = telling;
     let (code, pieces) = match result {
-        Ok(Run { pieces, .. }) => (ErrorCode::None, pieces),
+        Ok(LogSlice { pieces, .. }) => (ErrorCode::None, pieces),
         Err(code) => (code, Vec::new()),
     };
     w.e.i32(number);

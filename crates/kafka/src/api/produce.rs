@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::Codec;
 use stafett_store::wall_ms;
-use stafett_topics::{AdmitError, Admitted, Append, Outcome, Placed, Refusal, Topic, is_internal};
+use stafett_topics::{AdmitError, Admitted, Append, Outcome, PlacedBatch, Refusal, Topic, is_internal};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;
@@ -228,7 +228,7 @@ impl PartitionResult {
         }
     }
 
-    fn commit(&mut self, shared: &Shared, call: Call, placed: Option<&Placed>) {
+    fn commit(&mut self, shared: &Shared, call: Call, placed: Option<&PlacedBatch>) {
         let Some(placed) = placed else { return };
         self.base_offset = wire_offset(placed.base.0);
         if call.version >= 5 {

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_journal::{ReadError, ReadFrom, ReadRequest, Run};
+use stafett_journal::{LogSlice, ReadError, ReadFrom, ReadRequest};
 use stafett_model::Offset;
 
 use super::behind::{Step, Want, Wants};
@@ -318,7 +318,7 @@ impl Live {
         &self,
         logs: &LiveLogs,
         partition: &Partition,
-        run: &Run,
+        run: &LogSlice,
         step: &Step,
         client: ClientNumber,
         outbox: &Arc<Outbox>,

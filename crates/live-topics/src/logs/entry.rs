@@ -5,7 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 use serde_json::value::RawValue;
-use stafett_journal::Run;
+use stafett_journal::LogSlice;
 use stafett_model::{BatchHeader, Offset};
 
 use crate::message::{Message, Payload};
@@ -17,7 +17,7 @@ const BATCH_BYTES_MAX: usize = 128 << 20;
 
 /// Visits the messages of a run with offsets in `from..below` whose topics are wanted.
 pub(crate) fn each(
-    run: &Run,
+    run: &LogSlice,
     from: Offset,
     below: Offset,
     mut is_wanted: impl FnMut(&str, Offset) -> bool,

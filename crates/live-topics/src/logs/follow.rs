@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{ReadError, ReadFrom, ReadRequest, Run};
+use stafett_journal::{LogSlice, ReadError, ReadFrom, ReadRequest};
 use stafett_model::Offset;
 
 use super::{LiveLogs, Missed, MissedWhy, Partition, entry};
@@ -118,7 +118,7 @@ impl Live {
         }
     }
 
-    fn deliver_run(&self, logs: &LiveLogs, place: usize, partition: &Partition, run: &Run) -> bool {
+    fn deliver_run(&self, logs: &LiveLogs, place: usize, partition: &Partition, run: &LogSlice) -> bool {
         let mut follow = partition.follow();
         let first = follow.next;
         if run.next <= first {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use stafett_journal::{Journal, ReadFrom, ReadRequest, Run};
+use stafett_journal::{Journal, LogSlice, ReadFrom, ReadRequest};
 use stafett_model::{BatchHeader, Epoch, Offset, StoredMessage, records};
 use stafett_queue::OffsetSet;
 
@@ -133,7 +133,12 @@ impl Opened {
     }
 }
 
-async fn read(journal: &dyn Journal, log: stafett_model::LogId, from: u64, bytes_max: usize) -> Option<Run> {
+async fn read(
+    journal: &dyn Journal,
+    log: stafett_model::LogId,
+    from: u64,
+    bytes_max: usize,
+) -> Option<LogSlice> {
     let request = ReadRequest {
         logs: vec![ReadFrom {
             log,
@@ -147,7 +152,7 @@ async fn read(journal: &dyn Journal, log: stafett_model::LogId, from: u64, bytes
 }
 
 /// Visits the messages from an offset on.
-fn each_message(run: Run, from: u64, mut visit: impl FnMut(u64, StoredMessage, Epoch)) {
+fn each_message(run: LogSlice, from: u64, mut visit: impl FnMut(u64, StoredMessage, Epoch)) {
     let mut bytes = whole(run.pieces);
     while let Ok(header) = BatchHeader::parse(&bytes) {
         if header.bytes == 0 || header.bytes > bytes.len() {

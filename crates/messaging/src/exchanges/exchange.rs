@@ -18,13 +18,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_model::Namespace;
 use stafett_model::codec::{get, get_text, put_text};
-use stafett_routing::{HashOn, Kind, Property, Spec};
+use stafett_routing::{ExchangeKind, HashOn, Property, Spec};
 
 /// Definition of an exchange.
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExchange {
-    pub kind: Kind,
+    pub kind: ExchangeKind,
     /// True if delayed messages wait here before they are routed.
     pub delays: bool,
     /// True if the exchange survives a restart.
@@ -64,7 +64,7 @@ const ALTERNATE: u8 = 8;
 
 impl NewExchange {
     /// Creates the definition of a durable exchange without further properties.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ExchangeKind) -> Self {
         Self {
             kind,
             delays: false,
@@ -113,19 +113,19 @@ impl Exchange {
     pub(crate) fn encode(&self) -> Bytes {
         let is = &self.is;
         let kind = match &is.kind {
-            Kind::ByName => 0,
-            Kind::Direct => 1,
-            Kind::FanOut => 2,
-            Kind::Topic => 3,
-            Kind::Headers => 4,
-            Kind::Hashed(HashOn::Key) => 5,
-            Kind::Hashed(HashOn::Header(_)) => 6,
-            Kind::Hashed(HashOn::Property(Property::MessageId)) => 7,
-            Kind::Hashed(HashOn::Property(Property::CorrelationId)) => 8,
-            Kind::Hashed(HashOn::Property(Property::Timestamp)) => 9,
+            ExchangeKind::ByName => 0,
+            ExchangeKind::Direct => 1,
+            ExchangeKind::FanOut => 2,
+            ExchangeKind::Topic => 3,
+            ExchangeKind::Headers => 4,
+            ExchangeKind::Hashed(HashOn::Key) => 5,
+            ExchangeKind::Hashed(HashOn::Header(_)) => 6,
+            ExchangeKind::Hashed(HashOn::Property(Property::MessageId)) => 7,
+            ExchangeKind::Hashed(HashOn::Property(Property::CorrelationId)) => 8,
+            ExchangeKind::Hashed(HashOn::Property(Property::Timestamp)) => 9,
         };
         let mut out = vec![VERSION, kind];
-        if let Kind::Hashed(HashOn::Header(name)) = &is.kind {
+        if let ExchangeKind::Hashed(HashOn::Header(name)) = &is.kind {
             put_text(name, &mut out);
         }
         let flag = |set, flag| if set { flag } else { 0 };
@@ -152,15 +152,15 @@ impl Exchange {
             return None;
         };
         let kind = match kind {
-            1 => Kind::Direct,
-            2 => Kind::FanOut,
-            3 => Kind::Topic,
-            4 => Kind::Headers,
-            5 => Kind::Hashed(HashOn::Key),
-            6 => Kind::Hashed(HashOn::Header(get_text(rest)?.into())),
-            7 => Kind::Hashed(HashOn::Property(Property::MessageId)),
-            8 => Kind::Hashed(HashOn::Property(Property::CorrelationId)),
-            9 => Kind::Hashed(HashOn::Property(Property::Timestamp)),
+            1 => ExchangeKind::Direct,
+            2 => ExchangeKind::FanOut,
+            3 => ExchangeKind::Topic,
+            4 => ExchangeKind::Headers,
+            5 => ExchangeKind::Hashed(HashOn::Key),
+            6 => ExchangeKind::Hashed(HashOn::Header(get_text(rest)?.into())),
+            7 => ExchangeKind::Hashed(HashOn::Property(Property::MessageId)),
+            8 => ExchangeKind::Hashed(HashOn::Property(Property::CorrelationId)),
+            9 => ExchangeKind::Hashed(HashOn::Property(Property::Timestamp)),
             _ => return None,
         };
         let [flags] = get(rest)?;
@@ -189,15 +189,15 @@ mod tests {
     #[test]
     fn a_definition_reads_back() {
         for kind in [
-            Kind::Direct,
-            Kind::FanOut,
-            Kind::Topic,
-            Kind::Headers,
-            Kind::Hashed(HashOn::Key),
-            Kind::Hashed(HashOn::Header("who".into())),
-            Kind::Hashed(HashOn::Property(Property::MessageId)),
-            Kind::Hashed(HashOn::Property(Property::CorrelationId)),
-            Kind::Hashed(HashOn::Property(Property::Timestamp)),
+            ExchangeKind::Direct,
+            ExchangeKind::FanOut,
+            ExchangeKind::Topic,
+            ExchangeKind::Headers,
+            ExchangeKind::Hashed(HashOn::Key),
+            ExchangeKind::Hashed(HashOn::Header("who".into())),
+            ExchangeKind::Hashed(HashOn::Property(Property::MessageId)),
+            ExchangeKind::Hashed(HashOn::Property(Property::CorrelationId)),
+            ExchangeKind::Hashed(HashOn::Property(Property::Timestamp)),
         ] {
             for alternate in [None, Some("other".into())] {
                 let is = NewExchange {
@@ -224,14 +224,17 @@ mod tests {
 
     #[test]
     fn what_differs_is_named() {
-        let is = NewExchange::new(Kind::Direct);
+        let is = NewExchange::new(ExchangeKind::Direct);
         let other = |change: fn(&mut NewExchange)| {
             let mut other = is.clone();
             change(&mut other);
             is.difference(&other)
         };
         assert_eq!(other(|_| ()), None);
-        assert_eq!(other(|other| other.kind = Kind::Topic), Some(Difference::Kind));
+        assert_eq!(
+            other(|other| other.kind = ExchangeKind::Topic),
+            Some(Difference::Kind)
+        );
         assert_eq!(other(|other| other.delays = true), Some(Difference::Kind));
         assert_eq!(other(|other| other.durable = false), Some(Difference::Durable));
         assert_eq!(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_model::Message;
-use stafett_routing::{HeaderValue, Property, View};
+use stafett_routing::{HeaderValue, MessageView, Property};
 
 /// Reader of the headers and properties that a front end keeps in its messages.
 pub trait ReadFacts: Send + Sync + fmt::Debug {
@@ -62,7 +62,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) delayed: bool,
 }
 
-impl View for Seen<'_> {
+impl MessageView for Seen<'_> {
     fn key(&self) -> &[u8] {
         self.key.as_bytes()
     }

@@ -80,7 +80,7 @@ impl<'a> Plan<'a> {
         let keys = messages
             .iter()
             .map(|publish| publish.message.routing_key.as_bytes());
-        self.router.foresee(self.exchange, keys.map(AsRef::as_ref));
+        self.router.prefetch(self.exchange, keys.map(AsRef::as_ref));
     }
 
     pub(super) fn add(&mut self, publish: Publish) {

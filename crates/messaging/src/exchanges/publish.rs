@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytestring::ByteString;
 use stafett_journal::Refusal;
 use stafett_model::{Message, Namespace};
-use stafett_routing::FORESEEN;
+use stafett_routing::PREFETCH_MAX;
 
 use super::plan::Plan;
 use super::way::Way;
@@ -159,11 +159,11 @@ pub(crate) fn publish(
 ) -> Result<PublishTicket, PublishError> {
     let mut plan = Plan::new(way, namespace, exchange, messages.len())?;
     let mut messages = messages.into_iter();
-    while let Some(next) = messages.as_slice().chunks(FORESEEN).next() {
+    while let Some(next) = messages.as_slice().chunks(PREFETCH_MAX).next() {
         plan.foresee(next);
         messages
             .by_ref()
-            .take(FORESEEN)
+            .take(PREFETCH_MAX)
             .for_each(|publish| plan.add(publish));
     }
     Ok(plan.store())

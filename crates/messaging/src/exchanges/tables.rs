@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_routing::{Kind, Router};
+use stafett_routing::{ExchangeKind, Router};
 
 use super::binding::{Binding, Destination};
 use super::exchange::{Exchange, NewExchange};
@@ -66,7 +66,7 @@ impl Default for Tables {
     /// Creates tables with the default exchange, whose routing keys are queue names.
     fn default() -> Self {
         let name: Arc<str> = "".into();
-        let is = NewExchange::new(Kind::ByName);
+        let is = NewExchange::new(ExchangeKind::ByName);
         let mut router = Router::default();
         router.add_exchange(Arc::clone(&name), is.spec());
         let exchange = Exchange {

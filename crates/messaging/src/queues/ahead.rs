@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use stafett_journal::Run;
+use stafett_journal::LogSlice;
 use stafett_model::{Epoch, StoredMessage};
 
 use super::cursor::{Cursor, Kept, Look};
@@ -30,7 +30,7 @@ impl ReadAhead {
     }
 
     /// Gives the lane's cursor the result of a read from `from` on.
-    pub(super) fn fill(&mut self, kept: &Arc<Kept>, lane: u32, from: u64, run: Run) {
+    pub(super) fn fill(&mut self, kept: &Arc<Kept>, lane: u32, from: u64, run: LogSlice) {
         let known = self.0.iter().position(|(known, _)| *known == lane);
         let mut cursor = match known {
             Some(at) => self.0.remove(at).1,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_queue::consumers::Occupied;
+use stafett_queue::consumers::ConsumerConflict;
 use stafett_queue::{ConsumerKey, ConsumerRules};
 
 use super::credit::Credit;
@@ -90,8 +90,8 @@ impl Queue {
                 .consumers
                 .add(rules)
                 .map_err(|occupied| match occupied {
-                    Occupied::ByExclusive => ConsumeError::Exclusive,
-                    Occupied::ByOthers => ConsumeError::InUse,
+                    ConsumerConflict::ByExclusive => ConsumeError::Exclusive,
+                    ConsumerConflict::ByOthers => ConsumeError::InUse,
                 })?;
             let link = Link {
                 outbox,
@@ -128,7 +128,7 @@ impl Queue {
             let withdrawn = link.settles.then(|| link.outbox.withdraw(link.token));
             let back = withdrawn.iter().flat_map(|withdrawn| &withdrawn.deliveries);
             for delivery in back.rev() {
-                inner.state.untake(delivery.id);
+                inner.state.return_unseen(delivery.id);
             }
             inner.used_ms = hub.clock.now_ms();
             let last = inner.state.consumers.is_empty();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
-use stafett_journal::Run;
+use stafett_journal::LogSlice;
 use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{BatchHeader, Epoch, Records, StoredMessage, records};
 
@@ -61,7 +61,7 @@ impl Cursor {
     }
 
     /// Replaces the contents by the result of a read from `from` on.
-    pub(crate) fn fill(&mut self, from: u64, run: Run) {
+    pub(crate) fn fill(&mut self, from: u64, run: LogSlice) {
         self.clear();
         self.pieces = run.pieces.into();
         (self.from, self.end) = (from, run.next.0);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stafett_model::{DeathReason, Message, StoredMessage};
-use stafett_queue::{DeadLetter, deaths};
+use stafett_queue::{DeadLetter, death_history};
 
 use super::publication::{Publication, Targets};
 use super::queue::Queue;
@@ -66,14 +66,14 @@ impl Queues {
         } = queue.settings.dead_letter.as_ref()?;
         // A key of the queue's own permanently replaces all keys of the message.
         let loses_keys = routing_key.is_some();
-        deaths::note(
+        death_history::record(
             &mut message,
             &queue.name,
             reason,
             loses_keys,
             self.clock.wall_ms(),
         );
-        let by_more_keys = !deaths::keys_are_lost(&message);
+        let by_more_keys = !death_history::keys_are_lost(&message);
         message.exchange = exchange.clone();
         if let Some(key) = routing_key {
             message.routing_key = key.clone();
@@ -87,7 +87,7 @@ impl Queues {
         );
         targets
             .queues
-            .retain(|queue| !deaths::is_circle(&message, &queue.name));
+            .retain(|queue| !death_history::is_circle(&message, &queue.name));
         targets.logs.retain(|log| !self.comes_back(&message, *log));
         (!targets.is_empty()).then_some((message, targets))
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard};
 
 use stafett_journal::{Change, Frame};
 use stafett_model::{LogId, Message};
-use stafett_queue::deaths;
+use stafett_queue::death_history;
 use stafett_topics::{Topic, TopicId};
 
 use super::definition::Definition;
@@ -106,7 +106,9 @@ impl Queues {
     pub(super) fn comes_back(&self, message: &Message, log: LogId) -> bool {
         let over = self.over();
         over.iter().any(|(topic, queues)| {
-            queues.iter().any(|queue| deaths::is_circle(message, &queue.name))
+            queues
+                .iter()
+                .any(|queue| death_history::is_circle(message, &queue.name))
                 && self
                     .topics
                     .with_id(*topic)

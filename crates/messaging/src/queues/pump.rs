@@ -9,7 +9,7 @@ use std::sync::Arc;
 use stafett_journal::{Change, Frame, ReadError, ReadFrom, ReadRequest, ReadTicket};
 use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
-use stafett_queue::{Changes, DeliveryId, Ready};
+use stafett_queue::{Changes, DeliveryId, ReadyMessage};
 use stafett_store::spaces;
 
 use super::ahead::ReadAhead;
@@ -44,7 +44,7 @@ struct Turn<'a> {
 
 /// The next message, after reading.
 struct Found {
-    ready: Ready,
+    ready: ReadyMessage,
     message: StoredMessage,
     /// Epoch that stored the message.
     stored_by: Epoch,
@@ -59,7 +59,7 @@ enum Step {
     /// The log has to be read from `from`.
     Read {
         lane: u32,
-        came_back: bool,
+        was_returned: bool,
         from: u64,
         bytes: usize,
     },
@@ -113,7 +113,7 @@ impl Queue {
                 }
                 Step::Read {
                     lane,
-                    came_back,
+                    was_returned,
                     from,
                     bytes,
                 } => {
@@ -123,13 +123,13 @@ impl Queue {
                     match ticket {
                         ReadTicket::Ready(mut result) => {
                             let run = result.pop();
-                            self.lock().on_read(self, hub, lane, came_back, from, run);
+                            self.lock().on_read(self, hub, lane, was_returned, from, run);
                         }
                         ReadTicket::Pending(receiver) => {
                             let (queue, hub) = (Arc::clone(self), Arc::clone(hub));
                             hub.clone().tasks.spawn(async move {
                                 let run = receiver.await.ok().and_then(|mut result| result.pop());
-                                queue.lock().on_read(&queue, &hub, lane, came_back, from, run);
+                                queue.lock().on_read(&queue, &hub, lane, was_returned, from, run);
                                 queue.pump_on(&hub);
                             });
                             return;
@@ -263,11 +263,11 @@ impl Inner {
     }
 
     /// Chooses between the lowest lane, whose turn it is, and the highest one, by the order of arrival.
-    fn came_first(&mut self, ready: Ready) -> Result<Ready, Step> {
+    fn came_first(&mut self, ready: ReadyMessage) -> Result<ReadyMessage, Step> {
         let Some(high) = self.state.passed_over() else {
             return Ok(ready);
         };
-        let mut came = |of: Ready| match self.look(of) {
+        let mut came = |of: ReadyMessage| match self.look(of) {
             Look::Message(message, stored_by) => {
                 let arrived = message.arrived();
                 self.put_back(of, message, stored_by);
@@ -303,7 +303,7 @@ impl Inner {
         });
         // A message with a TTL of 0 goes only to a consumer that is waiting already; a new request comes too
         // late.
-        let has_no_time = lifetime == Some(0) && !ready.came_back;
+        let has_no_time = lifetime == Some(0) && !ready.was_returned;
         let at_once = has_no_time && wanted && state.consumers.any_ready();
         let reason = match expires {
             Some(at) if at <= turn.now_ms && !at_once => Some(DeathReason::Expired),
@@ -359,7 +359,7 @@ impl Inner {
     fn give(
         &mut self,
         queue: &Arc<Queue>,
-        ready: Ready,
+        ready: ReadyMessage,
         message: StoredMessage,
         bytes: u32,
     ) -> Result<(), Box<StoredMessage>> {
@@ -375,7 +375,7 @@ impl Inner {
             let ready = self.state.ready();
             if getter.sender.send(Some((delivery, ready))).is_err() && getter.settles {
                 // The requester has gone and never had it.
-                self.state.untake(id);
+                self.state.return_unseen(id);
             }
             return Ok(());
         }
@@ -411,14 +411,14 @@ impl Inner {
     }
 
     /// Puts back a message that was examined and stays.
-    fn put_back(&mut self, ready: Ready, message: StoredMessage, stored_by: Epoch) {
+    fn put_back(&mut self, ready: ReadyMessage, message: StoredMessage, stored_by: Epoch) {
         let DeliveryId { lane, offset } = ready.id;
         self.read_of(ready).put_back(lane, offset, message, stored_by);
     }
 
     /// Returns the read-ahead for messages like this one.
-    fn read_of(&mut self, ready: Ready) -> &mut ReadAhead {
-        if ready.came_back {
+    fn read_of(&mut self, ready: ReadyMessage) -> &mut ReadAhead {
+        if ready.was_returned {
             &mut self.back
         } else {
             &mut self.ahead
@@ -471,16 +471,16 @@ impl Inner {
         }
     }
 
-    fn look(&mut self, ready: Ready) -> Look {
+    fn look(&mut self, ready: ReadyMessage) -> Look {
         let DeliveryId { lane, offset } = ready.id;
         self.read_of(ready).look(lane, offset)
     }
 
-    fn read_step(&self, ready: Ready) -> Step {
-        let eager = !ready.came_back && self.links.values().any(|link| !link.settles);
+    fn read_step(&self, ready: ReadyMessage) -> Step {
+        let eager = !ready.was_returned && self.links.values().any(|link| !link.settles);
         Step::Read {
             lane: ready.id.lane,
-            came_back: ready.came_back,
+            was_returned: ready.was_returned,
             from: ready.id.offset,
             bytes: if eager { READ_BYTES_EAGER } else { READ_BYTES },
         }
@@ -492,13 +492,13 @@ impl Inner {
         queue: &Arc<Queue>,
         hub: &Arc<Queues>,
         lane: u32,
-        came_back: bool,
+        was_returned: bool,
         from: u64,
-        run: Option<Result<stafett_journal::Run, ReadError>>,
+        run: Option<Result<stafett_journal::LogSlice, ReadError>>,
     ) {
-        let missing = Ready {
+        let missing = ReadyMessage {
             id: DeliveryId { lane, offset: from },
-            came_back,
+            was_returned,
         };
         // The message may have been purged meanwhile.
         let wanted = [self.state.first_ready(), self.state.passed_over()];

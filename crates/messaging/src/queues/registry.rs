@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
 use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Retention, Space, StateUnreadable, StateWait, Ticket,
+    Append, Change, DiskSpace, Frame, Journal, LogSpec, Retention, StateUnreadable, StateWait, Ticket,
 };
 use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
 use stafett_store::{NotStored, spaces};
@@ -413,7 +413,7 @@ impl Queues {
         self.tasks.spawn(work)
     }
 
-    pub(crate) fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> DiskSpace {
         self.journal.space()
     }
 

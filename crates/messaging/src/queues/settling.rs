@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stafett_model::DeathReason;
-use stafett_queue::{DeliveryId, Returned};
+use stafett_queue::{DeliveryId, ReturnOutcome};
 
 use super::grown::Grown;
 use super::queue::{Inner, Queue};
@@ -39,8 +39,8 @@ impl Queue {
                         }
                     }
                     Settle::Requeue => match state.requeue(*id, changes) {
-                        Some(Returned::Waits) => known += 1,
-                        Some(Returned::TooOften) => {
+                        Some(ReturnOutcome::Waits) => known += 1,
+                        Some(ReturnOutcome::TooOften) => {
                             known += 1;
                             dead.push((*id, DeathReason::DeliveryLimit));
                         }

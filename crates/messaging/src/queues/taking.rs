@@ -98,7 +98,7 @@ impl Queue {
         {
             let mut inner = self.lock();
             for id in ids.iter().rev() {
-                inner.state.untake(*id);
+                inner.state.return_unseen(*id);
             }
             hub.mark_dirty(self, &mut inner);
         }

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use stafett_journal::{Journal, MemoryJournal};
 use stafett_model::{Message, Namespace};
 use stafett_queue::QueueSettings;
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 use stafett_store::wall_ms;
 use stafett_topics::{TopicCatalog, TopicDefaults};
 
@@ -215,7 +215,7 @@ async fn delay(world: &World, delay_ms: u64) {
     if exchanges.get(&space, "late").is_none() {
         let late = NewExchange {
             delays: true,
-            ..NewExchange::new(Kind::FanOut)
+            ..NewExchange::new(ExchangeKind::FanOut)
         };
         let (_, stored) = exchanges.declare(&space, "late", late).unwrap();
         stored.await.unwrap();

@@ -5,16 +5,16 @@
 //! - [`set`]: a compact set of numbers
 //! - [`chunks`]: the form of large sets
 //! - [`table`]: topics by name, each with its subscribers
-//! - `places`: from hashes of names to numbers
+//! - `hash_index`: from hashes of names to numbers
 //! - `name`: a name, inline if it is short
 //! - [`pattern`]: names with wildcards
 //! - [`patterns`]: subscribers by pattern
 
 pub mod chunks;
+mod hash_index;
 mod name;
 pub mod pattern;
 pub mod patterns;
-mod places;
 pub mod set;
 pub mod table;
 

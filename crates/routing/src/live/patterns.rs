@@ -13,14 +13,14 @@ use super::set::IdSet;
 
 #[derive(Debug, Default)]
 pub struct Patterns {
-    by_prefix: HashMap<Box<str>, Vec<Entry>, RandomState>,
+    by_prefix: HashMap<Box<str>, Vec<PatternEntry>, RandomState>,
     /// Number of distinct prefixes by their length in bytes.
     lengths: BTreeMap<usize, usize>,
     len: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PatternEntry {
     pattern: Pattern,
     subscribers: IdSet,
 }
@@ -39,7 +39,7 @@ impl Patterns {
         }
         let mut subscribers = IdSet::default();
         subscribers.insert(client);
-        entries.push(Entry {
+        entries.push(PatternEntry {
             pattern: pattern.clone(),
             subscribers,
         });

@@ -4,10 +4,10 @@
 //! two cache lines. The caller hashes the name, since it may keep several tables and choose one by the upper
 //! half of the hash; the lower half is used here.
 
+use super::hash_index::HashIndex;
 use super::name::Name;
-use super::places::Places;
 use super::set::IdSet;
-use crate::near;
+use crate::cache_prefetch;
 
 /// Index of a topic in its table. Reused after the topic is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub struct Slot(pub u32);
 
 #[derive(Debug, Default)]
 pub struct TopicTable {
-    by_name: Places,
+    by_name: HashIndex,
     topics: Vec<Option<Topic>>,
     free: Vec<u32>,
     subscriptions: usize,
@@ -79,17 +79,17 @@ impl TopicTable {
         Some(slot)
     }
 
-    /// Prefetches the index entry of a hash, so that [`TopicTable::foresee_topic`] waits less.
-    pub fn foresee(&self, hash: u64) {
-        self.by_name.foresee(lower(hash));
+    /// Prefetches the index entry of a hash, so that [`TopicTable::prefetch_topic`] waits less.
+    pub fn prefetch(&self, hash: u64) {
+        self.by_name.prefetch(lower(hash));
     }
 
     /// Prefetches the topic of a hash, so that a look-up waits less. With colliding hashes it may prefetch
     /// another topic.
-    pub fn foresee_topic(&self, hash: u64) {
+    pub fn prefetch_topic(&self, hash: u64) {
         let topic = self.by_name.find(lower(hash), |_| true);
         if let Some(topic) = topic.and_then(|index| self.topics.get(position(index))) {
-            near::bring(topic);
+            cache_prefetch::prefetch(topic);
         }
     }
 
@@ -235,8 +235,8 @@ mod tests {
             let expected = model.iter().map(|(name, clients)| (name.clone(), clients.len()));
             prop_assert_eq!(listed, expected.collect());
             for (name, clients) in &model {
-                table.foresee(hash(name));
-                table.foresee_topic(hash(name));
+                table.prefetch(hash(name));
+                table.prefetch_topic(hash(name));
                 let mut found = Vec::new();
                 table.subscribers(hash(name), name).unwrap().for_each(|client| found.push(client));
                 found.sort_unstable();

@@ -13,9 +13,9 @@ use imbl::OrdMap;
 
 use crate::hash::{hash, mix};
 use crate::hops::{Hop, Hops, Target};
+use crate::message_view::MessageView;
 use crate::routes::{DependsOn, Routes};
-use crate::spec::{BadPattern, HashOn, Kind, Pattern};
-use crate::view::View;
+use crate::spec::{BadPattern, ExchangeKind, HashOn, Pattern};
 
 const SLOTS: u32 = 1 << 14;
 const BINDINGS_MAX: usize = 1 << 10;
@@ -103,8 +103,8 @@ impl<T: Target> Hashed<T> {
         true
     }
 
-    pub(crate) fn route(&self, kind: &Kind, message: &dyn View, routes: &mut Routes<T>) {
-        let Kind::Hashed(on) = kind else { return };
+    pub(crate) fn route(&self, kind: &ExchangeKind, message: &dyn MessageView, routes: &mut Routes<T>) {
+        let ExchangeKind::Hashed(on) = kind else { return };
         routes.depend(match on {
             HashOn::Key => DependsOn::Keys,
             HashOn::Header(_) | HashOn::Property(_) => DependsOn::Message,
@@ -207,7 +207,7 @@ fn identity<T: Target>(hop: &Hop<T>) -> Vec<u8> {
     }
 }
 
-fn header(message: &dyn View, wanted: &str) -> Bytes {
+fn header(message: &dyn MessageView, wanted: &str) -> Bytes {
     let mut found = Bytes::new();
     message.headers(&mut |name, value| {
         if name == wanted.as_bytes() {

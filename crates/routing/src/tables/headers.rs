@@ -11,9 +11,9 @@ use bytes::Bytes;
 
 use crate::hash_trie::HashTrie;
 use crate::hops::{Hop, Hops, Target};
+use crate::message_view::{HeaderValue, MessageView};
 use crate::routes::Routes;
 use crate::spec::{HeaderMatch, Mode};
-use crate::view::{HeaderValue, View};
 
 /// A header name and the required value, if any.
 type Pair = (Bytes, Option<HeaderValue>);
@@ -22,22 +22,22 @@ type Pair = (Bytes, Option<HeaderValue>);
 pub(crate) struct Headers<T> {
     /// Bindings that require all of no pairs.
     always: Hops<T>,
-    names: HashTrie<Arc<Named<T>>>,
+    names: HashTrie<Arc<NameIndex<T>>>,
     /// Random per process, so that clients cannot choose colliding pairs.
     hash: RandomState,
 }
 
 /// Bindings indexed under pairs of one name.
 #[derive(Debug, Clone)]
-struct Named<T> {
+struct NameIndex<T> {
     name: Bytes,
     /// Pairs that accept any value.
     present: Bucket<T>,
-    values: HashTrie<Arc<Valued<T>>>,
+    values: HashTrie<Arc<ValueIndex<T>>>,
 }
 
 #[derive(Debug, Clone)]
-struct Valued<T> {
+struct ValueIndex<T> {
     value: HeaderValue,
     bucket: Bucket<T>,
 }
@@ -46,12 +46,12 @@ struct Valued<T> {
 #[derive(Debug, Clone)]
 struct Bucket<T> {
     any: Hops<T>,
-    all: HashTrie<Arc<All<T>>>,
+    all: HashTrie<Arc<AllPairs<T>>>,
 }
 
 /// Bindings that require all of the same pairs.
 #[derive(Debug, Clone)]
-struct All<T> {
+struct AllPairs<T> {
     /// Sorted.
     pairs: Arc<[Pair]>,
     hops: Hops<T>,
@@ -125,7 +125,7 @@ impl<T: Target> Headers<T> {
         }
     }
 
-    pub(crate) fn route(&self, message: &dyn View, routes: &mut Routes<T>) {
+    pub(crate) fn route(&self, message: &dyn MessageView, routes: &mut Routes<T>) {
         routes.add(&self.always);
         if self.names.is_empty() {
             return;
@@ -157,7 +157,7 @@ impl<T: Target> Headers<T> {
         }
     }
 
-    fn named(&self, name: &[u8]) -> Option<&Named<T>> {
+    fn named(&self, name: &[u8]) -> Option<&NameIndex<T>> {
         let named = self
             .names
             .get(self.hash.hash_one(name), |named| named.name == *name);
@@ -174,11 +174,11 @@ impl<T: Target> Headers<T> {
 
     fn change_or_new(&mut self, (name, value): &Pair, put: impl FnOnce(&mut Bucket<T>)) {
         let hash = self.hash.hash_one(&**name);
-        let is = |named: &Arc<Named<T>>| named.name == *name;
+        let is = |named: &Arc<NameIndex<T>>| named.name == *name;
         if self.names.get(hash, is).is_none() {
             self.names.insert(
                 hash,
-                Arc::new(Named {
+                Arc::new(NameIndex {
                     name: name.clone(),
                     present: Bucket::default(),
                     values: HashTrie::default(),
@@ -198,13 +198,13 @@ impl<T: Target> Headers<T> {
         let mut bucket = Bucket::default();
         put(&mut bucket);
         let value = value.clone();
-        named.values.insert(hash, Arc::new(Valued { value, bucket }));
+        named.values.insert(hash, Arc::new(ValueIndex { value, bucket }));
     }
 
     /// Removes from a bucket, and removes the bucket if it is empty then.
     fn change(&mut self, (name, value): &Pair, take: impl FnOnce(&mut Bucket<T>) -> bool) -> bool {
         let hash = self.hash.hash_one(&**name);
-        let is = |named: &Arc<Named<T>>| named.name == *name;
+        let is = |named: &Arc<NameIndex<T>>| named.name == *name;
         let Some(named) = self.names.get_mut(hash, is).map(Arc::make_mut) else {
             return false;
         };
@@ -212,7 +212,7 @@ impl<T: Target> Headers<T> {
             None => take(&mut named.present),
             Some(value) => {
                 let hash = self.hash.hash_one(value);
-                let is = |valued: &Arc<Valued<T>>| valued.value == *value;
+                let is = |valued: &Arc<ValueIndex<T>>| valued.value == *value;
                 let Some(valued) = named.values.get_mut(hash, is).map(Arc::make_mut) else {
                     return false;
                 };
@@ -230,7 +230,7 @@ impl<T: Target> Headers<T> {
     }
 }
 
-impl<T: Target> Named<T> {
+impl<T: Target> NameIndex<T> {
     fn valued(&self, value: &HeaderValue, hash: &RandomState) -> Option<&Bucket<T>> {
         if self.values.is_empty() {
             return None;
@@ -253,7 +253,7 @@ impl<T: Target> Bucket<T> {
             Some(all) => Arc::make_mut(all).hops.add(hop),
             None => self.all.insert(
                 hash,
-                Arc::new(All {
+                Arc::new(AllPairs {
                     pairs: Arc::clone(pairs),
                     hops: Hops::One(hop),
                 }),
@@ -262,7 +262,7 @@ impl<T: Target> Bucket<T> {
     }
 
     fn remove(&mut self, hash: u64, pairs: &Arc<[Pair]>, hop: &Hop<T>) -> bool {
-        let is = |all: &Arc<All<T>>| all.pairs == *pairs;
+        let is = |all: &Arc<AllPairs<T>>| all.pairs == *pairs;
         let Some(all) = self.all.get_mut(hash, is) else {
             return false;
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::hash_trie::{Ahead, HashTrie};
+use crate::hash_trie::{HashTrie, PrefetchedSlot};
 use crate::hops::{Hop, Hops, Target};
 
 /// A key or a part of one; inline if short, as most are.
@@ -13,7 +13,7 @@ pub(super) type Text = SmallVec<[u8; 24]>;
 
 /// A text, and the hops of all bindings that have it.
 #[derive(Debug, Clone)]
-pub(super) struct Keyed<T> {
+pub(super) struct TextHops<T> {
     pub(super) text: Text,
     pub(super) hops: Hops<T>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Keyed<T> {
 /// Hops by key.
 #[derive(Debug, Clone)]
 pub(crate) struct ByKey<T> {
-    keys: HashTrie<Arc<Keyed<T>>>,
+    keys: HashTrie<Arc<TextHops<T>>>,
     /// Random per process, so that clients cannot choose colliding keys.
     hash: RandomState,
 }
@@ -42,7 +42,7 @@ impl<T: Target> ByKey<T> {
             Some(known) => Arc::make_mut(known).hops.add(hop),
             None => self.keys.insert(
                 hash,
-                Arc::new(Keyed {
+                Arc::new(TextHops {
                     text: Text::from_slice(key),
                     hops: Hops::One(hop),
                 }),
@@ -52,7 +52,7 @@ impl<T: Target> ByKey<T> {
 
     pub(super) fn unbind(&mut self, key: &[u8], hop: &Hop<T>) -> bool {
         let hash = self.hash.hash_one(key);
-        let is = |known: &Arc<Keyed<T>>| *known.text == *key;
+        let is = |known: &Arc<TextHops<T>>| *known.text == *key;
         let Some(known) = self.keys.get_mut(hash, is) else {
             return false;
         };
@@ -65,8 +65,8 @@ impl<T: Target> ByKey<T> {
     }
 
     /// Prefetches the slot of a key; `None` if the table is small.
-    pub(super) fn foresee(&self, key: &[u8]) -> Option<Ahead<'_, Arc<Keyed<T>>>> {
-        self.keys.foresee(self.hash.hash_one(key))
+    pub(super) fn prefetch(&self, key: &[u8]) -> Option<PrefetchedSlot<'_, Arc<TextHops<T>>>> {
+        self.keys.prefetch(self.hash.hash_one(key))
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Hops<T>> {

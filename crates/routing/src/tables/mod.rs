@@ -7,14 +7,14 @@ mod topic;
 
 use smallvec::SmallVec;
 
-use crate::hash_trie::Ahead;
+use crate::cache_prefetch;
+use crate::hash_trie::PrefetchedSlot;
 use crate::hops::{Hop, Hops, Target};
-use crate::near;
-use crate::router::FORESEEN;
+use crate::message_view::MessageView;
 use crate::router::Names;
+use crate::router::PREFETCH_MAX;
 use crate::routes::{DependsOn, Routes};
-use crate::spec::{BadPattern, Kind, Pattern};
-use crate::view::View;
+use crate::spec::{BadPattern, ExchangeKind, Pattern};
 use hashed::Hashed;
 use headers::Headers;
 use keyed::ByKey;
@@ -31,14 +31,14 @@ pub(crate) enum Table<T> {
 }
 
 impl<T: Target> Table<T> {
-    pub(crate) fn of(kind: &Kind) -> Self {
+    pub(crate) fn of(kind: &ExchangeKind) -> Self {
         match kind {
-            Kind::ByName => Self::ByName,
-            Kind::Direct => Self::Direct(ByKey::default()),
-            Kind::FanOut => Self::FanOut(Hops::None),
-            Kind::Topic => Self::Topic(Topic::default()),
-            Kind::Headers => Self::Headers(Headers::default()),
-            Kind::Hashed(_) => Self::Hashed(Hashed::default()),
+            ExchangeKind::ByName => Self::ByName,
+            ExchangeKind::Direct => Self::Direct(ByKey::default()),
+            ExchangeKind::FanOut => Self::FanOut(Hops::None),
+            ExchangeKind::Topic => Self::Topic(Topic::default()),
+            ExchangeKind::Headers => Self::Headers(Headers::default()),
+            ExchangeKind::Hashed(_) => Self::Hashed(Hashed::default()),
         }
     }
 
@@ -75,17 +75,17 @@ impl<T: Target> Table<T> {
     }
 
     /// Prefetches the memory that look-ups of these keys will read, so that they wait for it together.
-    pub(crate) fn foresee<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+    pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         match self {
             Self::Direct(table) => {
-                let ahead = found(keys.map(|key| table.foresee(key)));
-                let known = ahead.iter().filter_map(Ahead::value);
-                known.for_each(|known| near::bring(&**known));
+                let ahead = found(keys.map(|key| table.prefetch(key)));
+                let known = ahead.iter().filter_map(PrefetchedSlot::value);
+                known.for_each(|known| cache_prefetch::prefetch(&**known));
             }
             Self::Topic(topic) => {
-                let ahead = found(keys.map(|key| topic.foresee(key)));
-                let children = ahead.iter().filter_map(Ahead::value);
-                children.for_each(Child::foresee);
+                let ahead = found(keys.map(|key| topic.prefetch(key)));
+                let children = ahead.iter().filter_map(PrefetchedSlot::value);
+                children.for_each(Child::prefetch);
             }
             Self::ByName | Self::FanOut(_) | Self::Headers(_) | Self::Hashed(_) => {}
         }
@@ -93,8 +93,8 @@ impl<T: Target> Table<T> {
 
     pub(crate) fn route(
         &self,
-        kind: &Kind,
-        message: &dyn View,
+        kind: &ExchangeKind,
+        message: &dyn MessageView,
         names: &dyn Names<T>,
         routes: &mut Routes<T>,
     ) {
@@ -130,7 +130,9 @@ impl<T: Target> Table<T> {
 }
 
 /// Collects the prefetched slots of some look-ups. If the first has none, the others are skipped too.
-fn found<'a, V>(look_ups: impl Iterator<Item = Option<Ahead<'a, V>>>) -> SmallVec<[Ahead<'a, V>; FORESEEN]> {
+fn found<'a, V>(
+    look_ups: impl Iterator<Item = Option<PrefetchedSlot<'a, V>>>,
+) -> SmallVec<[PrefetchedSlot<'a, V>; PREFETCH_MAX]> {
     let mut look_ups = look_ups.peekable();
     match look_ups.peek() {
         Some(Some(_)) => look_ups.flatten().collect(),
@@ -138,7 +140,7 @@ fn found<'a, V>(look_ups: impl Iterator<Item = Option<Ahead<'a, V>>>) -> SmallVe
     }
 }
 
-fn each_key(message: &dyn View, mut visit: impl FnMut(&[u8])) {
+fn each_key(message: &dyn MessageView, mut visit: impl FnMut(&[u8])) {
     visit(message.key());
     for key in message.more_keys() {
         visit(key.as_bytes());

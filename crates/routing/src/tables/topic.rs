@@ -27,10 +27,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::keyed::{Keyed, Text};
-use crate::hash_trie::{Ahead, HashTrie};
+use super::keyed::{Text, TextHops};
+use crate::cache_prefetch;
+use crate::hash_trie::{HashTrie, PrefetchedSlot};
 use crate::hops::{Hop, Hops, Target};
-use crate::near;
 use crate::routes::Routes;
 
 #[derive(Debug, Clone)]
@@ -63,25 +63,25 @@ enum Words<T> {
 #[derive(Debug, Clone)]
 pub(super) enum Child<T> {
     /// One pattern: the word and all that follows.
-    Leaf(Arc<Keyed<T>>),
-    Node(Arc<Behind<T>>),
+    Leaf(Arc<TextHops<T>>),
+    Node(Arc<Continuation<T>>),
 }
 
 /// Patterns that continue behind a word.
 #[derive(Debug, Clone)]
-pub(super) struct Behind<T> {
+pub(super) struct Continuation<T> {
     word: Text,
     node: Node<T>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step<'a> {
+enum PatternWord<'a> {
     Word(&'a [u8]),
     Any,
     Rest,
 }
 
-type Steps<'a> = SmallVec<[Step<'a>; 16]>;
+type PatternWords<'a> = SmallVec<[PatternWord<'a>; 16]>;
 
 impl<T> Default for Topic<T> {
     fn default() -> Self {
@@ -113,12 +113,12 @@ impl<T: Target> Topic<T> {
     }
 
     /// Prefetches the first look-up of a key that is in a large table; `None` if there is none.
-    pub(super) fn foresee(&self, key: &[u8]) -> Option<Ahead<'_, Child<T>>> {
+    pub(super) fn prefetch(&self, key: &[u8]) -> Option<PrefetchedSlot<'_, Child<T>>> {
         let mut node = &self.root;
         for word in key.split(|byte| *byte == b'.') {
             match &node.words {
                 Words::One(Child::Node(next)) if *next.word == *word => node = &next.node,
-                Words::Many(many) => return many.foresee(self.hash.hash_one(word)),
+                Words::Many(many) => return many.prefetch(self.hash.hash_one(word)),
                 Words::One(_) | Words::None => return None,
             }
         }
@@ -127,7 +127,7 @@ impl<T: Target> Topic<T> {
 
     /// Adds the hops of all patterns that match a key.
     pub(crate) fn route(&self, key: &[u8], routes: &mut Routes<T>) {
-        let mut here = Here::default();
+        let mut here = ActiveNodes::default();
         here.reach(&self.root);
         let mut left = (!key.is_empty()).then_some(key);
         while let Some(text) = left {
@@ -176,7 +176,7 @@ impl<'a> Word<'a> {
 }
 
 /// Nodes that the words so far lead to.
-struct Here<'a, T> {
+struct ActiveNodes<'a, T> {
     nodes: SmallVec<[&'a Node<T>; 16]>,
     /// Nodes behind a `#`: they stay for every further word.
     staying: SmallVec<[&'a Node<T>; 8]>,
@@ -186,7 +186,7 @@ struct Here<'a, T> {
 
 const LOOKED_THROUGH_MAX: usize = 32;
 
-impl<T> Default for Here<'_, T> {
+impl<T> Default for ActiveNodes<'_, T> {
     fn default() -> Self {
         Self {
             nodes: SmallVec::new(),
@@ -196,7 +196,7 @@ impl<T> Default for Here<'_, T> {
     }
 }
 
-impl<'a, T: Target> Here<'a, T> {
+impl<'a, T: Target> ActiveNodes<'a, T> {
     fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.staying.is_empty()
     }
@@ -251,20 +251,20 @@ impl<'a, T: Target> Here<'a, T> {
 }
 
 impl<T: Target> Node<T> {
-    fn bind(&mut self, steps: &[Step<'_>], hop: Hop<T>, hash: &RandomState) {
+    fn bind(&mut self, steps: &[PatternWord<'_>], hop: Hop<T>, hash: &RandomState) {
         let mut node = self;
         let mut steps = steps;
         while let Some((step, behind)) = steps.split_first() {
             node = match step {
-                Step::Any => Arc::make_mut(node.any.get_or_insert_default()),
-                Step::Rest => Arc::make_mut(node.rest.get_or_insert_default()),
-                Step::Word(word) => {
+                PatternWord::Any => Arc::make_mut(node.any.get_or_insert_default()),
+                PatternWord::Rest => Arc::make_mut(node.rest.get_or_insert_default()),
+                PatternWord::Word(word) => {
                     let word = Word::of(word, hash);
                     if node.words.get(&word).is_none() {
                         if is_leaf(steps) {
                             let (text, hops) = (text(steps), Hops::One(hop));
                             node.words
-                                .insert(Child::Leaf(Arc::new(Keyed { text, hops })), hash);
+                                .insert(Child::Leaf(Arc::new(TextHops { text, hops })), hash);
                             return;
                         }
                         node.words.insert(Child::behind(&word, Self::default()), hash);
@@ -292,35 +292,35 @@ impl<T: Target> Node<T> {
     }
 
     /// Builds the node behind the word of a leaf.
-    fn of_leaf(leaf: &Keyed<T>) -> Self {
+    fn of_leaf(leaf: &TextHops<T>) -> Self {
         let steps = steps(&leaf.text);
         Self::of(steps.get(1..).unwrap_or_default(), leaf.hops.clone())
     }
 
     /// Builds a node with one pattern.
-    fn of(steps: &[Step<'_>], hops: Hops<T>) -> Self {
+    fn of(steps: &[PatternWord<'_>], hops: Hops<T>) -> Self {
         let mut node = Self::default();
         match steps.split_first() {
             None => node.hops = hops,
-            Some((Step::Any, behind)) => node.any = Some(Arc::new(Self::of(behind, hops))),
-            Some((Step::Rest, behind)) => node.rest = Some(Arc::new(Self::of(behind, hops))),
-            Some((Step::Word(_), _)) => {
+            Some((PatternWord::Any, behind)) => node.any = Some(Arc::new(Self::of(behind, hops))),
+            Some((PatternWord::Rest, behind)) => node.rest = Some(Arc::new(Self::of(behind, hops))),
+            Some((PatternWord::Word(_), _)) => {
                 let text = text(steps);
-                node.words = Words::One(Child::Leaf(Arc::new(Keyed { text, hops })));
+                node.words = Words::One(Child::Leaf(Arc::new(TextHops { text, hops })));
             }
         }
         node
     }
 
     /// Removes a binding, and the nodes that become empty.
-    fn unbind(&mut self, steps: &[Step<'_>], hop: &Hop<T>, hash: &RandomState) -> bool {
+    fn unbind(&mut self, steps: &[PatternWord<'_>], hop: &Hop<T>, hash: &RandomState) -> bool {
         let Some((step, behind)) = steps.split_first() else {
             return self.hops.remove(hop);
         };
         match step {
-            Step::Any => unbind_behind(&mut self.any, behind, hop, hash),
-            Step::Rest => unbind_behind(&mut self.rest, behind, hop, hash),
-            Step::Word(word) => {
+            PatternWord::Any => unbind_behind(&mut self.any, behind, hop, hash),
+            PatternWord::Rest => unbind_behind(&mut self.rest, behind, hop, hash),
+            PatternWord::Word(word) => {
                 let word = Word::of(word, hash);
                 let Some(child) = self.words.get_mut(&word) else {
                     return false;
@@ -372,7 +372,7 @@ impl<T: Target> Node<T> {
 
 fn unbind_behind<T: Target>(
     next: &mut Option<Arc<Node<T>>>,
-    steps: &[Step<'_>],
+    steps: &[PatternWord<'_>],
     hop: &Hop<T>,
     hash: &RandomState,
 ) -> bool {
@@ -387,10 +387,10 @@ fn unbind_behind<T: Target>(
 
 impl<T> Child<T> {
     /// Prefetches the node or leaf behind it.
-    pub(super) fn foresee(&self) {
+    pub(super) fn prefetch(&self) {
         match self {
-            Self::Leaf(leaf) => near::bring(&**leaf),
-            Self::Node(behind) => near::bring(&**behind),
+            Self::Leaf(leaf) => cache_prefetch::prefetch(&**leaf),
+            Self::Node(behind) => cache_prefetch::prefetch(&**behind),
         }
     }
 }
@@ -398,7 +398,7 @@ impl<T> Child<T> {
 impl<T: Target> Child<T> {
     fn behind(word: &Word<'_>, node: Node<T>) -> Self {
         let word = Text::from_slice(word.text);
-        Self::Node(Arc::new(Behind { word, node }))
+        Self::Node(Arc::new(Continuation { word, node }))
     }
 
     fn word(&self) -> &[u8] {
@@ -417,7 +417,7 @@ impl<T: Target> Child<T> {
         let mut text = behind.word.clone();
         text.extend_from_slice(&tail);
         let hops = hops.clone();
-        *self = Self::Leaf(Arc::new(Keyed { text, hops }));
+        *self = Self::Leaf(Arc::new(TextHops { text, hops }));
     }
 }
 
@@ -487,22 +487,22 @@ fn matches(leaf: &[u8], key: &[u8]) -> bool {
 }
 
 /// Returns true if these steps, the first of which is a word, can be a leaf.
-fn is_leaf(steps: &[Step<'_>]) -> bool {
+fn is_leaf(steps: &[PatternWord<'_>]) -> bool {
     let before_last = steps.split_last().map(|(_, before)| before);
-    !before_last.unwrap_or_default().contains(&Step::Rest)
+    !before_last.unwrap_or_default().contains(&PatternWord::Rest)
 }
 
 /// Joins steps to a text that parses to the same steps.
-fn text(steps: &[Step<'_>]) -> Text {
+fn text(steps: &[PatternWord<'_>]) -> Text {
     let mut text = Text::new();
     for (index, step) in steps.iter().enumerate() {
         if index > 0 {
             text.push(b'.');
         }
         text.extend_from_slice(match step {
-            Step::Word(word) => word,
-            Step::Any => b"*",
-            Step::Rest => b"#",
+            PatternWord::Word(word) => word,
+            PatternWord::Any => b"*",
+            PatternWord::Rest => b"#",
         });
     }
     text
@@ -515,23 +515,23 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Returns the steps of a pattern through the trie.
-fn steps(pattern: &[u8]) -> Steps<'_> {
-    let mut steps = Steps::new();
+fn steps(pattern: &[u8]) -> PatternWords<'_> {
+    let mut steps = PatternWords::new();
     let mut rest = false;
     for word in words(pattern) {
         match word {
             b"#" => rest = true,
-            b"*" => steps.push(Step::Any),
+            b"*" => steps.push(PatternWord::Any),
             _ => {
                 if std::mem::take(&mut rest) {
-                    steps.push(Step::Rest);
+                    steps.push(PatternWord::Rest);
                 }
-                steps.push(Step::Word(word));
+                steps.push(PatternWord::Word(word));
             }
         }
     }
     if rest {
-        steps.push(Step::Rest);
+        steps.push(PatternWord::Rest);
     }
     steps
 }

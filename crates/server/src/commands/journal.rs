@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use stafett_journal::disk::backup::restore;
-use stafett_journal::disk::check::{DumpedFrame, check, dump};
+use stafett_journal::disk::fsck::{DumpedFrame, check, dump};
 use stafett_journal::{DiskJournal, Metrics, Settings};
 
 use crate::failure::Failure;

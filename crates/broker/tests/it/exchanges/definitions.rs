@@ -5,12 +5,12 @@ use stafett_messaging::exchanges::{
 use stafett_messaging::queues::{Declare, OwnerId};
 use stafett_messaging::{NewBinding, NewExchange};
 use stafett_model::Namespace;
-use stafett_routing::{HeaderMatch, HeaderValue, Kind, Mode};
+use stafett_routing::{ExchangeKind, HeaderMatch, HeaderValue, Mode};
 use stafett_topics::{NewTopic, TopicSettings};
 
 use super::support::{World, to_exchange, to_queue};
 
-fn auto_delete(kind: Kind) -> NewExchange {
+fn auto_delete(kind: ExchangeKind) -> NewExchange {
     NewExchange {
         auto_delete: true,
         ..NewExchange::new(kind)
@@ -20,10 +20,10 @@ fn auto_delete(kind: Kind) -> NewExchange {
 #[tokio::test]
 async fn what_is_durable_comes_back_and_the_rest_does_not() {
     let world = World::new().await;
-    world.exchange("kept", Kind::Topic).await;
+    world.exchange("kept", ExchangeKind::Topic).await;
     let transient = NewExchange {
         durable: false,
-        ..NewExchange::new(Kind::Topic)
+        ..NewExchange::new(ExchangeKind::Topic)
     };
     world.declare("gone", transient).await;
     world.queue("q").await;
@@ -64,7 +64,7 @@ async fn an_exchange_comes_back_as_it_was_declared_with_bindings_by_headers() {
     let new = NewExchange {
         alternate: Some("other".into()),
         arguments: Bytes::from_static(b"opaque"),
-        ..NewExchange::new(Kind::Headers)
+        ..NewExchange::new(ExchangeKind::Headers)
     };
     world.declare("x", new.clone()).await;
     world.queue("q").await;
@@ -100,8 +100,8 @@ async fn an_exchange_comes_back_as_it_was_declared_with_bindings_by_headers() {
 #[tokio::test]
 async fn declaring_again_is_compared_and_says_what_differs() {
     let world = World::new().await;
-    world.exchange("x", Kind::Direct).await;
-    world.exchange("x", Kind::Direct).await;
+    world.exchange("x", ExchangeKind::Direct).await;
+    world.exchange("x", ExchangeKind::Direct).await;
     let differs =
         |new: NewExchange| match world
             .broker
@@ -110,13 +110,17 @@ async fn declaring_again_is_compared_and_says_what_differs() {
             .declare(&world.namespace, "x", new)
         {
             Err(DeclareError::Differs { exchange, difference }) => {
-                assert_eq!(exchange.is.kind, Kind::Direct, "what is there comes along");
+                assert_eq!(
+                    exchange.is.kind,
+                    ExchangeKind::Direct,
+                    "what is there comes along"
+                );
                 difference
             }
             other => panic!("{other:?}"),
         };
-    assert_eq!(differs(NewExchange::new(Kind::FanOut)), Difference::Kind);
-    assert_eq!(differs(auto_delete(Kind::Direct)), Difference::AutoDelete);
+    assert_eq!(differs(NewExchange::new(ExchangeKind::FanOut)), Difference::Kind);
+    assert_eq!(differs(auto_delete(ExchangeKind::Direct)), Difference::AutoDelete);
 }
 
 #[tokio::test]
@@ -128,7 +132,7 @@ async fn the_default_exchange_leads_to_queues_by_name_and_stays_as_it_is() {
     assert_eq!(world.ready("q"), 1);
     let refused = world.try_bind("", "q", to_queue("q")).await;
     assert_eq!(refused, Err(BindError::IsDefault));
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     assert_eq!(
         world.try_bind("x", "", to_exchange("")).await,
         Err(BindError::IsDefault)
@@ -144,7 +148,7 @@ async fn the_default_exchange_leads_to_queues_by_name_and_stays_as_it_is() {
 #[tokio::test]
 async fn bindings_to_what_is_not_there_are_refused() {
     let world = World::new().await;
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     for to in [to_queue("no"), to_exchange("no"), super::support::to_topic("no")] {
         assert_eq!(
             world.try_bind("x", "", to).await,
@@ -175,9 +179,9 @@ async fn bindings_to_what_is_not_there_are_refused() {
 async fn an_exchange_goes_with_its_last_binding_if_it_is_to_and_takes_others_along() {
     let world = World::new().await;
     world.queue("q").await;
-    world.declare("first", auto_delete(Kind::FanOut)).await;
-    world.declare("second", auto_delete(Kind::FanOut)).await;
-    world.exchange("stays", Kind::FanOut).await;
+    world.declare("first", auto_delete(ExchangeKind::FanOut)).await;
+    world.declare("second", auto_delete(ExchangeKind::FanOut)).await;
+    world.exchange("stays", ExchangeKind::FanOut).await;
     world.bind("first", "", to_exchange("second")).await;
     world.bind("stays", "", to_exchange("second")).await;
     world.bind("second", "", to_queue("q")).await;
@@ -206,8 +210,8 @@ async fn an_exchange_goes_with_its_last_binding_if_it_is_to_and_takes_others_alo
 async fn a_deleted_exchange_takes_its_bindings_along_on_both_sides() {
     let world = World::new().await;
     world.queue("q").await;
-    world.exchange("a", Kind::FanOut).await;
-    world.exchange("b", Kind::FanOut).await;
+    world.exchange("a", ExchangeKind::FanOut).await;
+    world.exchange("b", ExchangeKind::FanOut).await;
     world.bind("a", "", to_exchange("b")).await;
     world.bind("b", "", to_queue("q")).await;
     let exchanges = world.broker.messaging().exchanges();
@@ -221,7 +225,7 @@ async fn a_deleted_exchange_takes_its_bindings_along_on_both_sides() {
     let none = exchanges.delete(&world.namespace, "b", false);
     assert_eq!(none.unwrap_err(), DeleteError::NoSuchExchange);
     assert!(exchanges.bindings(&world.namespace).is_empty());
-    world.exchange("b", Kind::FanOut).await;
+    world.exchange("b", ExchangeKind::FanOut).await;
     assert_eq!(world.publish("a", "").await, Published::Unroutable);
     assert_eq!(world.publish("b", "").await, Published::Unroutable);
     exchanges
@@ -238,8 +242,8 @@ async fn a_deleted_queue_takes_its_bindings_along() {
     let world = World::new().await;
     world.queue("q").await;
     world.queue("other").await;
-    world.exchange("x", Kind::Topic).await;
-    world.declare("goes", auto_delete(Kind::FanOut)).await;
+    world.exchange("x", ExchangeKind::Topic).await;
+    world.declare("goes", auto_delete(ExchangeKind::FanOut)).await;
     for key in 0..1500 {
         world.bind("x", &format!("k.{key}"), to_queue("q")).await;
     }
@@ -285,7 +289,7 @@ async fn namespaces_keep_to_themselves_and_come_back() {
     let world = World::new().await;
     let exchanges = world.broker.messaging().exchanges();
     let shop = Namespace::new("shop");
-    let no = exchanges.declare(&shop, "x", NewExchange::new(Kind::FanOut));
+    let no = exchanges.declare(&shop, "x", NewExchange::new(ExchangeKind::FanOut));
     assert!(matches!(no, Err(DeclareError::NoSuchNamespace)));
     for is_new in [true, false] {
         let (new, stored) = exchanges.create_namespace(&shop).unwrap();
@@ -293,7 +297,7 @@ async fn namespaces_keep_to_themselves_and_come_back() {
         assert_eq!(new, is_new);
     }
     let (_, stored) = exchanges
-        .declare(&shop, "x", NewExchange::new(Kind::FanOut))
+        .declare(&shop, "x", NewExchange::new(ExchangeKind::FanOut))
         .unwrap();
     stored.await.unwrap();
     assert!(!world.exists("x"));

@@ -10,11 +10,11 @@ use stafett_messaging::NewExchange;
 use stafett_messaging::exchanges::{Publish, PublishRefusal, Published};
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
 use stafett_model::{Message, Namespace};
-use stafett_routing::Kind;
+use stafett_routing::ExchangeKind;
 
 use super::support::{World, message, to_exchange, to_queue};
 
-fn delays(kind: Kind) -> NewExchange {
+fn delays(kind: ExchangeKind) -> NewExchange {
     NewExchange {
         delays: true,
         ..NewExchange::new(kind)
@@ -33,7 +33,7 @@ fn later(key: &str, delay_ms: u64) -> Publish {
 /// Creates a world with a queue `q` behind a delaying exchange `late`.
 async fn world() -> World {
     let world = World::new().await;
-    world.declare("late", delays(Kind::Direct)).await;
+    world.declare("late", delays(ExchangeKind::Direct)).await;
     world.queue("q").await;
     world.bind("late", "a", to_queue("q")).await;
     world
@@ -130,7 +130,7 @@ async fn without_a_delay_a_message_does_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_wherever_it_meets_an_exchange_that_delays() {
     let world = world().await;
-    world.exchange("in", Kind::FanOut).await;
+    world.exchange("in", ExchangeKind::FanOut).await;
     world.queue("now").await;
     world.bind("in", "", to_queue("now")).await;
     world.bind("in", "", to_exchange("late")).await;
@@ -266,7 +266,7 @@ async fn what_waited_in_a_deleted_namespace_does_not_come_into_the_next_of_its_n
                 .unwrap();
             stored.await.unwrap();
             assert!(is_new);
-            world.declare("late", delays(Kind::Direct)).await;
+            world.declare("late", delays(ExchangeKind::Direct)).await;
             world.queue("q").await;
             world.bind("late", "a", to_queue("q")).await;
             if round == 0 {
@@ -293,10 +293,11 @@ fn messages_that_do_not_fit_into_one_append_go_on_in_several() {
     // Segments have 64 KiB.
     crate::simulated::on_disk(&disk, 1, async |broker, _| {
         let namespace = Namespace::default();
-        let declared = broker
-            .messaging()
-            .exchanges()
-            .declare(&namespace, "late", delays(Kind::Direct));
+        let declared =
+            broker
+                .messaging()
+                .exchanges()
+                .declare(&namespace, "late", delays(ExchangeKind::Direct));
         declared.unwrap().1.await.unwrap();
         let queues = broker.messaging().queues();
         let queue = queues.declare(&namespace, "q", Declare::default()).await.unwrap();

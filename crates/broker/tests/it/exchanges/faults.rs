@@ -9,14 +9,14 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_messaging::queues::{Declare, OwnerId};
 use stafett_messaging::{NewBinding, NewExchange, Unbind};
 use stafett_model::Namespace;
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 
 use super::support::{to_exchange, to_queue};
 use crate::simulated::{losing_power_at, on_disk};
 
 #[derive(Debug)]
 enum Step {
-    Exchange(&'static str, Kind),
+    Exchange(&'static str, ExchangeKind),
     Alternate(&'static str, &'static str),
     Queue(&'static str),
     BindQueue(&'static str, &'static str, &'static str),
@@ -28,10 +28,10 @@ enum Step {
 }
 
 const STEPS: &[Step] = &[
-    Step::Exchange("topics", Kind::Topic),
+    Step::Exchange("topics", ExchangeKind::Topic),
     Step::Queue("a"),
     Step::BindQueue("topics", "a", "kern.#"),
-    Step::Exchange("all", Kind::FanOut),
+    Step::Exchange("all", ExchangeKind::FanOut),
     Step::Queue("b"),
     Step::BindExchange("topics", "all", "*.info"),
     Step::BindQueue("all", "b", ""),
@@ -43,7 +43,7 @@ const STEPS: &[Step] = &[
     // With all its bindings, on both sides.
     Step::DeleteExchange("all"),
     Step::DeleteQueue("b"),
-    Step::Exchange("all", Kind::Direct),
+    Step::Exchange("all", ExchangeKind::Direct),
     Step::Queue("b"),
     Step::DeleteQueue("a"),
 ];
@@ -68,7 +68,7 @@ async fn apply(broker: &Broker, step: &Step) -> bool {
         Step::Alternate(name, other) => {
             let new = NewExchange {
                 alternate: Some((*other).into()),
-                ..NewExchange::new(Kind::Direct)
+                ..NewExchange::new(ExchangeKind::Direct)
             };
             exchanges
                 .declare(&space, name, new)

@@ -15,7 +15,7 @@ use stafett_messaging::exchanges::{Publish, Published};
 use stafett_messaging::queues::{Declare, Delivery};
 use stafett_messaging::{NewBinding, NewExchange};
 use stafett_model::{Message, Namespace};
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 
 use super::support::{message, to_queue};
 use crate::simulated::{losing_power_at, on_disk};
@@ -56,7 +56,7 @@ async fn prepare(broker: &Broker) -> Option<()> {
     let space = Namespace::default();
     let late = NewExchange {
         delays: true,
-        ..NewExchange::new(Kind::Direct)
+        ..NewExchange::new(ExchangeKind::Direct)
     };
     let (_, stored) = broker
         .messaging()

@@ -10,7 +10,7 @@ use stafett_journal::{DiskJournal, Journal, StateItem, StateSpace};
 use stafett_messaging::queues::{Declare, OwnerId};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_model::Namespace;
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 use stafett_topics::{NewTopic, TopicSettings};
 
 use super::support::{to_exchange, to_queue};
@@ -30,7 +30,7 @@ fn shop() -> Namespace {
 async fn exchange(broker: &Broker, namespace: &Namespace, name: &str, auto_delete: bool) {
     let new = NewExchange {
         auto_delete,
-        ..NewExchange::new(Kind::Topic)
+        ..NewExchange::new(ExchangeKind::Topic)
     };
     let declared = broker.messaging().exchanges().declare(namespace, name, new);
     if let Ok((_, stored)) = declared {

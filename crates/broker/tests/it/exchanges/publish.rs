@@ -4,14 +4,14 @@ use stafett_messaging::exchanges::{Publish, PublishError, PublishRefusal, Publis
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
 use stafett_messaging::{NewBinding, NewExchange};
 use stafett_model::Message;
-use stafett_routing::{HashOn, HeaderMatch, HeaderValue, Kind, Property};
+use stafett_routing::{ExchangeKind, HashOn, HeaderMatch, HeaderValue, Property};
 
 use super::support::{World, message, to_exchange, to_queue};
 
 #[tokio::test]
 async fn a_batch_goes_where_its_keys_lead_and_what_goes_nowhere_comes_back() {
     let world = World::new().await;
-    world.exchange("x", Kind::Topic).await;
+    world.exchange("x", ExchangeKind::Topic).await;
     for (queue, pattern) in [("orders", "order.#"), ("all", "#.eu"), ("all", "order.eu")] {
         world.queue(queue).await;
         world.bind("x", pattern, to_queue(queue)).await;
@@ -42,7 +42,7 @@ async fn a_batch_goes_where_its_keys_lead_and_what_goes_nowhere_comes_back() {
 #[tokio::test]
 async fn any_of_several_keys_will_do_and_a_queue_gets_a_message_once() {
     let world = World::new().await;
-    world.exchange("x", Kind::Direct).await;
+    world.exchange("x", ExchangeKind::Direct).await;
     world.queue("q").await;
     world.queue("r").await;
     world.bind("x", "a", to_queue("q")).await;
@@ -67,10 +67,10 @@ async fn internal_and_missing_exchanges_take_nothing_from_outside() {
     let world = World::new().await;
     let internal = NewExchange {
         internal: true,
-        ..NewExchange::new(Kind::FanOut)
+        ..NewExchange::new(ExchangeKind::FanOut)
     };
     world.declare("in", internal).await;
-    world.exchange("out", Kind::FanOut).await;
+    world.exchange("out", ExchangeKind::FanOut).await;
     world.queue("q").await;
     world.bind("out", "", to_exchange("in")).await;
     world.bind("in", "", to_queue("q")).await;
@@ -92,7 +92,7 @@ async fn an_alternate_gets_what_matches_nothing() {
     let world = World::new().await;
     let new = NewExchange {
         alternate: Some("rest".into()),
-        ..NewExchange::new(Kind::Direct)
+        ..NewExchange::new(ExchangeKind::Direct)
     };
     world.declare("x", new).await;
     assert_eq!(
@@ -100,7 +100,7 @@ async fn an_alternate_gets_what_matches_nothing() {
         Published::Unroutable,
         "it does not exist yet"
     );
-    world.exchange("rest", Kind::FanOut).await;
+    world.exchange("rest", ExchangeKind::FanOut).await;
     world.queue("q").await;
     world.queue("lost").await;
     world.bind("x", "a", to_queue("q")).await;
@@ -113,7 +113,7 @@ async fn an_alternate_gets_what_matches_nothing() {
 #[tokio::test]
 async fn a_queue_that_refuses_refuses_for_all() {
     let world = World::new().await;
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     let full = Declare {
         durable: true,
         settings: QueueSettings {
@@ -142,9 +142,9 @@ async fn a_queue_that_refuses_refuses_for_all() {
 #[tokio::test]
 async fn headers_and_properties_are_what_the_front_end_reads() {
     let world = World::new().await;
-    world.exchange("headers", Kind::Headers).await;
+    world.exchange("headers", ExchangeKind::Headers).await;
     world
-        .exchange("ids", Kind::Hashed(HashOn::Property(Property::MessageId)))
+        .exchange("ids", ExchangeKind::Hashed(HashOn::Property(Property::MessageId)))
         .await;
     let kept = |kind: &'static str| Message {
         headers: [("front".into(), Some(Bytes::from_static(kind.as_bytes())))]
@@ -210,7 +210,7 @@ async fn headers_and_properties_are_what_the_front_end_reads() {
 #[tokio::test]
 async fn dead_letters_are_routed_as_they_were_published() {
     let world = World::new().await;
-    world.exchange("dead", Kind::Topic).await;
+    world.exchange("dead", ExchangeKind::Topic).await;
     world.queue("lost").await;
     world.bind("dead", "order.*", to_queue("lost")).await;
     let short = Declare {
@@ -226,7 +226,7 @@ async fn dead_letters_are_routed_as_they_were_published() {
         ..Declare::default()
     };
     let queue = world.queue_as("short", short).await;
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     world.bind("x", "", to_queue("short")).await;
     for _ in 0..3 {
         world.publish("x", "order.eu").await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_messaging::queues::{Declare, OwnerId};
 use stafett_messaging::{NewBinding, NewExchange, Unbind};
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 use tokio::task::JoinSet;
 
 use super::support::{World, to_queue};
@@ -25,7 +25,7 @@ async fn of_two_kinds_declared_at_once_one_wins_for_all() {
     let world = Arc::new(World::new().await);
     for round in 0..50 {
         let name = format!("x{round}");
-        let declare = |kind: Kind| {
+        let declare = |kind: ExchangeKind| {
             let (world, name) = (Arc::clone(&world), name.clone());
             tokio::task::spawn_blocking(move || {
                 let new = NewExchange::new(kind.clone());
@@ -37,7 +37,7 @@ async fn of_two_kinds_declared_at_once_one_wins_for_all() {
                 declared.is_ok().then_some(kind)
             })
         };
-        let (one, other) = tokio::join!(declare(Kind::FanOut), declare(Kind::Direct));
+        let (one, other) = tokio::join!(declare(ExchangeKind::FanOut), declare(ExchangeKind::Direct));
         let won: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
         assert_eq!(won.len(), 1);
         let found = world
@@ -63,8 +63,9 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
             };
             for step in 0..200 {
                 let exchanges = world.broker.messaging().exchanges();
+                let new = NewExchange::new(ExchangeKind::Topic);
                 match (worker + step) % 6 {
-                    0 => drop(exchanges.declare(&world.namespace, "x", NewExchange::new(Kind::Topic))),
+                    0 => drop(exchanges.declare(&world.namespace, "x", new)),
                     1 => drop(
                         world
                             .broker
@@ -119,7 +120,7 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
         (keys, has_queue, world.exists("x"))
     };
     // Everything staged is stored once a later change is.
-    world.exchange("last", Kind::FanOut).await;
+    world.exchange("last", ExchangeKind::FanOut).await;
     let before = state(&world);
     let world = world.restart().await;
     assert_eq!(state(&world), before);

@@ -7,7 +7,7 @@ use stafett_messaging::NewExchange;
 use stafett_messaging::exchanges::{DeclareError, NamespaceError, PublishError, Published};
 use stafett_messaging::queues::{Declare, DeclareError as DeclareQueueError, DeleteQueueError, OwnerId};
 use stafett_model::Namespace;
-use stafett_routing::Kind;
+use stafett_routing::ExchangeKind;
 use tokio::task::{JoinSet, yield_now};
 
 use super::support::{World, message, to_queue};
@@ -19,8 +19,8 @@ const STEP: usize = 256;
 /// Creates very many bindings from `x` to `q`, and one from `other` to `aside`.
 async fn crowded() -> World {
     let world = World::new().await;
-    world.exchange("x", Kind::Topic).await;
-    world.exchange("other", Kind::Direct).await;
+    world.exchange("x", ExchangeKind::Topic).await;
+    world.exchange("other", ExchangeKind::Direct).await;
     world.queue("q").await;
     world.queue("aside").await;
     for number in 0..BINDINGS {
@@ -116,7 +116,7 @@ async fn an_exchange_that_is_made_anew_has_none_of_the_bindings_that_still_go() 
         .unwrap();
     yield_now().await;
     assert!(world.left() > 0, "it is under way");
-    world.exchange("x", Kind::Topic).await;
+    world.exchange("x", ExchangeKind::Topic).await;
     assert_eq!(world.left(), 0);
     world.bind("x", "device.1.*", to_queue("q")).await;
     deleting.await.unwrap();
@@ -182,7 +182,7 @@ async fn a_crash_in_the_middle_leaves_none_of_it() {
         let world = world.crash().await;
         assert_eq!((world.exists("x"), world.has_queue()), (is_queue, !is_queue));
         assert_eq!(world.left(), 0);
-        world.exchange("x", Kind::Topic).await;
+        world.exchange("x", ExchangeKind::Topic).await;
         world.queue("q").await;
         assert_eq!(world.publish("x", "device.7.t").await, Published::Unroutable);
     }
@@ -193,7 +193,7 @@ const QUEUES: usize = 130;
 /// Creates a namespace with very many bindings and queues, besides the default one.
 async fn crowded_namespace() -> (World, Namespace) {
     let mut world = World::new().await;
-    world.exchange("other", Kind::Direct).await;
+    world.exchange("other", ExchangeKind::Direct).await;
     world.queue("aside").await;
     world.bind("other", "k", to_queue("aside")).await;
     let shop = Namespace::new("shop");
@@ -205,7 +205,7 @@ async fn crowded_namespace() -> (World, Namespace) {
         .unwrap();
     stored.await.unwrap();
     let outside = std::mem::replace(&mut world.namespace, shop.clone());
-    world.exchange("x", Kind::Topic).await;
+    world.exchange("x", ExchangeKind::Topic).await;
     for number in 0..QUEUES {
         world.queue(&format!("q{number}")).await;
     }
@@ -227,7 +227,7 @@ async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
     while exchanges.has_namespace(&shop) {
         yield_now().await;
     }
-    let declared = exchanges.declare(&shop, "late", NewExchange::new(Kind::Direct));
+    let declared = exchanges.declare(&shop, "late", NewExchange::new(ExchangeKind::Direct));
     assert!(matches!(declared, Err(DeclareError::NoSuchNamespace)));
     let declared = broker
         .messaging()

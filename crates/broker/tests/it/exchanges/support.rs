@@ -10,7 +10,7 @@ use stafett_messaging::exchanges::{BindError, Publish, Published, ReadFacts, Unb
 use stafett_messaging::queues::{Declare, Queue};
 use stafett_messaging::{Destination, NewBinding, NewExchange, Unbind};
 use stafett_model::{Message, Namespace};
-use stafett_routing::{HeaderMatch, HeaderValue, Kind, Property};
+use stafett_routing::{ExchangeKind, HeaderMatch, HeaderValue, Property};
 use stafett_topics::{NewTopic, Topic, TopicSettings};
 
 /// A front end that keeps one header, `kind`, as the value of its record header.
@@ -71,7 +71,7 @@ impl World {
         Self::on(journal).await
     }
 
-    pub(crate) async fn exchange(&self, name: &str, kind: Kind) {
+    pub(crate) async fn exchange(&self, name: &str, kind: ExchangeKind) {
         self.declare(name, NewExchange::new(kind)).await;
     }
 

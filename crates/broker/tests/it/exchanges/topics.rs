@@ -6,7 +6,7 @@ use bytes::Bytes;
 use stafett_messaging::exchanges::{Publish, Published};
 use stafett_messaging::queues::{Declare, Over};
 use stafett_model::{Message, Offset, partition_of, records};
-use stafett_routing::Kind;
+use stafett_routing::ExchangeKind;
 use stafett_topics::{NewTopic, ReadFrom, ReadRequest, Topic, TopicSettings};
 
 use super::support::{World, message, to_queue, to_topic};
@@ -65,7 +65,7 @@ async fn batches(world: &World, topic: &Topic, partition: u32) -> Vec<Bytes> {
 async fn a_message_bound_to_a_topic_is_a_record_where_its_key_leads() {
     let world = World::new().await;
     let topic = world.topic("events", 4).await;
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     world.queue("q").await;
     world.bind("x", "", to_topic("events")).await;
     world.bind("x", "", to_queue("q")).await;
@@ -110,7 +110,7 @@ async fn a_message_bound_to_a_topic_is_a_record_where_its_key_leads() {
 async fn a_topic_alone_is_enough_of_a_target_and_its_binding_outlives_a_restart() {
     let world = World::new().await;
     world.topic("events", 1).await;
-    world.exchange("x", Kind::Topic).await;
+    world.exchange("x", ExchangeKind::Topic).await;
     world.bind("x", "a.*", to_topic("events")).await;
     assert_eq!(world.publish("x", "a.b").await, Published::Stored);
     assert_eq!(world.publish("x", "b").await, Published::Unroutable);
@@ -124,7 +124,7 @@ async fn a_topic_alone_is_enough_of_a_target_and_its_binding_outlives_a_restart(
 async fn a_deleted_topic_takes_its_bindings_along() {
     let world = World::new().await;
     let topic = world.topic("events", 1).await;
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     world.bind("x", "", to_topic("events")).await;
     world.broker.delete_topic(topic.id).await.unwrap();
     assert!(
@@ -164,7 +164,7 @@ async fn what_goes_to_a_queue_over_a_topic_goes_into_the_topic_once() {
     };
     world.queue_as("one", over()).await;
     world.queue_as("two", over()).await;
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     world.bind("x", "", to_queue("one")).await;
     world.bind("x", "", to_queue("two")).await;
     world.bind("x", "", to_topic("events")).await;
@@ -193,7 +193,7 @@ async fn topic_with(world: &World, settings: TopicSettings) {
         settings,
     };
     world.broker.catalog().create(vec![new]).await.remove(0).unwrap();
-    world.exchange("x", Kind::FanOut).await;
+    world.exchange("x", ExchangeKind::FanOut).await;
     world.bind("x", "", to_topic("events")).await;
 }
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use stafett_journal::{
-    Append, Bounds, Journal, MemoryJournal, OwnerEpoch, Precondition, ProducerSeen, ReadError, ReadRequest,
-    ReadTicket, Space, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+    Append, Bounds, DiskSpace, Journal, MemoryJournal, OwnerEpoch, Precondition, ProducerStatus, ReadError,
+    ReadRequest, ReadTicket, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset};
 
@@ -64,7 +64,7 @@ impl Journal for Torn {
         self.whole.owner(log)
     }
 
-    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         self.whole.producers(log)
     }
 
@@ -88,7 +88,7 @@ impl Journal for Torn {
         self.whole.watch_log(watch, log, token)
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> DiskSpace {
         self.whole.space()
     }
 

@@ -9,7 +9,7 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_messaging::queues::{DeadLetter, Declare, Overflow, Queue, QueueSettings, Settle};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_model::{DeathReason, Message, Namespace};
-use stafett_routing::{HeaderMatch, Kind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 use crate::simulated::on_disk;
@@ -158,7 +158,7 @@ async fn dead_letters_that_are_refused_late_are_buried_later_and_once() {
     assert_eq!(queue.counts().in_flight, 2);
     pass(2000).await;
     while journal.commit(0) {}
-    journal.let_go();
+    journal.release();
     settle_down().await;
     assert_eq!(bodies(&world, "dead").await, numbers(0..2));
     assert_eq!(queue.counts().in_flight, 0);
@@ -211,7 +211,11 @@ async fn bind(world: &World, source: &str, queue: &str) {
 async fn fan(world: &World, full: QueueSettings) -> Arc<Queue> {
     let exchanges = world.broker.messaging().exchanges();
     let (_, stored) = exchanges
-        .declare(&Namespace::default(), "fan", NewExchange::new(Kind::FanOut))
+        .declare(
+            &Namespace::default(),
+            "fan",
+            NewExchange::new(ExchangeKind::FanOut),
+        )
         .unwrap();
     stored.await.unwrap();
     let full = QueueSettings {
@@ -264,7 +268,7 @@ async fn what_a_full_target_dead_letters_in_its_turn_is_one_append_with_the_rest
     pass(2000).await;
     assert_eq!(journal.undecided(), 1);
     assert!(journal.commit(0));
-    journal.let_go();
+    journal.release();
     settle_down().await;
     assert_eq!(bodies(&world, "full").await, numbers(0..1));
     assert_eq!(bodies(&world, "roomy").await, numbers(0..4));
@@ -411,7 +415,7 @@ async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_th
     assert!(journal.commit(0));
     buried.await;
     assert_eq!(world.ready("dead"), 1);
-    journal.let_go();
+    journal.release();
     journal.set_full(true);
     queue.settle(&[(second.id, Settle::Discard)]);
     queue.buried().await;

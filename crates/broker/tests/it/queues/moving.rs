@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_journal::UndecidedJournal;
+use stafett_journal::ManualJournal;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_messaging::queues::{Appended, Declare, Overflow, Queue, QueueSettings, Refused};
 use stafett_messaging::{Moved, Stopped};
@@ -42,14 +42,14 @@ fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
 }
 
 /// Lets tasks run until an append waits for its decision.
-async fn until_held(journal: &UndecidedJournal) {
+async fn until_held(journal: &ManualJournal) {
     while journal.undecided() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
 /// Decides appends until a task is done.
-async fn deciding<T>(journal: &UndecidedJournal, task: impl Future<Output = T>) -> T {
+async fn deciding<T>(journal: &ManualJournal, task: impl Future<Output = T>) -> T {
     let decide = async {
         loop {
             while journal.commit(0) {}
@@ -125,7 +125,7 @@ async fn a_target_that_is_deleted_in_the_middle_takes_nothing_more_with_it() {
         .await
         .unwrap();
     assert_eq!(ended, moved(0, Some(Stopped::TargetGone)));
-    journal.let_go();
+    journal.release();
     assert_eq!(bodies(&world, "from").await, numbers(1024..3000));
 }
 
@@ -141,7 +141,7 @@ async fn a_full_disk_ends_a_move_and_nothing_is_lost_for_it() {
             let moving = world.broker.messaging().move_messages(&from, &to, 600);
             until_held(&journal).await;
             assert!(journal.refuse(0));
-            journal.let_go();
+            journal.release();
             moving.await
         } else {
             journal.set_full(true);

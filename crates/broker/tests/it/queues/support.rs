@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_journal::{MemoryJournal, UndecidedJournal};
+use stafett_journal::{ManualJournal, MemoryJournal};
 use stafett_messaging::queues::{
     Appended, Consumer, ConsumerSpec, Declare, Delivery, DeliveryId, Event, Outbox, OwnerId, Publication,
     Queue, Settle, Targets,
@@ -37,14 +37,10 @@ impl World {
     }
 
     /// Creates a world on a journal that decides on request, and returns that journal too.
-    pub(crate) async fn undecided() -> (Self, Arc<UndecidedJournal>) {
+    pub(crate) async fn undecided() -> (Self, Arc<ManualJournal>) {
         let behind = Arc::new(MemoryJournal::new());
-        let journal = Arc::new(UndecidedJournal::over(Arc::clone(&behind)));
-        let broker = Broker::start(
-            Arc::<UndecidedJournal>::clone(&journal),
-            BrokerSettings::default(),
-        )
-        .await;
+        let journal = Arc::new(ManualJournal::over(Arc::clone(&behind)));
+        let broker = Broker::start(Arc::<ManualJournal>::clone(&journal), BrokerSettings::default()).await;
         let world = Self {
             journal: behind,
             broker: Arc::new(broker.unwrap()),

@@ -9,7 +9,7 @@ use super::super::index::Indexer;
 use super::super::position::{Position, SegmentId};
 use super::super::salvage::salvage;
 use super::super::scan::{Chain, EndReason, LaterMark, ScanEnd, ScannedFrame, first_group, scan};
-use super::super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::super::segment::{FileRole, HeadBlock, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::super::sidecar::Summary;
 use super::super::storage::{StorageFile, read_exact_at};
 use super::{OpenError, Recovery};
@@ -65,16 +65,16 @@ impl Recovery<'_> {
         let got = file.read_at(&mut block, 0)?;
         block.truncate(got);
         match SegmentHead::decode(&block) {
-            HeadFound::Newer(version) => Err(OpenError::Newer {
+            HeadBlock::Newer(version) => Err(OpenError::Newer {
                 file: role.name(),
                 version,
             }),
-            HeadFound::Head(head) if head.segment == id => Ok(Some(Chain {
+            HeadBlock::Head(head) if head.segment == id => Ok(Some(Chain {
                 sequence: head.first_sequence.saturating_sub(1),
                 checksum: head.previous,
             })),
             // A spare, unless it has groups: then only the header is damaged.
-            HeadFound::Head(_) | HeadFound::Nothing => {
+            HeadBlock::Head(_) | HeadBlock::Nothing => {
                 let (first, known) = (
                     first_group(file, id)?,
                     self.sidecars.contains(&(SegmentKind::Arrival, id)),
@@ -351,7 +351,7 @@ impl Recovery<'_> {
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         let got = file.read_at(&mut block, 0)?;
         block.truncate(got);
-        if let HeadFound::Head(head) = SegmentHead::decode(&block)
+        if let HeadBlock::Head(head) = SegmentHead::decode(&block)
             && head.segment == id
         {
             return Ok(head.first_sequence == chain.sequence + 1 && head.previous == chain.checksum);

@@ -13,7 +13,7 @@ use stafett_model::{LogId, Offset};
 
 use super::super::position::{Position, SegmentId};
 use super::super::scan::Chain;
-use super::super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
+use super::super::segment::{FileRole, HeadBlock, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
 use super::super::sidecar::{Row, Sidecar, Summary};
 use super::{OpenError, Recovery, RecoveryReport};
 
@@ -144,8 +144,8 @@ impl Recovery<'_> {
         let got = file.read_at(&mut block, 0)?;
         block.truncate(got);
         Ok(match SegmentHead::decode(&block) {
-            HeadFound::Head(head) => Some(head.last.0),
-            HeadFound::Nothing | HeadFound::Newer(_) => None,
+            HeadBlock::Head(head) => Some(head.last.0),
+            HeadBlock::Nothing | HeadBlock::Newer(_) => None,
         })
     }
 
@@ -209,7 +209,7 @@ impl Recovery<'_> {
 
 impl RecoveryReport {
     /// Writes the losses to the program's log.
-    pub(super) fn say_what_is_lost(&self) {
+    pub(super) fn log_losses(&self) {
         if self.checkpoint_lost {
             tracing::error!(
                 set_aside = ?self.set_aside,

@@ -6,10 +6,10 @@ use stafett_model::{BatchHeader, LogId, Offset};
 
 use super::super::checkpoint::StateAt;
 use super::super::control::Control;
-use super::super::frame::Kind;
+use super::super::frame::FrameKind;
 use super::super::log::Log;
 use super::super::position::{Position, SegmentId};
-use super::super::producers::Numbered;
+use super::super::producers::SequencedBatch;
 use super::super::scan::ScannedFrame;
 use super::{Recovery, ids};
 use crate::contract::OwnerEpoch;
@@ -33,9 +33,9 @@ impl Recovery<'_> {
         self.report.replayed_frames += 1;
         match frame.head.kind {
             // The body of a cut batch's last frame also begins with the batch's header.
-            Kind::Batch | Kind::Cut => self.replay_batch(frame),
-            Kind::Chunk => {}
-            Kind::Control => {
+            FrameKind::Batch | FrameKind::Cut => self.replay_batch(frame),
+            FrameKind::Chunk => {}
+            FrameKind::Control => {
                 if let Some(control) = Control::decode(&frame.body) {
                     self.replay_control(control, group_end, number);
                 } else {
@@ -66,7 +66,7 @@ impl Recovery<'_> {
             }
             state.next = state.next.max(entry.end());
             if let Some(header) = &header
-                && let (1, Some(numbered)) = (frame.head.entries.len(), Numbered::of(header))
+                && let (1, Some(numbered)) = (frame.head.entries.len(), SequencedBatch::of(header))
             {
                 let now = self.now;
                 state
@@ -127,14 +127,14 @@ impl Recovery<'_> {
                 }
             }
             Control::Own { log, owner } => self.own(log, owner),
-            Control::Run { epoch, boot, .. } => {
+            Control::Started { epoch, boot, .. } => {
                 // The recovery before that run ended here, and its checkpoint was not stored.
                 self.pass_lost_offsets(boot);
                 self.meta.run.epoch = epoch.0;
                 self.meta.run.boot = boot;
                 self.meta.run.ended = false;
             }
-            Control::RunEnd { .. } => self.meta.run.ended = true,
+            Control::StoppedCleanly { .. } => self.meta.run.ended = true,
             Control::Segments { added, removed } => {
                 for id in &added {
                     self.sorted.insert(*id, true);

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use stafett_model::{LogId, Offset};
 
 use super::super::codec::usize_of;
-use super::super::core::Core;
-use super::super::frame::Entry;
+use super::super::engine::Engine;
+use super::super::frame::FrameEntry;
 use super::super::position::SegmentId;
-use super::super::segment::{HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::super::segment::{HeadBlock, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::super::sidecar::{EntryCursor, IndexEntry, Sidecar, Summary};
 use super::super::storage::{StorageFile, read_exact_at};
 use super::merge::MergeError;
 
 /// Place of a batch in the order of all logs.
-type Place = (LogId, Offset);
+type BatchKey = (LogId, Offset);
 
 pub(super) struct Input {
     /// This reference keeps its file from being recycled.
@@ -25,7 +25,7 @@ pub(super) struct Input {
     index: Arc<dyn StorageFile>,
     summary: Summary,
     /// For a sorted segment: the range that it was made for. Entries outside may lie in another segment.
-    made_for: Option<RangeInclusive<Place>>,
+    made_for: Option<RangeInclusive<BatchKey>>,
 }
 
 /// Entries of an input, in the order of logs and offsets.
@@ -35,13 +35,13 @@ pub(super) struct Entries {
 }
 
 /// Liveness check for parts of frames; fast for consecutive parts of one log.
-pub(crate) struct Alive<'a> {
-    core: &'a Core,
+pub(crate) struct LivenessCheck<'a> {
+    core: &'a Engine,
     current: Option<(LogId, Option<Offset>)>,
 }
 
 impl Input {
-    pub(super) fn open(core: &Core, id: SegmentId) -> Result<Self, MergeError> {
+    pub(super) fn open(core: &Engine, id: SegmentId) -> Result<Self, MergeError> {
         let damaged = || MergeError::Damaged { segment: id, byte: 0 };
         let segment = core.segments.get(id).ok_or(MergeError::Stopped)?;
         let file = core.files.get(segment.role())?;
@@ -52,7 +52,7 @@ impl Input {
             SegmentKind::Sorted => {
                 let mut block = vec![0; SEGMENT_HEAD_BYTES];
                 read_exact_at(&*file, &mut block, 0)?;
-                let HeadFound::Head(head) = SegmentHead::decode(&block) else {
+                let HeadBlock::Head(head) = SegmentHead::decode(&block) else {
                     return Err(damaged());
                 };
                 Some(head.first..=head.last)
@@ -92,7 +92,7 @@ impl Input {
     }
 
     /// Returns true if a part of one of its frames belongs here, not to a copy of the frame.
-    pub(super) fn lists(&self, entry: &Entry) -> bool {
+    pub(super) fn lists(&self, entry: &FrameEntry) -> bool {
         let made_for = self.made_for.as_ref();
         made_for.is_none_or(|places| places.contains(&(entry.log, entry.base)))
     }
@@ -142,8 +142,8 @@ impl Entries {
     }
 }
 
-impl<'a> Alive<'a> {
-    pub(crate) fn new(core: &'a Core) -> Self {
+impl<'a> LivenessCheck<'a> {
+    pub(crate) fn new(core: &'a Engine) -> Self {
         Self { core, current: None }
     }
 
@@ -169,7 +169,7 @@ mod tests {
     use crate::contract::Selection;
     use crate::simulated::SimulatedDisk;
 
-    fn input(made_for: Option<RangeInclusive<Place>>) -> Input {
+    fn input(made_for: Option<RangeInclusive<BatchKey>>) -> Input {
         let file = SimulatedDisk::new().storage().create("segment").unwrap();
         let summary = Summary {
             segment: SegmentId(7),
@@ -197,8 +197,8 @@ mod tests {
         }
     }
 
-    fn entry(log: u64, base: u64) -> Entry {
-        Entry {
+    fn entry(log: u64, base: u64) -> FrameEntry {
+        FrameEntry {
             log: LogId(log),
             base: Offset(base),
             span: 1,

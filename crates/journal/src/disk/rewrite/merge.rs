@@ -15,14 +15,14 @@ use std::io;
 use bytes::Bytes;
 use stafett_model::{LogId, Offset};
 
-use super::super::chunk::{self, NotWhole};
+use super::super::chunk::{self, AssembleError};
 use super::super::codec::u32_of;
-use super::super::core::Core;
-use super::super::frame::{Entry, Head, Kind};
+use super::super::engine::Engine;
+use super::super::frame::{FrameEntry, FrameKind, Head};
 use super::super::position::SegmentId;
 use super::super::segment::Segment;
 use super::super::sidecar::IndexEntry;
-use super::input::{Alive, Entries, Input};
+use super::input::{Entries, Input, LivenessCheck};
 use super::output::Output;
 use super::ties::Ties;
 
@@ -45,14 +45,14 @@ impl From<io::Error> for MergeError {
 
 /// A new segment and the logs in it, with the first offset and the bytes of each.
 #[derive(Debug)]
-pub(crate) struct Merged {
+pub(crate) struct MergedSegment {
     pub(crate) segment: Segment,
     pub(crate) logs: Vec<(LogId, Offset, u64)>,
 }
 
 /// Copies the live frames of `inputs` into new sorted segments. On success these are complete and synced, but
 /// not in force; on an error they are removed.
-pub(crate) fn merge(core: &Core, inputs: &[SegmentId]) -> Result<Vec<Merged>, MergeError> {
+pub(crate) fn merge(core: &Engine, inputs: &[SegmentId]) -> Result<Vec<MergedSegment>, MergeError> {
     let inputs: Vec<_> = inputs
         .iter()
         .map(|id| Input::open(core, *id))
@@ -76,7 +76,7 @@ pub(crate) fn merge(core: &Core, inputs: &[SegmentId]) -> Result<Vec<Merged>, Me
 }
 
 struct Merge<'a> {
-    core: &'a Core,
+    core: &'a Engine,
     output: Output<'a>,
     /// Frame read last.
     buffer: Vec<u8>,
@@ -91,10 +91,10 @@ impl Merge<'_> {
                 return Ok(());
             };
             let is_known = Cell::new(false);
-            let is_wanted = |entry: &Entry| {
+            let is_wanted = |entry: &FrameEntry| {
                 let is_ours = input.lists(entry) && ties.is_of(entry.log, tie);
                 is_known.set(is_known.get() || is_ours);
-                is_ours && Alive::new(core).is(entry.log, entry.end())
+                is_ours && LivenessCheck::new(core).is(entry.log, entry.end())
             };
             // Nothing is left to copy if its logs were freed meanwhile.
             let is_copied = self.copy(input, frame.byte, frame.bytes, is_wanted)?;
@@ -112,22 +112,22 @@ impl Merge<'_> {
         let mut heap = BinaryHeap::new();
         for (number, entries) in streams.iter_mut().enumerate() {
             if let Some(entry) = entries.next()? {
-                heap.push(Reverse((entry.log, entry.base, number, Ranked(entry))));
+                heap.push(Reverse((entry.log, entry.base, number, HeapPayload(entry))));
             }
         }
-        let mut alive = Alive::new(self.core);
-        while let Some(Reverse((log, base, number, Ranked(entry)))) = heap.pop() {
+        let mut alive = LivenessCheck::new(self.core);
+        while let Some(Reverse((log, base, number, HeapPayload(entry)))) = heap.pop() {
             let (Some(input), Some(entries)) = (inputs.get(number), streams.get_mut(number)) else {
                 continue;
             };
             if !ties.has(log) && alive.is(log, entry.end()) {
-                let is_it = |it: &Entry| (it.log, it.base) == (log, base);
+                let is_it = |it: &FrameEntry| (it.log, it.base) == (log, base);
                 if !self.copy(input, entry.byte, u32_of(entry.stored_bytes()), is_it)? {
                     return Err(input.damaged(entry.byte));
                 }
             }
             if let Some(entry) = entries.next()? {
-                heap.push(Reverse((entry.log, entry.base, number, Ranked(entry))));
+                heap.push(Reverse((entry.log, entry.base, number, HeapPayload(entry))));
             }
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Merge<'_> {
         input: &Input,
         byte: u32,
         bytes: u32,
-        is_wanted: impl Fn(&Entry) -> bool,
+        is_wanted: impl Fn(&FrameEntry) -> bool,
     ) -> Result<bool, MergeError> {
         let damaged = || input.damaged(byte);
         let frame = input.read(byte, bytes, &mut self.buffer)?;
@@ -148,11 +148,11 @@ impl Merge<'_> {
             return Err(damaged());
         }
         let assembled: Bytes;
-        let (head, body) = if head.kind == Kind::Cut {
+        let (head, body) = if head.kind == FrameKind::Cut {
             let (head, table) = chunk::last_frame(frame).ok_or_else(damaged)?;
             let (head, body) = table.assemble(input.file(), &head).map_err(|error| match error {
-                NotWhole::Damaged => damaged(),
-                NotWhole::Io(error) => MergeError::Io(error),
+                AssembleError::Damaged => damaged(),
+                AssembleError::Io(error) => MergeError::Io(error),
             })?;
             assembled = body;
             (head, assembled.as_ref())
@@ -177,23 +177,23 @@ impl Merge<'_> {
 }
 
 /// An entry that is ignored by the order of the heap.
-struct Ranked(IndexEntry);
+struct HeapPayload(IndexEntry);
 
-impl PartialEq for Ranked {
+impl PartialEq for HeapPayload {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Ranked {}
+impl Eq for HeapPayload {}
 
-impl PartialOrd for Ranked {
+impl PartialOrd for HeapPayload {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Ranked {
+impl Ord for HeapPayload {
     fn cmp(&self, _: &Self) -> std::cmp::Ordering {
         std::cmp::Ordering::Equal
     }

@@ -15,14 +15,14 @@ mod ties;
 
 use std::time::Duration;
 
-use super::core::Core;
+use super::engine::Engine;
 use super::position::SegmentId;
 use super::scrub::Scrubber;
 
-pub(crate) use self::input::Alive;
+pub(crate) use self::input::LivenessCheck;
 use self::policy::Plan;
 pub use self::policy::RewritePolicy;
-pub(crate) use self::retire::Retiring;
+pub(crate) use self::retire::RetiringSegments;
 pub(crate) use self::stats::Statistics;
 
 /// Interval of looking for work.
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const RECYCLED_AT_ONCE: usize = 1024;
 
 /// Rewrites until the journal is closed.
-pub(crate) fn run(core: &Core) {
+pub(crate) fn run(core: &Engine) {
     let mut rewriter = Rewriter::default();
     let mut scrubber = Scrubber::default();
     while core.rewriting.wait(PATIENCE) {
@@ -45,17 +45,17 @@ pub(crate) fn run(core: &Core) {
 #[derive(Debug, Default)]
 pub(crate) struct Rewriter {
     statistics: Statistics,
-    retiring: Retiring,
+    retiring: RetiringSegments,
     /// Segments found damaged: they are left as they are.
     damaged: Vec<SegmentId>,
 }
 
 impl Rewriter {
     /// Does the most useful work; false if there is none.
-    pub(crate) fn step(&mut self, core: &Core) -> bool {
+    pub(crate) fn step(&mut self, core: &Engine) -> bool {
         self.retiring.release(core);
         self.statistics.refresh(core);
-        self.statistics.show(core);
+        self.statistics.export_metrics(core);
         let covered = core.checkpointed();
         let segments = self.statistics.segments(core, covered, &self.damaged);
         let is_short = core.pool.shortage().is_short();

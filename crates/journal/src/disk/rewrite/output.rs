@@ -8,28 +8,28 @@ use stafett_model::batch::PLACEMENT_BYTES;
 use stafett_model::checksum::Crc32c;
 
 use super::super::codec::{u32_of, usize_of};
-use super::super::core::Core;
-use super::super::frame::{Head, Kind};
+use super::super::engine::Engine;
+use super::super::frame::{FrameKind, Head};
 use super::super::group::{GROUP_HEAD_BYTES, GroupHead};
 use super::super::index::{count_runs, sort};
 use super::super::position::{Position, SegmentId};
 use super::super::segment::{FileRole, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::super::sidecar::{self, IndexEntry, Sidecar, Summary, rows_of};
 use super::super::storage::StorageFile;
-use super::merge::{MergeError, Merged};
+use super::merge::{MergeError, MergedSegment};
 
 /// Bytes of a group of a sorted segment.
 const GROUP_BYTES: usize = 1 << 20;
 
 pub(super) struct Output<'a> {
-    core: &'a Core,
-    active: Option<Writing>,
+    core: &'a Engine,
+    active: Option<OutputSegment>,
     /// Full segments with their sidecars.
     filled: Vec<SegmentId>,
     budget: Budget,
 }
 
-struct Writing {
+struct OutputSegment {
     id: SegmentId,
     file: Arc<dyn StorageFile>,
     at: u32,
@@ -42,7 +42,7 @@ struct Writing {
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn new(core: &'a Core) -> Self {
+    pub(super) fn new(core: &'a Engine) -> Self {
         Self {
             core,
             active: None,
@@ -76,7 +76,7 @@ impl<'a> Output<'a> {
             }
         }
         self.fill_up()?;
-        self.active = Some(Writing::start(self.core)?);
+        self.active = Some(OutputSegment::start(self.core)?);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl<'a> Output<'a> {
     }
 
     /// Writes the rest; returns the new segments and their logs.
-    pub(super) fn finish(&mut self) -> Result<Vec<Merged>, MergeError> {
+    pub(super) fn finish(&mut self) -> Result<Vec<MergedSegment>, MergeError> {
         self.fill_up()?;
         self.core.storage.sync_names()?;
         let mut merged = Vec::new();
@@ -130,7 +130,7 @@ impl<'a> Output<'a> {
                     segment: *id,
                     byte: 0,
                 })?;
-            merged.push(Merged { segment, logs });
+            merged.push(MergedSegment { segment, logs });
         }
         Ok(merged)
     }
@@ -149,7 +149,7 @@ impl<'a> Output<'a> {
 }
 
 /// Removes a sorted segment that is not in force.
-pub(super) fn remove(core: &Core, id: SegmentId) {
+pub(super) fn remove(core: &Engine, id: SegmentId) {
     for role in [
         FileRole::Segment(SegmentKind::Sorted, id),
         FileRole::Sidecar(SegmentKind::Sorted, id),
@@ -160,8 +160,8 @@ pub(super) fn remove(core: &Core, id: SegmentId) {
     }
 }
 
-impl Writing {
-    fn start(core: &Core) -> io::Result<Self> {
+impl OutputSegment {
+    fn start(core: &Engine) -> io::Result<Self> {
         let id = core.pool.new_id();
         let name = FileRole::Segment(SegmentKind::Sorted, id).name();
         let file = core.storage.create(&name)?;
@@ -184,7 +184,11 @@ impl Writing {
 
     /// Appends a batch to the group, with the placement that its head determines.
     fn add(&mut self, head: &Head, body: &[u8]) {
-        debug_assert_eq!(head.kind, Kind::Batch, "batches lie whole in sorted segments");
+        debug_assert_eq!(
+            head.kind,
+            FrameKind::Batch,
+            "batches lie whole in sorted segments"
+        );
         let start = self.group.len();
         let byte = self.at + u32_of(start);
         let checksum = head.encode(&mut self.group);
@@ -200,7 +204,7 @@ impl Writing {
     }
 
     /// Writes the segment's header, once its index is sorted.
-    fn write_head(&self, core: &Core) -> io::Result<()> {
+    fn write_head(&self, core: &Engine) -> io::Result<()> {
         let place = |entry: Option<&IndexEntry>| entry.map_or_else(<_>::default, |it| (it.log, it.base));
         let head = SegmentHead {
             segment: self.id,
@@ -214,7 +218,7 @@ impl Writing {
         self.file.write_at(&mut [IoSlice::new(&head.encode())], 0)
     }
 
-    fn write_group(&mut self, core: &Core) -> io::Result<u64> {
+    fn write_group(&mut self, core: &Engine) -> io::Result<u64> {
         if self.frames == 0 {
             return Ok(0);
         }
@@ -250,7 +254,7 @@ struct Budget {
 }
 
 impl Budget {
-    fn new(core: &Core) -> Self {
+    fn new(core: &Engine) -> Self {
         let bytes_per_second = core.settings.rewrite_bytes_per_second.max(1);
         Self {
             started: std::time::Instant::now(),
@@ -260,7 +264,7 @@ impl Budget {
     }
 
     /// Waits until the written bytes are within the rate, or the journal is closed.
-    fn spend(&mut self, core: &Core, bytes: u64) -> Result<(), MergeError> {
+    fn spend(&mut self, core: &Engine, bytes: u64) -> Result<(), MergeError> {
         self.bytes += bytes;
         let due = std::time::Duration::from_secs_f64(self.bytes as f64 / self.bytes_per_second as f64);
         let early = due.saturating_sub(self.started.elapsed());

@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use stafett_model::LogId;
 
-use super::super::barrier::append_control_synced;
 use super::super::control::Control;
-use super::super::core::Core;
-use super::super::log::RunRef;
+use super::super::control_append::append_control_synced;
+use super::super::engine::Engine;
+use super::super::log::SegmentExtent;
 use super::super::position::SegmentId;
 use super::super::segment::Segment;
-use super::merge::Merged;
+use super::merge::MergedSegment;
 use super::output::remove;
 
 /// Replaced segments that may still be read.
 #[derive(Debug, Default)]
-pub(crate) struct Retiring(Vec<Arc<Segment>>);
+pub(crate) struct RetiringSegments(Vec<Arc<Segment>>);
 
-impl Retiring {
+impl RetiringSegments {
     /// Replaces `inputs` by `merged`. One durable control frame decides; then every log is updated.
-    pub(crate) fn swap(&mut self, core: &Core, inputs: &[SegmentId], merged: Vec<Merged>) -> bool {
+    pub(crate) fn swap(&mut self, core: &Engine, inputs: &[SegmentId], merged: Vec<MergedSegment>) -> bool {
         let _turn = core.checkpoint.turn();
         let added = merged.iter().map(|it| it.segment.id).collect();
         if !append_control_synced(
@@ -38,13 +38,13 @@ impl Retiring {
             }
             return false;
         }
-        let mut runs: HashMap<LogId, Vec<RunRef>> = HashMap::new();
+        let mut runs: HashMap<LogId, Vec<SegmentExtent>> = HashMap::new();
         for output in merged {
             let segment = output.segment.id;
             core.segments.insert(output.segment);
             for (log, first, bytes) in output.logs {
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                runs.entry(log).or_default().push(RunRef {
+                runs.entry(log).or_default().push(SegmentExtent {
                     first,
                     segment,
                     bytes,
@@ -72,7 +72,7 @@ impl Retiring {
     }
 
     /// Recycles or removes the files of segments that are no longer referenced.
-    pub(crate) fn release(&mut self, core: &Core) {
+    pub(crate) fn release(&mut self, core: &Engine) {
         if self.0.is_empty() {
             return;
         }
@@ -82,7 +82,7 @@ impl Retiring {
             if Arc::strong_count(segment) > 1 {
                 return true;
             }
-            match let_go(core, segment) {
+            match recycle(core, segment) {
                 Ok(()) => gone.push(segment.id),
                 Err(error) => {
                     tracing::warn!(%error, segment = segment.id.0, "a dead segment stays for now");
@@ -98,7 +98,7 @@ impl Retiring {
     }
 }
 
-fn let_go(core: &Core, segment: &Segment) -> std::io::Result<()> {
+fn recycle(core: &Engine, segment: &Segment) -> std::io::Result<()> {
     core.files.forget(segment.role());
     core.files.forget(segment.sidecar_role());
     // Missing files are ignored: an earlier attempt removed them, or there was no sidecar.
@@ -108,6 +108,6 @@ fn let_go(core: &Core, segment: &Segment) -> std::io::Result<()> {
     };
     is_done(core.storage.remove(&segment.sidecar_role().name()))?;
     is_done(core.pool.recycle(segment.role()).map(drop))?;
-    core.chores.dead().remove(&segment.id);
+    core.housekeeping.dead().remove(&segment.id);
     Ok(())
 }

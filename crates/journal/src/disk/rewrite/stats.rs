@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::core::Core;
+use super::super::engine::Engine;
 use super::super::position::{Position, SegmentId};
 use super::super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentKind};
 use super::super::sidecar::{EntryCursor, Row, Sidecar, SidecarError};
-use super::input::Alive;
+use super::input::LivenessCheck;
 use super::policy::SegmentView;
 
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
-    known: BTreeMap<SegmentId, Known>,
+    known: BTreeMap<SegmentId, SegmentStats>,
     /// Value of the counter `freed` at the last computation.
     computed_at: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct SegmentStats {
     kind: SegmentKind,
     bytes: u64,
     dead_bytes: u64,
@@ -38,7 +38,7 @@ const LOOKS_MAX: u64 = 16;
 
 impl Statistics {
     /// Measures new segments, and all of them if something was freed since.
-    pub(crate) fn refresh(&mut self, core: &Core) {
+    pub(crate) fn refresh(&mut self, core: &Engine) {
         let freed = core.freed.load(Ordering::Acquire);
         let again = self.computed_at != Some(freed);
         for segment in core.segments.all() {
@@ -46,8 +46,8 @@ impl Statistics {
                 continue;
             }
             let before = self.known.get(&segment.id);
-            if core.chores.dead().contains(&segment.id) {
-                self.known.insert(segment.id, Known::dead(core, &segment));
+            if core.housekeeping.dead().contains(&segment.id) {
+                self.known.insert(segment.id, SegmentStats::dead(core, &segment));
                 continue;
             }
             match measure(core, &segment, before) {
@@ -68,7 +68,7 @@ impl Statistics {
         }
     }
 
-    pub(crate) fn show(&self, core: &Core) {
+    pub(crate) fn export_metrics(&self, core: &Engine) {
         let dead: u64 = self.known.values().map(|known| known.dead_bytes).sum();
         let all: u64 = self.known.values().map(|known| known.bytes).sum();
         core.metrics
@@ -83,7 +83,7 @@ impl Statistics {
     }
 
     /// Returns the segments for the policy, sorted by id.
-    pub(crate) fn segments(&self, core: &Core, covered: Position, held: &[SegmentId]) -> Vec<SegmentView> {
+    pub(crate) fn segments(&self, core: &Engine, covered: Position, held: &[SegmentId]) -> Vec<SegmentView> {
         self.known
             .iter()
             .filter(|(id, _)| core.segments.get(**id).is_some())
@@ -101,9 +101,9 @@ impl Statistics {
     }
 }
 
-impl Known {
+impl SegmentStats {
     /// Describes a segment without a sidecar and without live data.
-    fn dead(core: &Core, segment: &Segment) -> Self {
+    fn dead(core: &Engine, segment: &Segment) -> Self {
         let bytes = u64::from(core.settings.segment_bytes);
         Self {
             kind: segment.kind,
@@ -116,7 +116,11 @@ impl Known {
     }
 }
 
-fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Known, SidecarError> {
+fn measure(
+    core: &Engine,
+    segment: &Segment,
+    before: Option<&SegmentStats>,
+) -> Result<SegmentStats, SidecarError> {
     let file = core.files.get(segment.sidecar_role())?;
     let sidecar = Sidecar::open(&*file, segment.id)?;
     let (mut all, mut dead): (u64, u64) = (0, 0);
@@ -143,7 +147,7 @@ fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Kno
             (control + frames.min(batches), Some(by_rows))
         }
     };
-    Ok(Known {
+    Ok(SegmentStats {
         kind: segment.kind,
         bytes,
         dead_bytes,
@@ -154,8 +158,8 @@ fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Kno
 }
 
 /// Returns the bytes of frames that are no longer readable.
-fn dead_frames(core: &Core, mut entries: EntryCursor) -> Result<u64, SidecarError> {
-    let mut alive = Alive::new(core);
+fn dead_frames(core: &Engine, mut entries: EntryCursor) -> Result<u64, SidecarError> {
+    let mut alive = LivenessCheck::new(core);
     let mut frames: Vec<(u32, u32, bool)> = Vec::new();
     while let Some(entry) = entries.next()? {
         frames.push((entry.byte, entry.bytes, alive.is(entry.log, entry.end())));
@@ -169,7 +173,7 @@ fn dead_frames(core: &Core, mut entries: EntryCursor) -> Result<u64, SidecarErro
         .sum())
 }
 
-fn dead_bytes(core: &Core, row: &Row) -> u64 {
+fn dead_bytes(core: &Engine, row: &Row) -> u64 {
     let Some(log) = core.logs.get(row.log) else {
         return row.bytes;
     };

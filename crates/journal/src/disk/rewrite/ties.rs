@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use stafett_model::LogId;
 
 use super::super::codec::{u32_of, usize_of};
-use super::super::core::Core;
+use super::super::engine::Engine;
 use super::super::sidecar::IndexEntry;
-use super::input::{Alive, Input};
+use super::input::{Input, LivenessCheck};
 use super::merge::MergeError;
 
 /// A log is tied if more than one in this many of its bytes is shared.
@@ -48,7 +48,7 @@ struct Sharer {
 
 impl Ties {
     /// Finds the ties from the indexes of `inputs`, segment by segment.
-    pub(super) fn find(core: &Core, inputs: &[Input]) -> Result<Self, MergeError> {
+    pub(super) fn find(core: &Engine, inputs: &[Input]) -> Result<Self, MergeError> {
         let mut ties = match inputs {
             // Already in order except for dead data, and it fits into one segment again.
             [only] if only.is_sorted() && only.bytes() <= core.settings.segment_bytes.into() => {
@@ -125,8 +125,8 @@ impl Ties {
     }
 
     /// Ties the logs that share frames of an input, and returns the frames of all tied logs, by position.
-    fn tie(&mut self, core: &Core, input: &Input) -> Result<Vec<TiedFrame>, MergeError> {
-        let mut alive = Alive::new(core);
+    fn tie(&mut self, core: &Engine, input: &Input) -> Result<Vec<TiedFrame>, MergeError> {
+        let mut alive = LivenessCheck::new(core);
         let mut frames = Vec::new();
         input.each(|entry| {
             if let Some(number) = self.number(entry.log)
@@ -176,7 +176,7 @@ impl Ties {
 }
 
 /// Returns the logs that share enough to be tied, numbered in the order of their ids.
-fn tied_logs(core: &Core, inputs: &[Input]) -> Result<HashMap<LogId, u32>, MergeError> {
+fn tied_logs(core: &Engine, inputs: &[Input]) -> Result<HashMap<LogId, u32>, MergeError> {
     let mut sharers: HashMap<LogId, Sharer> = HashMap::new();
     for input in inputs {
         input.each(|entry| {
@@ -188,7 +188,7 @@ fn tied_logs(core: &Core, inputs: &[Input]) -> Result<HashMap<LogId, u32>, Merge
     if sharers.is_empty() {
         return Ok(HashMap::new());
     }
-    let mut alive = Alive::new(core);
+    let mut alive = LivenessCheck::new(core);
     for input in inputs {
         input.each(|entry| {
             if let Some(sharer) = sharers.get_mut(&entry.log)

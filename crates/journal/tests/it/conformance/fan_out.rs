@@ -1,7 +1,7 @@
 //! One batch, several logs.
 
 use smallvec::SmallVec;
-use stafett_journal::{Append, BatchFrame, Frame, Journal, Outcome, Placed, Refusal, Selection, Target};
+use stafett_journal::{Append, BatchFrame, Frame, Journal, Outcome, PlacedBatch, Refusal, Selection, Target};
 use stafett_model::{Codec, Durability, LogId, Offset};
 
 use super::bench::Bench;
@@ -29,7 +29,7 @@ fn committed(outcome: Outcome) -> Vec<(LogId, u64)> {
     let Outcome::Committed(placed) = outcome else {
         panic!("{outcome:?}")
     };
-    let place = |Placed { log, base, duplicate }: Placed| {
+    let place = |PlacedBatch { log, base, duplicate }: PlacedBatch| {
         assert!(!duplicate);
         (log, base.0)
     };

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use smallvec::smallvec;
 use stafett_journal::{
-    Append, BatchFrame, Change, Frame, LogSpec, Outcome, OwnerEpoch, Placed, Precondition, Refusal,
+    Append, BatchFrame, Change, Frame, LogSpec, Outcome, OwnerEpoch, PlacedBatch, Precondition, Refusal,
     RequestId, Selection, StateWait, Target,
 };
 use stafett_model::{Durability, LogId, Offset};
@@ -476,7 +476,7 @@ fn expect_placed(outcome: &Outcome, expected: &[(LogId, u64, bool)]) {
     let Outcome::Committed(placed) = outcome else {
         panic!("{outcome:?}")
     };
-    let place = |placed: &Placed| (placed.log, placed.base.0, placed.duplicate);
+    let place = |placed: &PlacedBatch| (placed.log, placed.base.0, placed.duplicate);
     assert_eq!(placed.iter().map(place).collect::<Vec<_>>(), expected);
 }
 

@@ -1,6 +1,6 @@
 //! Idempotent producers.
 
-use stafett_journal::{Append, Journal, Outcome, Placed, Refusal};
+use stafett_journal::{Append, Journal, Outcome, PlacedBatch, Refusal};
 use stafett_model::{Durability, LogId, Offset, ProducerId};
 
 use super::bench::Bench;
@@ -23,7 +23,7 @@ pub fn a_batch_sent_again_gets_the_offset_it_had(bench: &mut Bench) {
         }
         for n in 0..5_i32 {
             let base = Offset(u64::from(n.cast_unsigned()));
-            let duplicate = Placed {
+            let duplicate = PlacedBatch {
                 log,
                 base,
                 duplicate: true,
@@ -101,7 +101,7 @@ pub fn producers_are_remembered_by_the_next_start(bench: &mut Bench) {
     }
     for _ in 0..3 {
         bench.reopen();
-        let duplicate = Placed {
+        let duplicate = PlacedBatch {
             log,
             base: Offset(7),
             duplicate: true,

@@ -2,7 +2,8 @@
 
 use smallvec::smallvec;
 use stafett_journal::{
-    Append, BatchFrame, Frame, Journal, Outcome, ReadError, ReadFrom, ReadRequest, Run, Selection, Target,
+    Append, BatchFrame, Frame, Journal, LogSlice, Outcome, ReadError, ReadFrom, ReadRequest, Selection,
+    Target,
 };
 use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
@@ -26,7 +27,7 @@ fn read_bounded(
     from: &[(LogId, u64, usize)],
     bytes_max: usize,
     whole: bool,
-) -> Vec<Run> {
+) -> Vec<LogSlice> {
     let logs = from
         .iter()
         .map(|(log, offset, bytes_max)| ReadFrom {

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use smallvec::smallvec;
-use stafett_journal::{Append, Change, Frame, Outcome, Placed, Precondition, Refusal, RequestId, StateWait};
+use stafett_journal::{
+    Append, Change, Frame, Outcome, PlacedBatch, Precondition, Refusal, RequestId, StateWait,
+};
 use stafett_model::{Durability, Offset};
 
 use super::bench::Bench;
@@ -32,7 +34,7 @@ pub fn an_append_sent_again_under_its_id_is_the_one_that_is_there(bench: &mut Be
         let log = create(journal, level);
         let first = placed(append(journal, under(1 + level_number(level), both(log, "a"))));
         let again = placed(append(journal, under(1 + level_number(level), both(log, "a"))));
-        let duplicate = Placed {
+        let duplicate = PlacedBatch {
             duplicate: true,
             ..first
         };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::rc::Rc;
 
-use stafett_journal::{OwnerEpoch, Placed, RequestId};
+use stafett_journal::{OwnerEpoch, PlacedBatch, RequestId};
 use stafett_model::{Durability, LogId};
 
 /// State space in which the journal remembers ids.
@@ -62,7 +62,7 @@ pub fn places(places: impl IntoIterator<Item = (LogId, u64)>) -> Rc<str> {
     text.into()
 }
 
-pub fn places_of(placed: &[Placed]) -> Rc<str> {
+pub fn places_of(placed: &[PlacedBatch]) -> Rc<str> {
     places(placed.iter().map(|placed| (placed.log, placed.base.0)))
 }
 

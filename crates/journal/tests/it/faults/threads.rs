@@ -233,7 +233,7 @@ fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() 
         std::fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
     }
     drop(journal);
-    let check = || stafett_journal::disk::check::check(&killed).unwrap();
+    let check = || stafett_journal::disk::fsck::check(&killed).unwrap();
     assert!(check().is_sound(), "{}", check());
     std::fs::remove_file(killed.join("arrival-0000000003.seg")).unwrap();
     assert_eq!(check().missing, ["a segment before arrival-0000000004.seg"]);

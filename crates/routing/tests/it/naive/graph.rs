@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use stafett_routing::{Hop, Kind, Pattern, Router, Routes, Spec};
+use stafett_routing::{ExchangeKind, Hop, Pattern, Router, Routes, Spec};
 
 use super::model::{Given, routed};
 
@@ -75,7 +75,7 @@ proptest! {
         for (index, node) in nodes.iter().enumerate() {
             // The last one that may be an alternate does not exist.
             let alternate = node.alternate.map(|index| name(index).into());
-            router.add_exchange(name(index).into(), Spec { alternate, ..Spec::new(Kind::Direct) });
+            router.add_exchange(name(index).into(), Spec { alternate, ..Spec::new(ExchangeKind::Direct) });
         }
         let text = |is_a| if is_a { "a" } else { "b" };
         for (index, node) in nodes.iter().enumerate() {
@@ -98,7 +98,7 @@ proptest! {
 fn a_thousand_exchanges_in_a_circle_end() {
     let mut router = Router::default();
     for index in 0..1000 {
-        router.add_exchange(name(index).into(), Spec::new(Kind::FanOut));
+        router.add_exchange(name(index).into(), Spec::new(ExchangeKind::FanOut));
     }
     for index in 0..1000 {
         for to in [(index + 1) % 1000, (index + 7) % 1000] {
@@ -119,12 +119,12 @@ fn a_thousand_exchanges_in_a_circle_end() {
 #[test]
 fn a_delayed_message_waits_where_an_exchange_delays_and_goes_on_from_there() {
     let mut router = Router::default();
-    router.add_exchange("in".into(), Spec::new(Kind::FanOut));
+    router.add_exchange("in".into(), Spec::new(ExchangeKind::FanOut));
     router.add_exchange(
         "late".into(),
         Spec {
             delays: true,
-            ..Spec::new(Kind::Direct)
+            ..Spec::new(ExchangeKind::Direct)
         },
     );
     router
@@ -151,7 +151,7 @@ fn a_delayed_message_waits_where_an_exchange_delays_and_goes_on_from_there() {
 #[test]
 fn an_exchange_without_bindings_finds_targets_by_name() {
     let mut router = Router::default();
-    router.add_exchange("".into(), Spec::new(Kind::ByName));
+    router.add_exchange("".into(), Spec::new(ExchangeKind::ByName));
     let names = |name: &[u8]| (name == b"queue").then_some(7);
     let mut found = Routes::default();
     router.route("", &key("queue"), &names, &mut found).unwrap();
@@ -164,8 +164,8 @@ fn an_exchange_without_bindings_finds_targets_by_name() {
 #[test]
 fn an_exchange_that_is_removed_leads_nowhere() {
     let mut router = Router::default();
-    router.add_exchange("a".into(), Spec::new(Kind::FanOut));
-    router.add_exchange("b".into(), Spec::new(Kind::FanOut));
+    router.add_exchange("a".into(), Spec::new(ExchangeKind::FanOut));
+    router.add_exchange("b".into(), Spec::new(ExchangeKind::FanOut));
     router
         .bind("a", &Pattern::default(), Hop::Exchange("b".into()))
         .unwrap();

@@ -1,6 +1,6 @@
 //! Distribution by hash.
 
-use stafett_routing::{BadPattern, BindError, HashOn, HeaderValue, Hop, Kind, Pattern, Router, Spec};
+use stafett_routing::{BadPattern, BindError, ExchangeKind, HashOn, HeaderValue, Hop, Pattern, Router, Spec};
 
 use super::model::{EXCHANGE, Given, routed};
 
@@ -8,7 +8,7 @@ const MESSAGES: u32 = 20_000;
 
 fn router(on: HashOn) -> Router<u32> {
     let mut router = Router::default();
-    router.add_exchange(EXCHANGE.into(), Spec::new(Kind::Hashed(on)));
+    router.add_exchange(EXCHANGE.into(), Spec::new(ExchangeKind::Hashed(on)));
     router
 }
 

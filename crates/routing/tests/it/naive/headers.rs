@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use proptest::prelude::*;
-use stafett_routing::{HeaderMatch, HeaderValue, Kind, Mode, Pattern};
+use stafett_routing::{ExchangeKind, HeaderMatch, HeaderValue, Mode, Pattern};
 
 use super::model::{Given, Twice, headers_match};
 
@@ -49,7 +49,7 @@ proptest! {
         steps in prop::collection::vec((wanted(), 0u32..8, any::<bool>(), 0usize..64), 1..40),
         messages in prop::collection::vec(message(), 1..12),
     ) {
-        let mut table = Twice::new(Kind::Headers);
+        let mut table = Twice::new(ExchangeKind::Headers);
         let mut before = table.clone();
         for (pattern, target, unbind, at) in steps {
             if unbind {

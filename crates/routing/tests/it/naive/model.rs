@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use stafett_routing::{
-    HeaderMatch, HeaderValue, Hop, Kind, Mode, Pattern, Property, Router, Routes, Spec, View,
+    ExchangeKind, HeaderMatch, HeaderValue, Hop, MessageView, Mode, Pattern, Property, Router, Routes, Spec,
 };
 
 pub(crate) const EXCHANGE: &str = "exchange";
@@ -15,7 +15,7 @@ pub(crate) struct Given {
     pub(crate) delayed: bool,
 }
 
-impl View for Given {
+impl MessageView for Given {
     fn key(&self) -> &[u8] {
         &self.key
     }
@@ -43,7 +43,7 @@ pub(crate) struct Twice {
 }
 
 impl Twice {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: ExchangeKind) -> Self {
         let mut router = Router::default();
         router.add_exchange(EXCHANGE.into(), Spec::new(kind));
         Self {

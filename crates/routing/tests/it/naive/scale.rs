@@ -1,6 +1,6 @@
 //! A hundred thousand bindings.
 
-use stafett_routing::{Hop, Kind, Pattern, Router, Spec};
+use stafett_routing::{ExchangeKind, Hop, Pattern, Router, Spec};
 
 use super::model::{EXCHANGE, Given, routed};
 
@@ -9,7 +9,7 @@ const BINDINGS: u32 = 100_000;
 #[test]
 fn a_hundred_thousand_bindings_come_and_go_while_clones_stay_as_they_were() {
     let mut router = Router::default();
-    router.add_exchange(EXCHANGE.into(), Spec::new(Kind::Topic));
+    router.add_exchange(EXCHANGE.into(), Spec::new(ExchangeKind::Topic));
     let pattern = |number: u32| Pattern::key(format!("device.{number}.*"));
     let mut clones = Vec::new();
     for number in 0..BINDINGS {

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use stafett_routing::{Kind, Pattern};
+use stafett_routing::{ExchangeKind, Pattern};
 
 use super::model::{Given, Twice, words, words_match};
 
@@ -28,7 +28,7 @@ proptest! {
         steps in prop::collection::vec((text(), 0u32..8, any::<bool>(), 0usize..64), 1..40),
         keys in prop::collection::vec(text(), 1..12),
     ) {
-        let mut table = Twice::new(Kind::Topic);
+        let mut table = Twice::new(ExchangeKind::Topic);
         let mut before = table.clone();
         for (pattern, target, unbind, at) in steps {
             if unbind {
@@ -49,8 +49,8 @@ proptest! {
         steps in prop::collection::vec((text(), 0u32..8, any::<bool>(), 0usize..64), 1..40),
         keys in prop::collection::vec(text(), 1..12),
     ) {
-        let mut direct = Twice::new(Kind::Direct);
-        let mut fan_out = Twice::new(Kind::FanOut);
+        let mut direct = Twice::new(ExchangeKind::Direct);
+        let mut fan_out = Twice::new(ExchangeKind::FanOut);
         for (pattern, target, unbind, at) in steps {
             if unbind {
                 direct.unbind(at);
@@ -70,7 +70,7 @@ proptest! {
 /// Trying one way after the other would take exponentially many steps.
 #[test]
 fn a_pattern_made_to_take_long_takes_no_longer() {
-    let mut table = Twice::new(Kind::Topic);
+    let mut table = Twice::new(ExchangeKind::Topic);
     let pattern = ["#.a"; 60].join(".");
     table.bind(Pattern::key(&pattern), 1);
     table.bind(Pattern::key(["#.a.*"; 40].join(".")), 2);

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use stafett_routing::{
-    HeaderMatch, HeaderValue, Hop, Kind, Mode, Pattern, Property, Router, Routes, Spec, View,
+    ExchangeKind, HeaderMatch, HeaderValue, Hop, MessageView, Mode, Pattern, Property, Router, Routes, Spec,
 };
 
 const ANSWERS: &str = include_str!("answers.txt");
@@ -15,7 +15,7 @@ struct Message {
     headers: Vec<(Bytes, HeaderValue)>,
 }
 
-impl View for Message {
+impl MessageView for Message {
     fn key(&self) -> &[u8] {
         self.key.as_bytes()
     }
@@ -31,7 +31,7 @@ impl View for Message {
     }
 }
 
-fn arrives(kind: Kind, pattern: &Pattern, message: &Message) -> bool {
+fn arrives(kind: ExchangeKind, pattern: &Pattern, message: &Message) -> bool {
     let mut router = Router::default();
     router.add_exchange("".into(), Spec::new(kind));
     router.bind("", pattern, Hop::Target(1)).unwrap();
@@ -111,13 +111,15 @@ fn routes_are_those_of_the_peer() {
                     key: given,
                     headers: Vec::new(),
                 };
-                arrives(Kind::Topic, &Pattern::key(bound), &message)
+                arrives(ExchangeKind::Topic, &Pattern::key(bound), &message)
             }
             None if kind == "value" => {
                 let (bound, given) = (one(bound), one(given));
-                arrives(Kind::Headers, &wanted("all", bound), &published(given))
+                arrives(ExchangeKind::Headers, &wanted("all", bound), &published(given))
             }
-            Some(("headers", mode)) => arrives(Kind::Headers, &wanted(mode, bound), &published(given)),
+            Some(("headers", mode)) => {
+                arrives(ExchangeKind::Headers, &wanted(mode, bound), &published(given))
+            }
             _ => panic!("{line:?} asks for something unknown"),
         };
         assert_eq!(found, answer == "1", "{line:?}");

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record};
 
-use super::rewrite::RewritePolicy;
-use super::{DiskJournal, Settings, syncer, writer};
 use crate::contract::{Append, Frame, Journal, LogSpec, Outcome, StateWait};
+use crate::disk::rewrite::RewritePolicy;
+use crate::disk::{DiskJournal, Settings, syncer, writer};
 use crate::metrics::Metrics;
 use crate::simulated::SimulatedDisk;
 use crate::ticket::Ticket;
@@ -91,7 +91,7 @@ fn open(disk: &SimulatedDisk, boot: u8) -> DiskJournal {
     try_open(disk, boot).unwrap()
 }
 
-pub(super) fn try_open(disk: &SimulatedDisk, boot: u8) -> Result<DiskJournal, super::OpenError> {
+pub(super) fn try_open(disk: &SimulatedDisk, boot: u8) -> Result<DiskJournal, crate::disk::OpenError> {
     let settings = Settings {
         segment_bytes: 64 << 10,
         boot: [boot; 16],

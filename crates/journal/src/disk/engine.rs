@@ -6,45 +6,45 @@ use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError};
 
 use stafett_model::{Epoch, Lock, LogId, SharedLock};
 
-use super::checkpoint::{Checkpoint, RunInfo, StateAt};
-use super::files::Files;
+use super::checkpoint::{Checkpoint, StartInfo, StateAt};
 use super::log::{Log, LogState, LogTable};
+use super::open_files::Files;
 use super::pool::Pool;
 use super::position::{Position, SegmentId};
-use super::queue::{Queue, Wait};
 use super::read_buffers::ReadBuffers;
 use super::running::{Moment, Running};
 use super::segment::Segment;
 use super::settings::Settings;
 use super::storage::Storage;
 use super::syncer::SyncGate;
-use super::tail::TailCache;
-use super::writer::{Sealed, Writer};
+use super::tail_cache::TailCache;
+use super::write_queue::{Wait, WriteQueue};
+use super::writer::{SealedSegment, Writer};
 use crate::metrics::Metrics;
-use crate::requests::Requests;
+use crate::request_ids::Requests;
 
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) files: Files,
     pub(crate) logs: LogTable,
     pub(crate) next_log: AtomicU64,
     pub(crate) pool: Pool,
-    pub(crate) queue: Queue,
+    pub(crate) queue: WriteQueue,
     pub(crate) tail: TailCache,
     pub(crate) read_buffers: Arc<ReadBuffers>,
     pub(crate) segments: SegmentTable,
-    pub(crate) pending: Lock<Pending>,
+    pub(crate) pending: Lock<PendingCheckpoint>,
     pub(crate) sync: SyncGate,
     pub(crate) writer: Lock<Writer>,
-    pub(crate) chores: Chores,
+    pub(crate) housekeeping: HousekeepingQueue,
     pub(crate) checkpoint: Checkpoint,
     /// Position that the last stored checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
     /// Number of truncations and deletions.
     pub(crate) freed: AtomicU64,
-    pub(crate) rewriting: Bell,
+    pub(crate) rewriting: StopSignal,
     /// True once the frame that starts this run is staged: nothing is written before.
     pub(crate) begun: AtomicBool,
     /// True if no more appends are accepted, no thread is running, and everything accepted is synced.
@@ -59,7 +59,7 @@ pub(crate) struct Core {
 
 /// Changes for the next checkpoint.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingCheckpoint {
     /// Everything before this position is in here or in the checkpoint.
     pub(crate) position: Position,
     pub(crate) state: Vec<StateAt>,
@@ -68,7 +68,7 @@ pub(crate) struct Pending {
     pub(crate) segments_added: Vec<SegmentId>,
     pub(crate) segments_removed: Vec<SegmentId>,
     pub(crate) segments_forgotten: Vec<SegmentId>,
-    pub(crate) run: RunInfo,
+    pub(crate) run: StartInfo,
     /// Bytes written since the last checkpoint.
     pub(crate) bytes: u64,
 }
@@ -79,27 +79,27 @@ pub(crate) struct SegmentTable(SharedLock<BTreeMap<SegmentId, Arc<Segment>>>);
 
 /// Work for the housekeeping thread.
 #[derive(Debug, Default)]
-pub(crate) struct Chores {
-    state: Lock<ChoreList>,
+pub(crate) struct HousekeepingQueue {
+    state: Lock<HousekeepingTasks>,
     wake: Condvar,
     /// Sealed segments that get no sidecar: they had no readable contents when there was no space for one.
     dead: Lock<BTreeSet<SegmentId>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct ChoreList {
+pub(crate) struct HousekeepingTasks {
     /// Segments that need a sidecar, oldest first.
-    pub(crate) sealed: Vec<Sealed>,
+    pub(crate) sealed: Vec<SealedSegment>,
     /// Number of sealed segments without a sidecar.
     unfinished: usize,
     /// Older segments whose sidecars could not be written; retried with the next work.
-    late: Vec<Sealed>,
+    late: Vec<SealedSegment>,
     pub(crate) checkpoint: bool,
     pub(crate) refill: bool,
     pub(crate) closed: bool,
 }
 
-impl Core {
+impl Engine {
     /// Stops accepting appends permanently: data written last may or may not exist after the next start.
     pub(crate) fn fail(&self, reason: String) {
         tracing::error!(
@@ -109,7 +109,7 @@ impl Core {
         let _ = self.failure.set(reason);
         self.queue.fail();
         self.sync.fail();
-        self.chores.close();
+        self.housekeeping.close();
         self.rewriting.close();
     }
 
@@ -122,7 +122,7 @@ impl Core {
         self.begun.load(Ordering::Acquire)
     }
 
-    pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
+    pub(crate) fn pending(&self) -> MutexGuard<'_, PendingCheckpoint> {
         self.pending.lock()
     }
 
@@ -158,13 +158,13 @@ impl Core {
 
 /// Wait that ends early on a stop request.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct StopSignal {
     closed: Lock<bool>,
     wake: Condvar,
 }
 
-impl Bell {
-    /// Waits up to `patience`; false if the bell is closed.
+impl StopSignal {
+    /// Waits up to `patience`; false if it is closed.
     pub(crate) fn wait(&self, patience: std::time::Duration) -> bool {
         let closed = self.closed.lock();
         let waited = self.wake.wait_timeout_while(closed, patience, |closed| !*closed);
@@ -199,9 +199,9 @@ impl SegmentTable {
     }
 }
 
-impl Chores {
-    /// Adds a sealed segment. The writer never blocks here: the keeper may be waiting for the writer.
-    pub(crate) fn add_sealed(&self, sealed: Sealed) {
+impl HousekeepingQueue {
+    /// Adds a sealed segment. The writer never blocks here: housekeeping may be waiting for the writer.
+    pub(crate) fn add_sealed(&self, sealed: SealedSegment) {
         let mut state = self.lock();
         state.sealed.push(sealed);
         state.unfinished += 1;
@@ -212,7 +212,7 @@ impl Chores {
 
     /// Puts back segments that got no sidecar. They stay before all later ones: readers look for a log's
     /// batches in sidecars up to some segment, and in memory behind it.
-    pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
+    pub(crate) fn put_back(&self, sealed: Vec<SealedSegment>) {
         self.lock().late = sealed;
         self.wake.notify_all();
     }
@@ -226,7 +226,8 @@ impl Chores {
     /// Waits until every sealed segment has its sidecar. False if one could not be written, or on close.
     pub(crate) fn wait_until_sealed(&self) -> bool {
         let state = self.lock();
-        let busy = |state: &mut ChoreList| state.unfinished > 0 && state.late.is_empty() && !state.closed;
+        let busy =
+            |state: &mut HousekeepingTasks| state.unfinished > 0 && state.late.is_empty() && !state.closed;
         let state = self.wake.wait_while(state, busy);
         state.unwrap_or_else(PoisonError::into_inner).unfinished == 0
     }
@@ -247,9 +248,9 @@ impl Chores {
     }
 
     /// Takes the pending work; waits up to `patience` for some.
-    pub(crate) fn take(&self, patience: std::time::Duration) -> ChoreList {
+    pub(crate) fn take(&self, patience: std::time::Duration) -> HousekeepingTasks {
         let state = self.lock();
-        let idle = |state: &mut ChoreList| {
+        let idle = |state: &mut HousekeepingTasks| {
             state.sealed.is_empty() && !state.checkpoint && !state.refill && !state.closed
         };
         let (mut state, _) = self
@@ -271,7 +272,7 @@ impl Chores {
         self.wake.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, ChoreList> {
+    fn lock(&self) -> MutexGuard<'_, HousekeepingTasks> {
         self.state.lock()
     }
 }

@@ -7,7 +7,7 @@
 //! The order of the queue holds: entries are taken here under the writer's lock while the writer is asleep,
 //! so it has taken nothing that is not written, and anything it takes later is written behind this.
 
-use super::core::Core;
+use super::engine::Engine;
 use super::writer;
 
 /// Most bytes written here; more is left to the writer, as a thread of connections should not wait for the
@@ -18,7 +18,7 @@ const CALM_BYTES: usize = 512 << 10;
 
 /// Writes the staged appends if they are small and no other thread is writing. False if the writer has to be
 /// woken.
-pub(super) fn write(core: &Core) -> bool {
+pub(super) fn write(core: &Engine) -> bool {
     if !core.settings.threads || core.sync.unsynced_bytes() > CALM_BYTES {
         return false;
     }

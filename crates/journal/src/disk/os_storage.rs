@@ -133,7 +133,7 @@ impl Storage for Directory {
             .write(true)
             .create_new(true)
             .open(self.path.join(name))?;
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(OsFile(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
@@ -141,7 +141,7 @@ impl Storage for Directory {
             .read(true)
             .write(true)
             .open(self.path.join(name))?;
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(OsFile(file)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -177,9 +177,9 @@ impl Storage for Directory {
 }
 
 #[derive(Debug)]
-struct RealFile(File);
+struct OsFile(File);
 
-impl StorageFile for RealFile {
+impl StorageFile for OsFile {
     fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         /// Most slices that Linux accepts in one call (`UIO_MAXIOV`).
         const SLICES_MAX: usize = 1024;
@@ -264,7 +264,7 @@ impl StorageFile for RealFile {
     }
 }
 
-impl RealFile {
+impl OsFile {
     /// Reserves space by writing zeros, for file systems that cannot reserve it.
     fn reserve_by_writing(&self, bytes: u64) -> io::Result<()> {
         let zeros = vec![0; 64 * 1024];

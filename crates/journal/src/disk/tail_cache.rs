@@ -13,12 +13,12 @@ use super::position::{Position, SegmentId};
 
 #[derive(Debug)]
 pub(crate) struct TailCache {
-    groups: Lock<Groups>,
+    groups: Lock<CachedGroups>,
     budget_bytes: usize,
 }
 
 #[derive(Debug, Default)]
-struct Groups {
+struct CachedGroups {
     groups: VecDeque<TailGroup>,
     pinned_bytes: usize,
 }

@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use stafett_model::LogId;
 
-use super::barrier::{self, append_control, seal_synced, wait_synced};
 use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
-use super::core::{ChoreList, Core};
+use super::control_append::{self, append_control, seal_synced, wait_synced};
+use super::engine::{Engine, HousekeepingTasks};
 use super::index::sort;
 use super::log::LogState;
 use super::position::{Position, SegmentId};
-use super::producers::Changed;
+use super::producers::ProducerRow;
 use super::retention;
-use super::rewrite::Alive;
+use super::rewrite::LivenessCheck;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
-use super::writer::{self, Sealed};
+use super::writer::{self, SealedSegment};
 
 /// Interval for work that no thread announces.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -31,15 +31,15 @@ const IDLE_CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
 const SHORT_CHECKPOINT_AFTER: Duration = Duration::from_secs(2);
 
 /// Runs until the journal is closed and no work is left.
-pub(crate) fn run(core: &Core) {
+pub(crate) fn run(core: &Engine) {
     let mut retention_at = Instant::now();
     let mut checkpoint_at = Instant::now();
     let mut checkpoint = false;
     loop {
-        let chores = core.chores.take(PATIENCE);
-        let closed = chores.closed;
-        checkpoint |= chores.checkpoint;
-        do_chores(core, chores);
+        let tasks = core.housekeeping.take(PATIENCE);
+        let closed = tasks.closed;
+        checkpoint |= tasks.checkpoint;
+        do_tasks(core, tasks);
         if core.has_failed() {
             return;
         }
@@ -73,44 +73,44 @@ pub(crate) fn run(core: &Core) {
 }
 
 /// Does the pending work.
-pub(crate) fn pump(core: &Core) {
-    do_chores(core, core.chores.take(Duration::ZERO));
+pub(crate) fn pump(core: &Engine) {
+    do_tasks(core, core.housekeeping.take(Duration::ZERO));
 }
 
-fn do_chores(core: &Core, chores: ChoreList) {
+fn do_tasks(core: &Engine, tasks: HousekeepingTasks) {
     core.running.advance(core.now_ms());
-    let mut sealed = chores.sealed.into_iter();
+    let mut sealed = tasks.sealed.into_iter();
     while let Some(mut next) = sealed.next() {
         let written = match write_sidecar(core, &mut next) {
             Err(_) if core.pool.make_way() => write_sidecar(core, &mut next),
             written => written,
         };
         match written {
-            Ok(()) => core.chores.on_sidecar(),
+            Ok(()) => core.housekeeping.on_sidecar(),
             // A dead segment's space can be freed without a sidecar.
             Err(_) if is_dead(core, &next) => {
-                core.chores.dead().insert(next.summary.segment);
+                core.housekeeping.dead().insert(next.summary.segment);
                 core.freed.fetch_add(1, Ordering::AcqRel);
-                core.chores.on_sidecar();
+                core.housekeeping.on_sidecar();
             }
             Err(error) => {
                 // Its batches stay listed in memory, and those of later segments too, so that each log stays
                 // in order.
                 tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
-                core.chores
+                core.housekeeping
                     .put_back([next].into_iter().chain(sealed.by_ref()).collect());
             }
         }
     }
     let refilled = if core.settings.threads {
-        core.pool.refill_written(|| core.sync.is_shared())
+        core.pool.refill_written(|| core.sync.has_recent_waiter())
     } else {
         core.pool.refill()
     };
     if let Err(error) = refilled {
         tracing::debug!(%error, "no spare segment could be made");
     }
-    if !core.has_begun() && barrier::begin_run(core) {
+    if !core.has_begun() && control_append::begin_run(core) {
         tracing::info!("there is space: appends are taken from now on");
     }
     core.metrics
@@ -125,13 +125,13 @@ fn do_chores(core: &Core, chores: ChoreList) {
 }
 
 /// Returns true if no batch of a sealed segment is readable any more.
-fn is_dead(core: &Core, sealed: &Sealed) -> bool {
-    let mut alive = Alive::new(core);
+fn is_dead(core: &Engine, sealed: &SealedSegment) -> bool {
+    let mut alive = LivenessCheck::new(core);
     !sealed.index.iter().any(|entry| alive.is(entry.log, entry.end()))
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
-fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
+fn write_sidecar(core: &Engine, sealed: &mut SealedSegment) -> std::io::Result<()> {
     let segment = sealed.summary.segment;
     sort(&mut sealed.index);
     let rows = rows_of(&sealed.index);
@@ -147,15 +147,15 @@ fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
 
 /// Seals the segment being written, waits until every sealed segment has its sidecar, and stores a
 /// checkpoint. The caller holds the checkpoint turn.
-pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
+pub(crate) fn seal_and_checkpoint(core: &Engine) -> Result<(), String> {
     if !seal_synced(core) {
         return Err("it takes nothing any more".into());
     }
     let is_sealed = if core.settings.threads {
-        core.chores.wait_until_sealed()
+        core.housekeeping.wait_until_sealed()
     } else {
         pump(core);
-        core.chores.is_all_sealed()
+        core.housekeeping.is_all_sealed()
     };
     if !is_sealed {
         return Err("the index of a segment cannot be written".into());
@@ -163,7 +163,7 @@ pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
     checkpoint_in_turn(core).map_err(|error| error.to_string())
 }
 
-pub(crate) fn try_checkpoint(core: &Core) {
+pub(crate) fn try_checkpoint(core: &Engine) {
     if let Err(error) = checkpoint(core) {
         log_failure(&error);
     }
@@ -174,13 +174,13 @@ fn log_failure(error: &CheckpointError) {
 }
 
 /// Stores a checkpoint of everything up to now.
-pub(crate) fn checkpoint(core: &Core) -> Result<(), CheckpointError> {
+pub(crate) fn checkpoint(core: &Engine) -> Result<(), CheckpointError> {
     let _turn = core.checkpoint.turn();
     checkpoint_in_turn(core)
 }
 
 /// Stores a checkpoint. The caller holds the checkpoint turn.
-fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
+fn checkpoint_in_turn(core: &Engine) -> Result<(), CheckpointError> {
     let mut pending = core.pending();
     let mut taken = std::mem::take(&mut *pending);
     pending.position = taken.position;
@@ -223,7 +223,7 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         return Ok(());
     }
     if !is_durable {
-        give_back(core, taken, changes);
+        restore_pending(core, taken, changes);
         return Ok(());
     }
     let mut stored = core.checkpoint.store(&changes);
@@ -234,13 +234,13 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         core.checkpointed.store(meta.position.packed(), Ordering::Release);
         core.metrics.checkpoints.inc();
     } else {
-        give_back(core, taken, changes);
+        restore_pending(core, taken, changes);
     }
     stored
 }
 
 /// Returns the arrival segments with contents below a position. None is replaced during the checkpoint turn.
-fn arrivals_below(core: &Core, position: Position) -> Vec<SegmentId> {
+fn arrivals_below(core: &Engine, position: Position) -> Vec<SegmentId> {
     let all = core.segments.all();
     let arrivals = all.iter().filter(|segment| segment.kind == SegmentKind::Arrival);
     arrivals
@@ -251,7 +251,7 @@ fn arrivals_below(core: &Core, position: Position) -> Vec<SegmentId> {
 
 /// Returns the changes of a log's producers since the last checkpoint. Removes producers that were idle for
 /// long.
-fn changed_producers(id: LogId, state: &mut LogState, running_ms: i64) -> Option<(LogId, Vec<Changed>)> {
+fn changed_producers(id: LogId, state: &mut LogState, running_ms: i64) -> Option<(LogId, Vec<ProducerRow>)> {
     let producers = state.producers.as_mut()?;
     producers.forget_before(running_ms.saturating_sub(PRODUCER_MS));
     let changed = producers.take_changed();
@@ -262,7 +262,7 @@ fn changed_producers(id: LogId, state: &mut LogState, running_ms: i64) -> Option
 }
 
 /// Puts back changes that could not be stored, before newer ones.
-fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
+fn restore_pending(core: &Engine, taken: super::engine::PendingCheckpoint, changes: Changes) {
     for log in &taken.dirty {
         let mut state = log.lock();
         state.dirty = true;
@@ -284,8 +284,8 @@ fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
 }
 
 /// Records a clean stop: everything is written and synced, so the next start need not assume a crash.
-pub(crate) fn end_run(core: &Core) {
-    if core.has_begun() && !append_control(core, Control::RunEnd { epoch: core.epoch }) {
+pub(crate) fn end_run(core: &Engine) {
+    if core.has_begun() && !append_control(core, Control::StoppedCleanly { epoch: core.epoch }) {
         tracing::warn!(
             "there is no space to say that the run has ended: the next start takes it for a crash"
         );

@@ -12,8 +12,8 @@ use super::frame::Head;
 use super::group::GROUP_HEAD_BYTES;
 use super::log::Log;
 use super::overtake::Room;
-use crate::contract::Placed;
-use crate::ticket::Settler;
+use crate::contract::PlacedBatch;
+use crate::ticket::TicketSettler;
 
 /// Condition for acknowledging an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,11 +25,11 @@ pub(crate) enum Wait {
 
 /// An append with assigned offsets.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub(crate) struct StagedAppend {
     pub(crate) frames: SmallVec<[StagedFrame; 1]>,
     /// `None` if the append has already been acknowledged or has no waiting caller.
-    pub(crate) settler: Option<Settler>,
-    pub(crate) placed: SmallVec<[Placed; 1]>,
+    pub(crate) settler: Option<TicketSettler>,
+    pub(crate) placed: SmallVec<[PlacedBatch; 1]>,
     pub(crate) wait: Wait,
     /// Deadline for its sync, in ms after writing, if it does not wait for one.
     pub(crate) sync_within_ms: u32,
@@ -69,7 +69,7 @@ impl StagedFrame {
     }
 }
 
-impl Staged {
+impl StagedAppend {
     /// Takes the next chunk, as an entry without waiting caller.
     pub(super) fn next_chunk(&mut self) -> Option<Self> {
         let frame = self.ahead.pop_front()?;
@@ -93,8 +93,8 @@ impl Staged {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Lock<State>,
+pub(crate) struct WriteQueue {
+    state: Lock<WriteQueueState>,
     wake: Condvar,
 }
 
@@ -103,8 +103,8 @@ pub(crate) struct Queue {
     clippy::struct_excessive_bools,
     reason = "they are independent conditions, not a state machine"
 )]
-pub(super) struct State {
-    pub(super) staged: VecDeque<Staged>,
+pub(super) struct WriteQueueState {
+    pub(super) staged: VecDeque<StagedAppend>,
     pub(super) bytes: usize,
     /// Number of staged appends with chunks left to write.
     pub(super) cut: usize,
@@ -116,7 +116,7 @@ pub(super) struct State {
     group_bytes: usize,
     sync_running: bool,
     /// True if a sync is running and appends have waited for syncs recently.
-    pub(super) sync_is_shared: bool,
+    pub(super) sync_has_recent_waiter: bool,
     /// Bytes of chunks given to the writer since the sync began.
     pub(super) chunks_since: usize,
     asleep: bool,
@@ -126,19 +126,20 @@ pub(super) struct State {
 
 /// Result of taking from the queue.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum TakeOutcome {
     /// Appends were taken; the segment has to keep `promised` bytes free behind them.
     Some { promised: usize },
-    /// The writer slept: there may be appends now, or other threads may have written them ([`super::here`]).
+    /// The writer slept: there may be appends now, or other threads may have written them
+    /// ([`super::inline_write`]).
     Woken,
     /// The queue is empty and closed.
     Closed,
 }
 
-impl Queue {
+impl WriteQueue {
     /// Adds an append at the end. Called under the locks of its logs, so that their order is the queue's.
     /// False if the journal accepts no more; the append is dropped, which leaves its outcome unknown.
-    pub(crate) fn push(&self, staged: Staged) -> bool {
+    pub(crate) fn push(&self, staged: StagedAppend) -> bool {
         let mut state = self.lock();
         if state.closed || state.failed {
             return false;
@@ -165,27 +166,27 @@ impl Queue {
 
     /// Moves the appends of one group, at least one, into `out`, or sleeps until there is a reason to look
     /// again. While a sync runs, appends that wait for one gather.
-    pub(crate) fn take(&self, room: Room, out: &mut Vec<Staged>) -> Taken {
+    pub(crate) fn take(&self, room: Room, out: &mut Vec<StagedAppend>) -> TakeOutcome {
         let mut state = self.lock();
         state.group_bytes = room.group;
         if !state.staged.is_empty() && !state.goes_on_gathering() {
             let promised = state.take(room, out);
             if !out.is_empty() {
-                return Taken::Some { promised };
+                return TakeOutcome::Some { promised };
             }
         }
         if state.closed && state.staged.is_empty() {
-            return Taken::Closed;
+            return TakeOutcome::Closed;
         }
         state.asleep = true;
         state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         state.asleep = false;
-        Taken::Woken
+        TakeOutcome::Woken
     }
 
     /// Moves all staged appends into `out` if the writer sleeps, they do not wait for a running sync, and
     /// they have at most `bytes_max` bytes. False if they are left to the writer.
-    pub(super) fn take_asleep(&self, bytes_max: usize, out: &mut Vec<Staged>) -> bool {
+    pub(super) fn take_asleep(&self, bytes_max: usize, out: &mut Vec<StagedAppend>) -> bool {
         let mut state = self.lock();
         let wait = !state.asleep || state.closed || state.gathers();
         if wait || state.bytes > bytes_max || state.cut > 0 || state.staged.iter().any(|append| append.seals)
@@ -198,17 +199,17 @@ impl Queue {
         true
     }
 
-    /// Takes like [`Queue::take`], without sleeping; returns the bytes that the segment has to keep free
+    /// Takes like [`WriteQueue::take`], without sleeping; returns the bytes that the segment has to keep free
     /// behind them.
-    pub(crate) fn take_now(&self, room: Room, out: &mut Vec<Staged>) -> usize {
+    pub(crate) fn take_now(&self, room: Room, out: &mut Vec<StagedAppend>) -> usize {
         self.lock().take(room, out)
     }
 
     /// Records the start or end of a sync, and whether other appends wait for it too.
-    pub(crate) fn set_sync_running(&self, running: bool, is_shared: bool) {
+    pub(crate) fn set_sync_running(&self, running: bool, has_recent_waiter: bool) {
         let mut state = self.lock();
         state.sync_running = running;
-        state.sync_is_shared = running && is_shared;
+        state.sync_has_recent_waiter = running && has_recent_waiter;
         state.chunks_since = 0;
         if !running && state.asleep && !state.staged.is_empty() {
             drop(state);
@@ -246,12 +247,12 @@ impl Queue {
         self.lock().closed
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriteQueueState> {
         self.state.lock()
     }
 }
 
-impl State {
+impl WriteQueueState {
     /// Returns true if all staged appends wait for the running sync.
     fn gathers(&self) -> bool {
         self.sync_running && self.impatient == 0 && self.cut == 0
@@ -262,7 +263,7 @@ impl State {
         self.gathers() && self.bytes < self.group_bytes && !self.closed
     }
 
-    pub(super) fn take(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
+    pub(super) fn take(&mut self, room: Room, out: &mut Vec<StagedAppend>) -> usize {
         if self.cut > 0 {
             return self.take_around(room, out);
         }
@@ -285,7 +286,7 @@ impl State {
     }
 
     /// Gives an append to the writer.
-    pub(super) fn hand_out(&mut self, append: Staged, out: &mut Vec<Staged>) {
+    pub(super) fn hand_out(&mut self, append: StagedAppend, out: &mut Vec<StagedAppend>) {
         self.bytes -= append.bytes;
         if append.wait != Wait::Synced {
             self.impatient -= 1;
@@ -298,8 +299,8 @@ impl State {
 mod tests {
     use super::*;
 
-    fn staged(wait: Wait, bytes: usize) -> Staged {
-        Staged {
+    fn staged(wait: Wait, bytes: usize) -> StagedAppend {
+        StagedAppend {
             frames: SmallVec::new(),
             settler: None,
             placed: SmallVec::new(),
@@ -316,8 +317,8 @@ mod tests {
     }
 
     /// Builds a queue with these appends whose writer sleeps.
-    fn asleep(all: impl IntoIterator<Item = Staged>) -> Queue {
-        let queue = Queue::default();
+    fn asleep(all: impl IntoIterator<Item = StagedAppend>) -> WriteQueue {
+        let queue = WriteQueue::default();
         for one in all {
             assert!(queue.push(one));
         }
@@ -325,7 +326,7 @@ mod tests {
         queue
     }
 
-    fn taken(queue: &Queue) -> Option<usize> {
+    fn taken(queue: &WriteQueue) -> Option<usize> {
         let mut out = Vec::new();
         queue.take_asleep(100, &mut out).then_some(out.len())
     }

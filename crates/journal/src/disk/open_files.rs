@@ -15,11 +15,11 @@ const OPEN_FILES_MAX: usize = 48;
 #[derive(Debug)]
 pub(crate) struct Files {
     storage: Arc<dyn Storage>,
-    open: Lock<Open>,
+    open: Lock<OpenFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenFiles {
     files: HashMap<String, (Arc<dyn StorageFile>, u64)>,
     uses: u64,
 }

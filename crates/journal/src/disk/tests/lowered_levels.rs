@@ -2,19 +2,19 @@
 
 use stafett_model::{Durability, LogId, Offset};
 
-use super::stepwise::{self, base_of, body_of};
+use super::stepwise_journal::{self, base_of, body_of};
 use crate::contract::{Append, Journal};
 use crate::ticket::Ticket;
 
 /// A journal with one log.
 struct Bench {
-    steps: stepwise::Bench,
+    steps: stepwise_journal::Bench,
     log: LogId,
 }
 
 impl Bench {
     fn new(level: Durability) -> Self {
-        let steps = stepwise::Bench::new();
+        let steps = stepwise_journal::Bench::new();
         let log = steps.log(level);
         Self { steps, log }
     }

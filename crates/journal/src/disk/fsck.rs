@@ -13,13 +13,13 @@ use super::chunk::Table;
 use super::codec::usize_of;
 use super::control::Control;
 use super::dates;
-use super::frame::Kind;
+use super::frame::FrameKind;
 use super::index::{Indexer, sort};
+use super::os_storage::Directory;
 use super::position::{Position, SegmentId};
-use super::real::Directory;
 use super::recovery::OpenError;
 use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, ScannedGroup, scan};
-use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
+use super::segment::{FileRole, HeadBlock, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
 use super::sidecar::{EntryCursor, Sidecar, SidecarError};
 use super::storage::{Storage, StorageFile};
 
@@ -45,7 +45,7 @@ pub struct CheckReport {
 
 /// Contents required by the checkpoint, and those added by later segments.
 #[derive(Debug, Default)]
-struct Known {
+struct ExpectedContents {
     arrivals: BTreeSet<SegmentId>,
     replaced: BTreeSet<SegmentId>,
     next_log: u64,
@@ -148,7 +148,7 @@ impl fmt::Display for CheckReport {
 pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     let storage: Arc<dyn Storage> = Arc::new(Directory::open_existing(path)?);
     let mut report = CheckReport::default();
-    let mut known = Known::default();
+    let mut known = ExpectedContents::default();
     let mut behind: Option<(SegmentId, Chain)> = None;
     match look_at_checkpoint(&storage, &mut known) {
         Ok(logs) => report.logs = logs,
@@ -190,7 +190,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     Ok(report)
 }
 
-impl Known {
+impl ExpectedContents {
     /// Records the logs of a frame, the logs that it creates and the segments that it replaces.
     fn note(&mut self, frame: &ScannedFrame) {
         for entry in &frame.head.entries {
@@ -198,7 +198,7 @@ impl Known {
                 *self.beyond.entry(entry.log).or_default() += 1;
             }
         }
-        if frame.head.kind != Kind::Control {
+        if frame.head.kind != FrameKind::Control {
             return;
         }
         match Control::decode(&frame.body) {
@@ -251,7 +251,7 @@ fn segments_of(storage: &dyn Storage) -> io::Result<Vec<(String, SegmentId, Segm
     Ok(segments)
 }
 
-fn look_at_checkpoint(storage: &Arc<dyn Storage>, known: &mut Known) -> Result<u64, String> {
+fn look_at_checkpoint(storage: &Arc<dyn Storage>, known: &mut ExpectedContents) -> Result<u64, String> {
     let names = storage.list().map_err(|error| error.to_string())?;
     if !names.iter().any(|name| name == checkpoint::FILE) {
         return Err("it is not there: the next start can only know what the segments say".into());
@@ -278,15 +278,15 @@ fn start_of(file: &dyn StorageFile, id: SegmentId, name: &str) -> Result<Option<
     let got = file.read_at(&mut block, 0)?;
     block.truncate(got);
     match SegmentHead::decode(&block) {
-        HeadFound::Newer(version) => Err(OpenError::Newer {
+        HeadBlock::Newer(version) => Err(OpenError::Newer {
             file: name.to_owned(),
             version,
         }),
-        HeadFound::Head(head) if head.segment == id => Ok(Some(Chain {
+        HeadBlock::Head(head) if head.segment == id => Ok(Some(Chain {
             sequence: head.first_sequence.saturating_sub(1),
             checksum: head.previous,
         })),
-        HeadFound::Head(_) | HeadFound::Nothing => Ok(None),
+        HeadBlock::Head(_) | HeadBlock::Nothing => Ok(None),
     }
 }
 
@@ -296,7 +296,7 @@ fn check_segment(
     name: &str,
     (id, kind): (SegmentId, SegmentKind),
     chain: Chain,
-    known: &mut Known,
+    known: &mut ExpectedContents,
 ) -> Result<(SegmentReport, Chain), OpenError> {
     let mut indexer = Indexer::new(id, chain);
     let (mut groups, mut frames) = (0, 0);
@@ -377,8 +377,8 @@ fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
     let frames = group.frames.iter().map(|frame| {
         let mut fields = Vec::new();
         match frame.head.kind {
-            Kind::Chunk => fields.push(("chunk_bytes", frame.head.body_bytes.to_string())),
-            Kind::Batch | Kind::Cut => {
+            FrameKind::Chunk => fields.push(("chunk_bytes", frame.head.body_bytes.to_string())),
+            FrameKind::Batch | FrameKind::Cut => {
                 for entry in &frame.head.entries {
                     let which = match entry.records {
                         Selection::All => String::new(),
@@ -387,7 +387,8 @@ fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
                     let (log, base, span, epoch) = (entry.log.0, entry.base, entry.span, entry.epoch.0);
                     fields.push(("log", format!("{log} offsets {base}+{span} epoch {epoch}{which}")));
                 }
-                if let Some(table) = Table::decode(&frame.body).filter(|_| frame.head.kind == Kind::Cut) {
+                if let Some(table) = Table::decode(&frame.body).filter(|_| frame.head.kind == FrameKind::Cut)
+                {
                     let places = table.places.iter().map(|it| format!("{}+{}", it.byte, it.bytes));
                     fields.push(("body_bytes", table.batch_bytes().to_string()));
                     fields.push(("chunks", places.collect::<Vec<_>>().join(" ")));
@@ -398,7 +399,7 @@ fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
                 fields.push(("latest", dates::timestamp(date).to_string()));
                 fields.extend(dates::appended(date).map(|at| ("appended", at.to_string())));
             }
-            Kind::Control => match Control::decode(&frame.body) {
+            FrameKind::Control => match Control::decode(&frame.body) {
                 Some(Control::State(change)) => {
                     fields.push(("state", change.space.0.to_string()));
                     fields.push(("key", change.key.escape_ascii().to_string()));
@@ -407,6 +408,14 @@ fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
                         Change::Delta(value) => ("delta", value.escape_ascii().to_string()),
                         Change::Delete => ("delete", String::new()),
                     });
+                }
+                // The names that these two have had in dumps from the beginning.
+                Some(Control::Started { epoch, boot, at }) => {
+                    let text = format!("Run {{ epoch: {epoch:?}, boot: {boot:?}, at: {at} }}");
+                    fields.push(("control", text));
+                }
+                Some(Control::StoppedCleanly { epoch }) => {
+                    fields.push(("control", format!("RunEnd {{ epoch: {epoch:?} }}")));
                 }
                 Some(control) => fields.push(("control", format!("{control:?}"))),
                 None => fields.push(("unknown", frame.body.escape_ascii().to_string())),

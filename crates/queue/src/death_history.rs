@@ -5,7 +5,7 @@ use stafett_model::{Death, DeathReason, Message};
 
 /// Records that a message leaves `queue` as a dead letter; with `loses_keys`, under the queue's own routing
 /// key. An expired message loses its time to live: it would expire again at once.
-pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, loses_keys: bool, now_ms: i64) {
+pub fn record(message: &mut Message, queue: &ByteString, reason: DeathReason, loses_keys: bool, now_ms: i64) {
     let keys_were_lost = keys_are_lost(message);
     let known = message
         .deaths
@@ -72,9 +72,9 @@ mod tests {
             ttl_ms: Some(7),
             ..Message::default()
         };
-        note(&mut message, &"a".into(), DeathReason::Expired, false, 1);
-        note(&mut message, &"b".into(), DeathReason::Rejected, false, 2);
-        note(&mut message, &"a".into(), DeathReason::Expired, false, 3);
+        record(&mut message, &"a".into(), DeathReason::Expired, false, 1);
+        record(&mut message, &"b".into(), DeathReason::Rejected, false, 2);
+        record(&mut message, &"a".into(), DeathReason::Expired, false, 3);
         let seen: Vec<_> = message
             .deaths
             .iter()
@@ -94,16 +94,16 @@ mod tests {
             let deaths = message.deaths.iter();
             deaths.map(|death| death.keys_were_lost).collect::<Vec<_>>()
         };
-        note(&mut message, &"a".into(), DeathReason::Rejected, false, 1);
+        record(&mut message, &"a".into(), DeathReason::Rejected, false, 1);
         assert!(!keys_are_lost(&message));
-        note(&mut message, &"b".into(), DeathReason::Rejected, true, 2);
+        record(&mut message, &"b".into(), DeathReason::Rejected, true, 2);
         assert!(
             keys_are_lost(&message),
             "the key of the queue is the message's own"
         );
-        note(&mut message, &"c".into(), DeathReason::Rejected, false, 3);
+        record(&mut message, &"c".into(), DeathReason::Rejected, false, 3);
         assert_eq!(lost(&message), [true, false, false]);
-        note(&mut message, &"a".into(), DeathReason::Rejected, false, 4);
+        record(&mut message, &"a".into(), DeathReason::Rejected, false, 4);
         assert_eq!(
             lost(&message),
             [false, true, false],
@@ -121,11 +121,11 @@ mod tests {
     #[test]
     fn a_circle_is_cut_unless_a_consumer_turned_it() {
         let mut message = Message::default();
-        note(&mut message, &"a".into(), DeathReason::Expired, false, 1);
+        record(&mut message, &"a".into(), DeathReason::Expired, false, 1);
         assert!(is_circle(&message, "a") && !is_circle(&message, "b"));
-        note(&mut message, &"b".into(), DeathReason::Rejected, false, 2);
+        record(&mut message, &"b".into(), DeathReason::Rejected, false, 2);
         assert!(!is_circle(&message, "a"), "it was rejected on the way");
-        note(&mut message, &"a".into(), DeathReason::Expired, false, 3);
+        record(&mut message, &"a".into(), DeathReason::Expired, false, 3);
         assert!(is_circle(&message, "a"), "the circle is of expiry alone");
     }
 }

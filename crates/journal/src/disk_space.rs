@@ -12,15 +12,15 @@ use tokio::sync::Notify;
 /// fit if no more follow. Deletions, settlements and other state are accepted all the time, from the reserved
 /// space; half of it is only for appends that free space ([`crate::Append::frees_space`]).
 #[derive(Debug, Clone, Default)]
-pub struct Space(Arc<Shared>);
+pub struct DiskSpace(Arc<SpaceSignal>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SpaceSignal {
     is_short: AtomicBool,
     enough: Notify,
 }
 
-impl Space {
+impl DiskSpace {
     pub fn is_short(&self) -> bool {
         self.0.is_short.load(Ordering::Acquire)
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_space_is_told_once_there_is_enough() {
-        let space = Space::default();
+        let space = DiskSpace::default();
         space.enough().await;
         assert!(space.set_short(true));
         assert!(!space.set_short(true));

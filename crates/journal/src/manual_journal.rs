@@ -8,29 +8,29 @@ use std::sync::{Arc, MutexGuard};
 use stafett_model::{Epoch, Lock, LogId};
 
 use crate::contract::{
-    Append, Bounds, Frame, Journal, Outcome, OwnerEpoch, ProducerSeen, ReadRequest, Refusal, StateItem,
+    Append, Bounds, Frame, Journal, Outcome, OwnerEpoch, ProducerStatus, ReadRequest, Refusal, StateItem,
     StateSpace, StateUnreadable, TimeQuery,
 };
+use crate::disk_space::DiskSpace;
 use crate::memory::MemoryJournal;
-use crate::space::Space;
-use crate::ticket::{ReadTicket, Settler, Ticket, TimeTicket};
+use crate::ticket::{ReadTicket, Ticket, TicketSettler, TimeTicket};
 use crate::watch::Watch;
 
-/// A journal that can hold appends back. It decides at once until [`UndecidedJournal::hold`].
+/// A journal that can hold appends back. It decides at once until [`ManualJournal::hold`].
 #[derive(Debug, Default)]
-pub struct UndecidedJournal {
+pub struct ManualJournal {
     behind: Arc<MemoryJournal>,
-    taken: Lock<Taken>,
-    space: Space,
+    taken: Lock<HeldAppends>,
+    space: DiskSpace,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct HeldAppends {
     holds: bool,
     /// True if only appends with batches are held.
     holds_batches_only: bool,
     disk: Disk,
-    undecided: VecDeque<(Append, Settler)>,
+    undecided: VecDeque<(Append, TicketSettler)>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +42,12 @@ enum Disk {
     UsedUp,
 }
 
-impl UndecidedJournal {
+impl ManualJournal {
     pub fn over(behind: Arc<MemoryJournal>) -> Self {
         Self {
             behind,
             taken: Lock::default(),
-            space: Space::default(),
+            space: DiskSpace::default(),
         }
     }
 
@@ -69,7 +69,7 @@ impl UndecidedJournal {
     }
 
     /// Decides appends at once again. Held ones stay undecided.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         let mut taken = self.lock();
         (taken.holds, taken.holds_batches_only) = (false, false);
     }
@@ -114,7 +114,7 @@ impl UndecidedJournal {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, HeldAppends> {
         self.taken.lock()
     }
 }
@@ -124,7 +124,7 @@ fn has_batches(append: &Append) -> bool {
     frames.any(|frame| matches!(frame, Frame::Batch(_)))
 }
 
-impl Journal for UndecidedJournal {
+impl Journal for ManualJournal {
     fn epoch(&self) -> Epoch {
         self.behind.epoch()
     }
@@ -166,7 +166,7 @@ impl Journal for UndecidedJournal {
         self.behind.owner(log)
     }
 
-    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         self.behind.producers(log)
     }
 
@@ -182,7 +182,7 @@ impl Journal for UndecidedJournal {
         self.behind.watch_log(watch, log, token)
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> DiskSpace {
         self.space.clone()
     }
 

@@ -48,7 +48,7 @@ pub struct Changes {
 
 /// Error: the bytes are not a queue's state, or of an unknown version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedState;
 
 impl Changes {
     pub fn is_empty(&self) -> bool {
@@ -212,18 +212,18 @@ impl QueueState {
     }
 
     /// Restores a snapshot; returns true if the queue may have held transient messages.
-    pub fn restore(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
-        let (version, rest) = bytes.split_first().ok_or(Malformed)?;
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<bool, MalformedState> {
+        let (version, rest) = bytes.split_first().ok_or(MalformedState)?;
         let lane = lane_reader(*version)?;
-        let (flags @ 0..=1, mut rest) = rest.split_first().ok_or(Malformed)? else {
-            return Err(Malformed);
+        let (flags @ 0..=1, mut rest) = rest.split_first().ok_or(MalformedState)? else {
+            return Err(MalformedState);
         };
         for _ in 0..number(&mut rest)? {
             let of = lane(&mut rest)?;
             let (head, mark) = (number(&mut rest)?, number(&mut rest)?);
             let (mut settled, mut at) = (OffsetSet::default(), head);
             for _ in 0..number(&mut rest)? {
-                let first = at.checked_add(number(&mut rest)?).ok_or(Malformed)?;
+                let first = at.checked_add(number(&mut rest)?).ok_or(MalformedState)?;
                 at = behind(first, number(&mut rest)?)?;
                 settled.insert(first..at);
             }
@@ -238,8 +238,8 @@ impl QueueState {
 
     /// Applies stored [`Changes`] to the current state; returns true if the queue may have held transient
     /// messages.
-    pub fn apply(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
-        let (version, mut rest) = bytes.split_first().ok_or(Malformed)?;
+    pub fn apply(&mut self, bytes: &[u8]) -> Result<bool, MalformedState> {
+        let (version, mut rest) = bytes.split_first().ok_or(MalformedState)?;
         let lane = lane_reader(*version)?;
         let mut transient = false;
         while !rest.is_empty() {
@@ -261,7 +261,7 @@ impl QueueState {
                     let times = times(&mut rest)?;
                     self.lane_mut(of).restore_count(offset, times);
                 }
-                _ => return Err(Malformed),
+                _ => return Err(MalformedState),
             }
         }
         Ok(transient)
@@ -269,43 +269,43 @@ impl QueueState {
 }
 
 /// Decoder of a lane number.
-type ReadLane = fn(&mut &[u8]) -> Result<u32, Malformed>;
+type ReadLane = fn(&mut &[u8]) -> Result<u32, MalformedState>;
 
 /// Returns the decoder of lane numbers for a version.
-fn lane_reader(version: u8) -> Result<ReadLane, Malformed> {
+fn lane_reader(version: u8) -> Result<ReadLane, MalformedState> {
     match version {
         BYTE_LANES => Ok(byte_lane),
         VERSION => Ok(times),
-        _ => Err(Malformed),
+        _ => Err(MalformedState),
     }
 }
 
-fn byte_lane(rest: &mut &[u8]) -> Result<u32, Malformed> {
+fn byte_lane(rest: &mut &[u8]) -> Result<u32, MalformedState> {
     byte(rest).map(u32::from)
 }
 
-fn byte(rest: &mut &[u8]) -> Result<u8, Malformed> {
-    let (first, behind) = rest.split_first().ok_or(Malformed)?;
+fn byte(rest: &mut &[u8]) -> Result<u8, MalformedState> {
+    let (first, behind) = rest.split_first().ok_or(MalformedState)?;
     *rest = behind;
     Ok(*first)
 }
 
-fn number(rest: &mut &[u8]) -> Result<u64, Malformed> {
-    let (value, behind) = read_number(rest).ok_or(Malformed)?;
+fn number(rest: &mut &[u8]) -> Result<u64, MalformedState> {
+    let (value, behind) = read_number(rest).ok_or(MalformedState)?;
     *rest = behind;
     Ok(value)
 }
 
-fn times(rest: &mut &[u8]) -> Result<u32, Malformed> {
-    u32::try_from(number(rest)?).map_err(|_| Malformed)
+fn times(rest: &mut &[u8]) -> Result<u32, MalformedState> {
+    u32::try_from(number(rest)?).map_err(|_| MalformedState)
 }
 
 /// Returns the end of a run of offsets; an error if it is too long or beyond the largest offset.
-fn behind(first: u64, count: u64) -> Result<u64, Malformed> {
+fn behind(first: u64, count: u64) -> Result<u64, MalformedState> {
     first
         .checked_add(count)
         .filter(|behind| i64::try_from(*behind).is_ok() && count <= RUN_MAX)
-        .ok_or(Malformed)
+        .ok_or(MalformedState)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use stafett_model::{Durability, LogId};
 
-use super::stepwise::{Bench, base_of, body_of};
+use super::stepwise_journal::{Bench, base_of, body_of};
 use crate::contract::{Append, OwnerEpoch, RequestId};
 use crate::ticket::Ticket;
 

@@ -5,13 +5,13 @@
 //! given by the highest bits of that hash, so that growing and removing read no names. The caller compares
 //! names if hashes are equal.
 
-use crate::near;
+use crate::cache_prefetch;
 
 const ENTRIES_MIN: usize = 8;
 
 /// Hash table from hash to number. An entry is 0 if empty, otherwise the hash and the number plus 1.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct HashIndex {
     /// Length is a power of two, or 0.
     entries: Box<[u64]>,
     len: usize,
@@ -29,15 +29,15 @@ fn number_of(entry: u64) -> u32 {
     u32::try_from((entry & u64::from(u32::MAX)) - 1).unwrap_or(0)
 }
 
-impl Places {
+impl HashIndex {
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Prefetches the home slot of a hash.
-    pub(super) fn foresee(&self, hash: u32) {
+    pub(super) fn prefetch(&self, hash: u32) {
         if let Some(place) = self.entries.get(self.home(hash)) {
-            near::bring(place);
+            cache_prefetch::prefetch(place);
         }
     }
 
@@ -150,21 +150,21 @@ mod tests {
         fn it_has_what_a_plain_set_has(
             changes in proptest::collection::vec((any::<bool>(), 0..12_u32, 0..200_u32), 0..600),
         ) {
-            let mut places = Places::default();
+            let mut index = HashIndex::default();
             let mut model = BTreeSet::new();
             for (add, hash, number) in changes {
                 let hash = if hash < 6 { hash << 27 } else { u32::MAX - hash };
                 if add && model.insert((hash, number)) {
-                    places.insert(hash, number);
+                    index.insert(hash, number);
                 } else if !add {
                     model.remove(&(hash, number));
-                    places.remove(hash, number);
+                    index.remove(hash, number);
                 }
-                prop_assert_eq!(places.len(), model.len());
+                prop_assert_eq!(index.len(), model.len());
             }
             for hash in (0..6_u32).map(|hash| hash << 27).chain((6..12).map(|hash| u32::MAX - hash)) {
                 for number in 0..200 {
-                    let found = places.find(hash, |known| known == number);
+                    let found = index.find(hash, |known| known == number);
                     prop_assert_eq!(found.is_some(), model.contains(&(hash, number)));
                 }
             }

@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes};
 use smallvec::SmallVec;
 use stafett_model::{LogId, Offset};
 
-use crate::contract::{Change, Placed, REQUESTS_KEPT, RequestId, StateChange, StateSpace};
+use crate::contract::{Change, PlacedBatch, REQUESTS_KEPT, RequestId, StateChange, StateSpace};
 use crate::disk::codec::Reader;
 
 /// State space reserved for request ids.
@@ -24,7 +24,7 @@ pub(crate) const SPACE: StateSpace = StateSpace(u16::MAX);
 /// Remembered request ids. `W` is the condition that a resent append waits for.
 #[derive(Debug)]
 pub(crate) struct Requests<W> {
-    known: HashMap<RequestId, Known<W>>,
+    known: HashMap<RequestId, KnownRequest<W>>,
     /// Oldest first.
     order: VecDeque<RequestId>,
     next_number: u64,
@@ -32,8 +32,8 @@ pub(crate) struct Requests<W> {
 }
 
 #[derive(Debug, Clone)]
-struct Known<W> {
-    placed: SmallVec<[Placed; 1]>,
+struct KnownRequest<W> {
+    placed: SmallVec<[PlacedBatch; 1]>,
     wait: W,
 }
 
@@ -62,15 +62,15 @@ impl<W: Copy> Requests<W> {
         for (number, id, placed) in rows {
             requests.next_number = number + 1;
             requests.order.push_back(id);
-            requests.known.insert(id, Known { placed, wait });
+            requests.known.insert(id, KnownRequest { placed, wait });
         }
         requests
     }
 
     /// Returns the places of an earlier append under this id, and the condition that it waits for.
-    pub(crate) fn find(&self, id: RequestId) -> Option<(SmallVec<[Placed; 1]>, W)> {
+    pub(crate) fn find(&self, id: RequestId) -> Option<(SmallVec<[PlacedBatch; 1]>, W)> {
         let known = self.known.get(&id)?;
-        let duplicates = known.placed.iter().map(|placed| Placed {
+        let duplicates = known.placed.iter().map(|placed| PlacedBatch {
             duplicate: true,
             ..*placed
         });
@@ -81,7 +81,7 @@ impl<W: Copy> Requests<W> {
     pub(crate) fn note(
         &mut self,
         id: RequestId,
-        placed: SmallVec<[Placed; 1]>,
+        placed: SmallVec<[PlacedBatch; 1]>,
         wait: W,
     ) -> SmallVec<[StateChange; 2]> {
         let mut changes = SmallVec::new();
@@ -94,7 +94,7 @@ impl<W: Copy> Requests<W> {
         changes.push(change(id, Change::Put(encode(self.next_number, &placed))));
         self.next_number += 1;
         self.order.push_back(id);
-        self.known.insert(id, Known { placed, wait });
+        self.known.insert(id, KnownRequest { placed, wait });
         changes
     }
 }
@@ -112,7 +112,7 @@ fn change(id: RequestId, change: Change) -> StateChange {
     }
 }
 
-fn encode(number: u64, placed: &[Placed]) -> Bytes {
+fn encode(number: u64, placed: &[PlacedBatch]) -> Bytes {
     let mut out = Vec::with_capacity(8 + placed.len() * 16);
     out.put_u64_le(number);
     for placed in placed {
@@ -122,13 +122,13 @@ fn encode(number: u64, placed: &[Placed]) -> Bytes {
     out.into()
 }
 
-fn decode(key: &[u8], value: &[u8]) -> Option<(u64, RequestId, SmallVec<[Placed; 1]>)> {
+fn decode(key: &[u8], value: &[u8]) -> Option<(u64, RequestId, SmallVec<[PlacedBatch; 1]>)> {
     let id = RequestId(key.try_into().ok()?);
     let mut reader = Reader(value);
     let number = reader.u64()?;
     let mut placed = SmallVec::new();
     while !reader.0.is_empty() {
-        placed.push(Placed {
+        placed.push(PlacedBatch {
             log: LogId(reader.u64()?),
             base: Offset(reader.u64()?),
             duplicate: false,
@@ -146,8 +146,8 @@ mod tests {
         RequestId([n; 16])
     }
 
-    fn placed(base: u64) -> SmallVec<[Placed; 1]> {
-        SmallVec::from_buf([Placed {
+    fn placed(base: u64) -> SmallVec<[PlacedBatch; 1]> {
+        SmallVec::from_buf([PlacedBatch {
             log: LogId(3),
             base: Offset(base),
             duplicate: false,

@@ -7,7 +7,7 @@ use crate::spec::Property;
 
 /// A message as seen by exchanges. Headers and properties are read only when an exchange on the way needs
 /// them.
-pub trait View {
+pub trait MessageView {
     /// Returns the routing key. It need not be UTF-8.
     fn key(&self) -> &[u8];
 
@@ -58,7 +58,7 @@ impl HeaderValue {
 #[derive(Debug, Clone, Copy)]
 pub struct KeyOnly<'a>(pub &'a [u8]);
 
-impl View for KeyOnly<'_> {
+impl MessageView for KeyOnly<'_> {
     fn key(&self) -> &[u8] {
         self.0
     }

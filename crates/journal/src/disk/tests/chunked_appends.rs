@@ -4,15 +4,15 @@ use smallvec::smallvec;
 use stafett_model::checksum::crc32c;
 use stafett_model::{Durability, LogId, Offset};
 
-use super::frame::{HEAD_BYTES, Kind};
-use super::scan::{Chain, ScannedFrame, scan};
-use super::segment::{FORMAT_VERSION, FileRole, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
-use super::stepwise::{Bench, base_of, body_of, numbered_of, try_open};
-use super::{OpenError, scrub, writer};
+use super::stepwise_journal::{Bench, base_of, body_of, numbered_of, try_open};
 use crate::contract::{
     Append, BatchFrame, Change, Frame, Journal, ReadFrom, ReadRequest, Refusal, Selection, StateChange,
     StateSpace, StateWait, Target,
 };
+use crate::disk::frame::{FrameKind, HEAD_BYTES};
+use crate::disk::scan::{Chain, ScannedFrame, scan};
+use crate::disk::segment::{FORMAT_VERSION, FileRole, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
+use crate::disk::{OpenError, scrub, writer};
 use crate::ticket::Ticket;
 
 /// Size that makes many chunks in segments of 64 KiB.
@@ -52,7 +52,7 @@ fn frames(bench: &Bench) -> Vec<(FileRole, ScannedFrame)> {
         let file = bench.disk.storage().open(&name).unwrap();
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         file.read_at(&mut block, 0).unwrap();
-        if let super::segment::HeadFound::Head(head) = SegmentHead::decode(&block)
+        if let crate::disk::segment::HeadBlock::Head(head) = SegmentHead::decode(&block)
             && head.segment == id
         {
             let chain = Chain {
@@ -68,7 +68,7 @@ fn frames(bench: &Bench) -> Vec<(FileRole, ScannedFrame)> {
     frames
 }
 
-fn count(bench: &Bench, kind: Kind) -> usize {
+fn count(bench: &Bench, kind: FrameKind) -> usize {
     frames(bench)
         .iter()
         .filter(|(_, frame)| frame.head.kind == kind)
@@ -86,7 +86,10 @@ fn a_small_append_to_another_log_does_not_wait_behind_a_large_one() {
     bench.write();
     assert_eq!(base_of(&mut slow), Some(1));
     assert_eq!(bench.end(one), 2);
-    assert_eq!((count(&bench, Kind::Chunk), count(&bench, Kind::Cut)), (10, 1));
+    assert_eq!(
+        (count(&bench, FrameKind::Chunk), count(&bench, FrameKind::Cut)),
+        (10, 1)
+    );
 }
 
 #[test]
@@ -177,7 +180,7 @@ fn chunks_without_their_end_are_nothing_after_a_kill() {
     let bench = bench.restart(false);
     assert_eq!((bench.end(one), bench.end(two)), (1, 2));
     assert!(!bench.journal.report().is_damaged());
-    assert_eq!(count(&bench, Kind::Chunk), 1);
+    assert_eq!(count(&bench, FrameKind::Chunk), 1);
     let mut next = large(&bench, one);
     bench.journal.pump();
     assert_eq!(base_of(&mut next), Some(1));
@@ -233,7 +236,11 @@ fn has_moved(bench: &Bench) -> bool {
 
 #[test]
 fn an_append_that_lost_a_part_to_damage_is_lost_as_a_whole() {
-    for (bytes, damaged) in [(50, Kind::Batch), (LARGE, Kind::Chunk), (LARGE, Kind::Cut)] {
+    for (bytes, damaged) in [
+        (50, FrameKind::Batch),
+        (LARGE, FrameKind::Chunk),
+        (LARGE, FrameKind::Cut),
+    ] {
         let bench = Bench::new();
         let [one, two] = [(); 2].map(|()| bench.log(Durability::Sync));
         drop(bench.append(moving(one, bytes)));
@@ -244,7 +251,7 @@ fn an_append_that_lost_a_part_to_damage_is_lost_as_a_whole() {
         let of_one = |frame: &ScannedFrame| frame.head.entries.iter().any(|entry| entry.log == one);
         let (role, frame) = frames(&bench)
             .into_iter()
-            .find(|(_, frame)| frame.head.kind == damaged && (damaged == Kind::Chunk || of_one(frame)))
+            .find(|(_, frame)| frame.head.kind == damaged && (damaged == FrameKind::Chunk || of_one(frame)))
             .unwrap();
         let body = u64::from(frame.byte) + frame.head.bytes() as u64;
         assert!(bench.disk.flip_bit(&role.name(), 8 * (body + 30)));
@@ -270,7 +277,7 @@ fn a_damaged_chunk_costs_the_batch_that_it_is_of_and_nothing_else() {
     bench.journal.pump();
     let (role, chunk) = frames(&bench)
         .into_iter()
-        .find(|(_, frame)| frame.head.kind == Kind::Chunk)
+        .find(|(_, frame)| frame.head.kind == FrameKind::Chunk)
         .unwrap();
     let bit = 8 * (u64::from(chunk.byte) + HEAD_BYTES as u64 + 100);
     assert!(bench.disk.flip_bit(&role.name(), bit));
@@ -312,7 +319,7 @@ fn rewriting_puts_the_pieces_together() {
     };
     let kinds: Vec<_> = sorted(frames(&bench)).map(|(_, frame)| frame.head.kind).collect();
     assert!(
-        !kinds.is_empty() && kinds.iter().all(|kind| *kind == Kind::Batch),
+        !kinds.is_empty() && kinds.iter().all(|kind| *kind == FrameKind::Batch),
         "{kinds:?}"
     );
     assert_eq!([one, two, three].map(|log| read(&bench, log).unwrap()), before);
@@ -333,7 +340,7 @@ fn scrubbing_finds_a_chunk_that_is_damaged() {
     assert_eq!(bench.journal.scrub(), 0);
     let (role, chunk) = frames(&bench)
         .into_iter()
-        .find(|(_, frame)| frame.head.kind == Kind::Chunk)
+        .find(|(_, frame)| frame.head.kind == FrameKind::Chunk)
         .unwrap();
     assert!(
         bench
@@ -389,8 +396,8 @@ fn a_journal_of_the_format_before_is_opened_and_a_newer_one_is_refused() {
         for name in disk.names() {
             // Places of the version, of the bytes that its checksum covers, and of the checksum.
             let (at, covered, checksum_at) = match FileRole::of(&name) {
-                Some(FileRole::Segment(..)) => (12, super::segment::COVERED, 8),
-                Some(FileRole::Sidecar(..)) => (12, 4..super::sidecar::BLOCK_BYTES, 0),
+                Some(FileRole::Segment(..)) => (12, crate::disk::segment::COVERED, 8),
+                Some(FileRole::Sidecar(..)) => (12, 4..crate::disk::sidecar::BLOCK_BYTES, 0),
                 None => continue,
             };
             let file = disk.storage().open(&name).unwrap();

@@ -9,10 +9,10 @@ use stafett_model::LogId;
 use stafett_model::batch::{PLACEMENT_BYTES, placement};
 use stafett_model::fan_out::{self, Numbering};
 
-use super::frame::{Entry, Head};
+use super::frame::{FrameEntry, Head};
 use super::sidecar::IndexEntry;
-use super::tail::Slices;
-use crate::contract::{Run, Selection};
+use super::tail_cache::Slices;
+use crate::contract::{LogSlice, Selection};
 
 /// Most decompressed bytes of a batch of which a log has only a part.
 const REBUILT_BYTES_MAX: usize = 64 << 20;
@@ -21,7 +21,7 @@ const REBUILT_BYTES_MAX: usize = 64 << 20;
 pub(crate) type SharedFrames = SmallVec<[(usize, IndexEntry, Slices); 4]>;
 
 /// Inserts a log's parts of frames into a run. `None` if a frame does not match the index.
-pub(crate) fn add(log: LogId, frames: SharedFrames, run: &mut Run) -> Option<()> {
+pub(crate) fn add(log: LogId, frames: SharedFrames, run: &mut LogSlice) -> Option<()> {
     if frames.is_empty() {
         return Some(());
     }
@@ -72,7 +72,7 @@ fn add_part(log: LogId, frame: &IndexEntry, whole: &Slices, pieces: &mut Vec<Byt
 }
 
 /// Returns the entry of a log in a frame.
-pub(crate) fn entry_of<'a>(head: &'a Head, log: LogId, frame: &IndexEntry) -> Option<&'a Entry> {
+pub(crate) fn entry_of<'a>(head: &'a Head, log: LogId, frame: &IndexEntry) -> Option<&'a FrameEntry> {
     head.entries
         .iter()
         .find(|entry| entry.log == log && entry.base == frame.base)
@@ -80,7 +80,7 @@ pub(crate) fn entry_of<'a>(head: &'a Head, log: LogId, frame: &IndexEntry) -> Op
 
 /// Returns one log's part of a frame's body: the stored batch if the entry covers it as a whole and alone,
 /// otherwise a copy or a rebuilt batch.
-pub(crate) fn part_of(body: &Bytes, head: &Head, entry: &Entry) -> Option<Bytes> {
+pub(crate) fn part_of(body: &Bytes, head: &Head, entry: &FrameEntry) -> Option<Bytes> {
     match entry.records {
         Selection::All if head.is_placed() => Some(body.clone()),
         Selection::All => {

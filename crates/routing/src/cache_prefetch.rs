@@ -6,7 +6,7 @@
     unsafe_code,
     reason = "a hint to the processor: nothing is read by it, and no safe function gives it"
 )]
-pub(crate) fn bring<T>(value: &T) {
+pub(crate) fn prefetch<T>(value: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a prefetch reads nothing and cannot fault, and the address is that of a live value.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
@@ -14,4 +14,4 @@ pub(crate) fn bring<T>(value: &T) {
 
 /// No-op on other architectures.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn bring<T>(_: &T) {}
+pub(crate) fn prefetch<T>(_: &T) {}

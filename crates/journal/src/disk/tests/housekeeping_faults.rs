@@ -3,11 +3,11 @@
 
 use stafett_model::{Durability, LogId};
 
-use super::keeper;
-use super::rewrite::Rewriter;
-use super::segment::{FileRole, SegmentKind};
-use super::stepwise::{Bench, body_of};
+use super::stepwise_journal::{Bench, body_of};
 use crate::contract::{Append, Frame, Journal, StateWait};
+use crate::disk::housekeeping;
+use crate::disk::rewrite::Rewriter;
+use crate::disk::segment::{FileRole, SegmentKind};
 use crate::simulated::{Effect, Fault};
 
 /// Spares with the default settings.
@@ -37,7 +37,7 @@ fn a_backup_waits_for_indexes_and_fails_without_them() {
         fail_once(&bench, changes);
         let core = &bench.journal.core;
         let _turn = core.checkpoint.turn();
-        if keeper::seal_and_checkpoint(core).is_err() {
+        if housekeeping::seal_and_checkpoint(core).is_err() {
             bad += 1;
             continue;
         }
