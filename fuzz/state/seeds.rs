@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings, Scope};
 use stafett_fuzz_state::{SPACES, write_row};
-use stafett_groups::{CommittedBy, NewCommit};
-use stafett_groups::classic::{Join, Strategy, Sync};
+use stafett_groups::classic::{Join, Sync};
+use stafett_groups::{CommitSender, NewCommit, Strategy};
 use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
 use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, Staged, SubscriptionChange, What};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
@@ -127,9 +127,9 @@ async fn fill_groups(broker: &Arc<Broker>, topic: stafett_topics::TopicId) {
         assignments: vec![("member".into(), Bytes::from_static(b"all"))],
     };
     broker.groups().sync("group", sync).await.unwrap();
-    let by = CommittedBy {
+    let by = CommitSender {
         epoch: -1,
-        ..CommittedBy::default()
+        ..CommitSender::default()
     };
     let commit = NewCommit {
         topic,

@@ -45,7 +45,7 @@ impl Kafka {
     pub fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
         let fetch_sessions = FetchSessions::new(&settings, &metrics);
-        broker.groups().learn(Box::new(Consumers));
+        broker.groups().set_member_protocol(Box::new(Consumers));
         broker.learn_group_settings(configs::group_overrides);
         let cluster_id = Uuid::from(broker.cluster_id()).to_string().into();
         let deletions = AtomicU64::new(0);
