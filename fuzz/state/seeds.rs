@@ -11,7 +11,7 @@ use stafett_fuzz_state::{SPACES, write_row};
 use stafett_groups::classic::{Join, Sync};
 use stafett_groups::{CommitSender, NewCommit, Strategy};
 use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
-use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, Staged, SubscriptionChange, What};
+use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, PendingAppends, SubscriptionChange, SubscriptionEdit};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_messaging::queues::{Declare, Publication, Settle, Targets};
 use stafett_model::{Message, Namespace};
@@ -215,7 +215,7 @@ async fn fill_queues(broker: &Arc<Broker>) {
 
 async fn fill_live(broker: &Arc<Broker>) {
     let change = |client: ClientName, topic: &str| {
-        let what = What::Subscribe([topic].into_iter().collect());
+        let what = SubscriptionEdit::Subscribe([topic].into_iter().collect());
         SubscriptionChange { client, what }
     };
     let changes = vec![
@@ -223,7 +223,7 @@ async fn fill_live(broker: &Arc<Broker>) {
         change(ClientName::Number(1), "charts/a"),
     ];
     assert!(broker.live_topics().change(changes).await.iter().all(Result::is_ok));
-    let mut staged = Staged::default();
+    let mut staged = PendingAppends::default();
     let message = LiveMessage {
         topic: "charts/a",
         payload: Payload::Json("1"),
