@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings, Scope};
 use stafett_fuzz_state::{SPACES, write_row};
-use stafett_groups::{CommittedBy, NewCommit};
-use stafett_groups::classic::{Join, Strategy, Sync};
+use stafett_groups::classic::{Join, Sync};
+use stafett_groups::{CommitSender, NewCommit, Strategy};
 use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
-use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, Staged, SubscriptionChange, What};
+use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, PendingAppends, SubscriptionChange, SubscriptionEdit};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_messaging::queues::{Declare, Publication, Settle, Targets};
 use stafett_model::{Message, Namespace};
@@ -127,9 +127,9 @@ async fn fill_groups(broker: &Arc<Broker>, topic: stafett_topics::TopicId) {
         assignments: vec![("member".into(), Bytes::from_static(b"all"))],
     };
     broker.groups().sync("group", sync).await.unwrap();
-    let by = CommittedBy {
+    let by = CommitSender {
         epoch: -1,
-        ..CommittedBy::default()
+        ..CommitSender::default()
     };
     let commit = NewCommit {
         topic,
@@ -215,7 +215,7 @@ async fn fill_queues(broker: &Arc<Broker>) {
 
 async fn fill_live(broker: &Arc<Broker>) {
     let change = |client: ClientName, topic: &str| {
-        let what = What::Subscribe([topic].into_iter().collect());
+        let what = SubscriptionEdit::Subscribe([topic].into_iter().collect());
         SubscriptionChange { client, what }
     };
     let changes = vec![
@@ -223,7 +223,7 @@ async fn fill_live(broker: &Arc<Broker>) {
         change(ClientName::Number(1), "charts/a"),
     ];
     assert!(broker.live_topics().change(changes).await.iter().all(Result::is_ok));
-    let mut staged = Staged::default();
+    let mut staged = PendingAppends::default();
     let message = LiveMessage {
         topic: "charts/a",
         payload: Payload::Json("1"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use stafett_groups::{GroupSettings, Groups, Language};
+use stafett_groups::{GroupSettings, Groups, MemberProtocol};
 use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
 use stafett_messaging::Messaging;
@@ -41,7 +41,7 @@ pub struct BrokerSettings {
 pub struct FrontEndHooks {
     /// Format of the metadata that members of classic groups exchange. Without it no group changes its
     /// protocol.
-    pub member_protocol: Option<Arc<dyn Language>>,
+    pub member_protocol: Option<Arc<dyn MemberProtocol>>,
     pub group_settings: Option<ReadGroupSettings>,
     pub message_attributes: Vec<Arc<dyn ReadFacts>>,
 }

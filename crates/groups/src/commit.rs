@@ -10,25 +10,15 @@ use stafett_journal::{Change, Frame, Ticket};
 use stafett_store::{NotStored, spaces, wall_ms};
 use stafett_topics::TopicId;
 
-use super::commits::{Changes, Committed, PartitionChange};
-use super::deletion::forgetting;
+use super::commits::{Changes, CommitSender, CommittedOffset, PartitionChange};
+use super::deletion::removal_frames;
 use super::error::GroupError;
-use super::group::{Group, GroupState, Kind};
-use super::registry::{Absent, Groups};
+use super::group::{Group, GroupProtocol, GroupState};
+use super::registry::{Groups, IfAbsent};
 use super::stored;
 
 /// Commits of one request that are stored together or not at all, as an append lies in one write group.
 pub const COMMITS_TOGETHER: usize = 1000;
-
-/// Sender of a commit.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CommittedBy<'a> {
-    /// Member id; empty if the sender is not a member.
-    pub member: &'a str,
-    pub instance: Option<&'a str>,
-    /// Generation, or the member's epoch. Below 0 if the sender is not a member.
-    pub epoch: i32,
-}
 
 /// Offset to commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +33,9 @@ pub struct NewCommit {
 /// Commits being stored, in parts of [`COMMITS_TOGETHER`].
 #[derive(Debug)]
 #[must_use]
-pub struct Committing(SmallVec<[Ticket; 1]>);
+pub struct CommitTicket(SmallVec<[Ticket; 1]>);
 
-impl Committing {
+impl CommitTicket {
     /// Returns true if there was nothing to commit.
     pub fn is_nothing(&self) -> bool {
         self.0.is_empty()
@@ -67,18 +57,18 @@ impl Committing {
 }
 
 impl Groups {
-    /// Stages commits if all of them are allowed; [`Committing`] tells when they are stored. A commit of a
+    /// Stages commits if all of them are allowed; [`CommitTicket`] tells when they are stored. A commit of a
     /// sender that is not a member creates the group.
     pub fn commit(
         &self,
         group: &str,
-        by: &CommittedBy<'_>,
+        by: &CommitSender<'_>,
         commits: Vec<NewCommit>,
-    ) -> Result<Committing, GroupError> {
+    ) -> Result<CommitTicket, GroupError> {
         let absent = if by.epoch < 0 {
-            Absent::Create
+            IfAbsent::Create
         } else {
-            Absent::Fail(GroupError::NoSuchGroup)
+            IfAbsent::Fail(GroupError::NoSuchGroup)
         };
         let stepped = self.try_step(group, absent, |group, now, effects| {
             effects.only_alive = true;
@@ -88,7 +78,7 @@ impl Groups {
         Ok(stepped.value)
     }
 
-    fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> Committing {
+    fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> CommitTicket {
         let at = wall_ms();
         self.metrics
             .commits
@@ -101,7 +91,7 @@ impl Groups {
                 leader_epoch,
                 text,
             } = commit;
-            let committed = Committed {
+            let committed = CommittedOffset {
                 offset,
                 leader_epoch,
                 at,
@@ -113,7 +103,11 @@ impl Groups {
     }
 
     /// Stages changes of a group's commits.
-    fn stage_commits(&self, group: &mut Group, changes: impl Iterator<Item = PartitionChange>) -> Committing {
+    fn stage_commits(
+        &self,
+        group: &mut Group,
+        changes: impl Iterator<Item = PartitionChange>,
+    ) -> CommitTicket {
         let mut tickets = SmallVec::new();
         let mut changes = changes.peekable();
         while changes.peek().is_some() {
@@ -123,7 +117,7 @@ impl Groups {
             group.commits.stage(ticket.glance(), part);
             tickets.push(ticket);
         }
-        Committing(tickets)
+        CommitTicket(tickets)
     }
 
     /// Deletes the commits that `is_allowed` permits. Returns its verdict for each; deleting a commit that
@@ -133,9 +127,9 @@ impl Groups {
         group: &str,
         commits: &[(TopicId, u32)],
         is_allowed: impl FnOnce(&Group) -> Result<Vec<bool>, GroupError>,
-    ) -> Result<(Vec<bool>, Committing), GroupError> {
+    ) -> Result<(Vec<bool>, CommitTicket), GroupError> {
         self.check_named(group)?;
-        let absent = Absent::Fail(GroupError::NoSuchGroup);
+        let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
         let stepped = self.try_step(group, absent, |group, _, _| {
             let allowed = is_allowed(group)?;
             let is_there = |place: &(TopicId, u32)| group.commits.may_have(place.0, place.1);
@@ -186,7 +180,7 @@ impl Groups {
             }
             for name in left {
                 if let Some(group) = self.remove(&mut shard, &name) {
-                    frames.append(&mut forgetting(&group));
+                    frames.append(&mut removal_frames(&group));
                 }
             }
             if !frames.is_empty() {
@@ -197,7 +191,7 @@ impl Groups {
 
     /// Returns the state of a group, or `None` if it does not exist.
     pub fn state(&self, name: &str) -> Option<GroupState> {
-        self.look(name, |group| group.map(|group| group.kind.state()))
+        self.with_group(name, |group| group.map(|group| group.kind.state()))
     }
 }
 
@@ -215,6 +209,6 @@ fn expires_from(group: &Group) -> Option<i64> {
     if !group.kind.is_empty() {
         return None;
     }
-    let is_known = group.kind.had_members() || group.kind.state().kind != Kind::Classic;
+    let is_known = group.kind.had_members() || group.kind.state().kind != GroupProtocol::Classic;
     Some(if is_known { group.empty_since } else { i64::MIN })
 }

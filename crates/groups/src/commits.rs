@@ -17,7 +17,7 @@ use stafett_topics::TopicId;
 
 /// Committed offset of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommittedOffset {
     /// Next offset to read.
     pub offset: i64,
     /// Leader epoch of the last record read, -1 if unknown.
@@ -26,6 +26,16 @@ pub struct Committed {
     pub at: i64,
     /// Metadata text of the commit.
     pub text: Option<Box<str>>,
+}
+
+/// Sender of a commit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CommitSender<'a> {
+    /// Member id; empty if the sender is not a member.
+    pub member: &'a str,
+    pub instance: Option<&'a str>,
+    /// Generation, or the member's epoch. Below 0 if the sender is not a member.
+    pub epoch: i32,
 }
 
 /// All commits of a group.
@@ -37,7 +47,7 @@ pub struct Commits {
 }
 
 /// Change of one partition: a new commit, or `None` to delete it.
-pub(crate) type PartitionChange = (TopicId, u32, Option<Committed>);
+pub(crate) type PartitionChange = (TopicId, u32, Option<CommittedOffset>);
 
 /// Changes that are stored together.
 pub(crate) type Changes = SmallVec<[PartitionChange; 1]>;
@@ -52,14 +62,14 @@ struct Staged {
 struct TopicCommits {
     topic: TopicId,
     /// Commits by partition, ascending.
-    partitions: Vec<(u32, Committed)>,
+    partitions: Vec<(u32, CommittedOffset)>,
 }
 
 /// Hasher of topic ids. Its keys are fixed, as topic ids are random.
 #[derive(Debug, Clone, Copy, Default)]
-struct Spread;
+struct TopicIdHasher;
 
-impl BuildHasher for Spread {
+impl BuildHasher for TopicIdHasher {
     type Hasher = std::hash::DefaultHasher;
 
     fn build_hasher(&self) -> Self::Hasher {
@@ -68,7 +78,7 @@ impl BuildHasher for Spread {
 }
 
 fn hash(topic: TopicId) -> u64 {
-    Spread.hash_one(topic)
+    TopicIdHasher.hash_one(topic)
 }
 
 impl Commits {
@@ -155,27 +165,27 @@ impl Commits {
         self.topics.iter().map(|topic| topic.partitions.len()).sum()
     }
 
-    pub fn get(&self, topic: TopicId, partition: u32) -> Option<&Committed> {
+    pub fn get(&self, topic: TopicId, partition: u32) -> Option<&CommittedOffset> {
         let found = self.topics.find(hash(topic), |known| known.topic == topic)?;
         let at = found.place(partition).ok()?;
         found.partitions.get(at).map(|(_, committed)| committed)
     }
 
     /// Returns the commits of a topic, by ascending partition.
-    pub fn of_topic(&self, topic: TopicId) -> &[(u32, Committed)] {
+    pub fn of_topic(&self, topic: TopicId) -> &[(u32, CommittedOffset)] {
         self.topics
             .find(hash(topic), |known| known.topic == topic)
             .map_or(&[], |found| found.partitions.as_slice())
     }
 
     /// Returns the topics with commits and their partitions, in no order.
-    pub fn topics(&self) -> impl Iterator<Item = (TopicId, &[(u32, Committed)])> {
+    pub fn topics(&self) -> impl Iterator<Item = (TopicId, &[(u32, CommittedOffset)])> {
         self.topics
             .iter()
             .map(|topic| (topic.topic, topic.partitions.as_slice()))
     }
 
-    pub(crate) fn put(&mut self, topic: TopicId, partition: u32, committed: Committed) {
+    pub(crate) fn put(&mut self, topic: TopicId, partition: u32, committed: CommittedOffset) {
         let entry = self.topics.entry(
             hash(topic),
             |known| known.topic == topic,
@@ -202,7 +212,7 @@ impl Commits {
         }
     }
 
-    pub(crate) fn remove(&mut self, topic: TopicId, partition: u32) -> Option<Committed> {
+    pub(crate) fn remove(&mut self, topic: TopicId, partition: u32) -> Option<CommittedOffset> {
         let mut entry = self
             .topics
             .find_entry(hash(topic), |known| known.topic == topic)
@@ -218,7 +228,7 @@ impl Commits {
     /// Removes the commits that `keep` rejects, and returns their partitions.
     pub(crate) fn retain(
         &mut self,
-        mut keep: impl FnMut(TopicId, &Committed) -> bool,
+        mut keep: impl FnMut(TopicId, &CommittedOffset) -> bool,
     ) -> Vec<(TopicId, u32)> {
         let mut removed = Vec::new();
         self.topics.retain(|found| {
@@ -254,8 +264,8 @@ impl TopicCommits {
 mod tests {
     use super::*;
 
-    fn committed(offset: i64) -> Committed {
-        Committed {
+    fn committed(offset: i64) -> CommittedOffset {
+        CommittedOffset {
             offset,
             leader_epoch: -1,
             at: 0,

@@ -17,9 +17,9 @@ use super::registry::Groups;
 /// Deletion in progress.
 #[derive(Debug)]
 #[must_use]
-pub struct Deletion(Option<oneshot::Receiver<Result<(), NotStored>>>);
+pub struct DeletionTicket(Option<oneshot::Receiver<Result<(), NotStored>>>);
 
-impl Deletion {
+impl DeletionTicket {
     /// Waits until the deletion is as durable as commits are.
     pub async fn durable(self) -> Result<(), NotStored> {
         match self.0 {
@@ -31,16 +31,16 @@ impl Deletion {
 
 impl Groups {
     /// Deletes a group without members, and its commits.
-    pub fn delete(self: &Arc<Self>, name: &str) -> Result<Deletion, GroupError> {
+    pub fn delete(self: &Arc<Self>, name: &str) -> Result<DeletionTicket, GroupError> {
         let mut shard = self.lock(self.shard(name));
         let group = shard.get(name).ok_or(GroupError::NoSuchGroup)?;
         if !group.kind.is_empty() {
             return Err(GroupError::NotEmpty);
         }
-        let frames = forgetting(group);
+        let frames = removal_frames(group);
         let stored = (!frames.is_empty()).then(|| self.stage(frames));
         let Some((ticket, group)) = stored.zip(self.remove(&mut shard, name)) else {
-            return Ok(Deletion(None));
+            return Ok(DeletionTicket(None));
         };
         let (sender, receiver) = oneshot::channel();
         let groups = Arc::clone(self);
@@ -52,7 +52,7 @@ impl Groups {
             }
             let _ = sender.send(outcome);
         });
-        Ok(Deletion(Some(receiver)))
+        Ok(DeletionTicket(Some(receiver)))
     }
 
     /// Restores a group. If a new one has its name, that gets the commits that it lacks.
@@ -75,7 +75,7 @@ impl Groups {
 }
 
 /// Returns the frames that delete a group and its commits from the journal.
-pub(super) fn forgetting(group: &Group) -> Vec<Frame> {
+pub(super) fn removal_frames(group: &Group) -> Vec<Frame> {
     let state = group.is_stored.then(|| {
         let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
         spaces::GROUPS.delete(key)

@@ -1,19 +1,19 @@
-//! Effects of a step: the answers to give and the state to store.
+//! Effects of a step: the replies to send and the state to store.
 
 use bytes::Bytes;
 
-use super::classic::{Joined, NotJoined, Synced};
 use super::error::GroupError;
+use super::replies::{JoinError, JoinReply, SyncReply};
 
 /// Id of a waiting request, unique within the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Wait(pub u64);
+pub struct WaiterId(pub u64);
 
-/// Answer to a waiting request.
+/// Reply to a waiting request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    Join(Result<Joined, NotJoined>),
-    Sync(Result<Synced, GroupError>),
+pub enum MemberReply {
+    Join(Result<JoinReply, JoinError>),
+    Sync(Result<SyncReply, GroupError>),
 }
 
 /// State of a group that a step has to store.
@@ -30,8 +30,8 @@ pub enum Store {
 /// Effects of a step: state machines add to them, the registry carries them out.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Answers to waiting requests. If the step stores something, they are given once it is stored.
-    pub answers: Vec<(Wait, Answer)>,
+    /// Replies to waiting requests. If the step stores something, they are given once it is stored.
+    pub replies: Vec<(WaiterId, MemberReply)>,
     pub store: Store,
     /// Number of rebalances that began.
     pub rebalances: u64,
@@ -42,11 +42,11 @@ pub struct Effects {
 }
 
 impl Effects {
-    pub fn join(&mut self, wait: Wait, answer: Result<Joined, NotJoined>) {
-        self.answers.push((wait, Answer::Join(answer)));
+    pub fn join(&mut self, waiter: WaiterId, reply: Result<JoinReply, JoinError>) {
+        self.replies.push((waiter, MemberReply::Join(reply)));
     }
 
-    pub fn sync(&mut self, wait: Wait, answer: Result<Synced, GroupError>) {
-        self.answers.push((wait, Answer::Sync(answer)));
+    pub fn sync(&mut self, waiter: WaiterId, reply: Result<SyncReply, GroupError>) {
+        self.replies.push((waiter, MemberReply::Sync(reply)));
     }
 }

@@ -7,16 +7,16 @@ use stafett_journal::Ticket;
 use stafett_store::NotStored;
 use tokio::sync::{Notify, oneshot};
 
-use super::assigned::AssignedGroup;
 use super::classic::ClassicGroup;
-use super::commit::{CommittedBy, NewCommit};
-use super::commits::Commits;
+use super::commit::NewCommit;
+use super::commits::{CommitSender, Commits};
 use super::consumer::Rules;
-use super::effects::{Answer, Effects, Wait};
+use super::effects::{Effects, MemberReply, WaiterId};
 use super::error::GroupError;
 use super::moment::Moment;
 use super::settings::Migration;
 use super::stored;
+use super::stored_consumer_group::StoredConsumerGroup;
 
 /// A group, as the registry keeps it under its lock.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub struct Group {
     pub(super) queued: Option<Moment>,
     /// Notified when the state changes or the group is removed; created on demand.
     pub(super) changed: Option<Arc<Notify>>,
-    waiting: BTreeMap<Wait, oneshot::Sender<Answer>>,
-    next_wait: u64,
+    waiting: BTreeMap<WaiterId, oneshot::Sender<MemberReply>>,
+    next_waiter: u64,
 }
 
 /// State machine of a group. Pure: time is an argument, and all consequences are returned as [`Effects`].
@@ -50,12 +50,12 @@ pub enum GroupKind {
     /// The members assign partitions among themselves. Also the kind of a group that has only commits.
     Classic(Box<ClassicGroup>),
     /// The broker assigns the partitions.
-    Consumer(Box<AssignedGroup>),
+    Consumer(Box<StoredConsumerGroup>),
 }
 
 /// Kind of a group, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum GroupProtocol {
     Classic,
     Consumer,
 }
@@ -63,7 +63,7 @@ pub enum Kind {
 /// State of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GroupState {
-    pub kind: Kind,
+    pub kind: GroupProtocol,
     /// Name of the state: one word of a fixed set.
     pub name: &'static str,
 }
@@ -71,14 +71,14 @@ pub struct GroupState {
 /// Result of a step.
 #[derive(Debug)]
 #[must_use]
-pub struct Stepped<T> {
+pub struct StepResult<T> {
     pub value: T,
     /// Resolves when the step is stored. `None` if it stores nothing, or if waiting requests are answered
     /// then.
     pub stored: Option<Ticket>,
 }
 
-impl<T> Stepped<T> {
+impl<T> StepResult<T> {
     /// Waits until the stored state is as durable as commits are.
     pub async fn durable(self) -> Result<T, NotStored> {
         if let Some(ticket) = self.stored {
@@ -88,7 +88,7 @@ impl<T> Stepped<T> {
     }
 }
 
-impl Kind {
+impl GroupProtocol {
     pub fn name(self) -> &'static str {
         match self {
             Self::Classic => "classic",
@@ -101,11 +101,11 @@ impl GroupKind {
     pub fn state(&self) -> GroupState {
         match self {
             Self::Classic(group) => GroupState {
-                kind: Kind::Classic,
+                kind: GroupProtocol::Classic,
                 name: group.phase().name(),
             },
             Self::Consumer(group) => GroupState {
-                kind: Kind::Consumer,
+                kind: GroupProtocol::Consumer,
                 name: group.state_name(),
             },
         }
@@ -171,7 +171,7 @@ impl GroupKind {
     /// Checks that this member may commit now. A commit is also a sign of life.
     pub(super) fn check_commit(
         &mut self,
-        by: &CommittedBy<'_>,
+        by: &CommitSender<'_>,
         commits: &[NewCommit],
         now: Moment,
     ) -> Result<(), GroupError> {
@@ -208,7 +208,9 @@ impl GroupKind {
         let (kind, rest) = bytes.split_first()?;
         match *kind {
             stored::CLASSIC => Some(Self::Classic(Box::new(ClassicGroup::decode(rest, now)?))),
-            stored::CONSUMER => Some(Self::Consumer(Box::new(AssignedGroup::decode(rest, rules, now)?))),
+            stored::CONSUMER => Some(Self::Consumer(Box::new(StoredConsumerGroup::decode(
+                rest, rules, now,
+            )?))),
             _ => None,
         }
     }
@@ -238,34 +240,34 @@ impl Group {
             queued: None,
             changed: None,
             waiting: BTreeMap::new(),
-            next_wait: 0,
+            next_waiter: 0,
         }
     }
 
     /// Registers a waiting request. A caller that stops waiting drops the receiver.
-    pub fn wait(&mut self) -> (Wait, oneshot::Receiver<Answer>) {
-        let wait = Wait(self.next_wait);
-        self.next_wait += 1;
+    pub fn register_waiter(&mut self) -> (WaiterId, oneshot::Receiver<MemberReply>) {
+        let waiter = WaiterId(self.next_waiter);
+        self.next_waiter += 1;
         let (sender, receiver) = oneshot::channel();
-        self.waiting.insert(wait, sender);
-        (wait, receiver)
+        self.waiting.insert(waiter, sender);
+        (waiter, receiver)
     }
 
     /// Notifies watchers that the group's state has changed.
-    pub(super) fn on_other_state(&self) {
+    pub(super) fn notify_state_change(&self) {
         if let Some(changed) = &self.changed {
             changed.notify_waiters();
         }
     }
 
-    /// Removes the waiting requests that `answers` are for, and returns them with their answers.
+    /// Removes the waiting requests that `replies` are for, and returns them with their replies.
     pub(super) fn take_waiting(
         &mut self,
-        answers: Vec<(Wait, Answer)>,
-    ) -> Vec<(oneshot::Sender<Answer>, Answer)> {
-        answers
+        replies: Vec<(WaiterId, MemberReply)>,
+    ) -> Vec<(oneshot::Sender<MemberReply>, MemberReply)> {
+        replies
             .into_iter()
-            .filter_map(|(wait, answer)| Some((self.waiting.remove(&wait)?, answer)))
+            .filter_map(|(waiter, reply)| Some((self.waiting.remove(&waiter)?, reply)))
             .collect()
     }
 }

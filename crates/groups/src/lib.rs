@@ -3,8 +3,8 @@
 //! ```text
 //! front end ──▶ Groups (registry) ── one lock per shard ──▶ Group ─┬─ GroupKind: a pure state machine
 //!                  ▲      │                                        └─ Commits: committed offsets
-//!     driver ──────┘      └──▶ journal: state of groups, commits
-//!     (deadlines, sweeps)
+//!   deadlines ─────┘      └──▶ journal: state of groups, commits
+//!     (ticks, sweeps)
 //! ```
 //!
 //! A group is changed in *steps*. Under the group's lock the state machine gets a request and the current
@@ -14,52 +14,60 @@
 //!
 //! - [`registry`]: all groups; lookup, locking, steps
 //! - [`group`]: one group: its kind, its commits, its waiting requests
+//! - [`classic_requests`], [`consumer_requests`]: requests of members
+//! - [`commit`]: committing, fetching and deleting offsets
+//! - [`stored_consumer_group`]: how consumer groups are stored; [`stored`]: the stored format of groups and
+//!   commits
+//! - [`stable_watch`]: waiting for a stable group to change
+//! - [`deadlines`]: the task that wakes groups at their deadlines and removes expired commits
+//! - `heartbeat_interval`: time between heartbeats
+//! - `migration`: groups that change their protocol while they run; [`member_protocol`]: the codec that this
+//!   needs
 //! - [`classic`]: groups whose members assign partitions among themselves
-//! - [`consumer`]: groups whose partitions the broker assigns; [`assigned`]: how they are stored;
-//!   [`consumers`]: requests of their members
-//! - [`commits`]: the committed offsets of one group; [`commit`]: committing, fetching and deleting them
-//! - [`moving`]: groups that change their protocol while they run; [`language`]: the codec that this needs
-//! - [`members`]: requests of members of classic groups
-//! - [`stability`]: waiting for a stable group to change
-//! - [`driver`]: the task that wakes groups at their deadlines and removes expired commits
-//! - [`stored`]: the stored format of groups and commits
-//! - `pace`: heartbeat intervals
-//! - [`effects`], [`error`], [`moment`], [`settings`], [`metrics`]
+//! - [`consumer`]: groups whose partitions the broker assigns
+//! - [`commits`]: the committed offsets of one group
+//! - [`effects`], `replies`, `strategy`, [`error`], [`moment`]; [`settings`], [`metrics`]
+//!
+//! [`classic`] and [`consumer`] know neither each other nor anything above them in this list.
 //!
 //! This crate knows no wire protocol, no connections and no contents of the members' metadata.
 
-pub mod assigned;
 pub mod classic;
+pub mod classic_requests;
 pub mod commit;
 pub mod commits;
 pub mod consumer;
-pub mod consumers;
+pub mod consumer_requests;
+pub mod deadlines;
 mod deletion;
-pub mod driver;
 pub mod effects;
 pub mod error;
 pub mod group;
-pub mod language;
-pub mod members;
+mod heartbeat_interval;
+pub mod member_protocol;
 pub mod metrics;
+mod migration;
 pub mod moment;
-pub mod moving;
-mod pace;
 pub mod registry;
+mod replies;
 pub mod settings;
-pub mod stability;
+pub mod stable_watch;
 pub mod stored;
+pub mod stored_consumer_group;
+mod strategy;
 
-pub use assigned::AssignedGroup;
-pub use commit::{COMMITS_TOGETHER, CommittedBy, Committing, NewCommit};
-pub use commits::Committed;
-pub use consumers::{ConsumerError, Told};
-pub use deletion::Deletion;
-pub use effects::{Answer, Effects, Store, Wait};
+pub use commit::{COMMITS_TOGETHER, CommitTicket, NewCommit};
+pub use commits::{CommitSender, CommittedOffset};
+pub use consumer_requests::{ConsumerError, HeartbeatResponse};
+pub use deletion::DeletionTicket;
+pub use effects::{Effects, MemberReply, Store, WaiterId};
 pub use error::GroupError;
-pub use group::{Group, GroupKind, GroupState, Stepped};
-pub use language::Language;
+pub use group::{Group, GroupKind, GroupProtocol, GroupState, StepResult};
+pub use member_protocol::MemberProtocol;
 pub use moment::Moment;
 pub use registry::Groups;
+pub use replies::{JoinError, JoinReply, JoinedMember, MemberId, SyncReply};
 pub use settings::{GroupOverrides, GroupSettings, Migration};
-pub use stability::Stability;
+pub use stable_watch::StableWatch;
+pub use stored_consumer_group::StoredConsumerGroup;
+pub use strategy::Strategy;

@@ -17,15 +17,15 @@ use stafett_topics::Topics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::classic::NotJoined;
 use super::consumer::Rules;
-use super::driver::{self, Deadlines};
-use super::effects::{Answer, Effects, Store};
+use super::deadlines::{self, Deadlines};
+use super::effects::{Effects, MemberReply, Store};
 use super::error::GroupError;
-use super::group::{Group, GroupKind, Stepped};
-use super::language::Language;
+use super::group::{Group, GroupKind, StepResult};
+use super::member_protocol::MemberProtocol;
 use super::metrics::GroupMetrics;
 use super::moment::{Clock, Moment};
+use super::replies::JoinError;
 use super::settings::{GroupOverrides, GroupSettings};
 use super::stored;
 
@@ -56,27 +56,28 @@ pub struct Groups {
     /// Durability that changes wait for before they are acknowledged.
     wait: StateWait,
     /// Codec for members of the classic protocol.
-    pub(super) language: Option<Arc<dyn Language>>,
-    /// Tasks that wait until something is stored, and the driver.
+    pub(super) member_protocol: Option<Arc<dyn MemberProtocol>>,
+    /// Tasks that wait until something is stored, and the task that keeps deadlines.
     pub(super) tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 /// Behaviour of a step if the group does not exist.
 #[derive(Debug, Clone)]
-pub enum Absent {
+pub enum IfAbsent {
     Create,
     Fail(GroupError),
 }
 
 impl Groups {
-    /// Loads the stored groups and starts the driver. Must be called within a Tokio runtime.
+    /// Loads the stored groups and starts the task that keeps deadlines. Must be called within a Tokio
+    /// runtime.
     pub fn open(
         journal: Arc<dyn Journal>,
         topics: Arc<Topics>,
         settings: GroupSettings,
         durability: Durability,
-        language: Option<Arc<dyn Language>>,
+        member_protocol: Option<Arc<dyn MemberProtocol>>,
     ) -> Result<Arc<Self>, StateUnreadable> {
         let wait = match durability {
             Durability::Sync => StateWait::Synced,
@@ -96,14 +97,14 @@ impl Groups {
             assigned_members: AtomicUsize::new(0),
             overrides: SharedLock::default(),
             wait,
-            language,
+            member_protocol,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
         groups.load_groups()?;
         groups.load_commits()?;
-        let driver = driver::run(Arc::downgrade(&groups), groups.stop.clone());
-        groups.tasks.spawn(driver);
+        let keeper = deadlines::run(Arc::downgrade(&groups), groups.stop.clone());
+        groups.tasks.spawn(keeper);
         Ok(groups)
     }
 
@@ -128,7 +129,7 @@ impl Groups {
                 overrides.insert(name.into(), set);
             }
         }
-        let absent = Absent::Fail(GroupError::NoSuchGroup);
+        let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
         // A group that does not exist gets its rules when it is created.
         let _running = self.step(name, absent, |group, _, _| {
             if let GroupKind::Consumer(kind) = &mut group.kind {
@@ -156,7 +157,7 @@ impl Groups {
     }
 
     /// Calls `look` with a group, or with `None` if it does not exist.
-    pub fn look<T>(&self, name: &str, look: impl FnOnce(Option<&Group>) -> T) -> T {
+    pub fn with_group<T>(&self, name: &str, look: impl FnOnce(Option<&Group>) -> T) -> T {
         let mut shard = self.lock(self.shard(name));
         let group = shard.get_mut(name).map(|group| {
             group.commits.settle();
@@ -179,9 +180,9 @@ impl Groups {
     pub fn step<T>(
         &self,
         name: &str,
-        absent: Absent,
+        absent: IfAbsent,
         step: impl FnOnce(&mut Group, Moment, &mut Effects) -> T,
-    ) -> Result<Stepped<T>, GroupError> {
+    ) -> Result<StepResult<T>, GroupError> {
         let bytes = name.len();
         let max = self.settings.name_bytes_max;
         if bytes > max {
@@ -190,8 +191,8 @@ impl Groups {
         let mut shard = self.lock(self.shard(name));
         let group = match (shard.get_mut(name), absent) {
             (Some(_), _) => shard.get_mut(name),
-            (None, Absent::Fail(error)) => return Err(error),
-            (None, Absent::Create) => {
+            (None, IfAbsent::Fail(error)) => return Err(error),
+            (None, IfAbsent::Create) => {
                 if self.len() >= self.settings.groups_max {
                     return Err(GroupError::TooManyGroups);
                 }
@@ -201,19 +202,19 @@ impl Groups {
         let group = group.ok_or(GroupError::NoSuchGroup)?;
         let mut effects = Effects::default();
         let value = step(group, self.now(), &mut effects);
-        let stored = self.follow(group, effects);
-        Ok(Stepped { value, stored })
+        let stored = self.apply_effects(group, effects);
+        Ok(StepResult { value, stored })
     }
 
     /// Like [`Self::step`], for steps that can fail. The effects of a failed step are carried out too.
     pub fn try_step<T>(
         &self,
         name: &str,
-        absent: Absent,
+        absent: IfAbsent,
         step: impl FnOnce(&mut Group, Moment, &mut Effects) -> Result<T, GroupError>,
-    ) -> Result<Stepped<T>, GroupError> {
-        let Stepped { value, stored } = self.step(name, absent, step)?;
-        Ok(Stepped {
+    ) -> Result<StepResult<T>, GroupError> {
+        let StepResult { value, stored } = self.step(name, absent, step)?;
+        Ok(StepResult {
             value: value?,
             stored,
         })
@@ -229,7 +230,7 @@ impl Groups {
     /// Removes a group. `None` if it does not exist.
     pub(super) fn remove(&self, shard: &mut Shard, name: &str) -> Option<Group> {
         let group = shard.remove(name)?;
-        group.on_other_state();
+        group.notify_state_change();
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);
         self.assigned_members
@@ -244,9 +245,9 @@ impl Groups {
     }
 
     /// Carries out the effects of a step.
-    pub(super) fn follow(&self, group: &mut Group, effects: Effects) -> Option<Ticket> {
+    pub(super) fn apply_effects(&self, group: &mut Group, effects: Effects) -> Option<Ticket> {
         let Effects {
-            answers,
+            replies,
             store,
             rebalances,
             expired,
@@ -258,25 +259,25 @@ impl Groups {
         self.metrics.rebalances.inc_by(rebalances);
         self.metrics.expired_members.inc_by(expired);
         let ticket = self.store(group, store);
-        let answers = group.take_waiting(answers);
+        let replies = group.take_waiting(replies);
         match ticket {
-            Some(ticket) if !answers.is_empty() => {
+            Some(ticket) if !replies.is_empty() => {
                 self.tasks.spawn(async move {
                     let failed = stafett_store::all_outcomes(&ticket.await).err();
-                    for (sender, answer) in answers {
-                        let answer = match failed {
-                            Some(why) => failure(answer, why),
-                            None => answer,
+                    for (sender, reply) in replies {
+                        let reply = match failed {
+                            Some(why) => failure(reply, why),
+                            None => reply,
                         };
                         // The receiver is gone if the request no longer waits.
-                        let _ = sender.send(answer);
+                        let _ = sender.send(reply);
                     }
                 });
                 None
             }
             ticket => {
-                for (sender, answer) in answers {
-                    let _ = sender.send(answer);
+                for (sender, reply) in replies {
+                    let _ = sender.send(reply);
                 }
                 ticket
             }
@@ -289,7 +290,7 @@ impl Groups {
         let now = group.kind.state();
         let before = std::mem::replace(&mut group.shown, now);
         if before != now {
-            group.on_other_state();
+            group.notify_state_change();
             self.metrics.on_state(Some(before), Some(now));
             if group.kind.is_empty() {
                 group.empty_since = wall_ms();
@@ -331,7 +332,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Queues the group's deadline for the driver, unless the driver wakes the group earlier anyway.
+    /// Queues the group's deadline, unless an earlier entry wakes the group anyway.
     fn queue(&self, group: &mut Group) {
         let Some(deadline) = group.kind.deadline() else {
             return;
@@ -352,7 +353,7 @@ impl Groups {
         group.queued = None;
         let mut effects = Effects::default();
         group.kind.tick(self.settings.migration, self.now(), &mut effects);
-        drop(self.follow(group, effects));
+        drop(self.apply_effects(group, effects));
     }
 
     pub(super) fn shards(&self) -> &[Lock<Shard>] {
@@ -425,14 +426,14 @@ impl Drop for Groups {
     }
 }
 
-/// Returns the answer to give if its step was not stored.
-fn failure(answer: Answer, why: NotStored) -> Answer {
-    match answer {
-        Answer::Join(Ok(joined)) => Answer::Join(Err(NotJoined {
+/// Returns the reply to send if its step was not stored.
+fn failure(reply: MemberReply, why: NotStored) -> MemberReply {
+    match reply {
+        MemberReply::Join(Ok(joined)) => MemberReply::Join(Err(JoinError {
             error: why.into(),
             member: joined.member,
         })),
-        Answer::Sync(Ok(_)) => Answer::Sync(Err(why.into())),
-        Answer::Join(Err(_)) | Answer::Sync(Err(_)) => answer,
+        MemberReply::Sync(Ok(_)) => MemberReply::Sync(Err(why.into())),
+        MemberReply::Join(Err(_)) | MemberReply::Sync(Err(_)) => reply,
     }
 }

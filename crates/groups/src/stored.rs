@@ -15,7 +15,7 @@
 use bytes::Bytes;
 use stafett_topics::TopicId;
 
-use super::commits::Committed;
+use super::commits::CommittedOffset;
 use super::group::Group;
 
 pub(super) const CLASSIC: u8 = 1;
@@ -41,7 +41,7 @@ pub(super) fn read_commit_key(key: &[u8]) -> Option<(&str, TopicId, u32)> {
     Some((group, TopicId(u128::from_be_bytes(*topic)), partition))
 }
 
-pub(super) fn encode_commit(committed: &Committed) -> Bytes {
+pub(super) fn encode_commit(committed: &CommittedOffset) -> Bytes {
     let text = committed.text.as_deref();
     let mut out = Vec::with_capacity(22 + text.map_or(0, str::len));
     out.push(VERSION);
@@ -53,7 +53,7 @@ pub(super) fn encode_commit(committed: &Committed) -> Bytes {
     out.into()
 }
 
-pub(super) fn decode_commit(bytes: &[u8]) -> Option<Committed> {
+pub(super) fn decode_commit(bytes: &[u8]) -> Option<CommittedOffset> {
     let (&[VERSION], rest) = bytes.split_first_chunk::<1>()? else {
         return None;
     };
@@ -65,7 +65,7 @@ pub(super) fn decode_commit(bytes: &[u8]) -> Option<Committed> {
     if has_text > 1 || (has_text == 0 && !text.is_empty()) {
         return None;
     }
-    Some(Committed {
+    Some(CommittedOffset {
         offset: i64::from_le_bytes(*offset),
         leader_epoch: i32::from_le_bytes(*leader_epoch),
         at: i64::from_le_bytes(*at),
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_commit_reads_back_and_cut_ones_do_not() {
         for text in [None, Some(""), Some("käse")] {
-            let committed = Committed {
+            let committed = CommittedOffset {
                 offset: 7,
                 leader_epoch: -1,
                 at: 1_700_000_000_000,

@@ -1,8 +1,8 @@
 //! Embedded data of classic consumers, for groups that move between the protocols.
 
 use bytes::Bytes;
-use stafett_groups::Language;
-use stafett_groups::language::{Named, Spoken};
+use stafett_groups::MemberProtocol;
+use stafett_groups::member_protocol::{MemberMetadata, TopicPartitions};
 use stafett_kafka_wire::consumer_protocol::{self, ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use stafett_kafka_wire::messages::consumer_protocol_assignment::TopicPartition;
 use stafett_kafka_wire::{DecodeLimits, Str};
@@ -11,12 +11,12 @@ use stafett_kafka_wire::{DecodeLimits, Str};
 #[derive(Debug)]
 pub(crate) struct Consumers;
 
-impl Language for Consumers {
+impl MemberProtocol for Consumers {
     fn purpose(&self) -> &'static str {
         "consumer"
     }
 
-    fn read_member(&self, metadata: &Bytes) -> Option<Spoken> {
+    fn read_member(&self, metadata: &Bytes) -> Option<MemberMetadata> {
         let read = consumer_protocol::read(metadata.clone(), DecodeLimits::default());
         let (
             _,
@@ -26,16 +26,16 @@ impl Language for Consumers {
                 ..
             },
         ) = read.ok()?;
-        let has = owned_partitions
+        let owned = owned_partitions
             .iter()
             .map(|topic| (copied(&topic.topic), indexes(&topic.partitions)));
-        Some(Spoken {
+        Some(MemberMetadata {
             names: topics.iter().map(copied).collect(),
-            has: has.collect(),
+            owned: owned.collect(),
         })
     }
 
-    fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<Named>> {
+    fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<TopicPartitions>> {
         let read = consumer_protocol::read(assignment.clone(), DecodeLimits::default());
         let (
             _,
@@ -49,7 +49,7 @@ impl Language for Consumers {
         Some(named.collect())
     }
 
-    fn write_assignment(&self, metadata: &Bytes, partitions: &[Named]) -> Bytes {
+    fn write_assignment(&self, metadata: &Bytes, partitions: &[TopicPartitions]) -> Bytes {
         let read = consumer_protocol::read::<ConsumerProtocolSubscription>(
             metadata.clone(),
             DecodeLimits::default(),

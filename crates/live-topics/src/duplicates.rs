@@ -105,7 +105,7 @@ impl Hasher for Upper {
 
 /// Verdict of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum DuplicateCheck {
     New,
     /// New, but to remember it this many entries were dropped before their windows had ended.
     NewForgetting(usize),
@@ -131,21 +131,21 @@ impl Duplicates {
     }
 
     /// Looks up a message and remembers it; `now_ms` never goes back.
-    pub(crate) fn see(&self, message: &Message<'_>, now_ms: u64) -> Seen {
+    pub(crate) fn see(&self, message: &Message<'_>, now_ms: u64) -> DuplicateCheck {
         let rules = self.rules.read();
         let Some(rule) = rules
             .ordered
             .iter()
             .find(|rule| message.topic.starts_with(&*rule.prefix))
         else {
-            return Seen::New;
+            return DuplicateCheck::New;
         };
         let Some(key) = self.key(rule, message) else {
-            return Seen::New;
+            return DuplicateCheck::New;
         };
         let shard = usize::try_from(key % SHARDS as u128).unwrap_or(0);
         let Some(shard) = self.shards.get(shard) else {
-            return Seen::New;
+            return DuplicateCheck::New;
         };
         let mut shard = shard.lock();
         let forgotten = shard.make_room(rules.table_max, rules.window_ms_max, now_ms);
@@ -168,9 +168,9 @@ impl Duplicates {
             }
         };
         match forgotten {
-            _ if is_duplicate => Seen::Duplicate,
-            0 => Seen::New,
-            count => Seen::NewForgetting(count),
+            _ if is_duplicate => DuplicateCheck::Duplicate,
+            0 => DuplicateCheck::New,
+            count => DuplicateCheck::NewForgetting(count),
         }
     }
 
@@ -264,13 +264,13 @@ mod tests {
 
     #[test]
     fn a_duplicate_restarts_the_window_only_if_the_rule_says_so() {
-        for (restarts, last) in [(true, Seen::Duplicate), (false, Seen::New)] {
+        for (restarts, last) in [(true, DuplicateCheck::Duplicate), (false, DuplicateCheck::New)] {
             let filter = filter(restarts, SameBy::Payload, 1000);
             let song = message("songs/a", "1", None);
-            assert_eq!(filter.see(&song, 0), Seen::New);
-            assert_eq!(filter.see(&song, 900), Seen::Duplicate);
+            assert_eq!(filter.see(&song, 0), DuplicateCheck::New);
+            assert_eq!(filter.see(&song, 900), DuplicateCheck::Duplicate);
             assert_eq!(filter.see(&song, 1800), last);
-            assert_eq!(filter.see(&song, 4000), Seen::New);
+            assert_eq!(filter.see(&song, 4000), DuplicateCheck::New);
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         ] {
             assert_eq!(
                 filter.see(&message(topic, payload, None), 5),
-                Seen::New,
+                DuplicateCheck::New,
                 "{topic} {payload}"
             );
         }
@@ -297,7 +297,7 @@ mod tests {
         };
         assert_eq!(
             filter.see(&bytes, 5),
-            Seen::New,
+            DuplicateCheck::New,
             "bytes are not the JSON of the same letters"
         );
     }
@@ -306,16 +306,19 @@ mod tests {
     fn messages_are_compared_by_a_field_or_by_their_id_if_they_have_one() {
         let by_field = filter(true, SameBy::Field("title".into()), 1000);
         let see = |payload| by_field.see(&message("songs/a", payload, None), 1);
-        assert_eq!(see(r#"{"title":"x","at":1}"#), Seen::New);
-        assert_eq!(see(r#"{"at":2,"title":"x"}"#), Seen::Duplicate);
+        assert_eq!(see(r#"{"title":"x","at":1}"#), DuplicateCheck::New);
+        assert_eq!(see(r#"{"at":2,"title":"x"}"#), DuplicateCheck::Duplicate);
         for other in [r#"{"at":2}"#, r#"{"at":2}"#, "[1]", "[1]"] {
-            assert_eq!(see(other), Seen::New, "{other}");
+            assert_eq!(see(other), DuplicateCheck::New, "{other}");
         }
         let by_id = filter(true, SameBy::Id, 1000);
         let see = |payload, id| by_id.see(&message("songs/a", payload, id), 1);
-        assert_eq!(see("1", Some("x")), Seen::New);
-        assert_eq!(see("2", Some("x")), Seen::Duplicate);
-        assert_eq!((see("1", None), see("1", None)), (Seen::New, Seen::New));
+        assert_eq!(see("1", Some("x")), DuplicateCheck::New);
+        assert_eq!(see("2", Some("x")), DuplicateCheck::Duplicate);
+        assert_eq!(
+            (see("1", None), see("1", None)),
+            (DuplicateCheck::New, DuplicateCheck::New)
+        );
     }
 
     #[test]
@@ -328,16 +331,16 @@ mod tests {
             by,
         };
         let see = |payload, now_ms| filter.see(&message("songs/a", payload, None), now_ms);
-        assert_eq!(see("1", 0), Seen::New);
+        assert_eq!(see("1", 0), DuplicateCheck::New);
         filter.change(vec![rule(5000, SameBy::Payload)], 1000);
-        assert_eq!(see("1", 4000), Seen::Duplicate);
+        assert_eq!(see("1", 4000), DuplicateCheck::Duplicate);
         // The payload `"x"` and the field value "x" are not the same.
-        assert_eq!(see("\"x\"", 4000), Seen::New);
+        assert_eq!(see("\"x\"", 4000), DuplicateCheck::New);
         filter.change(vec![rule(5000, SameBy::Field("title".into()))], 1000);
-        assert_eq!(see("{\"title\":\"x\"}", 4001), Seen::New);
+        assert_eq!(see("{\"title\":\"x\"}", 4001), DuplicateCheck::New);
         filter.change(Vec::new(), 1000);
         assert!(!filter.is_on());
-        assert_eq!(see("{\"title\":\"x\"}", 4002), Seen::New);
+        assert_eq!(see("{\"title\":\"x\"}", 4002), DuplicateCheck::New);
     }
 
     #[test]
@@ -347,9 +350,9 @@ mod tests {
         for number in 0..10_000 {
             let payload = number.to_string();
             match filter.see(&message("songs/a", &payload, None), 1) {
-                Seen::NewForgetting(count) => forgotten += count,
-                Seen::New => {}
-                Seen::Duplicate => panic!("{number} was not there before"),
+                DuplicateCheck::NewForgetting(count) => forgotten += count,
+                DuplicateCheck::New => {}
+                DuplicateCheck::Duplicate => panic!("{number} was not there before"),
             }
         }
         let kept: usize = filter

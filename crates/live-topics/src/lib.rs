@@ -9,46 +9,48 @@
 //! await. Changes of one client's subscriptions are serialised: each holds the client's turn until it is
 //! stored.
 //!
-//! - `hub`: the main type; publishing, listening
+//! - `live`: the main type; publishing, listening
 //! - `presence`: counts and lists of clients, subscriptions and subscribers
-//! - `change`: subscribing and unsubscribing, as groups that are stored together
+//! - `subscribe`: subscribing and unsubscribing, as groups that are stored together
 //! - `clients`: clients, by name and by number
 //! - `topics`: topics in shards
 //! - `outbox`: bounded queue of messages for one connection
-//! - `sending`: messages taken out of an outbox and not written yet
+//! - `in_transit`: messages taken out of an outbox and not written yet
 //! - `message`: messages and their encoded forms
 //! - `duplicates`: the duplicate filter
-//! - `logs`: stored topics behind live ones
+//! - `log_state`, `log_delivery`: stored topics behind live ones
 //! - `load`, `stored`: loading and stored format of subscriptions
-//! - `rewrite`: compaction of stored subscriptions
+//! - `row_compaction`: compaction of stored subscriptions
 //! - `settings`, `metrics`
 
-mod change;
 mod clients;
 mod duplicates;
-mod hub;
+mod in_transit;
+mod live;
 mod load;
-mod logs;
+mod log_delivery;
+mod log_state;
 mod message;
 mod metrics;
 mod outbox;
 mod presence;
-mod rewrite;
-mod sending;
+mod row_compaction;
 mod settings;
 mod stored;
+mod subscribe;
 mod topics;
 
-pub use change::{ChangeError, NameList, SubscriptionChange, What};
 pub use clients::{CLIENT_NAME_BYTES_MAX, ClientName, ClientNumber};
 pub use duplicates::{DuplicateRule, SameBy};
-pub use hub::{Live, Published, TooManyClients};
-pub use logs::{From, LogRule, Mark, Missed, MissedWhy, Staged};
+pub use live::{Live, Published, TooManyClients};
+pub use log_delivery::{LogRule, PendingAppends, StartFrom};
+pub use log_state::{GapNotice, GapReason, LogPosition};
 pub use message::{Format, Message, Payload};
 pub use metrics::LiveMetrics;
-pub use outbox::{Outbox, OutboxBound, Overflow, Sent};
-pub use presence::{Audience, Page, Presence, Present, Subscribed, Subscription};
+pub use outbox::{Outbox, OutboxBound, OutboxDrain, Overflow};
+pub use presence::{Audience, ClientPresence, Page, Presence, SubscriberCount, Subscription};
 pub use settings::LiveSettings;
 pub use stafett_journal::{Outcome, Ticket};
 pub use stafett_routing::live::{Pattern, PatternError};
+pub use subscribe::{ChangeError, NameList, SubscriptionChange, SubscriptionEdit};
 pub use topics::TopicHash;

@@ -6,14 +6,14 @@ use stafett_journal::{Append, Journal, StateUnreadable, StateWait};
 use stafett_routing::live::Pattern;
 use stafett_store::spaces;
 
-use super::change::live_bytes;
 use super::clients::{Client, ClientNumber, Rows};
-use super::hub::Live;
-use super::logs::Positions;
+use super::live::Live;
+use super::log_state::Positions;
 use super::settings::LiveSettings;
-use super::stored::{RowKey, Step, read_client, read_row};
+use super::stored::{EditKind, RowKey, read_client, read_row};
+use super::subscribe::live_bytes;
 
-/// Stale rows deleted with one append.
+/// StaleRows rows deleted with one append.
 const DELETES_AT_ONCE: usize = 1000;
 
 impl Live {
@@ -71,25 +71,25 @@ impl Live {
         Ok(stale)
     }
 
-    fn restore(&self, number: ClientNumber, client: &mut Client, step: Step, name: &str) {
+    fn restore(&self, number: ClientNumber, client: &mut Client, step: EditKind, name: &str) {
         let cost = live_bytes(name);
         match step {
-            Step::Subscribe => {
+            EditKind::Subscribe => {
                 let (topic, added) = self.topics.subscribe(name, number.0);
                 if added {
                     client.topics.insert(topic.0);
                     client.live_bytes += cost;
                 }
             }
-            Step::Unsubscribe => {
+            EditKind::Unsubscribe => {
                 if let Some(topic) = self.topics.unsubscribe(name, number.0) {
                     client.topics.remove(topic.0);
                     client.live_bytes -= cost;
                 }
             }
-            Step::SubscribePattern | Step::UnsubscribePattern => {
+            EditKind::SubscribePattern | EditKind::UnsubscribePattern => {
                 let Ok(pattern) = Pattern::parse(name) else { return };
-                if step == Step::SubscribePattern {
+                if step == EditKind::SubscribePattern {
                     if self.edit_patterns(|all| all.subscribe(&pattern, number.0)) {
                         client.patterns.push(pattern);
                         client.live_bytes += cost;

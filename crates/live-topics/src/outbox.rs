@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::clients::{ClientName, ClientNumber};
-use super::logs::{Mark, Missed};
+use super::in_transit::InTransit;
+use super::log_state::{GapNotice, LogPosition};
 use super::message::Format;
 use super::metrics::LiveMetrics;
-use super::sending::Sending;
 
 /// Overhead of a waiting message, in bytes.
 const MESSAGE_OVERHEAD: usize = size_of::<Message>();
@@ -40,16 +40,16 @@ pub struct OutboxBound {
     pub overflow: Overflow,
 }
 
-/// A message, with its mark if it is from a log.
-type Message = (Bytes, Option<Mark>);
+/// A message, with its position if it is from a log.
+type Message = (Bytes, Option<LogPosition>);
 
 /// Messages for one connection, shared by all clients that listen on it.
 #[derive(Debug)]
 pub struct Outbox {
     format: &'static dyn Format,
-    waiting: Lock<Waiting>,
+    waiting: Lock<WaitingMessages>,
     /// Messages of logs that were taken and not written. Locked before `waiting`.
-    sending: Lock<Sending>,
+    in_transit: Lock<InTransit>,
     ready: Notify,
     /// Notified when messages were taken, or when a client has left.
     moved: Notify,
@@ -57,7 +57,7 @@ pub struct Outbox {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingMessages {
     bound: OutboxBound,
     messages: VecDeque<Message>,
     bytes: usize,
@@ -65,12 +65,12 @@ struct Waiting {
     dropped: u64,
     overflowed: bool,
     taken_over: Vec<ClientName>,
-    missed: Vec<Missed>,
+    missed: Vec<GapNotice>,
 }
 
 /// Outcome of an offered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Offered {
+pub(crate) enum OfferOutcome {
     Taken,
     /// The message is larger than the whole bound and was dropped.
     Dropped,
@@ -79,7 +79,7 @@ pub(crate) enum Offered {
 
 /// Items to be sent.
 #[derive(Debug, Default)]
-pub struct Sent {
+pub struct OutboxDrain {
     /// Messages in order.
     pub messages: Vec<Bytes>,
     /// True if some are from logs: then they must be written with [`Outbox::write`], or
@@ -90,7 +90,7 @@ pub struct Sent {
     /// Clients that now listen elsewhere.
     pub taken_over: Vec<ClientName>,
     /// Ranges of logs that clients do not get.
-    pub missed: Vec<Missed>,
+    pub missed: Vec<GapNotice>,
     /// True if the bound was exceeded and the connection has to be closed.
     pub overflowed: bool,
 }
@@ -99,7 +99,7 @@ impl Outbox {
     pub fn new(format: &'static dyn Format, bound: OutboxBound, metrics: Arc<LiveMetrics>) -> Arc<Self> {
         Arc::new(Self {
             format,
-            waiting: Lock::new(Waiting {
+            waiting: Lock::new(WaitingMessages {
                 bound,
                 messages: VecDeque::new(),
                 bytes: 0,
@@ -108,7 +108,7 @@ impl Outbox {
                 taken_over: Vec::new(),
                 missed: Vec::new(),
             }),
-            sending: Lock::default(),
+            in_transit: Lock::default(),
             ready: Notify::new(),
             moved: Notify::new(),
             metrics,
@@ -130,39 +130,39 @@ impl Outbox {
 
     /// Takes messages of about `bytes_max` bytes, and all notifications. More may be left. Must be called
     /// once everything taken before is written.
-    pub fn take(&self, bytes_max: usize, sent: &mut Sent) {
-        let mut sending = self.sending();
+    pub fn take(&self, bytes_max: usize, drain: &mut OutboxDrain) {
+        let mut in_transit = self.in_transit();
         let mut waiting = self.lock();
         let mut bytes = 0;
         while bytes < bytes_max
-            && let Some((message, mark)) = waiting.messages.pop_front()
+            && let Some((message, log_position)) = waiting.messages.pop_front()
         {
             let start = bytes;
             bytes += message.len();
             waiting.bytes -= message.len() + MESSAGE_OVERHEAD;
-            sent.messages.push(message);
-            if let Some(mark) = mark {
-                sending.add(mark, start, bytes);
+            drain.messages.push(message);
+            if let Some(log_position) = log_position {
+                in_transit.add(log_position, start, bytes);
             }
         }
-        sent.from_logs = !sending.is_empty();
-        sent.dropped = std::mem::take(&mut waiting.dropped);
-        sent.taken_over = std::mem::take(&mut waiting.taken_over);
-        sent.missed = std::mem::take(&mut waiting.missed);
-        sent.overflowed = waiting.overflowed;
+        drain.from_logs = !in_transit.is_empty();
+        drain.dropped = std::mem::take(&mut waiting.dropped);
+        drain.taken_over = std::mem::take(&mut waiting.taken_over);
+        drain.missed = std::mem::take(&mut waiting.missed);
+        drain.overflowed = waiting.overflowed;
         if !waiting.messages.is_empty() {
             self.ready.notify_one();
         } else if waiting.messages.capacity() > KEPT {
             waiting.messages.shrink_to(0);
         }
         drop(waiting);
-        drop(sending);
+        drop(in_transit);
         self.moved.notify_waiters();
     }
 
     /// Records that the taken messages are written behind `bytes` other bytes.
     pub fn on_put_behind(&self, bytes: usize) {
-        self.sending().move_back(bytes);
+        self.in_transit().move_back(bytes);
     }
 
     /// Calls `write` once with an output that begins with the taken messages, without those taken back
@@ -172,12 +172,12 @@ impl Outbox {
         output: &mut BytesMut,
         write: impl FnOnce(&[u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        self.sending().write(output, write)
+        self.in_transit().write(output, write)
     }
 
     /// Records that all taken messages are written, or out of the caller's hands.
     pub fn on_all_sent(&self) {
-        self.sending().clear();
+        self.in_transit().clear();
     }
 
     /// Returns the bytes of the waiting messages.
@@ -186,7 +186,7 @@ impl Outbox {
     }
 
     /// Adds a message; false if it was dropped.
-    pub(crate) fn push(&self, message: Bytes, mark: Option<Mark>) -> bool {
+    pub(crate) fn push(&self, message: Bytes, log_position: Option<LogPosition>) -> bool {
         let cost = message.len() + MESSAGE_OVERHEAD;
         let mut waiting = self.lock();
         let mut dropped = 0;
@@ -217,7 +217,7 @@ impl Outbox {
         let was_empty = waiting.messages.is_empty();
         if fits {
             waiting.bytes += cost;
-            waiting.messages.push_back((message, mark));
+            waiting.messages.push_back((message, log_position));
         }
         if dropped > 0 {
             let dropped = u64::try_from(dropped).unwrap_or(u64::MAX);
@@ -254,17 +254,17 @@ impl Outbox {
 
     /// Adds a message for a client that catches up. Such messages take up to half of the bound; the rest is
     /// for live ones. Nothing is dropped for them.
-    pub(crate) fn offer(&self, message: Bytes, mark: Mark) -> Offered {
+    pub(crate) fn offer(&self, message: Bytes, log_position: LogPosition) -> OfferOutcome {
         let cost = message.len() + MESSAGE_OVERHEAD;
         let mut waiting = self.lock();
         let was_empty = waiting.messages.is_empty();
         if waiting.overflowed || (!was_empty && (waiting.bytes + cost) * 2 > waiting.bound.bytes) {
-            return Offered::NoRoom;
+            return OfferOutcome::NoRoom;
         }
         let fits = waiting.bytes + cost <= waiting.bound.bytes;
         if fits {
             waiting.bytes += cost;
-            waiting.messages.push_back((message, Some(mark)));
+            waiting.messages.push_back((message, Some(log_position)));
         } else {
             // Larger than the whole bound.
             waiting.dropped += 1;
@@ -274,14 +274,19 @@ impl Outbox {
         if was_empty {
             self.ready.notify_one();
         }
-        if fits { Offered::Taken } else { Offered::Dropped }
+        if fits {
+            OfferOutcome::Taken
+        } else {
+            OfferOutcome::Dropped
+        }
     }
 
     /// Records a range of a log that a client does not get.
-    pub(crate) fn on_missed(&self, missed: Missed) {
+    pub(crate) fn on_gap(&self, missed: GapNotice) {
         let mut waiting = self.lock();
         let is_full = waiting.missed.len() >= MISSED_MAX;
-        let is_one = |known: &&mut Missed| known.is_of_same(&missed) && (is_full || known.touches(&missed));
+        let is_one =
+            |known: &&mut GapNotice| known.is_of_same(&missed) && (is_full || known.touches(&missed));
         let known = waiting.missed.iter_mut().find(is_one);
         match known {
             Some(known) => known.widen(&missed),
@@ -291,32 +296,33 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// Removes the waiting messages from logs for a client that no longer listens here. Returns the marks of
-    /// all unsent ones. `is_gone` is true if nothing more is written to this connection.
-    pub(crate) fn forget(&self, client: ClientNumber, is_gone: bool) -> Vec<Mark> {
+    /// Removes the waiting messages from logs for a client that no longer listens here. Returns the positions
+    /// of all unsent ones. `is_gone` is true if nothing more is written to this connection.
+    pub(crate) fn forget(&self, client: ClientNumber, is_gone: bool) -> Vec<LogPosition> {
         let mut unsent = Vec::new();
-        let mut sending = self.sending();
-        sending.leave(client, is_gone, &mut unsent);
+        let mut in_transit = self.in_transit();
+        in_transit.leave(client, is_gone, &mut unsent);
         let mut waiting = self.lock();
         let waiting = &mut *waiting;
         let mut bytes = waiting.bytes;
-        waiting.messages.retain(|(message, mark)| {
-            let Some(mark) = mark.filter(|mark| mark.client == client.0) else {
+        waiting.messages.retain(|(message, log_position)| {
+            let Some(log_position) = log_position.filter(|log_position| log_position.client == client.0)
+            else {
                 return true;
             };
             bytes -= message.len() + MESSAGE_OVERHEAD;
-            unsent.push(mark);
+            unsent.push(log_position);
             false
         });
         waiting.bytes = bytes;
         unsent
     }
 
-    fn sending(&self) -> MutexGuard<'_, Sending> {
-        self.sending.lock()
+    fn in_transit(&self) -> MutexGuard<'_, InTransit> {
+        self.in_transit.lock()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingMessages> {
         self.waiting.lock()
     }
 }
@@ -349,9 +355,9 @@ mod tests {
         for number in 0..count {
             outbox.push(vec![number].into(), None);
         }
-        let mut sent = Sent::default();
-        outbox.take(usize::MAX, &mut sent);
-        (sent.messages.concat(), sent.dropped, sent.overflowed)
+        let mut drain = OutboxDrain::default();
+        outbox.take(usize::MAX, &mut drain);
+        (drain.messages.concat(), drain.dropped, drain.overflowed)
     }
 
     #[test]
@@ -374,26 +380,38 @@ mod tests {
     #[test]
     fn what_is_caught_up_with_takes_one_half_and_what_was_not_sent_is_known() {
         let outbox = outbox(Overflow::DropOldest);
-        let mark = |offset| Mark {
+        let log_position = |offset| LogPosition {
             client: 1,
             place: 0,
             offset: stafett_model::Offset(offset),
         };
-        assert_eq!(outbox.offer(vec![0].into(), mark(5)), Offered::Taken);
-        assert_eq!(outbox.offer(vec![0].into(), mark(6)), Offered::NoRoom);
+        assert_eq!(outbox.offer(vec![0].into(), log_position(5)), OfferOutcome::Taken);
+        assert_eq!(
+            outbox.offer(vec![0].into(), log_position(6)),
+            OfferOutcome::NoRoom
+        );
         outbox.push(vec![1].into(), None);
-        outbox.push(vec![2].into(), Some(mark(9)));
-        assert_eq!(outbox.offer(vec![0; 1000].into(), mark(6)), Offered::NoRoom);
-        let mut sent = Sent::default();
-        outbox.take(1, &mut sent);
-        assert_eq!((sent.messages.len(), sent.from_logs), (1, true));
+        outbox.push(vec![2].into(), Some(log_position(9)));
+        assert_eq!(
+            outbox.offer(vec![0; 1000].into(), log_position(6)),
+            OfferOutcome::NoRoom
+        );
+        let mut drain = OutboxDrain::default();
+        outbox.take(1, &mut drain);
+        assert_eq!((drain.messages.len(), drain.from_logs), (1, true));
         assert_eq!(outbox.forget(ClientNumber(2), true), []);
-        assert_eq!(outbox.forget(ClientNumber(1), true), [mark(5), mark(9)]);
+        assert_eq!(
+            outbox.forget(ClientNumber(1), true),
+            [log_position(5), log_position(9)]
+        );
         assert_eq!(outbox.forget(ClientNumber(1), true), []);
         outbox.on_all_sent();
         assert_eq!(fill(&outbox, 0), (vec![1], 0, false));
         assert_eq!(outbox.bytes(), 0);
-        assert_eq!(outbox.offer(vec![0; 1000].into(), mark(6)), Offered::Dropped);
+        assert_eq!(
+            outbox.offer(vec![0; 1000].into(), log_position(6)),
+            OfferOutcome::Dropped
+        );
     }
 
     #[test]

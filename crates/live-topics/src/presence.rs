@@ -6,7 +6,7 @@
 use stafett_routing::live::{IdSet, Pattern};
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
-use super::hub::Live;
+use super::live::Live;
 use super::topics::TopicId;
 
 /// First position of patterns in a list of subscriptions: behind all topics.
@@ -57,7 +57,7 @@ pub enum Subscription {
 
 /// A client, with its number of subscriptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Present {
+pub struct ClientPresence {
     pub client: ClientName,
     pub listening: bool,
     pub subscriptions: usize,
@@ -72,7 +72,7 @@ pub struct Audience {
 
 /// A name, with its number of subscribers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Subscribed {
+pub struct SubscriberCount {
     pub name: String,
     pub subscribers: usize,
 }
@@ -123,7 +123,7 @@ impl Live {
     }
 
     /// Returns a page of all clients.
-    pub fn present(&self, from: u64, count: usize) -> Page<Present> {
+    pub fn present(&self, from: u64, count: usize) -> Page<ClientPresence> {
         let clients = self.clients();
         let Ok(first) = u32::try_from(from) else {
             return Page::default();
@@ -138,7 +138,7 @@ impl Live {
     }
 
     /// Returns a page of the listening clients.
-    pub fn listening(&self, from: u64, count: usize) -> Page<Present> {
+    pub fn listening(&self, from: u64, count: usize) -> Page<ClientPresence> {
         let clients = self.clients();
         let Ok(first) = u32::try_from(from) else {
             return Page::default();
@@ -168,7 +168,7 @@ impl Live {
     }
 
     /// Returns a page of the clients that subscribe to a topic by name.
-    pub fn subscribers(&self, topic: &str, from: u64, count: usize) -> Page<Present> {
+    pub fn subscribers(&self, topic: &str, from: u64, count: usize) -> Page<ClientPresence> {
         let Ok(first) = u32::try_from(from) else {
             return Page::default();
         };
@@ -180,7 +180,7 @@ impl Live {
     }
 
     /// Returns a page of the clients that subscribe to a pattern.
-    pub fn pattern_subscribers(&self, pattern: &Pattern, from: u64, count: usize) -> Page<Present> {
+    pub fn pattern_subscribers(&self, pattern: &Pattern, from: u64, count: usize) -> Page<ClientPresence> {
         let Ok(first) = u32::try_from(from) else {
             return Page::default();
         };
@@ -206,10 +206,10 @@ impl Live {
     }
 
     /// Returns up to 100 patterns that match a topic, sorted by text.
-    pub fn patterns_matching(&self, topic: &str) -> Vec<Subscribed> {
+    pub fn patterns_matching(&self, topic: &str) -> Vec<SubscriberCount> {
         let mut found = Vec::new();
         self.patterns().each_matching(topic, |pattern, ids| {
-            found.push(Subscribed {
+            found.push(SubscriberCount {
                 name: pattern.text().to_owned(),
                 subscribers: ids.len(),
             });
@@ -220,13 +220,13 @@ impl Live {
     }
 
     /// Returns a page of topics, with their numbers of subscribers by name.
-    pub fn subscribed_topics(&self, from: u64, count: usize) -> Page<Subscribed> {
+    pub fn subscribed_topics(&self, from: u64, count: usize) -> Page<SubscriberCount> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let next = self.topics.each_from(from, |name, subscribers| {
             let has_room = items.len() < count && bytes < PAGE_BYTES;
             if has_room {
                 bytes += name.len();
-                items.push(Subscribed {
+                items.push(SubscriberCount {
                     name: name.to_owned(),
                     subscribers,
                 });
@@ -249,12 +249,12 @@ impl Live {
         }
     }
 
-    fn page_of(&self, clients: &Clients, numbers: Vec<u32>, count: usize) -> Page<Present> {
+    fn page_of(&self, clients: &Clients, numbers: Vec<u32>, count: usize) -> Page<ClientPresence> {
         let next = numbers.get(count).map(|number| u64::from(*number));
         let listeners = self.listeners();
         let present = |number: u32| {
             let client = clients.get(ClientNumber(number))?;
-            Some(Present {
+            Some(ClientPresence {
                 client: client.name.clone(),
                 listening: matches!(listeners.get(position(ClientNumber(number))), Some(Some(_))),
                 subscriptions: client.subscriptions(),

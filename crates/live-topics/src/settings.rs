@@ -1,7 +1,7 @@
 //! Settings of live topics.
 
 use super::duplicates::DuplicateRule;
-use super::logs::LogRule;
+use super::log_delivery::LogRule;
 
 #[derive(Debug, Clone)]
 pub struct LiveSettings {

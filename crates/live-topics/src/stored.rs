@@ -22,14 +22,14 @@ const VERSION: u8 = 1;
 
 /// Effect of a change on one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum EditKind {
     Subscribe,
     Unsubscribe,
     SubscribePattern,
     UnsubscribePattern,
 }
 
-impl Step {
+impl EditKind {
     fn byte(self) -> u8 {
         match self {
             Self::Subscribe => 1,
@@ -55,7 +55,7 @@ impl Step {
 pub(crate) struct RowBuilder(Vec<u8>);
 
 impl RowBuilder {
-    pub(crate) fn push(&mut self, step: Step, name: &str) {
+    pub(crate) fn push(&mut self, step: EditKind, name: &str) {
         if self.0.is_empty() {
             self.0.push(VERSION);
         }
@@ -79,7 +79,7 @@ impl RowBuilder {
     }
 
     /// Visits the steps pushed since the row had `len` bytes.
-    pub(crate) fn read_from(&self, len: usize, visit: impl FnMut(Step, &str)) {
+    pub(crate) fn read_from(&self, len: usize, visit: impl FnMut(EditKind, &str)) {
         read_steps(self.0.get(len.max(1)..).unwrap_or_default(), visit);
     }
 
@@ -90,17 +90,17 @@ impl RowBuilder {
 }
 
 /// Visits the steps of a row; false if this version does not know the format.
-pub(crate) fn read_row(row: &[u8], visit: impl FnMut(Step, &str)) -> bool {
+pub(crate) fn read_row(row: &[u8], visit: impl FnMut(EditKind, &str)) -> bool {
     match row.split_first() {
         Some((&VERSION, steps)) => read_steps(steps, visit),
         _ => false,
     }
 }
 
-fn read_steps(steps: &[u8], mut visit: impl FnMut(Step, &str)) -> bool {
+fn read_steps(steps: &[u8], mut visit: impl FnMut(EditKind, &str)) -> bool {
     let mut rest = steps;
     while let Some((byte, behind)) = rest.split_first() {
-        let Some((step, (name, after))) = Step::of(*byte).zip(read_name(behind)) else {
+        let Some((step, (name, after))) = EditKind::of(*byte).zip(read_name(behind)) else {
             return false;
         };
         visit(step, name);
@@ -217,10 +217,10 @@ mod tests {
         }
         let names = ["a".to_owned(), String::new(), "é".repeat(200), "x".repeat(20_000)];
         let steps = [
-            Step::Subscribe,
-            Step::Unsubscribe,
-            Step::SubscribePattern,
-            Step::UnsubscribePattern,
+            EditKind::Subscribe,
+            EditKind::Unsubscribe,
+            EditKind::SubscribePattern,
+            EditKind::UnsubscribePattern,
         ];
         let mut row = RowBuilder::default();
         for (step, name) in steps.iter().zip(&names) {

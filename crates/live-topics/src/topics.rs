@@ -63,14 +63,14 @@ impl TopicShards {
     }
 
     /// Begins the prefetch of a topic's entry.
-    pub(crate) fn foresee(&self, TopicHash(hash): TopicHash) {
+    pub(crate) fn prefetch(&self, TopicHash(hash): TopicHash) {
         if self.is_large.load(Ordering::Relaxed) {
             self.read(shard_of(hash)).prefetch(hash);
         }
     }
 
     /// Continues the prefetch.
-    pub(crate) fn foresee_topic(&self, TopicHash(hash): TopicHash) {
+    pub(crate) fn prefetch_entry(&self, TopicHash(hash): TopicHash) {
         if self.is_large.load(Ordering::Relaxed) {
             self.read(shard_of(hash)).prefetch_topic(hash);
         }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use stafett_live_topics::{
-    CLIENT_NAME_BYTES_MAX, ClientName, From, NameList, Overflow, Pattern, PatternError, TopicHash,
+    CLIENT_NAME_BYTES_MAX, ClientName, NameList, Overflow, Pattern, PatternError, StartFrom, TopicHash,
 };
 
 use crate::fault::Fault;
@@ -44,7 +44,7 @@ pub enum Command<'a> {
     Leave,
     Subscribe(Names),
     /// Subscription from a position in the log; topics only.
-    SubscribeFrom(NameList, From),
+    SubscribeFrom(NameList, StartFrom),
     Unsubscribe(Option<Names>),
     Publish {
         messages: Vec<Publish<'a>>,
@@ -191,7 +191,7 @@ impl<'a> Fields<'a> {
                 let names = self.names(bounds)?;
                 let from = self.from.map(from_of).transpose()?.unwrap_or_default();
                 match (names, from) {
-                    (names, From::New) => Ok(Command::Subscribe(names)),
+                    (names, StartFrom::New) => Ok(Command::Subscribe(names)),
                     (Names::Topics(names), from) => Ok(Command::SubscribeFrom(names, from)),
                     (Names::Patterns(_), _) => Err(Fault::Both("pattern", "from")),
                 }
@@ -427,16 +427,16 @@ fn timestamp_of(raw: &RawValue) -> Result<i64, Fault> {
     raw.get().parse().map_err(|_| Fault::Value { key, expected })
 }
 
-pub(crate) fn from_of(raw: &RawValue) -> Result<From, Fault> {
+pub(crate) fn from_of(raw: &RawValue) -> Result<StartFrom, Fault> {
     let key = "from";
     let expected = "new, earliest, resume or an offset";
     if let Ok(offset) = raw.get().parse() {
-        return Ok(From::Offset(offset));
+        return Ok(StartFrom::Offset(offset));
     }
     match &*text_of(key, raw).map_err(|_| Fault::Value { key, expected })? {
-        "new" => Ok(From::New),
-        "earliest" => Ok(From::Earliest),
-        "resume" => Ok(From::Resume),
+        "new" => Ok(StartFrom::New),
+        "earliest" => Ok(StartFrom::Earliest),
+        "resume" => Ok(StartFrom::Resume),
         _ => Err(Fault::Value { key, expected }),
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use stafett_live_topics::{Live, Outbox, Sent};
+use stafett_live_topics::{Live, Outbox, OutboxDrain};
 use stafett_net::{Arrival, Connection, Pace, Stream, turn};
 use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -79,7 +79,7 @@ struct Running {
     held: VecDeque<Box<str>>,
     working: Option<Working>,
     outbound: BytesMut,
-    sent: Sent,
+    sent: OutboxDrain,
     silence: Silence,
     /// True if bytes were written since the last tick.
     wrote: bool,
@@ -117,7 +117,7 @@ pub async fn run(
         held: VecDeque::new(),
         working: None,
         outbound: BytesMut::new(),
-        sent: Sent::default(),
+        sent: OutboxDrain::default(),
         silence: Silence::Heard,
         wrote: true,
         partial_since: None,

@@ -19,8 +19,8 @@ use futures_core::Stream;
 use serde_json::Value;
 use stafett_http::{Problem, Query};
 use stafett_live_topics::{
-    ClientName, ClientNumber, Format, From, Live, Message, NameList, Outbox, Pattern, Sent,
-    SubscriptionChange, What,
+    ClientName, ClientNumber, Format, Live, Message, NameList, Outbox, OutboxDrain, Pattern, StartFrom,
+    SubscriptionChange, SubscriptionEdit,
 };
 use tokio::time::timeout;
 
@@ -74,7 +74,7 @@ struct Wanted {
     client: ClientName,
     topics: NameList,
     patterns: Vec<Pattern>,
-    from: From,
+    from: StartFrom,
 }
 
 pub(crate) async fn get(
@@ -98,11 +98,11 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Resul
     let wanted = Wanted::read(query, front.settings().topic_bytes_max)?;
     let client = wanted.client;
     let mut changes = Vec::new();
-    if !wanted.topics.is_empty() && wanted.from == From::New {
-        changes.push(What::Subscribe(wanted.topics.clone()));
+    if !wanted.topics.is_empty() && wanted.from == StartFrom::New {
+        changes.push(SubscriptionEdit::Subscribe(wanted.topics.clone()));
     }
     if !wanted.patterns.is_empty() {
-        changes.push(What::SubscribePatterns(wanted.patterns));
+        changes.push(SubscriptionEdit::SubscribePatterns(wanted.patterns));
     }
     let changes = changes.into_iter().map(|what| SubscriptionChange {
         client: client.clone(),
@@ -121,7 +121,7 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Resul
         is_first: true,
         is_over: false,
     };
-    if !wanted.topics.is_empty() && wanted.from != From::New {
+    if !wanted.topics.is_empty() && wanted.from != StartFrom::New {
         live.subscribe_from(client, wanted.topics, wanted.from, &listening.outbox)
             .await?;
     }
@@ -197,7 +197,7 @@ impl Listening {
             return Some((Bytes::from_static(b": listening\n\n"), self));
         }
         let mut out = BytesMut::new();
-        let mut sent = Sent::default();
+        let mut sent = OutboxDrain::default();
         loop {
             self.outbox.take(SEND_BYTES, &mut sent);
             // The messages now belong to the HTTP server and cannot be withdrawn.
@@ -255,8 +255,8 @@ mod tests {
         ] {
             assert_eq!(read(query).unwrap().client, expected);
         }
-        assert_eq!(read("client_id=1&from=resume").unwrap().from, From::Resume);
-        assert_eq!(read("client_id=1&from=17").unwrap().from, From::Offset(17));
+        assert_eq!(read("client_id=1&from=resume").unwrap().from, StartFrom::Resume);
+        assert_eq!(read("client_id=1&from=17").unwrap().from, StartFrom::Offset(17));
         for bad in [
             "topic=a",
             "client_id=1&topic=%",

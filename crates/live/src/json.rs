@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::Value;
-use stafett_live_topics::{ClientName, Format, Message, Missed, MissedWhy, Payload};
+use stafett_live_topics::{ClientName, Format, GapNotice, GapReason, Message, Payload};
 use stafett_ws::frame::text_frame;
 
 use crate::fault::Fault;
@@ -116,11 +116,11 @@ pub fn notice(kind: &str, more: &[(&str, Value)]) -> Vec<u8> {
 }
 
 /// Encodes the notice that a client misses a part of a log.
-pub fn missed(missed: &Missed) -> Vec<u8> {
+pub fn missed(missed: &GapNotice) -> Vec<u8> {
     let why = match missed.why {
-        MissedWhy::Expired => "expired",
-        MissedWhy::Damaged => "damaged",
-        MissedWhy::Unreadable => "unreadable",
+        GapReason::Expired => "expired",
+        GapReason::Damaged => "damaged",
+        GapReason::Unreadable => "unreadable",
     };
     let more = [
         ("client_id", client_id(&missed.client)),

@@ -1,7 +1,7 @@
 //! Clients, topics and subscriptions, as fields of answers.
 
 use serde_json::{Value, json};
-use stafett_live_topics::{Audience, ClientName, Live, Page, Present, Subscribed, Subscription};
+use stafett_live_topics::{Audience, ClientName, ClientPresence, Live, Page, SubscriberCount, Subscription};
 
 use crate::command::{PageWanted, PresenceOf};
 use crate::json;
@@ -73,8 +73,8 @@ fn audience(audience: Audience) -> Fields {
     ]
 }
 
-fn clients(page: Page<Present>, fields: &mut Fields) {
-    let client = |present: Present| {
+fn clients(page: Page<ClientPresence>, fields: &mut Fields) {
+    let client = |present: ClientPresence| {
         json!({
             "client_id": json::client_id(&present.client),
             "listening": present.listening,
@@ -85,7 +85,7 @@ fn clients(page: Page<Present>, fields: &mut Fields) {
     fields.push(("next", page.next.into()));
 }
 
-fn named(key: &str, items: Vec<Subscribed>) -> Value {
-    let item = |item: Subscribed| json!({ key: item.name, "subscribers": item.subscribers });
+fn named(key: &str, items: Vec<SubscriberCount>) -> Value {
+    let item = |item: SubscriberCount| json!({ key: item.name, "subscribers": item.subscribers });
     items.into_iter().map(item).collect()
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 use stafett_http::Query;
-use stafett_live_topics::{ClientName, From};
+use stafett_live_topics::{ClientName, StartFrom};
 
 use crate::command::{self, Bounds, PageWanted, PresenceOf};
 use crate::fault::Fault;
@@ -14,10 +14,10 @@ pub(crate) fn client(query: &Query) -> Result<ClientName, Fault> {
     command::client_of(&number_or_text(text)?)
 }
 
-pub(crate) fn from(query: &Query) -> Result<From, Fault> {
+pub(crate) fn from(query: &Query) -> Result<StartFrom, Fault> {
     match query.get("from") {
         Some(text) => command::from_of(&number_or_text(text)?),
-        None => Ok(From::default()),
+        None => Ok(StartFrom::default()),
     }
 }
 

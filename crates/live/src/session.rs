@@ -10,8 +10,9 @@ use std::sync::Arc;
 use bytes::{Buf, BytesMut};
 use serde_json::Value;
 use stafett_live_topics::{
-    ChangeError, ClientName, ClientNumber, Format, From, Live, Message, NameList, Outbox, OutboxBound,
-    Outcome, Payload, Published, Sent, Staged, SubscriptionChange, Ticket, TopicHash, What,
+    ChangeError, ClientName, ClientNumber, Format, Live, Message, NameList, Outbox, OutboxBound, OutboxDrain,
+    Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange, SubscriptionEdit, Ticket,
+    TopicHash,
 };
 
 use crate::command::{Bounds, Command, Content, Names, Publish, Request};
@@ -63,9 +64,9 @@ pub struct Session {
 /// Changes and messages that must be stored.
 #[derive(Debug, Default)]
 pub struct Work {
-    messages: Staged,
+    messages: PendingAppends,
     changes: Vec<SubscriptionChange>,
-    from: Option<(ClientName, NameList, From, Arc<Outbox>)>,
+    from: Option<(ClientName, NameList, StartFrom, Arc<Outbox>)>,
 }
 
 /// Outcome of [`Work`].
@@ -192,7 +193,7 @@ impl Session {
             }) = request
                 && let [message] = messages.as_mut_slice()
             {
-                message.foreseen = Some(self.live.foresee(&message.topic));
+                message.foreseen = Some(self.live.prefetch(&message.topic));
             }
         }
         for request in &requests {
@@ -203,7 +204,7 @@ impl Session {
                 && let [message] = messages.as_slice()
                 && let Some(hash) = message.foreseen
             {
-                self.live.foresee_topic(hash);
+                self.live.prefetch_entry(hash);
             }
         }
         for (place, request) in requests.into_iter().enumerate() {
@@ -281,16 +282,16 @@ impl Session {
             }
             Command::Subscribe(names) => {
                 let what = match names {
-                    Names::Topics(topics) => What::Subscribe(topics),
-                    Names::Patterns(patterns) => What::SubscribePatterns(patterns),
+                    Names::Topics(topics) => SubscriptionEdit::Subscribe(topics),
+                    Names::Patterns(patterns) => SubscriptionEdit::SubscribePatterns(patterns),
                 };
                 return self.gather(id, client, what);
             }
             Command::Unsubscribe(names) => {
                 let what = match names {
-                    None => What::UnsubscribeAll,
-                    Some(Names::Topics(topics)) => What::Unsubscribe(topics),
-                    Some(Names::Patterns(patterns)) => What::UnsubscribePatterns(patterns),
+                    None => SubscriptionEdit::UnsubscribeAll,
+                    Some(Names::Topics(topics)) => SubscriptionEdit::Unsubscribe(topics),
+                    Some(Names::Patterns(patterns)) => SubscriptionEdit::UnsubscribePatterns(patterns),
                 };
                 return self.gather(id, client, what);
             }
@@ -339,7 +340,7 @@ impl Session {
         }
     }
 
-    fn gather(&mut self, id: Option<&str>, client: ClientName, what: What) {
+    fn gather(&mut self, id: Option<&str>, client: ClientName, what: SubscriptionEdit) {
         self.work.changes.push(SubscriptionChange { client, what });
         self.ids.push(id.map(Into::into));
     }
@@ -389,7 +390,7 @@ impl Session {
 
     /// Appends the messages to this connection's clients to `out`. Returns false if the connection must end
     /// because its outbox overflowed.
-    pub fn on_sent(&mut self, sent: &mut Sent, out: &mut BytesMut) -> bool {
+    pub fn on_sent(&mut self, sent: &mut OutboxDrain, out: &mut BytesMut) -> bool {
         for client in sent.taken_over.drain(..) {
             self.clients.remove(&client);
             let more = [("client_id", json::client_id(&client))];
@@ -445,16 +446,16 @@ impl Drop for Session {
 }
 
 /// Publishes messages and counts the outcomes; messages whose topics have a log are staged.
-fn publish(live: &Live, messages: &[Publish<'_>], staged: &mut Staged) -> Counts {
+fn publish(live: &Live, messages: &[Publish<'_>], staged: &mut PendingAppends) -> Counts {
     let mut counts = Counts::default();
     let mut foreseen = Vec::new();
     for some in messages.chunks(FORESEEN) {
-        let hash = |message: &Publish<'_>| message.foreseen.unwrap_or_else(|| live.foresee(&message.topic));
+        let hash = |message: &Publish<'_>| message.foreseen.unwrap_or_else(|| live.prefetch(&message.topic));
         foreseen.clear();
         foreseen.extend(some.iter().map(hash));
         if let [_, _, ..] = *foreseen {
             for hash in &foreseen {
-                live.foresee_topic(*hash);
+                live.prefetch_entry(*hash);
             }
         }
         for (message, hash) in some.iter().zip(&foreseen) {
@@ -468,7 +469,7 @@ fn publish_one(
     live: &Live,
     message: &Publish<'_>,
     hash: TopicHash,
-    staged: &mut Staged,
+    staged: &mut PendingAppends,
     counts: &mut Counts,
 ) {
     let payload = match &message.payload {
@@ -482,7 +483,7 @@ fn publish_one(
         id: message.message_id.as_deref(),
         offset: None,
     };
-    match live.publish_foreseen(hash, message, staged) {
+    match live.publish_prefetched(hash, message, staged) {
         Published::To(count) => counts.receivers += count,
         Published::Duplicate => counts.duplicates += 1,
         Published::Staged => counts.stored += 1,
@@ -491,7 +492,7 @@ fn publish_one(
 
 /// Publishes messages; those for a log are stored when the future resolves.
 pub async fn publish_and_store(live: &Live, messages: &[Publish<'_>]) -> Result<Counts, Fault> {
-    let mut staged = Staged::default();
+    let mut staged = PendingAppends::default();
     let counts = publish(live, messages, &mut staged);
     if let Some(ticket) = live.store(staged) {
         all_stored(ticket).await?;

@@ -21,7 +21,7 @@ use crate::settings::{Rules, TopicDefaults};
 use crate::topic::{Topic, TopicId, TopicSettings};
 
 /// Pause before a refused change of logs is retried.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Number of topics whose logs are changed together when the defaults change.
 const TOPICS_AT_ONCE: usize = 1000;
 
@@ -287,7 +287,7 @@ impl TopicCatalog {
         let catalog = Arc::clone(self);
         let settled = self
             .changes
-            .begin(async move { Ok(catalog.settle_created(claimed, ticket).await) });
+            .begin(async move { Ok(catalog.finish_creation(claimed, ticket).await) });
         let settled: Result<Vec<_>, NotStored> = settled.await;
         let mut outcomes = settled.unwrap_or_default().into_iter();
         for result in results.iter_mut().filter(|result| result.is_ok()) {
@@ -298,7 +298,7 @@ impl TopicCatalog {
         results
     }
 
-    async fn settle_created(
+    async fn finish_creation(
         self: &Arc<Self>,
         claimed: Vec<(Arc<Topic>, LogSpec)>,
         ticket: Ticket,
@@ -308,7 +308,7 @@ impl TopicCatalog {
             let stored = only_outcome(outcomes.next().as_ref());
             if stored.is_ok() {
                 self.topics.insert(Arc::clone(&topic));
-                self.catch_up(&topic, spec);
+                self.reapply_log_spec(&topic, spec);
             } else {
                 self.topics.release(&topic.name);
             }
@@ -376,7 +376,7 @@ impl TopicCatalog {
         match &grown {
             Ok(grown) => {
                 self.topics.insert(Arc::clone(grown));
-                self.catch_up(grown, spec);
+                self.reapply_log_spec(grown, spec);
             }
             Err(_) => self.topics.release(&topic.name),
         }
@@ -426,7 +426,7 @@ impl TopicCatalog {
             match &altered {
                 Ok((altered, spec)) => {
                     catalog.topics.insert(Arc::clone(altered));
-                    catalog.catch_up(altered, *spec);
+                    catalog.reapply_log_spec(altered, *spec);
                 }
                 Err(_) => catalog.topics.release(&topic.name),
             }
@@ -453,7 +453,7 @@ impl TopicCatalog {
 
     /// Lets a topic's logs follow the defaults, if these changed while its definition was being stored. A
     /// refusal is retried until the broker stops.
-    fn catch_up(self: &Arc<Self>, topic: &Topic, stored: LogSpec) {
+    fn reapply_log_spec(self: &Arc<Self>, topic: &Topic, stored: LogSpec) {
         let spec = self.log_spec(topic);
         if spec == stored {
             return;
@@ -468,7 +468,7 @@ impl TopicCatalog {
         let (catalog, id, stop) = (Arc::downgrade(self), topic.id, self.stop.clone());
         let again = async move {
             loop {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_AFTER).await;
                 let Some(catalog) = catalog.upgrade() else { return };
                 let Some(topic) = catalog.topics.with_id(id) else {
                     return;

@@ -9,17 +9,17 @@ const CHANGES_MAX: usize = 16_384;
 
 #[derive(Debug, Default)]
 pub(crate) struct TopicChanges {
-    recent: SharedLock<Recent>,
+    recent: SharedLock<RecentNames>,
 }
 
 #[derive(Debug, Default)]
-struct Recent {
+struct RecentNames {
     names: VecDeque<Box<str>>,
     /// Number of changes before the first remembered one.
     forgotten: u64,
 }
 
-impl Recent {
+impl RecentNames {
     fn count(&self) -> u64 {
         self.forgotten + self.names.len() as u64
     }
@@ -28,7 +28,7 @@ impl Recent {
 impl TopicChanges {
     /// Records that a topic of that name was created, deleted or changed. Must be called once that is
     /// visible.
-    pub(crate) fn note(&self, name: Box<str>) {
+    pub(crate) fn record(&self, name: Box<str>) {
         let mut recent = self.recent.write();
         if recent.names.len() == CHANGES_MAX {
             recent.names.pop_front();
@@ -71,14 +71,14 @@ mod tests {
     fn what_changed_since_a_version_is_known_until_it_is_forgotten() {
         let changes = TopicChanges::default();
         let first = changes.version();
-        changes.note("a".into());
+        changes.record("a".into());
         let second = changes.version();
-        changes.note("b".into());
+        changes.record("b".into());
         assert_eq!(since(&changes, first).unwrap(), ["a", "b"]);
         assert_eq!(since(&changes, second).unwrap(), ["b"]);
         assert_eq!(since(&changes, changes.version()).unwrap(), Vec::<String>::new());
         for _ in 0..CHANGES_MAX {
-            changes.note("c".into());
+            changes.record("c".into());
         }
         assert_eq!(since(&changes, second), None);
         assert_eq!(since(&changes, changes.version() - 1).unwrap(), ["c"]);

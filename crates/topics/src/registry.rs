@@ -39,16 +39,16 @@ pub enum Claim {
 }
 
 /// A name in which `.` equals `_`. It is hashed without a copy, as every batch looks up its topic.
-struct Alike<'a>(&'a str);
+struct NameKey<'a>(&'a str);
 
-impl Alike<'_> {
+impl NameKey<'_> {
     fn bytes(&self) -> impl Iterator<Item = u8> {
         let same = |byte| if byte == b'.' { b'_' } else { byte };
         self.0.bytes().map(same)
     }
 }
 
-impl Hash for Alike<'_> {
+impl Hash for NameKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         const PIECE: usize = 64;
         let mut piece = [0; PIECE];
@@ -67,7 +67,7 @@ impl Hash for Alike<'_> {
     }
 }
 
-impl PartialEq for Alike<'_> {
+impl PartialEq for NameKey<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.bytes().eq(other.bytes())
     }
@@ -190,7 +190,7 @@ impl Topics {
             .insert_unique(by_name, Arc::clone(&topic), name_hasher);
         tables.by_id.insert_unique(by_id, topic, id_hasher);
         drop(tables);
-        self.changes.note(name);
+        self.changes.record(name);
         self.settled.notify_waiters();
     }
 
@@ -198,11 +198,11 @@ impl Topics {
     pub fn remove(&self, topic: &Topic) {
         let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
         self.write().remove(topic, by_name, by_id);
-        self.changes.note(topic.name.clone());
+        self.changes.record(topic.name.clone());
     }
 
     fn name_hash(&self, name: &str) -> u64 {
-        self.hash.hash_one(Alike(name))
+        self.hash.hash_one(NameKey(name))
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Tables> {
@@ -217,7 +217,7 @@ impl Topics {
 impl Tables {
     fn alike(&self, name: &str, hash: u64) -> Option<Arc<Topic>> {
         self.by_name
-            .find(hash, |topic| Alike(&topic.name) == Alike(name))
+            .find(hash, |topic| NameKey(&topic.name) == NameKey(name))
             .cloned()
     }
 

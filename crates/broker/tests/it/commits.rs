@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_groups::{CommittedBy, Committing, GroupError, Groups, NewCommit};
+use stafett_groups::{CommitSender, CommitTicket, GroupError, Groups, NewCommit};
 use stafett_journal::{Journal, ManualJournal, MemoryJournal};
 use stafett_topics::{NewTopic, TopicId, TopicSettings};
 
-const NOBODY: CommittedBy<'static> = CommittedBy {
+const NOBODY: CommitSender<'static> = CommitSender {
     member: "",
     instance: None,
     epoch: -1,
@@ -47,7 +47,7 @@ impl World {
         self.broker.groups()
     }
 
-    fn commit(&self, partitions: &[u32], offset: i64) -> Committing {
+    fn commit(&self, partitions: &[u32], offset: i64) -> CommitTicket {
         let commit = |partition: &u32| NewCommit {
             topic: self.topic,
             partition: *partition,
@@ -59,7 +59,7 @@ impl World {
         self.groups().commit("g", &NOBODY, commits).unwrap()
     }
 
-    fn forget(&self, partition: u32) -> Committing {
+    fn forget(&self, partition: u32) -> CommitTicket {
         let places = [(self.topic, partition)];
         let all = |_: &_| Ok::<_, GroupError>(vec![true]);
         self.groups().delete_commits("g", &places, all).unwrap().1
@@ -72,7 +72,7 @@ impl World {
     /// Returns the commits after a restart.
     async fn after_restart(self) -> BTreeMap<u32, i64> {
         let broker = start(Arc::new(self.behind.reopen())).await;
-        broker.groups().look("g", |group| {
+        broker.groups().with_group("g", |group| {
             let commits = group.map(|group| group.commits.of_topic(self.topic));
             let all = commits.unwrap_or_default().iter();
             all.map(|(partition, committed)| (*partition, committed.offset))
@@ -86,7 +86,7 @@ async fn start(journal: Arc<dyn Journal>) -> Arc<Broker> {
 }
 
 fn committed(groups: &Groups, topic: TopicId, partition: u32) -> Option<i64> {
-    groups.look("g", |group| {
+    groups.with_group("g", |group| {
         group?
             .commits
             .get(topic, partition)

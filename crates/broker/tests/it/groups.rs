@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_groups::classic::{Join, Joined, Leave, NotJoined, Strategy, Sync};
-use stafett_groups::{CommittedBy, GroupError, GroupSettings, Groups, NewCommit};
+use stafett_groups::classic::{Join, Leave, Sync};
+use stafett_groups::{
+    CommitSender, GroupError, GroupSettings, Groups, JoinError, JoinReply, NewCommit, Strategy,
+};
 use stafett_journal::{Journal, MemoryJournal};
 use stafett_topics::{NewTopic, Topic, TopicId, TopicSettings};
 
@@ -49,7 +51,7 @@ fn join(id: &str) -> Join {
     }
 }
 
-async fn join_and_sync(groups: &Groups, group: &str, id: &str) -> Result<Joined, NotJoined> {
+async fn join_and_sync(groups: &Groups, group: &str, id: &str) -> Result<JoinReply, JoinError> {
     let joined = groups.join(group, join(id)).await?;
     let sync = Sync {
         member: id.into(),
@@ -64,9 +66,9 @@ async fn join_and_sync(groups: &Groups, group: &str, id: &str) -> Result<Joined,
 }
 
 async fn commit(groups: &Groups, group: &str, topic: TopicId, offset: i64) -> Result<(), GroupError> {
-    let by = CommittedBy {
+    let by = CommitSender {
         epoch: -1,
-        ..CommittedBy::default()
+        ..CommitSender::default()
     };
     let commit = NewCommit {
         topic,
@@ -79,7 +81,7 @@ async fn commit(groups: &Groups, group: &str, topic: TopicId, offset: i64) -> Re
 }
 
 fn committed(groups: &Groups, group: &str, topic: TopicId) -> Option<i64> {
-    groups.look(group, |group| {
+    groups.with_group(group, |group| {
         group?.commits.get(topic, 1).map(|committed| committed.offset)
     })
 }
@@ -256,16 +258,16 @@ async fn a_large_commit_comes_back_whole() {
             text: None,
         }));
     }
-    let by = CommittedBy {
+    let by = CommitSender {
         epoch: -1,
-        ..CommittedBy::default()
+        ..CommitSender::default()
     };
     let committing = broker.groups().commit("wide", &by, commits.clone()).unwrap();
     committing.durable().await.unwrap();
     broker.stop().await;
     drop(broker);
     let broker = start(&Arc::new(journal.reopen()), GroupSettings::default()).await;
-    broker.groups().look("wide", |group| {
+    broker.groups().with_group("wide", |group| {
         let known = &group.unwrap().commits;
         assert_eq!(known.len(), commits.len());
         for commit in &commits {

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{Journal, MemoryJournal, StateSpace};
 use stafett_live_topics::{
-    Audience, ChangeError, ClientName, From, Live, LiveSettings, LogRule, Message, NameList, Outbox,
-    OutboxBound, Overflow, Pattern, Payload, Published, Sent, Staged, Subscribed, Subscription,
-    SubscriptionChange, What,
+    Audience, ChangeError, ClientName, Live, LiveSettings, LogRule, Message, NameList, Outbox, OutboxBound,
+    OutboxDrain, Overflow, Pattern, Payload, PendingAppends, Published, StartFrom, SubscriberCount,
+    Subscription, SubscriptionChange, SubscriptionEdit,
 };
 
 use crate::plain::Plain;
@@ -47,14 +47,14 @@ fn publish(live: &Live, topic: &str, payload: &str) -> Published {
         id: None,
         offset: None,
     };
-    let mut staged = Staged::default();
+    let mut staged = PendingAppends::default();
     let published = live.publish(message, &mut staged);
     drop(live.store(staged));
     published
 }
 
 fn taken(outbox: &Outbox) -> Vec<String> {
-    let mut sent = Sent::default();
+    let mut sent = OutboxDrain::default();
     outbox.take(usize::MAX, &mut sent);
     outbox.on_all_sent();
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
@@ -65,7 +65,7 @@ fn number(client: i64) -> ClientName {
     ClientName::Number(client)
 }
 
-async fn change(live: &Arc<Live>, client: i64, what: What) -> Result<usize, ChangeError> {
+async fn change(live: &Arc<Live>, client: i64, what: SubscriptionEdit) -> Result<usize, ChangeError> {
     let client = number(client);
     live.change(vec![SubscriptionChange { client, what }])
         .await
@@ -73,7 +73,12 @@ async fn change(live: &Arc<Live>, client: i64, what: What) -> Result<usize, Chan
 }
 
 async fn subscribe(live: &Arc<Live>, client: i64, topics: &[&str]) -> Result<usize, ChangeError> {
-    change(live, client, What::Subscribe(topics.iter().copied().collect())).await
+    change(
+        live,
+        client,
+        SubscriptionEdit::Subscribe(topics.iter().copied().collect()),
+    )
+    .await
 }
 
 fn all_topics(live: &Live, client: i64, page: usize) -> Vec<Subscription> {
@@ -108,11 +113,13 @@ async fn who_subscribes_by_name_and_by_patterns_gets_a_message_once() {
     live.listen(&number(1), &one).unwrap();
     let pattern = |text| Pattern::parse(text).unwrap();
     let patterns = vec![pattern("so*"), pattern("*")];
-    change(&live, 1, What::SubscribePatterns(patterns)).await.unwrap();
+    change(&live, 1, SubscriptionEdit::SubscribePatterns(patterns))
+        .await
+        .unwrap();
     subscribe(&live, 1, &["song", "so*"]).await.unwrap();
     assert_eq!(publish(&live, "song", "1"), Published::To(1));
     assert_eq!(publish(&live, "other", "2"), Published::To(1));
-    let left = What::UnsubscribePatterns(vec![pattern("*"), pattern("so*")]);
+    let left = SubscriptionEdit::UnsubscribePatterns(vec![pattern("*"), pattern("so*")]);
     assert_eq!(change(&live, 1, left).await, Ok(2));
     assert_eq!(publish(&live, "sox", "3"), Published::To(0), "a name is literal");
     assert_eq!(publish(&live, "so*", "4"), Published::To(1));
@@ -128,7 +135,7 @@ async fn the_second_to_listen_takes_over_and_the_first_is_told() {
     subscribe(&live, 1, &["a"]).await.unwrap();
     live.leave(client, &one, true);
     publish(&live, "a", "1");
-    let mut sent = Sent::default();
+    let mut sent = OutboxDrain::default();
     one.take(usize::MAX, &mut sent);
     assert_eq!((sent.messages.len(), sent.taken_over), (0, vec![number(1)]));
     assert_eq!(taken(&two), ["a=1"]);
@@ -162,9 +169,11 @@ async fn a_client_without_subscriptions_leaves_nothing_behind() {
     let names: Vec<String> = (0..5000).map(|n| format!("topic {n}")).collect();
     for names in names.chunks(2) {
         let names = names.iter().map(String::as_str).collect();
-        change(&live, 7, What::Subscribe(names)).await.unwrap();
+        change(&live, 7, SubscriptionEdit::Subscribe(names))
+            .await
+            .unwrap();
     }
-    assert_eq!(change(&live, 7, What::UnsubscribeAll).await, Ok(5000));
+    assert_eq!(change(&live, 7, SubscriptionEdit::UnsubscribeAll).await, Ok(5000));
     assert_eq!((live.presence().clients, live.presence().topics), (0, 0));
     drop(live);
     let stored = journal.reopen();
@@ -185,7 +194,9 @@ async fn what_is_stored_stays_in_proportion_to_what_there_is() {
             .await
             .unwrap();
         let topics = ["a topic that comes and goes"].into_iter().collect();
-        change(&live, 1, What::Unsubscribe(topics)).await.unwrap();
+        change(&live, 1, SubscriptionEdit::Unsubscribe(topics))
+            .await
+            .unwrap();
     }
     let mut rows = 0;
     journal = Arc::new(journal.reopen());
@@ -233,7 +244,7 @@ async fn topics_and_patterns_are_listed_with_their_subscribers_page_by_page() {
     subscribe(&live, 1, &topics).await.unwrap();
     subscribe(&live, 2, &topics[..7]).await.unwrap();
     let patterns = ["topic 1*", "topic ?"].map(|text| Pattern::parse(text).unwrap());
-    change(&live, 2, What::SubscribePatterns(patterns.to_vec()))
+    change(&live, 2, SubscriptionEdit::SubscribePatterns(patterns.to_vec()))
         .await
         .unwrap();
     let (mut found, mut from) = (Vec::new(), Some(0));
@@ -244,10 +255,10 @@ async fn topics_and_patterns_are_listed_with_their_subscribers_page_by_page() {
         from = page.next;
     }
     found.sort();
-    let mut expected: Vec<Subscribed> = names
+    let mut expected: Vec<SubscriberCount> = names
         .iter()
         .enumerate()
-        .map(|(place, name)| Subscribed {
+        .map(|(place, name)| SubscriberCount {
             name: name.clone(),
             subscribers: if place < 7 { 2 } else { 1 },
         })
@@ -345,7 +356,7 @@ async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
     let one = outbox(live);
     let client = live.listen(&number(1), &one).unwrap();
     let (subscribed, ()) = tokio::join!(
-        live.subscribe_from(number(1), topics(), From::Earliest, &one),
+        live.subscribe_from(number(1), topics(), StartFrom::Earliest, &one),
         async { publish_all(500, 1000) },
     );
     assert_eq!(subscribed, Ok(3));
@@ -356,7 +367,7 @@ async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
     publish_all(1100, 1110);
     let two = outbox(live);
     live.listen(&number(1), &two).unwrap();
-    live.subscribe_from(number(1), topics(), From::Resume, &two)
+    live.subscribe_from(number(1), topics(), StartFrom::Resume, &two)
         .await
         .unwrap();
     publish_all(1110, 1120);
@@ -408,17 +419,17 @@ proptest! {
                         Act::Subscribe(client, topics) => {
                             let names: Vec<String> = topics.iter().map(name).collect();
                             model.entry(*client).or_default().extend(names.iter().cloned());
-                            (client, What::Subscribe(names.iter().map(String::as_str).collect()))
+                            (client, SubscriptionEdit::Subscribe(names.iter().map(String::as_str).collect()))
                         }
                         Act::Unsubscribe(client, topics) => {
                             let names: Vec<String> = topics.iter().map(name).collect();
                             let known = model.entry(*client).or_default();
                             known.retain(|known| !names.contains(known));
-                            (client, What::Unsubscribe(names.iter().map(String::as_str).collect()))
+                            (client, SubscriptionEdit::Unsubscribe(names.iter().map(String::as_str).collect()))
                         }
                         Act::UnsubscribeAll(client) => {
                             model.remove(client);
-                            (client, What::UnsubscribeAll)
+                            (client, SubscriptionEdit::UnsubscribeAll)
                         }
                     };
                     changes.push(SubscriptionChange { client: number(*client), what });

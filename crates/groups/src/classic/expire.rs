@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::effects::Effects;
-use super::super::moment::Moment;
 use super::{ClassicGroup, Phase};
+use crate::effects::Effects;
+use crate::moment::Moment;
 
 impl ClassicGroup {
     /// Returns the next time at which [`Self::tick`] has something to do.

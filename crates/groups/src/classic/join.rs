@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::effects::{Effects, Store, Wait};
-use super::super::error::GroupError;
-use super::super::moment::Moment;
-use super::member::{Member, Strategy};
-use super::{ClassicGroup, MemberId, Phase};
+use super::member::Member;
+use super::{ClassicGroup, Phase};
+use crate::effects::{Effects, Store, WaiterId};
+use crate::error::GroupError;
+use crate::moment::Moment;
+use crate::replies::{JoinError, JoinReply, JoinedMember, MemberId};
+use crate::strategy::Strategy;
 
 /// Request to become a member of the next generation.
 #[derive(Debug, Clone)]
@@ -26,7 +28,7 @@ pub struct Join {
     pub rebalance_ms: u32,
     /// True if a dynamic member without an id only gets one, and has to join again with it.
     pub must_know_id: bool,
-    /// True if the client understands [`Joined::skip_assignment`].
+    /// True if the client understands [`JoinReply::skip_assignment`].
     pub may_skip_assignment: bool,
 }
 
@@ -38,52 +40,31 @@ pub struct JoinLimits {
     pub initial_delay_ms: u32,
 }
 
-/// Answer to a member of a new generation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Joined {
-    pub member: MemberId,
-    pub generation: i32,
-    pub purpose: Option<Box<str>>,
-    pub strategy: Option<Box<str>>,
-    pub leader: MemberId,
-    /// All members, if this one is the leader; otherwise empty.
-    pub members: Vec<JoinedMember>,
-    /// True if the leader need not assign, as nothing changed.
-    pub skip_assignment: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JoinedMember {
-    pub id: MemberId,
-    pub instance: Option<Box<str>>,
-    pub metadata: Bytes,
-}
-
-/// Refused join. `member` is the id with which the client may join again; empty for a new one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotJoined {
-    pub error: GroupError,
-    pub member: MemberId,
-}
-
 impl ClassicGroup {
-    /// Joins a member. Answers `wait`, now or when the next generation begins.
-    pub fn join(&mut self, join: Join, wait: Wait, now: Moment, limits: &JoinLimits, effects: &mut Effects) {
+    /// Joins a member. Answers `waiter`, now or when the next generation begins.
+    pub fn join(
+        &mut self,
+        join: Join,
+        waiter: WaiterId,
+        now: Moment,
+        limits: &JoinLimits,
+        effects: &mut Effects,
+    ) {
         let id = join.member.clone();
-        if let Err(error) = self.try_join(join, wait, now, limits, effects) {
+        if let Err(error) = self.try_join(join, waiter, now, limits, effects) {
             let member = if error == GroupError::Full {
                 Arc::default()
             } else {
                 id.into()
             };
-            effects.join(wait, Err(NotJoined { error, member }));
+            effects.join(waiter, Err(JoinError { error, member }));
         }
     }
 
     fn try_join(
         &mut self,
         join: Join,
-        wait: Wait,
+        waiter: WaiterId,
         now: Moment,
         limits: &JoinLimits,
         effects: &mut Effects,
@@ -105,13 +86,13 @@ impl ClassicGroup {
                 .and_then(|it| self.instances.get(it))
                 .cloned();
             if let Some(former) = former {
-                self.replace(&former, id, join, wait, now, effects);
+                self.replace(&former, id, join, waiter, now, effects);
             } else if join.must_know_id && join.instance.is_none() {
                 self.pending.insert(Arc::clone(&id), now.after(join.session_ms));
                 let error = GroupError::MemberIdRequired;
-                effects.join(wait, Err(NotJoined { error, member: id }));
+                effects.join(waiter, Err(JoinError { error, member: id }));
             } else {
-                self.add(id, join, wait, now, limits, effects);
+                self.add(id, join, waiter, now, limits, effects);
             }
             return Ok(());
         }
@@ -119,11 +100,11 @@ impl ClassicGroup {
             if join.instance.is_some() {
                 return Err(GroupError::UnknownMember);
             }
-            self.add(id, join, wait, now, limits, effects);
+            self.add(id, join, waiter, now, limits, effects);
             return Ok(());
         }
         self.check_member(&join.member, join.instance.as_deref())?;
-        self.rejoin(join, wait, now, effects);
+        self.rejoin(join, waiter, now, effects);
         Ok(())
     }
 
@@ -159,7 +140,7 @@ impl ClassicGroup {
         &mut self,
         id: MemberId,
         join: Join,
-        wait: Wait,
+        waiter: WaiterId,
         now: Moment,
         limits: &JoinLimits,
         effects: &mut Effects,
@@ -183,7 +164,7 @@ impl ClassicGroup {
             assignment: Bytes::new(),
             heard: now,
             is_new: true,
-            joining: Some(wait),
+            joining: Some(waiter),
             syncing: None,
             has_synced: false,
         };
@@ -207,7 +188,7 @@ impl ClassicGroup {
     }
 
     /// Handles a repeated join.
-    fn rejoin(&mut self, join: Join, wait: Wait, now: Moment, effects: &mut Effects) {
+    fn rejoin(&mut self, join: Join, waiter: WaiterId, now: Moment, effects: &mut Effects) {
         let is_leader = self.leader.as_deref() == Some(&*join.member);
         let Some((id, member)) = self.members.get_key_value(&*join.member) else {
             return;
@@ -224,15 +205,15 @@ impl ClassicGroup {
             // The answer to its join was lost.
             self.on_sign_of_life(&id, now);
             let joined = self.joined(id, is_leader);
-            effects.join(wait, Ok(joined));
+            effects.join(waiter, Ok(joined));
         } else {
-            self.update(&id, join, Some(wait), now, effects);
+            self.update(&id, join, Some(waiter), now, effects);
             self.on_members_changed(now, effects);
         }
     }
 
     /// Updates the member from its join request.
-    fn update(&mut self, id: &str, join: Join, wait: Option<Wait>, now: Moment, effects: &mut Effects) {
+    fn update(&mut self, id: &str, join: Join, waiter: Option<WaiterId>, now: Moment, effects: &mut Effects) {
         let Some(member) = self.members.get_mut(id) else {
             return;
         };
@@ -242,13 +223,13 @@ impl ClassicGroup {
         member.client_id = join.client_id;
         member.client_host = join.client_host;
         member.heard = now;
-        let former = std::mem::replace(&mut member.joining, wait);
+        let former = std::mem::replace(&mut member.joining, waiter);
         if let Some(former) = former {
             // Only the latest of a member's requests waits for an answer.
             let error = GroupError::Rebalancing;
             effects.join(
                 former,
-                Err(NotJoined {
+                Err(JoinError {
                     error,
                     member: id.into(),
                 }),
@@ -262,7 +243,7 @@ impl ClassicGroup {
         former: &str,
         id: MemberId,
         join: Join,
-        wait: Wait,
+        waiter: WaiterId,
         now: Moment,
         effects: &mut Effects,
     ) {
@@ -270,12 +251,12 @@ impl ClassicGroup {
             return;
         };
         let fenced = GroupError::FencedInstance;
-        if let Some(wait) = member.joining.take() {
+        if let Some(waiter) = member.joining.take() {
             let (error, member) = (fenced.clone(), Arc::from(former));
-            effects.join(wait, Err(NotJoined { error, member }));
+            effects.join(waiter, Err(JoinError { error, member }));
         }
-        if let Some(wait) = member.syncing.take() {
-            effects.sync(wait, Err(fenced));
+        if let Some(waiter) = member.syncing.take() {
+            effects.sync(waiter, Err(fenced));
         }
         let leader_before = self.leader.clone();
         let is_leader = self.leader.as_deref() == Some(former);
@@ -287,7 +268,7 @@ impl ClassicGroup {
         }
         self.members.insert(Arc::clone(&id), member);
         let may_skip = join.may_skip_assignment;
-        self.update(&id, join, Some(wait), now, effects);
+        self.update(&id, join, Some(waiter), now, effects);
         if !self.is_stable() || self.vote() != self.strategy {
             // In Completing too: the leader may be assigning to the former id.
             self.on_members_changed(now, effects);
@@ -302,12 +283,12 @@ impl ClassicGroup {
             // A client that cannot skip the assignment must not learn that it leads.
             joined.leader = leader;
         }
-        effects.join(wait, Ok(joined));
+        effects.join(waiter, Ok(joined));
         effects.store = Store::Whole;
     }
 
     /// Returns the answer to a member of the generation.
-    fn joined(&self, id: MemberId, with_members: bool) -> Joined {
+    fn joined(&self, id: MemberId, with_members: bool) -> JoinReply {
         let leader = self.leader.clone().unwrap_or_default();
         let view = |member: super::MemberView<'_>| JoinedMember {
             id: Arc::clone(member.id),
@@ -319,7 +300,7 @@ impl ClassicGroup {
         } else {
             Vec::new()
         };
-        Joined {
+        JoinReply {
             member: id,
             generation: self.generation,
             purpose: self.purpose.clone(),
@@ -336,9 +317,9 @@ impl ClassicGroup {
         if matches!(self.phase, Phase::Completing { .. }) {
             for member in self.members.values_mut() {
                 member.assignment = Bytes::new();
-                if let Some(wait) = member.syncing.take() {
+                if let Some(waiter) = member.syncing.take() {
                     member.heard = now;
-                    effects.sync(wait, Err(GroupError::Rebalancing));
+                    effects.sync(waiter, Err(GroupError::Rebalancing));
                 }
             }
         }
@@ -400,14 +381,14 @@ impl ClassicGroup {
             member.heard = now;
             member.is_new = false;
             member.has_synced = false;
-            if let Some(wait) = member.joining.take() {
-                waiting.push((wait, Arc::clone(id)));
+            if let Some(waiter) = member.joining.take() {
+                waiting.push((waiter, Arc::clone(id)));
             }
         }
-        for (wait, id) in waiting {
+        for (waiter, id) in waiting {
             let is_leader = self.leader.as_ref() == Some(&id);
             let joined = self.joined(id, is_leader);
-            effects.join(wait, Ok(joined));
+            effects.join(waiter, Ok(joined));
         }
     }
 

@@ -4,20 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::effects::{Effects, Wait};
-use super::super::error::GroupError;
-use super::super::moment::Moment;
-use super::join::NotJoined;
+use crate::effects::{Effects, WaiterId};
+use crate::error::GroupError;
+use crate::moment::Moment;
+use crate::replies::JoinError;
+use crate::strategy::Strategy;
 
 /// Timeout of a new member's first join, in ms: without an id, the member cannot send heartbeats.
 const NEW_MEMBER_MS: u32 = 300_000;
-
-/// A strategy (assignor) that a member supports, with its metadata.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Strategy {
-    pub name: Box<str>,
-    pub metadata: Bytes,
-}
 
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -31,15 +25,15 @@ pub(crate) struct Member {
     /// Assignment from the leader.
     pub(crate) assignment: Bytes,
     /// Time of its last sign of life.
-    pub(super) heard: Moment,
+    pub(crate) heard: Moment,
     /// True while it waits in its first join.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
     /// Its request that waits for the next generation.
-    pub(super) joining: Option<Wait>,
+    pub(crate) joining: Option<WaiterId>,
     /// Its request that waits for the assignment.
-    pub(super) syncing: Option<Wait>,
+    pub(crate) syncing: Option<WaiterId>,
     /// True if it asked for its assignment in this generation.
-    pub(super) has_synced: bool,
+    pub(crate) has_synced: bool,
 }
 
 impl Member {
@@ -75,14 +69,14 @@ impl Member {
     }
 
     /// Answers the member's waiting requests with `error`; `id` is the member id in the answer to a join.
-    pub(super) fn dismiss(self, error: &GroupError, id: &str, effects: &mut Effects) {
-        if let Some(wait) = self.joining {
+    pub(crate) fn dismiss(self, error: &GroupError, id: &str, effects: &mut Effects) {
+        if let Some(waiter) = self.joining {
             let error = error.clone();
             let member = Arc::from(id);
-            effects.join(wait, Err(NotJoined { error, member }));
+            effects.join(waiter, Err(JoinError { error, member }));
         }
-        if let Some(wait) = self.syncing {
-            effects.sync(wait, Err(error.clone()));
+        if let Some(waiter) = self.syncing {
+            effects.sync(waiter, Err(error.clone()));
         }
     }
 }

@@ -26,45 +26,40 @@
 
 mod expire;
 mod join;
-mod member;
-mod moving;
+pub(crate) mod member;
 mod stored;
 mod sync;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::commit::CommittedBy;
-use super::effects::Effects;
-use super::error::GroupError;
-use super::moment::Moment;
+use crate::commits::CommitSender;
+use crate::effects::Effects;
+use crate::error::GroupError;
+use crate::moment::Moment;
+use crate::replies::MemberId;
 use member::Member;
 
-pub use join::{Join, JoinLimits, Joined, JoinedMember, NotJoined};
-pub use member::Strategy;
-pub use sync::{Leave, Sync, Synced};
-
-/// Id of a member, unique in its group.
-pub type MemberId = Arc<str>;
+pub use join::{Join, JoinLimits};
+pub use sync::{Leave, Sync};
 
 /// A classic group: see the module.
 #[derive(Debug, Default)]
 pub struct ClassicGroup {
-    phase: Phase,
+    pub(crate) phase: Phase,
     /// Number of the generation, from 1; 0 before the first.
-    generation: i32,
+    pub(crate) generation: i32,
     /// Protocol type, the same for all members.
-    purpose: Option<Box<str>>,
+    pub(crate) purpose: Option<Box<str>>,
     /// Strategy elected for the generation, supported by all members.
     strategy: Option<Box<str>>,
-    leader: Option<MemberId>,
-    members: BTreeMap<MemberId, Member>,
+    pub(crate) leader: Option<MemberId>,
+    pub(crate) members: BTreeMap<MemberId, Member>,
     /// Ids of static members, by instance name.
-    instances: BTreeMap<Box<str>, MemberId>,
+    pub(crate) instances: BTreeMap<Box<str>, MemberId>,
     /// Ids given out to members that have not joined yet, with their deadlines.
     pending: BTreeMap<MemberId, Moment>,
 }
@@ -166,12 +161,12 @@ impl ClassicGroup {
     }
 
     /// Returns the approximate memory of the members, in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.members.values().map(Member::bytes).sum()
     }
 
     /// Checks that a member may commit now, which also counts as a sign of life.
-    pub fn check_commit(&mut self, by: &CommittedBy<'_>, now: Moment) -> Result<(), GroupError> {
+    pub fn check_commit(&mut self, by: &CommitSender<'_>, now: Moment) -> Result<(), GroupError> {
         if by.epoch < 0 && self.is_empty() {
             return Ok(());
         }

@@ -13,15 +13,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::moment::Moment;
-use super::member::{Member, Strategy};
+use super::member::Member;
 use super::{ClassicGroup, Phase};
+use crate::moment::Moment;
+use crate::strategy::Strategy;
 
 const VERSION: u8 = 1;
 const NONE: u32 = u32::MAX;
 
 impl ClassicGroup {
-    pub(in super::super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         out.extend_from_slice(&self.generation.to_le_bytes());
         put_text(self.purpose.as_deref(), out);
@@ -44,7 +45,7 @@ impl ClassicGroup {
         }
     }
 
-    pub(in super::super) fn decode(mut rest: &[u8], now: Moment) -> Option<Self> {
+    pub(crate) fn decode(mut rest: &[u8], now: Moment) -> Option<Self> {
         let rest = &mut rest;
         if get::<1>(rest)? != [VERSION] {
             return None;

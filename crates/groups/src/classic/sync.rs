@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::effects::{Effects, Store, Wait};
-use super::super::error::GroupError;
-use super::super::moment::Moment;
-use super::{ClassicGroup, MemberId, Phase};
+use super::{ClassicGroup, Phase};
+use crate::effects::{Effects, Store, WaiterId};
+use crate::error::GroupError;
+use crate::moment::Moment;
+use crate::replies::{MemberId, SyncReply};
 
 /// Request for a member's assignment. The leader's brings the assignments of all members.
 #[derive(Debug, Clone)]
@@ -22,14 +23,6 @@ pub struct Sync {
     pub assignments: Vec<(Box<str>, Bytes)>,
 }
 
-/// Answer with a member's assignment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Synced {
-    pub purpose: Option<Box<str>>,
-    pub strategy: Option<Box<str>>,
-    pub assignment: Bytes,
-}
-
 /// Request of a member to leave, or to remove a static member by its instance alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leave {
@@ -38,17 +31,17 @@ pub struct Leave {
 }
 
 impl ClassicGroup {
-    /// Handles a sync. Answers `wait`, now or when the leader has sent the assignments.
-    pub fn sync(&mut self, sync: Sync, wait: Wait, now: Moment, effects: &mut Effects) {
-        if let Err(error) = self.try_sync(sync, wait, now, effects) {
-            effects.sync(wait, Err(error));
+    /// Handles a sync. Answers `waiter`, now or when the leader has sent the assignments.
+    pub fn sync(&mut self, sync: Sync, waiter: WaiterId, now: Moment, effects: &mut Effects) {
+        if let Err(error) = self.try_sync(sync, waiter, now, effects) {
+            effects.sync(waiter, Err(error));
         }
     }
 
     fn try_sync(
         &mut self,
         sync: Sync,
-        wait: Wait,
+        waiter: WaiterId,
         now: Moment,
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
@@ -70,7 +63,7 @@ impl ClassicGroup {
             Phase::Gathering { .. } | Phase::Preparing { .. } => return Err(GroupError::Rebalancing),
             Phase::Completing { until } => {
                 member.has_synced = true;
-                if let Some(former) = member.syncing.replace(wait) {
+                if let Some(former) = member.syncing.replace(waiter) {
                     effects.sync(former, Err(GroupError::Rebalancing));
                 }
                 if is_leader {
@@ -81,7 +74,7 @@ impl ClassicGroup {
                 member.has_synced = true;
                 member.heard = now;
                 let synced = self.synced(&sync.member);
-                effects.sync(wait, Ok(synced));
+                effects.sync(waiter, Ok(synced));
                 self.stabilise(until);
             }
         }
@@ -106,14 +99,14 @@ impl ClassicGroup {
         }
         let mut waiting = Vec::with_capacity(self.members.len());
         for (id, member) in &mut self.members {
-            if let Some(wait) = member.syncing.take() {
+            if let Some(waiter) = member.syncing.take() {
                 member.heard = now;
-                waiting.push((wait, Arc::clone(id)));
+                waiting.push((waiter, Arc::clone(id)));
             }
         }
-        for (wait, id) in waiting {
+        for (waiter, id) in waiting {
             let synced = self.synced(&id);
-            effects.sync(wait, Ok(synced));
+            effects.sync(waiter, Ok(synced));
         }
         self.stabilise(Some(until));
         effects.store = Store::Whole;
@@ -127,8 +120,8 @@ impl ClassicGroup {
         };
     }
 
-    fn synced(&self, id: &str) -> Synced {
-        Synced {
+    fn synced(&self, id: &str) -> SyncReply {
+        SyncReply {
             purpose: self.purpose.clone(),
             strategy: self.strategy.clone(),
             assignment: self

@@ -1,6 +1,6 @@
 //! Permission to commit and fetch offsets of a group.
 
-use super::group::Group;
+use super::group::ConsumerGroup;
 use super::member::Member;
 use super::partitions::Partition;
 
@@ -15,7 +15,7 @@ pub enum CommitError {
     OtherGeneration,
 }
 
-impl Group {
+impl ConsumerGroup {
     /// Checks that a member may commit offsets of these partitions. A member that is behind may still commit
     /// those that it has held since its epoch. A sender without an epoch may if the group has no members.
     pub fn check_commit(

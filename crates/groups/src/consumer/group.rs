@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stafett_topics::{TopicShape, TopicSource};
 
 use super::assign::{self, Applicant, Assignor, Task};
-use super::member::{InterestId, Member, Unstored};
+use super::member::{InterestId, Member, UnstoredParts};
 use super::partitions::{Partition, Partitions};
-use super::reconcile::Step;
+use super::reconcile::MemberUpdate;
 use super::subscription::{Interest, PatternError, Subscription};
 
 /// Rules of a group.
@@ -36,7 +36,7 @@ impl Default for Rules {
 
 /// State of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
+pub enum ConsumerGroupState {
     /// The group has no members.
     Empty,
     /// Members or topics changed, and no targets are computed for that yet.
@@ -48,18 +48,18 @@ pub enum State {
 
 /// A group of consumers.
 #[derive(Debug, Default)]
-pub struct Group {
-    pub(super) epoch: i32,
+pub struct ConsumerGroup {
+    pub(crate) epoch: i32,
     /// Group epoch that the targets were computed for.
-    pub(super) target_epoch: i32,
+    pub(crate) target_epoch: i32,
     /// Assignor that computed the targets.
     pub(super) assignor: Assignor,
     /// Hash of the topics that members want, as of the last epoch.
     pub(super) topics_hash: u64,
-    pub(super) members: BTreeMap<Box<str>, Member>,
+    pub(crate) members: BTreeMap<Box<str>, Member>,
     /// Ids of static members, by instance name.
-    pub(super) instances: HashMap<Box<str>, Box<str>>,
-    pub(super) interests: BTreeMap<InterestId, Interest>,
+    pub(crate) instances: HashMap<Box<str>, Box<str>>,
+    pub(crate) interests: BTreeMap<InterestId, Interest>,
     next_interest: u32,
     /// Version of the topics that the interests reflect.
     topics_version: u64,
@@ -68,12 +68,12 @@ pub struct Group {
     /// Earliest time at which a member may expire.
     pub(super) wake_ms: Option<u64>,
     /// True if the group's own numbers changed since they were last stored.
-    pub(super) unstored: bool,
+    pub(crate) unstored: bool,
     /// Members that changed or left since they were last stored.
     pub(super) unstored_members: BTreeSet<Box<str>>,
 }
 
-impl Group {
+impl ConsumerGroup {
     pub fn epoch(&self) -> i32 {
         self.epoch
     }
@@ -110,19 +110,19 @@ impl Group {
         self.interests.values().flat_map(Interest::names)
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ConsumerGroupState {
         if self.members.is_empty() {
-            State::Empty
+            ConsumerGroupState::Empty
         } else if self.epoch > self.target_epoch {
-            State::Assigning
+            ConsumerGroupState::Assigning
         } else if self
             .members
             .values()
             .all(|member| member.is_reconciled(self.target_epoch))
         {
-            State::Stable
+            ConsumerGroupState::Stable
         } else {
-            State::Reconciling
+            ConsumerGroupState::Reconciling
         }
     }
 
@@ -139,7 +139,7 @@ impl Group {
     }
 
     /// Marks parts of a member for storing.
-    pub(super) fn on_changed(&mut self, id: &str, parts: Unstored) {
+    pub(crate) fn on_changed(&mut self, id: &str, parts: UnstoredParts) {
         let Some(member) = self.members.get_mut(id) else {
             return;
         };
@@ -152,7 +152,7 @@ impl Group {
     }
 
     /// Adds a member, to be stored as a whole.
-    pub(super) fn insert(&mut self, member: Member) {
+    pub(crate) fn insert(&mut self, member: Member) {
         if let Some(instance) = &member.instance {
             self.instances.insert(instance.clone(), member.id.clone());
         }
@@ -167,7 +167,7 @@ impl Group {
         }
         let id = member.id.clone();
         self.members.insert(id.clone(), member);
-        self.on_changed(&id, Unstored::ALL);
+        self.on_changed(&id, UnstoredParts::ALL);
     }
 
     /// Removes a member and frees its partitions.
@@ -192,7 +192,7 @@ impl Group {
     }
 
     /// Returns the interest of a subscription. A new one has no topics and no members yet.
-    pub(super) fn interest(&mut self, subscription: Subscription) -> Result<InterestId, PatternError> {
+    pub(crate) fn interest(&mut self, subscription: Subscription) -> Result<InterestId, PatternError> {
         let known = self
             .interests
             .iter()
@@ -235,7 +235,7 @@ impl Group {
         }
     }
 
-    /// Adds a member to an interest's count, until [`Group::leave_interest`].
+    /// Adds a member to an interest's count, until [`ConsumerGroup::leave_interest`].
     pub(super) fn keep_interest(&mut self, interest: InterestId) {
         if let Some(known) = self.interests.get_mut(&interest) {
             known.members += 1;
@@ -251,7 +251,7 @@ impl Group {
 
     /// Updates the interests from the topics that changed since the last call. True if any interest may have
     /// changed.
-    pub(super) fn follow_topics(&mut self, source: &dyn TopicSource) -> bool {
+    pub(crate) fn follow_topics(&mut self, source: &dyn TopicSource) -> bool {
         let version = source.version();
         let known = std::mem::replace(&mut self.topics_version, version);
         if known == version {
@@ -291,7 +291,7 @@ impl Group {
     }
 
     /// Updates the hash of the wanted topics. True if it changed.
-    pub(super) fn topics_differ(&mut self) -> bool {
+    pub(crate) fn topics_differ(&mut self) -> bool {
         let hash = self.hash_of_topics();
         let before = std::mem::replace(&mut self.topics_hash, hash);
         self.unstored |= hash != before;
@@ -399,12 +399,12 @@ impl Group {
         self.held = holding.map(|held| held.partition).collect();
     }
 
-    pub(super) fn is_held(&self, partition: Partition) -> bool {
+    pub(crate) fn is_held(&self, partition: Partition) -> bool {
         self.held.contains(&partition)
     }
 
     /// Applies a step to a member. True if its assigned partitions changed.
-    pub(super) fn take_step(&mut self, id: &str, step: Step) -> bool {
+    pub(super) fn apply_update(&mut self, id: &str, step: MemberUpdate) -> bool {
         let Some(member) = self.members.get_mut(id) else {
             return false;
         };
@@ -426,9 +426,9 @@ impl Group {
         member.set_epoch(step.epoch);
         self.on_changed(
             id,
-            Unstored {
+            UnstoredParts {
                 current: true,
-                ..Unstored::default()
+                ..UnstoredParts::default()
             },
         );
         changed

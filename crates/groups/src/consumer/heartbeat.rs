@@ -3,8 +3,10 @@
 use stafett_topics::TopicSource;
 
 use super::assign::Assignor;
-use super::group::{Group, Rules};
-use super::member::{EPOCH_JOIN, EPOCH_LEAVE, EPOCH_LEAVE_STATIC, InterestId, Member, MemberState, Unstored};
+use super::group::{ConsumerGroup, Rules};
+use super::member::{
+    EPOCH_JOIN, EPOCH_LEAVE, EPOCH_LEAVE_STATIC, InterestId, Member, MemberState, UnstoredParts,
+};
 use super::partitions::Partitions;
 use super::reconcile;
 use super::subscription::{PatternError, Subscription};
@@ -29,9 +31,9 @@ pub struct Heartbeat {
     pub owned: Option<Partitions>,
 }
 
-/// Answer to a heartbeat.
+/// Reply to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct HeartbeatReply {
     pub epoch: i32,
     /// Partitions that the member may consume, if they changed or it asked for them.
     pub assignment: Option<Partitions>,
@@ -88,14 +90,14 @@ enum Sender {
     Returning(Box<str>),
 }
 
-impl Group {
+impl ConsumerGroup {
     pub fn heartbeat(
         &mut self,
         beat: Heartbeat,
         source: &dyn TopicSource,
         rules: &Rules,
         now_ms: u64,
-    ) -> Result<Answer, HeartbeatError> {
+    ) -> Result<HeartbeatReply, HeartbeatError> {
         match beat.epoch {
             EPOCH_LEAVE => self.leave(&beat),
             EPOCH_LEAVE_STATIC => self.leave_for_now(&beat, now_ms),
@@ -109,7 +111,7 @@ impl Group {
         source: &dyn TopicSource,
         rules: &Rules,
         now_ms: u64,
-    ) -> Result<Answer, HeartbeatError> {
+    ) -> Result<HeartbeatReply, HeartbeatError> {
         let sender = self.sender(&beat, rules)?;
         let base = match &sender {
             Sender::Member => Some(&*beat.member),
@@ -137,7 +139,7 @@ impl Group {
             return Err(HeartbeatError::UnknownMember(beat.member));
         };
         let is_told = changed || beat.epoch == EPOCH_JOIN || beat.is_full();
-        Ok(Answer {
+        Ok(HeartbeatReply {
             epoch: member.epoch,
             assignment: is_told.then(|| member.assigned.partitions()),
             waits: member.state == MemberState::Unreleased,
@@ -247,7 +249,7 @@ impl Group {
             rebalance_timeout_ms: beat.rebalance_timeout_ms.unwrap_or_default(),
             assignor: beat.assignor,
             interest,
-            ..Member::nobody(now_ms)
+            ..Member::empty(now_ms)
         });
     }
 
@@ -301,9 +303,9 @@ impl Group {
             is_new = true;
         }
         if is_new {
-            let parts = Unstored {
+            let parts = UnstoredParts {
                 description: true,
-                ..Unstored::default()
+                ..UnstoredParts::default()
             };
             self.on_changed(&beat.member, parts);
         }
@@ -321,7 +323,7 @@ impl Group {
         let Some(step) = step else {
             return false;
         };
-        let changed = self.take_step(id, step);
+        let changed = self.apply_update(id, step);
         if let Some(member) = self.members.get_mut(id) {
             member.revoke_by_ms = (member.state == MemberState::Unrevoked)
                 .then(|| now_ms.saturating_add(u64::from(member.rebalance_timeout_ms)));
@@ -329,10 +331,10 @@ impl Group {
         changed
     }
 
-    pub(super) fn leave(&mut self, beat: &Heartbeat) -> Result<Answer, HeartbeatError> {
+    pub(crate) fn leave(&mut self, beat: &Heartbeat) -> Result<HeartbeatReply, HeartbeatError> {
         self.known(beat)?;
         self.put_out(&beat.member);
-        Ok(Answer {
+        Ok(HeartbeatReply {
             epoch: EPOCH_LEAVE,
             assignment: None,
             waits: false,
@@ -340,23 +342,23 @@ impl Group {
     }
 
     /// Handles the temporary leave of a static member: it keeps its partitions for the session timeout.
-    fn leave_for_now(&mut self, beat: &Heartbeat, now_ms: u64) -> Result<Answer, HeartbeatError> {
+    fn leave_for_now(&mut self, beat: &Heartbeat, now_ms: u64) -> Result<HeartbeatReply, HeartbeatError> {
         self.known(beat)?;
         if let Some(member) = self.members.get(&beat.member) {
-            let step = reconcile::Step {
+            let step = reconcile::MemberUpdate {
                 state: MemberState::Stable,
                 epoch: EPOCH_LEAVE_STATIC,
                 assigned: member.assigned.clone(),
                 // The member has stopped: partitions that it was to give back are free.
-                revoking: super::Holding::default(),
+                revoking: super::OwnedPartitions::default(),
             };
-            self.take_step(&beat.member, step);
+            self.apply_update(&beat.member, step);
         }
         if let Some(member) = self.members.get_mut(&beat.member) {
             member.seen_ms = now_ms;
             member.revoke_by_ms = None;
         }
-        Ok(Answer {
+        Ok(HeartbeatReply {
             epoch: EPOCH_LEAVE_STATIC,
             assignment: None,
             waits: false,

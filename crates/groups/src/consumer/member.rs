@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::assign::Assignor;
-use super::classic::Classic;
-use super::partitions::{Holding, Partitions};
+use super::partitions::{OwnedPartitions, Partitions};
+use crate::strategy::Strategy;
 
 /// Epoch of a heartbeat that joins the group.
 pub const EPOCH_JOIN: i32 = 0;
@@ -48,35 +48,44 @@ pub struct Member {
     pub previous_epoch: i32,
     pub state: MemberState,
     /// Partitions that it may consume.
-    pub assigned: Holding,
+    pub assigned: OwnedPartitions,
     /// Partitions that it has to give back and may still be consuming.
-    pub revoking: Holding,
+    pub revoking: OwnedPartitions,
     /// Partitions that it gets in the end.
     pub target: Arc<Partitions>,
     /// Classic protocol's data, if it does not use the consumer protocol.
     pub classic: Option<Classic>,
     /// Interest of the group that it shares.
-    pub(super) interest: InterestId,
-    pub(super) seen_ms: u64,
+    pub(crate) interest: InterestId,
+    pub(crate) seen_ms: u64,
     /// Time at which it is removed if it has not given its partitions back.
-    pub(super) revoke_by_ms: Option<u64>,
+    pub(crate) revoke_by_ms: Option<u64>,
     /// Parts that have to be stored.
-    pub(super) unstored: Unstored,
+    pub(crate) unstored: UnstoredParts,
+}
+
+/// Classic protocol's data of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Classic {
+    /// Protocol type.
+    pub purpose: Box<str>,
+    pub session_ms: u32,
+    pub strategies: Vec<Strategy>,
 }
 
 /// Id of an interest of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub(super) struct InterestId(pub u32);
+pub(crate) struct InterestId(pub u32);
 
 /// Parts of a member that changed since they were last stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Unstored {
+pub(crate) struct UnstoredParts {
     pub description: bool,
     pub target: bool,
     pub current: bool,
 }
 
-impl Unstored {
+impl UnstoredParts {
     pub(super) const ALL: Self = Self {
         description: true,
         target: true,
@@ -86,7 +95,7 @@ impl Unstored {
 
 impl Member {
     /// Returns an empty member, as a base for others.
-    pub(super) fn nobody(now_ms: u64) -> Self {
+    pub(crate) fn empty(now_ms: u64) -> Self {
         Self {
             id: "".into(),
             instance: None,
@@ -98,14 +107,14 @@ impl Member {
             epoch: EPOCH_JOIN,
             previous_epoch: EPOCH_JOIN,
             state: MemberState::Stable,
-            assigned: Holding::default(),
-            revoking: Holding::default(),
+            assigned: OwnedPartitions::default(),
+            revoking: OwnedPartitions::default(),
             target: Arc::default(),
             classic: None,
             interest: InterestId::default(),
             seen_ms: now_ms,
             revoke_by_ms: None,
-            unstored: Unstored::default(),
+            unstored: UnstoredParts::default(),
         }
     }
 
@@ -123,7 +132,7 @@ impl Member {
                 .map(|strategy| strategy.name.len() + strategy.metadata.len())
                 .sum()
         });
-        let held = (self.assigned.len() + self.revoking.len()) * size_of::<super::Held>();
+        let held = (self.assigned.len() + self.revoking.len()) * size_of::<super::OwnedPartition>();
         size_of::<Self>() + texts + classic + held + self.target.len() * size_of::<super::Partition>()
     }
 

@@ -7,8 +7,9 @@
 //! never with two members.
 //!
 //! Pure: no I/O and no clock; time is an argument, in ms of any clock that does not go back. Topics are seen
-//! through [`stafett_topics::TopicSource`]. State to store comes out of [`Group::take_changes`] and goes in
-//! through [`Group::restore`]. A heartbeat that changes nothing costs a look-up, for any size of the group.
+//! through [`stafett_topics::TopicSource`]. State to store comes out of [`ConsumerGroup::take_changes`] and
+//! goes in through [`ConsumerGroup::restore`]. A heartbeat that changes nothing costs a look-up, for any size
+//! of the group.
 //!
 //! - [`partitions`]: sets of partitions
 //! - [`subscription`]: subscriptions by name and by pattern
@@ -18,12 +19,10 @@
 //! - [`heartbeat`]: heartbeats and their answers; joining, leaving
 //! - [`reconcile`]: one step of a member towards its target
 //! - [`timeouts`]: removal of members that are silent or do not give partitions back
-//! - [`classic`]: members that know only the classic protocol
 //! - [`commits`]: permission to commit and fetch offsets
 //! - [`stored`]: the stored format
 
 pub mod assign;
-pub mod classic;
 pub mod commits;
 pub mod group;
 pub mod heartbeat;
@@ -35,12 +34,12 @@ pub mod subscription;
 pub mod timeouts;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use assign::Assignor;
 pub use commits::CommitError;
-pub use group::{Group, Rules, State};
-pub use heartbeat::{Answer, Heartbeat, HeartbeatError};
-pub use member::{EPOCH_JOIN, EPOCH_LEAVE, EPOCH_LEAVE_STATIC, Member, MemberState};
-pub use partitions::{Held, Holding, Partition, Partitions};
+pub use group::{ConsumerGroup, ConsumerGroupState, Rules};
+pub use heartbeat::{Heartbeat, HeartbeatError, HeartbeatReply};
+pub use member::{Classic, EPOCH_JOIN, EPOCH_LEAVE, EPOCH_LEAVE_STATIC, Member, MemberState};
+pub use partitions::{OwnedPartition, OwnedPartitions, Partition, Partitions};
 pub use subscription::{PatternError, Subscription};

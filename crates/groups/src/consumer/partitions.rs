@@ -19,14 +19,14 @@ pub struct Partitions(Vec<Partition>);
 
 /// A partition that a member has, with the epoch at which it got it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct OwnedPartition {
     pub partition: Partition,
     pub since: i32,
 }
 
 /// Sorted held partitions without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holding(Vec<Held>);
+pub struct OwnedPartitions(Vec<OwnedPartition>);
 
 impl Partitions {
     pub fn as_slice(&self) -> &[Partition] {
@@ -60,8 +60,8 @@ impl FromIterator<Partition> for Partitions {
     }
 }
 
-impl Holding {
-    pub fn as_slice(&self) -> &[Held] {
+impl OwnedPartitions {
+    pub fn as_slice(&self) -> &[OwnedPartition] {
         &self.0
     }
 
@@ -94,7 +94,7 @@ impl Holding {
     }
 
     /// Splits into partitions in `wanted` and others, and finds those of `wanted` that are missing.
-    pub(super) fn against(&self, wanted: &Partitions) -> Split {
+    pub(crate) fn against(&self, wanted: &Partitions) -> Split {
         let mut split = Split::default();
         let (mut held, mut wanted) = (self.0.iter().peekable(), wanted.0.iter().peekable());
         loop {
@@ -117,7 +117,7 @@ impl Holding {
 
     /// Adds partitions, which must not be held yet.
     pub(super) fn add(&mut self, partitions: &[Partition], since: i32) {
-        let more = partitions.iter().map(|partition| Held {
+        let more = partitions.iter().map(|partition| OwnedPartition {
             partition: *partition,
             since,
         });
@@ -126,8 +126,8 @@ impl Holding {
     }
 }
 
-impl FromIterator<Held> for Holding {
-    fn from_iter<I: IntoIterator<Item = Held>>(held: I) -> Self {
+impl FromIterator<OwnedPartition> for OwnedPartitions {
+    fn from_iter<I: IntoIterator<Item = OwnedPartition>>(held: I) -> Self {
         let mut list: Vec<_> = held.into_iter().collect();
         list.sort_by_key(|held| held.partition);
         list.dedup_by_key(|held| held.partition);
@@ -137,8 +137,8 @@ impl FromIterator<Held> for Holding {
 
 /// Comparison of held with wanted partitions.
 #[derive(Debug, Default)]
-pub(super) struct Split {
-    pub kept: Holding,
-    pub surplus: Holding,
+pub(crate) struct Split {
+    pub kept: OwnedPartitions,
+    pub surplus: OwnedPartitions,
     pub missing: Vec<Partition>,
 }

@@ -4,15 +4,15 @@
 //! until it reports its partitions without it. Only then is the partition free for its next owner.
 
 use super::member::{Member, MemberState};
-use super::partitions::{Holding, Partition, Partitions};
+use super::partitions::{OwnedPartitions, Partition, Partitions};
 
 /// Next state of a member.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct MemberUpdate {
     pub state: MemberState,
     pub epoch: i32,
-    pub assigned: Holding,
-    pub revoking: Holding,
+    pub assigned: OwnedPartitions,
+    pub revoking: OwnedPartitions,
 }
 
 /// Returns the next step of `member`, or `None` if it stays as it is. `owned` is the member's report of its
@@ -22,8 +22,8 @@ pub(super) fn next(
     target_epoch: i32,
     owned: Option<&Partitions>,
     is_held: impl Fn(Partition) -> bool,
-) -> Option<Step> {
-    let still_has = |holding: &Holding| owned.is_none_or(|owned| holding.touches(owned));
+) -> Option<MemberUpdate> {
+    let still_has = |holding: &OwnedPartitions| owned.is_none_or(|owned| holding.touches(owned));
     match member.state {
         MemberState::Stable if member.epoch == target_epoch => return None,
         MemberState::Unrevoked if still_has(&member.revoking) => return None,
@@ -31,7 +31,7 @@ pub(super) fn next(
     }
     let split = member.assigned.against(&member.target);
     if !split.surplus.is_empty() && still_has(&split.surplus) {
-        return Some(Step {
+        return Some(MemberUpdate {
             state: MemberState::Unrevoked,
             epoch: member.epoch,
             assigned: split.kept,
@@ -49,7 +49,7 @@ pub(super) fn next(
     if !free.is_empty() {
         assigned.add(&free, target_epoch);
     }
-    let step = Step {
+    let step = MemberUpdate {
         state: if held.is_empty() {
             MemberState::Stable
         } else {
@@ -57,7 +57,7 @@ pub(super) fn next(
         },
         epoch: target_epoch,
         assigned,
-        revoking: Holding::default(),
+        revoking: OwnedPartitions::default(),
     };
     let same = step.state == member.state
         && step.epoch == member.epoch

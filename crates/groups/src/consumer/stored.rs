@@ -22,13 +22,12 @@ use bytes::Bytes;
 use stafett_topics::TopicId;
 
 use super::assign::Assignor;
-use super::classic::Classic;
-use super::group::{Group, Rules};
-use super::member::{Member, MemberState, Unstored};
-use super::partitions::{Held, Holding, Partition, Partitions};
-use super::reconcile::Step;
+use super::group::{ConsumerGroup, Rules};
+use super::member::{Classic, Member, MemberState, UnstoredParts};
+use super::partitions::{OwnedPartition, OwnedPartitions, Partition, Partitions};
+use super::reconcile::MemberUpdate;
 use super::subscription::Subscription;
-use crate::classic::Strategy;
+use crate::strategy::Strategy;
 
 const VERSION: u8 = 1;
 const GROUP: u8 = 0;
@@ -39,7 +38,7 @@ const GONE: u8 = 4;
 const CLASSIC: u8 = 5;
 const NO_ASSIGNOR: u8 = 255;
 
-impl Group {
+impl ConsumerGroup {
     /// Returns true if anything changed since it was last stored.
     pub fn has_changes(&self) -> bool {
         self.unstored || !self.unstored_members.is_empty()
@@ -50,7 +49,7 @@ impl Group {
         let mut out = vec![VERSION];
         put_group(self, &mut out);
         for member in self.members.values() {
-            self.put_member(member, Unstored::ALL, &mut out);
+            self.put_member(member, UnstoredParts::ALL, &mut out);
         }
         out
     }
@@ -80,12 +79,12 @@ impl Group {
         self.unstored = false;
         for id in std::mem::take(&mut self.unstored_members) {
             if let Some(member) = self.members.get_mut(&id) {
-                member.unstored = Unstored::default();
+                member.unstored = UnstoredParts::default();
             }
         }
     }
 
-    fn put_member(&self, member: &Member, parts: Unstored, out: &mut Vec<u8>) {
+    fn put_member(&self, member: &Member, parts: UnstoredParts, out: &mut Vec<u8>) {
         if parts.description
             && let Some(subscription) = self.subscription(member)
         {
@@ -175,7 +174,7 @@ impl Group {
             interest,
             // For a classic member, a CLASSIC piece follows.
             classic: None,
-            ..before.unwrap_or_else(|| Member::nobody(now_ms))
+            ..before.unwrap_or_else(|| Member::empty(now_ms))
         };
         if is_new {
             self.insert(member);
@@ -185,13 +184,13 @@ impl Group {
     }
 
     fn restore_current(&mut self, id: &str, current: Current, now_ms: u64) {
-        let step = Step {
+        let step = MemberUpdate {
             state: current.state,
             epoch: current.epoch,
             assigned: current.assigned,
             revoking: current.revoking,
         };
-        self.take_step(id, step);
+        self.apply_update(id, step);
         let Some(member) = self.members.get_mut(id) else {
             return;
         };
@@ -218,11 +217,11 @@ struct Current {
     epoch: i32,
     previous_epoch: i32,
     state: MemberState,
-    assigned: Holding,
-    revoking: Holding,
+    assigned: OwnedPartitions,
+    revoking: OwnedPartitions,
 }
 
-fn put_group(group: &Group, out: &mut Vec<u8>) {
+fn put_group(group: &ConsumerGroup, out: &mut Vec<u8>) {
     out.push(GROUP);
     out.extend(group.epoch.to_le_bytes());
     out.extend(group.target_epoch.to_le_bytes());
@@ -441,13 +440,13 @@ impl Input<'_> {
         Some(list.into_iter().collect())
     }
 
-    fn holding(&mut self) -> Option<Holding> {
+    fn holding(&mut self) -> Option<OwnedPartitions> {
         let mut list = Vec::new();
         for _ in 0..self.u32()? {
             let topic = TopicId(self.bytes().map(u128::from_le_bytes)?);
             for _ in 0..self.u32()? {
                 let index = self.u32()?;
-                list.push(Held {
+                list.push(OwnedPartition {
                     partition: Partition { topic, index },
                     since: self.i32()?,
                 });

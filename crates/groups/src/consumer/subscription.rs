@@ -62,7 +62,7 @@ impl Subscription {
 
 /// A subscription shared by members, with the topics that it resolves to.
 #[derive(Debug)]
-pub(super) struct Interest {
+pub(crate) struct Interest {
     pub subscription: Subscription,
     regex: Option<Regex>,
     pub members: usize,
@@ -86,7 +86,7 @@ impl Interest {
     }
 
     /// Resolves the whole subscription.
-    pub(super) fn resolve(&mut self, source: &dyn TopicSource) {
+    pub(crate) fn resolve(&mut self, source: &dyn TopicSource) {
         self.topics.clear();
         if let Some(regex) = &self.regex {
             source.each(&mut |name, shape| {

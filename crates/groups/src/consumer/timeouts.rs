@@ -1,24 +1,24 @@
 //! Removal of members that are silent for longer than the session timeout, or do not give partitions back in
 //! time.
 
-use super::group::{Group, Rules};
+use super::group::{ConsumerGroup, Rules};
 use super::member::Member;
 
 /// Reason for the removal of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expired {
+pub enum ExpiryReason {
     Session,
     Rebalance,
 }
 
-impl Group {
-    /// Returns the next time at which [`Group::on_tick`] has to be called; it may find nothing to do.
+impl ConsumerGroup {
+    /// Returns the next time at which [`ConsumerGroup::on_tick`] has to be called; it may find nothing to do.
     pub fn deadline_ms(&self) -> Option<u64> {
         self.wake_ms
     }
 
-    /// Moves [`Group::deadline_ms`] forward to the member's deadline, if that is earlier.
-    pub(super) fn wake_for(&mut self, id: &str, rules: &Rules) {
+    /// Moves [`ConsumerGroup::deadline_ms`] forward to the member's deadline, if that is earlier.
+    pub(crate) fn wake_for(&mut self, id: &str, rules: &Rules) {
         if let Some(member) = self.members.get(id) {
             let at = deadline(member, rules).0;
             self.wake_ms = Some(self.wake_ms.map_or(at, |wake| wake.min(at)));
@@ -35,7 +35,7 @@ impl Group {
     }
 
     /// Removes the members whose deadline has passed, and returns them.
-    pub fn on_tick(&mut self, rules: &Rules, now_ms: u64) -> Vec<(Box<str>, Expired)> {
+    pub fn on_tick(&mut self, rules: &Rules, now_ms: u64) -> Vec<(Box<str>, ExpiryReason)> {
         let expired: Vec<_> = self
             .members
             .values()
@@ -51,14 +51,14 @@ impl Group {
     }
 }
 
-fn deadline(member: &Member, rules: &Rules) -> (u64, Expired) {
+fn deadline(member: &Member, rules: &Rules) -> (u64, ExpiryReason) {
     let session_ms = match &member.classic {
         Some(classic) => u64::from(classic.session_ms),
         None => rules.session_ms,
     };
     let session = member.seen_ms.saturating_add(session_ms);
     match member.revoke_by_ms {
-        Some(at) if at < session => (at, Expired::Rebalance),
-        Some(_) | None => (session, Expired::Session),
+        Some(at) if at < session => (at, ExpiryReason::Rebalance),
+        Some(_) | None => (session, ExpiryReason::Session),
     }
 }

@@ -1,6 +1,6 @@
 //! `ConsumerGroupDescribe`: groups of the consumer protocol (KIP-848).
 
-use stafett_groups::consumer::{Group, Member, Partitions};
+use stafett_groups::consumer::{ConsumerGroup, Member, Partitions};
 use stafett_groups::{self, GroupKind};
 use stafett_kafka_wire::messages::consumer_group_describe::{
     Assignment, DescribedGroup, Member as DescribedMember, TopicPartitions,
@@ -23,7 +23,7 @@ pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decod
     let shared = &context.shared;
     let broker = &shared.broker;
     let groups = request.group_ids.iter().map(|name| {
-        let described = broker.groups().look(name, |group| {
+        let described = broker.groups().with_group(name, |group| {
             let GroupKind::Consumer(kind) = &group?.kind else {
                 return None;
             };
@@ -60,7 +60,7 @@ pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decod
     ))
 }
 
-fn describe(group: &Group, topics: &Topics, version: i16) -> DescribedGroup {
+fn describe(group: &ConsumerGroup, topics: &Topics, version: i16) -> DescribedGroup {
     DescribedGroup {
         group_epoch: group.epoch(),
         assignment_epoch: group.target_epoch(),
@@ -73,7 +73,7 @@ fn describe(group: &Group, topics: &Topics, version: i16) -> DescribedGroup {
     }
 }
 
-fn describe_member(group: &Group, member: &Member, topics: &Topics, version: i16) -> DescribedMember {
+fn describe_member(group: &ConsumerGroup, member: &Member, topics: &Topics, version: i16) -> DescribedMember {
     let subscription = group.subscription(member);
     let names = subscription
         .map(stafett_groups::consumer::Subscription::names)

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stafett_groups::Told;
+use stafett_groups::HeartbeatResponse;
 use stafett_groups::consumer::{Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions};
 use stafett_kafka_wire::messages::consumer_group_heartbeat::{
     Assignment, RequestTopicPartitions, ResponseTopicPartitions,
@@ -158,15 +158,15 @@ fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
     all.collect()
 }
 
-fn told(call: Call, member: &str, told: &Told) -> Answered {
-    let Told { answer, heartbeat_ms } = told;
+fn told(call: Call, member: &str, response: &HeartbeatResponse) -> Answered {
+    let HeartbeatResponse { reply, heartbeat_ms } = response;
     // A leaving member sends no more heartbeats.
-    let interval = if answer.epoch < EPOCH_JOIN {
+    let interval = if reply.epoch < EPOCH_JOIN {
         0
     } else {
         *heartbeat_ms
     };
-    let assignment = answer.assignment.as_ref().map(|assignment| Assignment {
+    let assignment = reply.assignment.as_ref().map(|assignment| Assignment {
         topic_partitions: assignment
             .by_topic()
             .filter_map(|run| {
@@ -183,7 +183,7 @@ fn told(call: Call, member: &str, told: &Told) -> Answered {
     });
     call.answer::<ConsumerGroupHeartbeatRequest>(&ConsumerGroupHeartbeatResponse {
         member_id: Some(Str::copy_from(member)),
-        member_epoch: answer.epoch,
+        member_epoch: reply.epoch,
         heartbeat_interval_ms: i32::try_from(interval).unwrap_or(i32::MAX),
         assignment,
         ..ConsumerGroupHeartbeatResponse::default()

@@ -43,7 +43,7 @@ pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> R
         let mut seen = HashSet::new();
         let mut repeated_bytes = 0;
         for name in request.groups {
-            let found = shared.broker.groups().look(&name, |group| {
+            let found = shared.broker.groups().with_group(&name, |group| {
                 group.and_then(|group| described(call.version, group))
             });
             let mut group = found.unwrap_or_else(|| absent(call.version, &name));

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stafett_groups::{GroupError, Stability};
+use stafett_groups::{GroupError, StableWatch};
 use stafett_kafka_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use tokio_util::sync::CancellationToken;
@@ -34,10 +34,10 @@ pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<
     let may_hold = context.is_patient.load(Ordering::Relaxed) && !shared.settings.heartbeat_hold.is_zero();
     if heard.is_ok()
         && may_hold
-        && let Some(stability) = groups.stability(&request.group_id, &request.member_id)
+        && let Some(watch) = groups.stable_watch(&request.group_id, &request.member_id)
     {
         let release = CancellationToken::new();
-        let task = hold(context, call, &request, stability, release.clone());
+        let task = hold(context, call, &request, watch, release.clone());
         return Ok(Kind::Held(task, release));
     }
     Ok(Kind::Ready(answer(shared, call, heard)))
@@ -48,7 +48,7 @@ fn hold(
     context: &Context,
     call: Call,
     request: &HeartbeatRequest,
-    stability: Stability,
+    watch: StableWatch,
     release: CancellationToken,
 ) -> Task {
     let shared = Arc::clone(&context.shared);
@@ -60,10 +60,7 @@ fn hold(
         .as_ref()
         .map(stafett_kafka_wire::Str::detach);
     let generation = request.generation_id;
-    let patience = shared
-        .settings
-        .heartbeat_hold
-        .min(stability.session / SESSION_PART);
+    let patience = shared.settings.heartbeat_hold.min(watch.session / SESSION_PART);
     Box::pin(async move {
         let check = || {
             let groups = shared.broker.groups();
@@ -73,7 +70,7 @@ fn hold(
             biased;
             () = release.cancelled() => {}
             () = drain.cancelled() => {}
-            () = stability.ends(|| check().is_ok()) => {}
+            () = watch.wait_for_change(|| check().is_ok()) => {}
             () = tokio::time::sleep(patience) => {}
         }
         answer(&shared, call, check())

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_groups::GroupError;
-use stafett_groups::classic::{Join, Joined, NotJoined, Strategy};
+use stafett_groups::classic::Join;
+use stafett_groups::{GroupError, JoinError, JoinReply, Strategy};
 use stafett_kafka_wire::messages::join_group::JoinGroupResponseMember;
 use stafett_kafka_wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
@@ -45,7 +45,7 @@ pub(super) fn join_group(
         let joined = tokio::select! {
             biased;
             joined = shared.broker.groups().join(&group, join) => joined,
-            () = drain.cancelled() => Err(NotJoined { error: GroupError::Stopping, member }),
+            () = drain.cancelled() => Err(JoinError { error: GroupError::Stopping, member }),
         };
         answer(&shared, call, joined)
     })))
@@ -73,7 +73,7 @@ fn join(request: &JoinGroupRequest, version: i16, client: &str, client_host: Box
     }
 }
 
-fn answer(shared: &Shared, call: Call, joined: Result<Joined, NotJoined>) -> Answered {
+fn answer(shared: &Shared, call: Call, joined: Result<JoinReply, JoinError>) -> Answered {
     let response = match joined {
         Ok(joined) => JoinGroupResponse {
             generation_id: joined.generation,
@@ -101,7 +101,7 @@ fn answer(shared: &Shared, call: Call, joined: Result<Joined, NotJoined>) -> Ans
                 .collect(),
             ..JoinGroupResponse::default()
         },
-        Err(NotJoined { error, member }) => JoinGroupResponse {
+        Err(JoinError { error, member }) => JoinGroupResponse {
             error_code: shared.metrics.error(call.api, error::group(&error)?),
             protocol_name: (call.version < PURPOSE_FROM).then(Str::default),
             member_id: Str::copy_from(&member),

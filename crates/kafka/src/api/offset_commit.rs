@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stafett_groups::{COMMITS_TOGETHER, CommittedBy, GroupError, NewCommit};
+use stafett_groups::{COMMITS_TOGETHER, CommitSender, GroupError, NewCommit};
 use stafett_kafka_wire::messages::offset_commit::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -33,7 +33,7 @@ pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Res
         .iter()
         .map(|topic| stage(&shared, call.version, topic, &mut commits))
         .collect();
-    let by = CommittedBy {
+    let by = CommitSender {
         member: &request.member_id,
         instance: request.group_instance_id.as_deref(),
         epoch: request.generation_id_or_member_epoch,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_groups::{Committed, Group};
+use stafett_groups::{CommittedOffset, Group};
 use stafett_kafka_wire::messages::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseGroup,
     OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
@@ -67,7 +67,7 @@ fn refused(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered
 /// Estimates the number of partitions in the answer.
 fn size(shared: &Shared, request: &OffsetFetchRequest) -> usize {
     let groups = shared.broker.groups();
-    let all = |name: &str| groups.look(name, |group| group.map_or(0, |group| group.commits.len()));
+    let all = |name: &str| groups.with_group(name, |group| group.map_or(0, |group| group.commits.len()));
     let asked = |topics: &[OffsetFetchRequestTopics]| -> usize {
         topics.iter().map(|topic| topic.partition_indexes.len()).sum()
     };
@@ -142,7 +142,7 @@ fn of_group(
         member_epoch,
         topics,
     } = asked;
-    let found = shared.broker.groups().look(&group_id, |group| {
+    let found = shared.broker.groups().with_group(&group_id, |group| {
         if let Some(group) = group {
             group.kind.check_fetch(member_id.as_deref(), member_epoch)?;
         }
@@ -197,7 +197,7 @@ fn of_topic(
 }
 
 /// A topic and its commits by partition.
-type TopicCommits<'a> = (Arc<Topic>, &'a [(u32, Committed)]);
+type TopicCommits<'a> = (Arc<Topic>, &'a [(u32, CommittedOffset)]);
 
 /// Returns all existing topics in which the group has commits, sorted by name.
 fn all_topics(shared: &Shared, version: i16, group: &Group) -> Vec<OffsetFetchResponseTopics> {
@@ -231,7 +231,11 @@ fn all_topics(shared: &Shared, version: i16, group: &Group) -> Vec<OffsetFetchRe
     known.into_iter().map(of).collect()
 }
 
-fn partition(index: i32, committed: Option<&Committed>, code: ErrorCode) -> OffsetFetchResponsePartitions {
+fn partition(
+    index: i32,
+    committed: Option<&CommittedOffset>,
+    code: ErrorCode,
+) -> OffsetFetchResponsePartitions {
     OffsetFetchResponsePartitions {
         partition_index: index,
         committed_offset: committed.map_or(-1, |committed| committed.offset),

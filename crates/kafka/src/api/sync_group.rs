@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_groups::GroupError;
-use stafett_groups::classic::{Sync, Synced};
+use stafett_groups::classic::Sync;
+use stafett_groups::{GroupError, SyncReply};
 use stafett_kafka_wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
@@ -52,7 +52,7 @@ fn sync(request: &SyncGroupRequest) -> Sync {
     }
 }
 
-fn answer(shared: &Shared, call: Call, synced: Result<Synced, GroupError>) -> Answered {
+fn answer(shared: &Shared, call: Call, synced: Result<SyncReply, GroupError>) -> Answered {
     let text = |text: Option<Box<str>>| {
         text.as_deref()
             .map(Str::copy_from)

@@ -366,7 +366,7 @@ async fn a_running_group_moves_between_the_protocols_only_as_the_policy_allows()
         };
         assert_eq!(newer.call(LATEST, &leaves).await.error_code, 0);
         let groups = server.broker.groups();
-        let kind = groups.look("downgraded", |group| group.unwrap().kind.state().kind.name());
+        let kind = groups.with_group("downgraded", |group| group.unwrap().kind.state().kind.name());
         let expected = if matches!(policy, Migration::Bidirectional | Migration::Downgrade) {
             "classic"
         } else {

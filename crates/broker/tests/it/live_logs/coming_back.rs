@@ -1,6 +1,8 @@
 //! Clients that disconnect and return: each message once.
 
-use stafett_live_topics::{From, Message, Pattern, Payload, Sent, Staged, SubscriptionChange, What};
+use stafett_live_topics::{
+    Message, OutboxDrain, Pattern, Payload, PendingAppends, StartFrom, SubscriptionChange, SubscriptionEdit,
+};
 
 use super::support::{Charts, ME, away, numbered, taken, wait_for};
 
@@ -13,7 +15,7 @@ async fn what_comes_between_listen_and_resume_comes_once() {
     assert_eq!(found, numbered("charts/a", 20..30), "who listens gets what comes");
     for _ in 0..2 {
         charts
-            .subscribe(&["charts/a", "charts/a"], From::Resume, &outbox)
+            .subscribe(&["charts/a", "charts/a"], StartFrom::Resume, &outbox)
             .await;
     }
     charts.publish("charts/a", 30..40);
@@ -26,12 +28,12 @@ async fn what_comes_between_listen_and_resume_comes_once() {
 async fn an_unsubscription_that_is_not_stored_leaves_the_position() {
     let charts = away().await;
     charts.journal.refuse(true);
-    let what = What::UnsubscribeAll;
+    let what = SubscriptionEdit::UnsubscribeAll;
     let change = SubscriptionChange { client: ME, what };
     charts.live().change(vec![change]).await.remove(0).unwrap_err();
     charts.journal.refuse(false);
     let (_, outbox) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &outbox).await;
     assert_eq!(charts.all(&outbox).await, numbered("charts/a", 10..20));
 }
 
@@ -40,7 +42,7 @@ async fn what_is_not_delivered_yet_when_a_client_listens_comes_once() {
     let charts = away().await;
     charts.publish("charts/a", 20..30);
     let (_, outbox) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &outbox).await;
     let mut found = charts.all(&outbox).await;
     found.sort();
     assert_eq!(found, numbered("charts/a", 10..30));
@@ -51,18 +53,18 @@ async fn topics_of_one_partition_resume_one_after_the_other() {
     let charts = Charts::new().await;
     let (client, outbox) = charts.listen();
     charts
-        .subscribe(&["charts/a", "charts/b"], From::Earliest, &outbox)
+        .subscribe(&["charts/a", "charts/b"], StartFrom::Earliest, &outbox)
         .await;
     assert!(charts.all(&outbox).await.is_empty());
     charts.live().leave(client, &outbox, true);
     charts.deliver("charts/a", 0..5).await;
     charts.deliver("charts/b", 0..5).await;
     let (_, outbox) = charts.listen();
-    charts.subscribe(&["charts/b"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/b"], StartFrom::Resume, &outbox).await;
     assert_eq!(charts.all(&outbox).await, numbered("charts/b", 0..5));
     charts.publish("charts/b", 5..8);
     charts.publish("charts/a", 5..8);
-    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &outbox).await;
     let mut found = charts.all(&outbox).await;
     found.sort();
     let expected = [numbered("charts/a", 0..8), numbered("charts/b", 5..8)].concat();
@@ -76,15 +78,17 @@ async fn a_topic_that_was_subscribed_to_since_listen_has_begun() {
     let (_, outbox) = charts.listen();
     assert!(charts.all(&outbox).await.is_empty());
     charts
-        .change(What::Subscribe(["charts/b"].into_iter().collect()))
+        .change(SubscriptionEdit::Subscribe(["charts/b"].into_iter().collect()))
         .await;
     charts.publish("charts/b", 5..8);
-    charts.subscribe(&["charts/b"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/b"], StartFrom::Resume, &outbox).await;
     assert_eq!(charts.all(&outbox).await, numbered("charts/b", 5..8));
     // A topic may begin again after an unsubscription.
     let b = || ["charts/b"].into_iter().collect();
-    charts.change(What::Unsubscribe(b())).await;
-    charts.subscribe(&["charts/b"], From::Earliest, &outbox).await;
+    charts.change(SubscriptionEdit::Unsubscribe(b())).await;
+    charts
+        .subscribe(&["charts/b"], StartFrom::Earliest, &outbox)
+        .await;
     assert_eq!(charts.all(&outbox).await, numbered("charts/b", 0..8));
 }
 
@@ -92,9 +96,11 @@ async fn a_topic_that_was_subscribed_to_since_listen_has_begun() {
 async fn a_pattern_that_brings_a_topic_does_not_bring_it_twice() {
     let charts = Charts::new().await;
     let (client, outbox) = charts.listen();
-    charts.subscribe(&["charts/b"], From::Earliest, &outbox).await;
     charts
-        .change(What::SubscribePatterns(vec![
+        .subscribe(&["charts/b"], StartFrom::Earliest, &outbox)
+        .await;
+    charts
+        .change(SubscriptionEdit::SubscribePatterns(vec![
             Pattern::parse("charts/a*").unwrap(),
         ]))
         .await;
@@ -105,7 +111,7 @@ async fn a_pattern_that_brings_a_topic_does_not_bring_it_twice() {
     let seen = charts.all(&outbox).await;
     charts.publish("charts/a", 5..9);
     let mut found = wait_for(&outbox, 4).await;
-    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &outbox).await;
     found.extend(charts.all(&outbox).await);
     found.extend(seen);
     found.sort();
@@ -116,12 +122,12 @@ async fn a_pattern_that_brings_a_topic_does_not_bring_it_twice() {
 async fn who_takes_over_resumes_exactly_where_the_first_was() {
     let charts = away().await;
     let (_, one) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Resume, &one).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &one).await;
     let mut found = wait_for(&one, 10).await;
     charts.publish("charts/a", 20..30);
     // Some of these are sent, some are being written, and some wait; the handed-over output tells which.
     one.ready().await;
-    let mut sent = Sent::default();
+    let mut sent = OutboxDrain::default();
     one.take(30, &mut sent);
     found.extend(
         sent.messages
@@ -129,9 +135,9 @@ async fn who_takes_over_resumes_exactly_where_the_first_was() {
             .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()),
     );
     one.on_all_sent();
-    one.take(1, &mut Sent::default());
+    one.take(1, &mut OutboxDrain::default());
     let (_, two) = charts.listen();
-    let mut rest = Sent::default();
+    let mut rest = OutboxDrain::default();
     one.take(usize::MAX, &mut rest);
     assert!(
         rest.messages.is_empty(),
@@ -139,7 +145,7 @@ async fn who_takes_over_resumes_exactly_where_the_first_was() {
     );
     assert_eq!(rest.taken_over, [ME]);
     charts.publish("charts/a", 30..35);
-    charts.subscribe(&["charts/a"], From::Resume, &two).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &two).await;
     found.extend(charts.all(&two).await);
     found.sort();
     assert_eq!(found, numbered("charts/a", 10..35));
@@ -150,7 +156,7 @@ async fn what_one_connection_was_catching_up_with_holds_nothing_back_from_the_ne
     let charts = away().await;
     // It has room for one message, and never takes it.
     let (_, stuck) = charts.listen_within(100);
-    charts.subscribe(&["charts/a"], From::Earliest, &stuck).await;
+    charts.subscribe(&["charts/a"], StartFrom::Earliest, &stuck).await;
     let (_, outbox) = charts.listen();
     charts.publish("charts/a", 20..25);
     let found = charts.all(&outbox).await;
@@ -166,11 +172,11 @@ async fn a_crash_loses_nothing_of_what_a_client_had_begun() {
     charts.publish("charts/a", 10..20);
     // A slow client: it has got next to nothing.
     let (_, stuck) = charts.listen_within(100);
-    charts.subscribe(&["charts/a"], From::Earliest, &stuck).await;
+    charts.subscribe(&["charts/a"], StartFrom::Earliest, &stuck).await;
     let charts = charts.kill().await;
     charts.publish("charts/a", 20..30);
     let (_, outbox) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &outbox).await;
     let mut found = charts.all(&outbox).await;
     found.sort();
     assert_eq!(found, numbered("charts/a", 10..30));
@@ -181,7 +187,9 @@ async fn catching_up_fills_a_small_outbox_again_and_again_and_drops_nothing() {
     let charts = Charts::new().await;
     charts.publish("charts/a", 100..600);
     let (_, outbox) = charts.listen_within(1000);
-    charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
     assert_eq!(charts.all(&outbox).await, numbered("charts/a", 100..600));
 }
 
@@ -190,9 +198,11 @@ async fn who_unsubscribes_while_it_catches_up_gets_no_more() {
     let charts = Charts::new().await;
     charts.publish("charts/a", 0..500);
     let (_, outbox) = charts.listen_within(1000);
-    charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
     charts
-        .change(What::Unsubscribe(["charts/a"].into_iter().collect()))
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
+    charts
+        .change(SubscriptionEdit::Unsubscribe(["charts/a"].into_iter().collect()))
         .await;
     let before = taken(&outbox).len();
     let behind = charts.all(&outbox).await.len();
@@ -207,7 +217,7 @@ async fn a_quiet_topic_does_not_cost_what_the_others_have() {
     charts.publish("charts/quiet", 0..1);
     for number in 0..40_000 {
         let topic = format!("charts/{}", number % 5000);
-        let mut staged = Staged::default();
+        let mut staged = PendingAppends::default();
         let message = Message {
             topic: &topic,
             payload: Payload::Json(&payload),
@@ -226,9 +236,11 @@ async fn a_quiet_topic_does_not_cost_what_the_others_have() {
     let cost = async |charts: &Charts| {
         let before = charts.live().metrics().caught_up_bytes();
         let (_, outbox) = charts.listen();
-        charts.subscribe(&["charts/quiet"], From::Earliest, &outbox).await;
+        charts
+            .subscribe(&["charts/quiet"], StartFrom::Earliest, &outbox)
+            .await;
         assert_eq!(charts.all(&outbox).await, ["charts/quiet=0"]);
-        let quiet = What::Unsubscribe(["charts/quiet"].into_iter().collect());
+        let quiet = SubscriptionEdit::Unsubscribe(["charts/quiet"].into_iter().collect());
         charts.change(quiet).await;
         charts.live().metrics().caught_up_bytes() - before
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_live_topics::{From, Missed, MissedWhy, Outbox, Sent};
+use stafett_live_topics::{GapNotice, GapReason, Outbox, OutboxDrain, StartFrom};
 use stafett_model::{LogId, Offset};
 
 use super::support::{Charts, ME, away, numbered};
@@ -12,10 +12,10 @@ fn log(charts: &Charts) -> LogId {
 }
 
 /// Returns messages and notifications, until `count` messages have arrived.
-async fn told(outbox: &Arc<Outbox>, count: usize) -> (Vec<String>, Vec<Missed>) {
+async fn told(outbox: &Arc<Outbox>, count: usize) -> (Vec<String>, Vec<GapNotice>) {
     let (mut messages, mut missed) = (Vec::new(), Vec::new());
     loop {
-        let mut sent = Sent::default();
+        let mut sent = OutboxDrain::default();
         outbox.take(usize::MAX, &mut sent);
         outbox.on_all_sent();
         let text = |bytes: &bytes::Bytes| String::from_utf8(bytes.to_vec()).unwrap();
@@ -28,8 +28,8 @@ async fn told(outbox: &Arc<Outbox>, count: usize) -> (Vec<String>, Vec<Missed>) 
     }
 }
 
-fn expected(from: u64, to: u64, why: MissedWhy) -> Missed {
-    Missed {
+fn expected(from: u64, to: u64, why: GapReason) -> GapNotice {
+    GapNotice {
         client: ME,
         topic: "charts".into(),
         partition: 0,
@@ -46,13 +46,15 @@ async fn what_is_damaged_is_passed_over_and_told() {
     charts.deliver("charts/b", 0..1).await;
     charts.publish("charts/a", 20..25);
     let (_, outbox) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
     let (messages, missed) = told(&outbox, 5).await;
     assert_eq!(messages, numbered("charts/a", 20..25));
     assert_eq!(missed.len(), 1, "{missed:?}");
     let missed = &missed[0];
     assert_eq!((missed.from, missed.to), (Offset(0), Offset(21)));
-    assert_eq!((&missed.client, missed.why), (&ME, MissedWhy::Damaged));
+    assert_eq!((&missed.client, missed.why), (&ME, GapReason::Damaged));
 }
 
 #[tokio::test]
@@ -68,14 +70,16 @@ async fn what_is_kept_no_more_when_a_client_comes_back_is_told() {
         .remove(0)
         .unwrap();
     let (_, outbox) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &outbox).await;
     let (messages, missed) = told(&outbox, 5).await;
     assert_eq!(messages, numbered("charts/a", 15..20));
     assert_eq!(missed.len(), 1, "{missed:?}");
-    assert_eq!(missed[0], expected(missed[0].from.0, start.0, MissedWhy::Expired));
+    assert_eq!(missed[0], expected(missed[0].from.0, start.0, GapReason::Expired));
     // A client that asks for all existing messages gets no notification.
     let (_, outbox) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
     assert_eq!(told(&outbox, 5).await.1, []);
 }
 
@@ -89,10 +93,10 @@ async fn of_what_came_live_nothing_is_told_however_much_is_kept_no_more() {
     let start = Offset(end.0 + 5);
     let truncated = charts.broker.catalog().truncate(&[(log(&charts), start)]).await;
     assert_eq!(truncated, [Ok(())]);
-    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.subscribe(&["charts/a"], StartFrom::Resume, &outbox).await;
     charts.publish("charts/a", 30..31);
     let (messages, missed) = told(&outbox, 1).await;
     assert_eq!(messages, numbered("charts/a", 30..31));
     assert_eq!(missed.len(), 1, "{missed:?}");
-    assert_eq!(missed[0], expected(missed[0].from.0, end.0, MissedWhy::Expired));
+    assert_eq!(missed[0], expected(missed[0].from.0, end.0, GapReason::Expired));
 }

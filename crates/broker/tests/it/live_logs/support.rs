@@ -7,8 +7,9 @@ use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::Journal;
 use stafett_live_topics::{
-    ClientName, ClientNumber, From, Live, LiveSettings, LogRule, Message, NameList, Outbox, OutboxBound,
-    Overflow, Payload, Published, Sent, Staged, SubscriptionChange, What,
+    ClientName, ClientNumber, Live, LiveSettings, LogRule, Message, NameList, Outbox, OutboxBound,
+    OutboxDrain, Overflow, Payload, PendingAppends, Published, StartFrom, SubscriptionChange,
+    SubscriptionEdit,
 };
 
 use super::torn::Torn;
@@ -73,7 +74,7 @@ impl Charts {
     }
 
     pub(crate) fn publish(&self, topic: &str, numbers: std::ops::Range<usize>) {
-        let mut staged = Staged::default();
+        let mut staged = PendingAppends::default();
         for number in numbers {
             let payload = number.to_string();
             let message = Message {
@@ -97,7 +98,7 @@ impl Charts {
         self.listen_within(1 << 20)
     }
 
-    pub(crate) async fn subscribe(&self, topics: &[&str], from: From, outbox: &Arc<Outbox>) {
+    pub(crate) async fn subscribe(&self, topics: &[&str], from: StartFrom, outbox: &Arc<Outbox>) {
         let topics: NameList = topics.iter().copied().collect();
         self.live()
             .subscribe_from(ME, topics, from, outbox)
@@ -105,7 +106,7 @@ impl Charts {
             .unwrap();
     }
 
-    pub(crate) async fn change(&self, what: What) {
+    pub(crate) async fn change(&self, what: SubscriptionEdit) {
         let change = SubscriptionChange { client: ME, what };
         self.live().change(vec![change]).await.remove(0).unwrap();
     }
@@ -115,13 +116,13 @@ impl Charts {
     pub(crate) async fn all(&self, outbox: &Arc<Outbox>) -> Vec<String> {
         let mark = format!("charts/mark {}", self.marks.fetch_add(1, Ordering::Relaxed));
         self.publish(&mark, 0..1);
-        self.subscribe(&[&mark], From::Earliest, outbox).await;
+        self.subscribe(&[&mark], StartFrom::Earliest, outbox).await;
         let mut found = Vec::new();
         loop {
             found.extend(taken(outbox));
             if let Some(place) = found.iter().position(|message| *message == format!("{mark}=0")) {
                 found.remove(place);
-                self.change(What::Unsubscribe([&*mark].into_iter().collect()))
+                self.change(SubscriptionEdit::Unsubscribe([&*mark].into_iter().collect()))
                     .await;
                 return found;
             }
@@ -134,7 +135,7 @@ impl Charts {
         let (count, client) = (numbers.len(), ClientName::Number(2));
         let outbox = self.outbox(1 << 20);
         let number = self.live().listen(&client, &outbox).unwrap();
-        let what = What::Subscribe([topic].into_iter().collect());
+        let what = SubscriptionEdit::Subscribe([topic].into_iter().collect());
         let changes = vec![SubscriptionChange { client, what }];
         self.live().change(changes).await.remove(0).unwrap();
         self.publish(topic, numbers);
@@ -151,7 +152,7 @@ impl Charts {
 
 /// Takes the waiting messages, and sends them.
 pub(crate) fn taken(outbox: &Outbox) -> Vec<String> {
-    let mut sent = Sent::default();
+    let mut sent = OutboxDrain::default();
     outbox.take(usize::MAX, &mut sent);
     outbox.on_all_sent();
     assert_eq!(sent.dropped, 0);
@@ -178,7 +179,9 @@ pub(crate) async fn away() -> Charts {
     let charts = Charts::new().await;
     charts.publish("charts/a", 0..10);
     let (client, outbox) = charts.listen();
-    charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
     assert_eq!(charts.all(&outbox).await, numbered("charts/a", 0..10));
     charts.live().leave(client, &outbox, true);
     charts.deliver("charts/a", 10..20).await;

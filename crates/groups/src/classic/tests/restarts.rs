@@ -1,11 +1,7 @@
 //! Stored state, and the members that continue after a restart.
 
-use stafett_topics::Topics;
-
 use super::super::*;
 use super::script::after_two;
-use crate::consumer::classic::{Classic, ClassicMember};
-use crate::consumer::{self, Partitions, Rules};
 
 #[test]
 fn members_go_on_after_a_restart() {
@@ -54,34 +50,4 @@ fn what_is_stored_reads_back_and_cut_ones_do_not() {
             "cut at {cut}"
         );
     }
-}
-
-#[test]
-fn members_to_whom_a_group_was_given_back_are_asked_to_join_also_after_a_crash() {
-    let member = ClassicMember {
-        id: "a".into(),
-        instance: None,
-        client_id: "client".into(),
-        host: "host".into(),
-        rebalance_ms: 60_000,
-        classic: Classic {
-            purpose: "consumer".into(),
-            session_ms: 10_000,
-            strategies: vec![Strategy {
-                name: "range".into(),
-                metadata: Bytes::new(),
-            }],
-        },
-        names: Vec::new(),
-        has: Partitions::default(),
-    };
-    let mut assigned = consumer::Group::default();
-    assigned.take_over(4, vec![member], &Topics::default(), &Rules::default(), 0);
-    let given_back = ClassicGroup::revived(&assigned, Moment(0));
-    let mut bytes = Vec::new();
-    given_back.encode(&mut bytes);
-    let mut after = ClassicGroup::decode(&bytes, Moment(0)).unwrap();
-    let beat = after.heartbeat("a", None, 4, Moment(1));
-    assert_eq!(beat, Err(GroupError::Rebalancing));
-    assert!(after.deadline().is_some_and(|until| until <= Moment(60_000)));
 }

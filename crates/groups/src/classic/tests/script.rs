@@ -15,12 +15,14 @@
 use std::collections::HashMap;
 
 use super::super::*;
-use crate::effects::{Answer, Effects, Store, Wait};
+use crate::effects::{Effects, MemberReply, Store, WaiterId};
+use crate::replies::JoinError;
+use crate::strategy::Strategy;
 
 struct Script {
     group: ClassicGroup,
     now: Moment,
-    waits: HashMap<Wait, String>,
+    waits: HashMap<WaiterId, String>,
     next: u64,
     stored: Vec<u8>,
     said: Vec<String>,
@@ -71,7 +73,7 @@ impl Script {
         let mut effects = Effects::default();
         match words[0] {
             "join" => {
-                let wait = self.wait(words[1]);
+                let waiter = self.wait(words[1]);
                 let names = option("knows").unwrap_or("range").split(',');
                 let metadata = Bytes::copy_from_slice(option("likes").unwrap_or("").as_bytes());
                 let number = |name, or| option(name).map_or(or, |text| text.parse().unwrap());
@@ -98,10 +100,10 @@ impl Script {
                     members_max: self.members_max,
                     initial_delay_ms: self.delay,
                 };
-                self.group.join(join, wait, self.now, &limits, &mut effects);
+                self.group.join(join, waiter, self.now, &limits, &mut effects);
             }
             "sync" => {
-                let wait = self.wait(words[1]);
+                let waiter = self.wait(words[1]);
                 let given = words.iter().filter_map(|word| word.split_once('='));
                 let sync = Sync {
                     member: words[1].into(),
@@ -113,7 +115,7 @@ impl Script {
                         .map(|(id, text)| (id.into(), Bytes::copy_from_slice(text.as_bytes())))
                         .collect(),
                 };
-                self.group.sync(sync, wait, self.now, &mut effects);
+                self.group.sync(sync, waiter, self.now, &mut effects);
             }
             "beat" => {
                 let beat =
@@ -124,7 +126,7 @@ impl Script {
             "commit" => {
                 let epoch = words[2].parse().unwrap();
                 let member = words[1].trim_matches('-');
-                let by = CommittedBy {
+                let by = CommitSender {
                     member,
                     instance: instance.as_deref(),
                     epoch,
@@ -171,18 +173,18 @@ impl Script {
         self.check();
     }
 
-    fn wait(&mut self, name: &str) -> Wait {
-        let wait = Wait(self.next);
+    fn wait(&mut self, name: &str) -> WaiterId {
+        let waiter = WaiterId(self.next);
         self.next += 1;
-        self.waits.insert(wait, name.to_owned());
-        wait
+        self.waits.insert(waiter, name.to_owned());
+        waiter
     }
 
     fn follow(&mut self, effects: Effects) {
-        for (wait, answer) in effects.answers {
-            let who = self.waits.remove(&wait).expect("who waits is answered once");
+        for (waiter, answer) in effects.replies {
+            let who = self.waits.remove(&waiter).expect("who waits is answered once");
             let text = match answer {
-                Answer::Join(Ok(joined)) => {
+                MemberReply::Join(Ok(joined)) => {
                     let strategy = joined.strategy.unwrap_or_default();
                     let members: Vec<_> = joined.members.iter().map(|member| &*member.id).collect();
                     let members = if members.is_empty() {
@@ -199,13 +201,13 @@ impl Script {
                     };
                     format!("{who} joined{id} {generation} {strategy} led by {leader}{members}{skips}")
                 }
-                Answer::Join(Err(NotJoined { error, member })) => {
+                MemberReply::Join(Err(JoinError { error, member })) => {
                     format!("{who} not joined as `{member}`: {error:?}")
                 }
-                Answer::Sync(Ok(synced)) => {
+                MemberReply::Sync(Ok(synced)) => {
                     format!("{who} gets `{}`", String::from_utf8_lossy(&synced.assignment))
                 }
-                Answer::Sync(Err(error)) => format!("{who} gets nothing: {error:?}"),
+                MemberReply::Sync(Err(error)) => format!("{who} gets nothing: {error:?}"),
             };
             self.said.push(text);
         }

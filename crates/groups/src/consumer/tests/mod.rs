@@ -1,11 +1,10 @@
 //! Groups tested with scripts and against invariants.
 
-mod classic;
 mod joining;
 mod leaving;
 mod moving;
 mod random;
-mod restart;
+pub(crate) mod restart;
 mod scale;
 mod script;
-mod world;
+pub(crate) mod world;

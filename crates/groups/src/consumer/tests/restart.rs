@@ -5,20 +5,20 @@ use super::world::World;
 use crate::consumer::*;
 
 /// Replaces the group by one restored from its stored state.
-pub(super) fn restart(world: &mut World) {
+pub(crate) fn restart(world: &mut World) {
     let all = world.group.encode();
-    world.group = Group::default();
+    world.group = ConsumerGroup::default();
     world.group.restore(&all, &world.rules, world.now_ms).unwrap();
     assert!(!world.group.has_changes());
 }
 
 /// Stores the changes behind the earlier ones, and now and then a snapshot. Returns the restored group.
-pub(super) fn follow(group: &mut Group, stored: &mut Vec<Vec<u8>>, now_ms: u64) -> Group {
+pub(super) fn follow(group: &mut ConsumerGroup, stored: &mut Vec<Vec<u8>>, now_ms: u64) -> ConsumerGroup {
     if group.has_changes() {
         stored.push(group.take_changes());
     }
     assert!(!group.has_changes());
-    let mut restored = Group::default();
+    let mut restored = ConsumerGroup::default();
     for piece in &*stored {
         restored.restore(piece, &Rules::default(), now_ms).unwrap();
     }
@@ -85,7 +85,7 @@ fn a_cut_piece_is_not_taken() {
     let mut taken = 0;
     for cut in 0..whole.len() {
         taken += usize::from(
-            Group::default()
+            ConsumerGroup::default()
                 .restore(&whole[..cut], &Rules::default(), 0)
                 .is_some(),
         );

@@ -26,7 +26,7 @@ fn a_member_takes_a_hundred_thousand_topics() {
     let answer = world.report("a", true).unwrap();
     assert_eq!(
         answer,
-        Answer {
+        HeartbeatReply {
             epoch: 1,
             assignment: None,
             waits: false,

@@ -136,7 +136,7 @@ fn report(world: &mut World, id: &str, what: &[&str]) -> String {
     }
     let answer = world.beat(beat);
     match &answer {
-        Ok(Answer { epoch, .. }) if *epoch < 0 => {
+        Ok(HeartbeatReply { epoch, .. }) if *epoch < 0 => {
             world.clients.remove(id);
         }
         Ok(answer) => world.hear(id, answer),
@@ -145,8 +145,8 @@ fn report(world: &mut World, id: &str, what: &[&str]) -> String {
     told(world, answer)
 }
 
-fn told(world: &World, answer: Result<Answer, HeartbeatError>) -> String {
-    let Answer {
+fn told(world: &World, answer: Result<HeartbeatReply, HeartbeatError>) -> String {
+    let HeartbeatReply {
         epoch, assignment, ..
     } = match answer {
         Ok(answer) => answer,

@@ -7,7 +7,7 @@ use stafett_topics::{TopicId, TopicShape, TopicSource};
 use crate::consumer::*;
 
 #[derive(Debug, Default)]
-pub(super) struct Topics {
+pub(crate) struct Topics {
     by_name: BTreeMap<String, TopicShape>,
     log: Vec<String>,
     next: u128,
@@ -16,7 +16,7 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    pub(super) fn set(&mut self, name: &str, partitions: u32) {
+    pub(crate) fn set(&mut self, name: &str, partitions: u32) {
         let next = &mut self.next;
         let topic = self.by_name.entry(name.to_owned()).or_insert_with(|| {
             *next += 1;
@@ -29,17 +29,17 @@ impl Topics {
         self.log.push(name.to_owned());
     }
 
-    pub(super) fn delete(&mut self, name: &str) {
+    pub(crate) fn delete(&mut self, name: &str) {
         self.by_name.remove(name);
         self.log.push(name.to_owned());
     }
 
-    pub(super) fn name(&self, id: TopicId) -> &str {
+    pub(crate) fn name(&self, id: TopicId) -> &str {
         let found = self.by_name.iter().find(|(_, shape)| shape.id == id);
         found.map_or("gone", |(name, _)| name)
     }
 
-    pub(super) fn partition(&self, text: &str) -> Partition {
+    pub(crate) fn partition(&self, text: &str) -> Partition {
         let at = text.find(|c: char| c.is_ascii_digit()).unwrap();
         Partition {
             topic: self.by_name[&text[..at]].id,
@@ -76,7 +76,7 @@ impl TopicSource for Topics {
 
 /// A member's own view.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Client {
+pub(crate) struct Client {
     pub epoch: i32,
     pub instance: Option<Box<str>>,
     /// Partitions that it consumes, exclusively.
@@ -88,20 +88,20 @@ pub(super) struct Client {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(crate) struct World {
     pub topics: Topics,
-    pub group: Group,
+    pub group: ConsumerGroup,
     pub rules: Rules,
     pub now_ms: u64,
     pub clients: BTreeMap<String, Client>,
 }
 
 impl World {
-    pub(super) fn beat(&mut self, beat: Heartbeat) -> Result<Answer, HeartbeatError> {
+    pub(crate) fn beat(&mut self, beat: Heartbeat) -> Result<HeartbeatReply, HeartbeatError> {
         self.group.heartbeat(beat, &self.topics, &self.rules, self.now_ms)
     }
 
-    pub(super) fn join(&mut self, id: &str, client: Client) -> Result<Answer, HeartbeatError> {
+    pub(crate) fn join(&mut self, id: &str, client: Client) -> Result<HeartbeatReply, HeartbeatError> {
         let answer = self.beat(Heartbeat {
             member: id.into(),
             instance: client.instance.clone(),
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// Sends a heartbeat, with the list of its partitions if `says_owned`.
-    pub(super) fn report(&mut self, id: &str, says_owned: bool) -> Result<Answer, HeartbeatError> {
+    pub(crate) fn report(&mut self, id: &str, says_owned: bool) -> Result<HeartbeatReply, HeartbeatError> {
         let client = &self.clients[id];
         let answer = self.beat(Heartbeat {
             member: id.into(),
@@ -130,7 +130,7 @@ impl World {
         Ok(answer)
     }
 
-    pub(super) fn hear(&mut self, id: &str, answer: &Answer) {
+    pub(crate) fn hear(&mut self, id: &str, answer: &HeartbeatReply) {
         let client = self.clients.get_mut(id).unwrap();
         client.epoch = answer.epoch;
         if answer.assignment.is_some() {
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// Lets the member follow its last assignment: give partitions back, take others.
-    pub(super) fn obey(&mut self, id: &str) {
+    pub(crate) fn obey(&mut self, id: &str) {
         let client = self.clients.get_mut(id).unwrap();
         if let Some(told) = client.told.take() {
             client.owned = told;
@@ -147,7 +147,7 @@ impl World {
     }
 
     /// Checks that no partition is consumed twice and that the group knows each consumer.
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         let mut owners: BTreeMap<Partition, &str> = BTreeMap::new();
         for (id, client) in &self.clients {
             for partition in client.owned.as_slice() {
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Lets all members report and obey until nothing changes. Returns the number of rounds.
-    pub(super) fn settle(&mut self) -> usize {
+    pub(crate) fn settle(&mut self) -> usize {
         for round in 0..100 {
             let ids: Vec<_> = self.clients.keys().cloned().collect();
             for id in ids {
@@ -179,7 +179,10 @@ impl World {
                 self.obey(&id);
                 self.check();
             }
-            if matches!(self.group.state(), State::Stable | State::Empty) {
+            if matches!(
+                self.group.state(),
+                ConsumerGroupState::Stable | ConsumerGroupState::Empty
+            ) {
                 return round;
             }
         }

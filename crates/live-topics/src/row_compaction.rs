@@ -6,10 +6,10 @@
 
 use stafett_journal::{Append, Frame, Outcome, StateWait};
 
-use super::change::Stale;
 use super::clients::{ClientNumber, Rows};
-use super::hub::Live;
-use super::stored::{RowBuilder, RowKey, Step, client_frame};
+use super::live::Live;
+use super::stored::{EditKind, RowBuilder, RowKey, client_frame};
+use super::subscribe::StaleRows;
 use super::topics::TopicId;
 
 /// Topics collected under one lock.
@@ -66,11 +66,11 @@ impl Live {
         let next = topics.get(TOPICS_AT_ONCE).copied();
         for topic in topics.into_iter().take(TOPICS_AT_ONCE) {
             self.topics
-                .name(TopicId(topic), |name| row.push(Step::Subscribe, name));
+                .name(TopicId(topic), |name| row.push(EditKind::Subscribe, name));
         }
         if next.is_none() {
             for pattern in &client.patterns {
-                row.push(Step::SubscribePattern, pattern.text());
+                row.push(EditKind::SubscribePattern, pattern.text());
             }
         }
         (row, next)
@@ -91,8 +91,8 @@ impl Live {
     }
 }
 
-fn all_of(client: ClientNumber, rows: Rows) -> Stale {
-    Stale {
+fn all_of(client: ClientNumber, rows: Rows) -> StaleRows {
+    StaleRows {
         client,
         generation: rows.generation,
         first: 0,

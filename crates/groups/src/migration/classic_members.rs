@@ -9,22 +9,12 @@ use std::sync::Arc;
 
 use stafett_topics::TopicSource;
 
-use super::group::{Group, Rules};
-use super::heartbeat::{Answer, Heartbeat, HeartbeatError};
-use super::member::{EPOCH_JOIN, EPOCH_LEAVE, EPOCH_LEAVE_STATIC, Member, MemberState, Unstored};
-use super::partitions::{Held, Holding, Partitions};
-use super::subscription::Subscription;
-use crate::classic::Strategy;
+use crate::consumer::member::UnstoredParts;
+use crate::consumer::{
+    Classic, ConsumerGroup, EPOCH_JOIN, EPOCH_LEAVE, EPOCH_LEAVE_STATIC, Heartbeat, HeartbeatError,
+    HeartbeatReply, Member, MemberState, OwnedPartition, OwnedPartitions, Partitions, Rules, Subscription,
+};
 use crate::error::GroupError;
-
-/// Classic protocol's data of a member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Classic {
-    /// Protocol type.
-    pub purpose: Box<str>,
-    pub session_ms: u32,
-    pub strategies: Vec<Strategy>,
-}
 
 /// A classic member that joins, or is taken over from a classic group.
 #[derive(Debug, Clone)]
@@ -37,10 +27,10 @@ pub struct ClassicMember {
     pub classic: Classic,
     pub names: Vec<Box<str>>,
     /// Partitions that it owns.
-    pub has: Partitions,
+    pub owned: Partitions,
 }
 
-impl Group {
+impl ConsumerGroup {
     /// Takes over the members of a classic group in this generation.
     pub fn take_over(
         &mut self,
@@ -63,14 +53,14 @@ impl Group {
                 known.resolve(source);
             }
             // A partition claimed by two members stays with the first.
-            let has: Partitions = member
-                .has
+            let owned: Partitions = member
+                .owned
                 .as_slice()
                 .iter()
                 .copied()
                 .filter(|one| !self.is_held(*one))
                 .collect();
-            let held = has.as_slice().iter().map(|partition| Held {
+            let held = owned.as_slice().iter().map(|partition| OwnedPartition {
                 partition: *partition,
                 since: generation,
             });
@@ -82,11 +72,11 @@ impl Group {
                 rebalance_timeout_ms: member.rebalance_ms,
                 epoch: generation,
                 previous_epoch: generation,
-                assigned: held.collect::<Holding>(),
-                target: Arc::new(has),
+                assigned: held.collect::<OwnedPartitions>(),
+                target: Arc::new(owned),
                 interest,
                 classic: Some(member.classic),
-                ..Member::nobody(now_ms)
+                ..Member::empty(now_ms)
             });
         }
         self.topics_differ();
@@ -120,10 +110,10 @@ impl Group {
             rebalance_timeout_ms: Some(member.rebalance_ms),
             names: Some(member.names),
             pattern: Some("".into()),
-            owned: Some(member.has),
+            owned: Some(member.owned),
             ..Heartbeat::default()
         };
-        let answer = self.heartbeat(beat, source, rules, now_ms)?;
+        let reply = self.heartbeat(beat, source, rules, now_ms)?;
         if let Some(member) = self.members.get_mut(&id) {
             if member.state != MemberState::Unrevoked {
                 member.revoke_by_ms = None;
@@ -132,15 +122,15 @@ impl Group {
                 member.classic = Some(classic);
                 self.on_changed(
                     &id,
-                    Unstored {
+                    UnstoredParts {
                         description: true,
-                        ..Unstored::default()
+                        ..UnstoredParts::default()
                     },
                 );
             }
         }
         self.wake_for(&id, rules);
-        Ok(answer.epoch)
+        Ok(reply.epoch)
     }
 
     /// Handles the heartbeat of a classic member. Fails with `Rebalancing` if it has to join again.
@@ -204,7 +194,7 @@ impl Group {
             ..Heartbeat::default()
         };
         match self.leave(&beat) {
-            Ok(Answer { .. }) => Ok(()),
+            Ok(HeartbeatReply { .. }) => Ok(()),
             Err(HeartbeatError::FencedInstance { .. }) => Err(GroupError::FencedInstance),
             Err(_) => Err(GroupError::UnknownMember),
         }

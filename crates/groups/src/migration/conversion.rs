@@ -1,20 +1,21 @@
 //! Conversion between a classic group and one whose partitions the broker assigns.
 
-use super::super::consumer;
-use super::super::effects::{Effects, Store};
-use super::super::error::GroupError;
-use super::super::moment::Moment;
-use super::member::Member;
-use super::{ClassicGroup, MemberId, Phase};
+use crate::classic::member::Member;
+use crate::classic::{ClassicGroup, Phase};
+use crate::consumer;
+use crate::effects::{Effects, Store};
+use crate::error::GroupError;
+use crate::moment::Moment;
+use crate::replies::MemberId;
 
 impl ClassicGroup {
     /// Returns all members, by id.
-    pub(crate) fn retiring(&self) -> impl Iterator<Item = (&MemberId, &Member)> {
+    pub(crate) fn member_entries(&self) -> impl Iterator<Item = (&MemberId, &Member)> {
         self.members.iter()
     }
 
     /// Removes all members and answers their waiting requests with [`GroupError::Rebalancing`].
-    pub(crate) fn retire(&mut self, effects: &mut Effects) {
+    pub(crate) fn dismiss_members(&mut self, effects: &mut Effects) {
         for (id, member) in std::mem::take(&mut self.members) {
             member.dismiss(&GroupError::Rebalancing, &id, effects);
         }
@@ -23,18 +24,18 @@ impl ClassicGroup {
 
     /// Creates a classic group from a consumer group that has only classic members left. They are asked to
     /// join.
-    pub(crate) fn revived(group: &consumer::Group, now: Moment) -> Self {
-        let mut revived = Self::default();
+    pub(crate) fn from_consumer_group(group: &consumer::ConsumerGroup, now: Moment) -> Self {
+        let mut converted = Self::default();
         let mut longest_ms = 0;
         for member in group.members() {
             // Members at this generation are asked to join; others get an error and give up their partitions.
-            revived.generation = revived.generation.max(member.epoch);
+            converted.generation = converted.generation.max(member.epoch);
             let Some(classic) = &member.classic else { continue };
             let id = MemberId::from(&*member.id);
-            revived.purpose = Some(classic.purpose.clone());
-            revived.leader.get_or_insert_with(|| MemberId::clone(&id));
+            converted.purpose = Some(classic.purpose.clone());
+            converted.leader.get_or_insert_with(|| MemberId::clone(&id));
             if let Some(instance) = &member.instance {
-                revived.instances.insert(instance.clone(), MemberId::clone(&id));
+                converted.instances.insert(instance.clone(), MemberId::clone(&id));
             }
             longest_ms = longest_ms.max(member.rebalance_timeout_ms);
             let kept = Member {
@@ -51,11 +52,11 @@ impl ClassicGroup {
                 syncing: None,
                 has_synced: true,
             };
-            revived.members.insert(id, kept);
+            converted.members.insert(id, kept);
         }
-        revived.phase = Phase::Preparing {
+        converted.phase = Phase::Preparing {
             until: now.after(longest_ms),
         };
-        revived
+        converted
     }
 }

@@ -5,48 +5,52 @@
 
 use stafett_topics::TopicSource;
 
-use super::commit::{CommittedBy, NewCommit};
-use super::consumer::classic::ClassicMember;
-use super::consumer::{self, Answer, CommitError, Heartbeat, HeartbeatError, Partition, Rules, State};
+use super::commit::NewCommit;
+use super::commits::CommitSender;
+
+use super::consumer::{
+    self, CommitError, ConsumerGroupState, Heartbeat, HeartbeatError, HeartbeatReply, Partition, Rules,
+};
 use super::effects::{Effects, Store};
 use super::error::GroupError;
+use super::migration::ClassicMember;
 use super::moment::Moment;
 
 /// Bytes of deltas that are always allowed between two snapshots.
-const DIFFERENCES_MIN: usize = 16 << 10;
+const DELTA_BYTES_MIN: usize = 16 << 10;
 
 /// A consumer group with its rules and the sizes of its stored state.
 #[derive(Debug)]
-pub struct AssignedGroup {
-    group: consumer::Group,
+pub struct StoredConsumerGroup {
+    group: consumer::ConsumerGroup,
     rules: Rules,
     /// Bytes of the last stored snapshot; 0 if the next step has to store one.
     whole_bytes: usize,
     /// Bytes of deltas stored since then.
-    difference_bytes: usize,
+    delta_bytes: usize,
 }
 
-impl AssignedGroup {
+impl StoredConsumerGroup {
     pub(super) fn new(rules: Rules) -> Self {
         Self {
-            group: consumer::Group::default(),
+            group: consumer::ConsumerGroup::default(),
             rules,
             whole_bytes: 0,
-            difference_bytes: 0,
+            delta_bytes: 0,
         }
     }
 
-    pub fn group(&self) -> &consumer::Group {
+    pub fn group(&self) -> &consumer::ConsumerGroup {
         &self.group
     }
 
     /// Returns the name of the state: one word of a fixed set.
     pub(super) fn state_name(&self) -> &'static str {
         match self.group.state() {
-            State::Empty => "empty",
-            State::Assigning => "assigning",
-            State::Reconciling => "reconciling",
-            State::Stable => "stable",
+            ConsumerGroupState::Empty => "empty",
+            ConsumerGroupState::Assigning => "assigning",
+            ConsumerGroupState::Reconciling => "reconciling",
+            ConsumerGroupState::Stable => "stable",
         }
     }
 
@@ -56,13 +60,13 @@ impl AssignedGroup {
         topics: &dyn TopicSource,
         now: Moment,
         effects: &mut Effects,
-    ) -> Result<Answer, HeartbeatError> {
+    ) -> Result<HeartbeatReply, HeartbeatError> {
         let epoch = self.group.epoch();
-        let answer = self.group.heartbeat(beat, topics, &self.rules, now.0)?;
+        let reply = self.group.heartbeat(beat, topics, &self.rules, now.0)?;
         effects.rebalances += u64::from(self.group.epoch() != epoch);
         effects.only_alive = !self.group.has_changes();
         self.store(effects);
-        Ok(answer)
+        Ok(reply)
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -132,7 +136,11 @@ impl AssignedGroup {
         self.group.leave_classic(member, instance)
     }
 
-    pub(super) fn check_commit(&self, by: &CommittedBy<'_>, commits: &[NewCommit]) -> Result<(), GroupError> {
+    pub(super) fn check_commit(
+        &self,
+        by: &CommitSender<'_>,
+        commits: &[NewCommit],
+    ) -> Result<(), GroupError> {
         let partitions = commits.iter().map(|commit| Partition {
             topic: commit.topic,
             index: commit.partition,
@@ -148,15 +156,15 @@ impl AssignedGroup {
         if !self.group.has_changes() {
             return;
         }
-        let difference = self.group.take_changes();
-        self.difference_bytes += difference.len();
-        let is_enough = self.difference_bytes > self.whole_bytes.max(DIFFERENCES_MIN);
+        let delta = self.group.take_changes();
+        self.delta_bytes += delta.len();
+        let is_enough = self.delta_bytes > self.whole_bytes.max(DELTA_BYTES_MIN);
         effects.store = if self.whole_bytes == 0 || is_enough || self.group.is_empty() {
             self.whole_bytes = self.group.encode().len();
-            self.difference_bytes = 0;
+            self.delta_bytes = 0;
             Store::Whole
         } else {
-            Store::Delta(difference.into())
+            Store::Delta(delta.into())
         };
     }
 
@@ -171,9 +179,9 @@ impl AssignedGroup {
         Some(decoded)
     }
 
-    pub(super) fn apply(&mut self, difference: &[u8], now: Moment) -> Option<()> {
-        self.difference_bytes += difference.len();
-        self.group.restore(difference, &self.rules, now.0)
+    pub(super) fn apply(&mut self, delta: &[u8], now: Moment) -> Option<()> {
+        self.delta_bytes += delta.len();
+        self.group.restore(delta, &self.rules, now.0)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Members of the classic protocol in a group whose partitions the broker assigns.
 
-use super::restart::restart;
-use super::world::{Client, World};
-use crate::classic::Strategy;
-use crate::consumer::classic::{Classic, ClassicMember};
+use crate::consumer::tests::restart::restart;
+use crate::consumer::tests::world::{Client, World};
 use crate::consumer::*;
 use crate::error::GroupError;
+use crate::migration::ClassicMember;
+use crate::strategy::Strategy;
 
-fn member(id: &str, world: &World, has: &[&str]) -> ClassicMember {
+fn member(id: &str, world: &World, owned: &[&str]) -> ClassicMember {
     ClassicMember {
         id: id.into(),
         instance: None,
@@ -23,7 +23,7 @@ fn member(id: &str, world: &World, has: &[&str]) -> ClassicMember {
             }],
         },
         names: vec!["t".into()],
-        has: has.iter().map(|text| world.topics.partition(text)).collect(),
+        owned: owned.iter().map(|text| world.topics.partition(text)).collect(),
     }
 }
 
@@ -53,8 +53,8 @@ fn beat(world: &mut World, id: &str, generation: i32) -> Result<(), GroupError> 
 }
 
 /// Joins with the partitions that it has, then syncs.
-fn rejoin(world: &mut World, id: &str, has: &[&str]) -> (i32, usize) {
-    let member = member(id, world, has);
+fn rejoin(world: &mut World, id: &str, owned: &[&str]) -> (i32, usize) {
+    let member = member(id, world, owned);
     let generation = world
         .group
         .join_classic(member, &world.topics, &world.rules, world.now_ms)
@@ -72,7 +72,7 @@ fn a_member_that_joins_with_nothing_has_given_everything_back() {
     assert_eq!(rejoin(&mut world, "b", &[]), (8, 2));
     assert_eq!(world.report("new", false).unwrap().assignment.unwrap().len(), 2);
     assert_eq!(beat(&mut world, "a", 8), Ok(()));
-    assert_eq!(world.group.state(), State::Stable);
+    assert_eq!(world.group.state(), ConsumerGroupState::Stable);
 }
 
 #[test]

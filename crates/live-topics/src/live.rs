@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
-use super::duplicates::{DuplicateRule, Duplicates, Seen};
-use super::logs::{Follow, LiveLogs, Mark, Positions, Staged};
+use super::duplicates::{DuplicateCheck, DuplicateRule, Duplicates};
+use super::log_delivery::{LiveLogs, PendingAppends};
+use super::log_state::{LogPosition, PartitionProgress, Positions};
 use super::message::{Encoded, Message};
 use super::metrics::LiveMetrics;
 use super::outbox::Outbox;
@@ -99,36 +100,41 @@ impl Live {
 
     /// Sends a message to the listening subscribers of its topic. If a log lies behind the topic, the message
     /// is added to `staged` for [`Live::store`] instead.
-    pub fn publish(&self, message: Message<'_>, staged: &mut Staged) -> Published {
+    pub fn publish(&self, message: Message<'_>, staged: &mut PendingAppends) -> Published {
         let hash = self.topics.hash(message.topic);
-        self.publish_foreseen(hash, message, staged)
+        self.publish_prefetched(hash, message, staged)
     }
 
     /// Prefetches the look-up of a topic that is published to soon. A caller with several messages calls this
-    /// for all their topics, then [`Live::foresee_topic`] for each, and then publishes: so cache misses
+    /// for all their topics, then [`Live::prefetch_entry`] for each, and then publishes: so cache misses
     /// overlap.
-    pub fn foresee(&self, topic: &str) -> TopicHash {
+    pub fn prefetch(&self, topic: &str) -> TopicHash {
         let hash = self.topics.hash(topic);
-        self.topics.foresee(hash);
+        self.topics.prefetch(hash);
         hash
     }
 
-    /// Continues the prefetch of [`Live::foresee`].
-    pub fn foresee_topic(&self, hash: TopicHash) {
-        self.topics.foresee_topic(hash);
+    /// Continues the prefetch of [`Live::prefetch`].
+    pub fn prefetch_entry(&self, hash: TopicHash) {
+        self.topics.prefetch_entry(hash);
     }
 
     /// Publishes like [`Live::publish`], with the hash of the message's topic.
-    pub fn publish_foreseen(&self, hash: TopicHash, message: Message<'_>, staged: &mut Staged) -> Published {
+    pub fn publish_prefetched(
+        &self,
+        hash: TopicHash,
+        message: Message<'_>,
+        staged: &mut PendingAppends,
+    ) -> Published {
         self.metrics.published.inc();
         if self.duplicates.is_on() {
             let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
             match self.duplicates.see(&message, now_ms) {
-                Seen::New => {}
-                Seen::NewForgetting(count) => {
+                DuplicateCheck::New => {}
+                DuplicateCheck::NewForgetting(count) => {
                     self.metrics.duplicates_forgotten.inc_by(count as u64);
                 }
-                Seen::Duplicate => {
+                DuplicateCheck::Duplicate => {
                     self.metrics.duplicates.inc();
                     return Published::Duplicate;
                 }
@@ -156,22 +162,22 @@ impl Live {
         &self,
         hash: TopicHash,
         message: Message<'_>,
-        log: Option<(usize, &Follow)>,
+        log: Option<(usize, &PartitionProgress)>,
     ) -> usize {
         let mut encoded = Encoded::new(message);
         let mut receivers = 0;
         let mut deliver = |listeners: &[Option<Arc<Outbox>>], client: u32| {
             if let Some(Some(outbox)) = listeners.get(position(ClientNumber(client))) {
-                if log.is_some_and(|(_, follow)| follow.is_held(client, outbox, message.topic)) {
+                if log.is_some_and(|(_, progress)| progress.is_held(client, outbox, message.topic)) {
                     return;
                 }
-                let mark = log.zip(message.offset).map(|((place, _), offset)| Mark {
+                let log_position = log.zip(message.offset).map(|((place, _), offset)| LogPosition {
                     client,
                     place,
                     offset: Offset(offset),
                 });
                 let form = encoded.form(outbox.format());
-                receivers += usize::from(outbox.push(form, mark));
+                receivers += usize::from(outbox.push(form, log_position));
             }
         };
         if !self.any_patterns.load(Ordering::Acquire) {
@@ -213,7 +219,7 @@ impl Live {
             clients.pin(number);
             number
         };
-        let before = self.take_place(number, outbox);
+        let before = self.register_listener(number, outbox);
         match before {
             // The listening client keeps the pin.
             None => {
@@ -232,10 +238,10 @@ impl Live {
     }
 
     /// Directs a client's messages to `outbox` from now on; returns the previous outbox.
-    fn take_place(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> Option<Arc<Outbox>> {
+    fn register_listener(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> Option<Arc<Outbox>> {
         let logs = self.logs_in_force();
         let logs = logs.as_deref();
-        let mut still = logs.map(LiveLogs::stand_still);
+        let mut still = logs.map(LiveLogs::pause_delivery);
         let place = position(number);
         let before = {
             let mut listeners = self.listeners_mut();
@@ -250,7 +256,7 @@ impl Live {
             left = before
                 .as_ref()
                 .map(|before| self.leave_logs(logs, still, number, before, false));
-            let now: Vec<Offset> = still.iter().map(|follow| follow.next()).collect();
+            let now: Vec<Offset> = still.iter().map(|progress| progress.next()).collect();
             self.positions.on_listen(number, &now);
         }
         drop((still, left));
@@ -260,17 +266,17 @@ impl Live {
     /// Ends a client's listening with this outbox; no effect if it listens with another one by now. `is_gone`
     /// is true if nothing more is written to its connection.
     pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) {
-        if self.give_up_place(number, outbox, is_gone) {
+        if self.unregister_listener(number, outbox, is_gone) {
             self.metrics.listening.dec();
             self.clients_mut().unpin(number);
         }
         outbox.on_left();
     }
 
-    fn give_up_place(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) -> bool {
+    fn unregister_listener(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) -> bool {
         let logs = self.logs_in_force();
         let logs = logs.as_deref();
-        let mut still = logs.map(LiveLogs::stand_still);
+        let mut still = logs.map(LiveLogs::pause_delivery);
         let is_here = {
             let mut listeners = self.listeners_mut();
             let slot = listeners.get_mut(position(number));

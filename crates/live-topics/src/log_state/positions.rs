@@ -27,38 +27,38 @@ use stafett_store::StageOutcome;
 use stafett_store::spaces;
 use stafett_topics::TopicId;
 
-use super::LiveLogs;
 use crate::clients::ClientNumber;
+use crate::log_delivery::{LiveLogs, Partition};
 
 const VERSION: u8 = 1;
 
 /// A message from a log, addressed to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct LogPosition {
     pub(crate) client: u32,
     /// Place of the partition among those of all logs.
     pub(crate) place: usize,
     pub(crate) offset: Offset,
 }
 
-type Places = Vec<(TopicId, u32, Offset)>;
+type StoredPositions = Vec<(TopicId, u32, Offset)>;
 
 /// Positions of the clients that ever asked for one.
 #[derive(Debug, Default)]
-pub(crate) struct Positions(Lock<HashMap<u32, OfClient>>);
+pub(crate) struct Positions(Lock<HashMap<u32, ClientPositions>>);
 
 #[derive(Debug, Default)]
-pub(crate) struct OfClient {
+pub(crate) struct ClientPositions {
     /// Positions that the journal has.
-    stored: Places,
-    listening: Option<Box<Listening>>,
+    stored: StoredPositions,
+    listening: Option<Box<ListeningState>>,
 }
 
 /// State of a client since it began to listen on its connection.
 #[derive(Debug)]
-struct Listening {
+struct ListeningState {
     /// Positions before that.
-    was: Places,
+    was: StoredPositions,
     /// Offsets from which messages came live, by partition.
     since: Vec<Offset>,
     /// Topics subscribed to since then: each begins once.
@@ -67,8 +67,8 @@ struct Listening {
     patterns: Vec<(Pattern, Box<[Offset]>)>,
 }
 
-impl Listening {
-    fn new(was: &Places, now: &[Offset]) -> Self {
+impl ListeningState {
+    fn new(was: &StoredPositions, now: &[Offset]) -> Self {
         Self {
             was: was.clone(),
             since: now.to_vec(),
@@ -80,24 +80,24 @@ impl Listening {
 
 /// Positions at which topics can begin for a resuming client.
 #[derive(Debug)]
-pub(super) struct Beginning {
+pub(crate) struct Beginning {
     /// Positions before the client listened here, by partition.
-    pub(super) was: Vec<Option<Offset>>,
+    pub(crate) was: Vec<Option<Offset>>,
     /// Offsets from which messages came live, by partition.
-    pub(super) since: Vec<Offset>,
+    pub(crate) since: Vec<Offset>,
     /// Details of each requested topic.
-    pub(super) topics: Vec<TopicBegins>,
+    pub(crate) topics: Vec<TopicStart>,
 }
 
 /// Beginning of a requested topic.
 #[derive(Debug)]
-pub(super) struct TopicBegins {
+pub(crate) struct TopicStart {
     /// True if it was not requested before while the client listened here.
-    pub(super) is_first: bool,
+    pub(crate) is_first: bool,
     /// Number of matching patterns that the client has subscribed to since then.
-    pub(super) late_patterns: usize,
+    pub(crate) late_patterns: usize,
     /// Offsets at which the earliest of these patterns took effect, by partition.
-    pub(super) late: Box<[Offset]>,
+    pub(crate) late: Box<[Offset]>,
 }
 
 impl Positions {
@@ -106,7 +106,7 @@ impl Positions {
         spaces::LIVE_POSITIONS.load_values(journal, |key, value| {
             let client = u32::from_be_bytes(key.try_into().ok()?);
             let (stored, listening) = (decode(value)?, None);
-            positions.insert(client, OfClient { stored, listening });
+            positions.insert(client, ClientPositions { stored, listening });
             Some(())
         })?;
         Ok(Self(Lock::new(positions)))
@@ -116,12 +116,12 @@ impl Positions {
     /// delivery.
     pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
         if let Some(of_client) = self.lock().get_mut(&client.0) {
-            of_client.listening = Some(Box::new(Listening::new(&of_client.stored, now)));
+            of_client.listening = Some(Box::new(ListeningState::new(&of_client.stored, now)));
         }
     }
 
     /// Records that a listening client subscribes to topics from a given position.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &self,
         client: ClientNumber,
         topics: impl Iterator<Item = Arc<str>>,
@@ -133,9 +133,8 @@ impl Positions {
         let stored = &of_client.stored;
         let listening = of_client
             .listening
-            .get_or_insert_with(|| Box::new(Listening::new(stored, now)));
-        let was =
-            |partition: &Arc<super::Partition>| find(&listening.was, partition.topic.id, partition.number);
+            .get_or_insert_with(|| Box::new(ListeningState::new(stored, now)));
+        let was = |partition: &Arc<Partition>| find(&listening.was, partition.topic.id, partition.number);
         let was = logs.partitions.iter().map(was).collect();
         // A partition opened later came live from its beginning.
         let since: Vec<Offset> = (0..)
@@ -155,7 +154,7 @@ impl Positions {
     }
 
     /// Returns the listening clients that follow logs.
-    pub(super) fn listening(&self) -> Vec<ClientNumber> {
+    pub(crate) fn listening(&self) -> Vec<ClientNumber> {
         let positions = self.lock();
         let listening = positions.iter().filter(|(_, of)| of.listening.is_some());
         listening.map(|(client, _)| ClientNumber(*client)).collect()
@@ -197,7 +196,7 @@ impl Positions {
 
     /// Stores positions no higher than `at`, by partition, so that a crash loses nothing of the range that
     /// the client is about to get.
-    pub(super) fn store_lower(
+    pub(crate) fn store_lower(
         &self,
         journal: &dyn Journal,
         logs: &LiveLogs,
@@ -218,7 +217,7 @@ impl Positions {
     }
 
     /// Records the positions of a client that no longer listens.
-    pub(super) fn on_left(
+    pub(crate) fn on_left(
         &self,
         journal: &dyn Journal,
         logs: &LiveLogs,
@@ -230,31 +229,30 @@ impl Positions {
             return;
         };
         of_client.listening = None;
-        let place =
-            |(partition, at): (&Arc<super::Partition>, &Offset)| (partition.topic.id, partition.number, *at);
+        let place = |(partition, at): (&Arc<Partition>, &Offset)| (partition.topic.id, partition.number, *at);
         let now = logs.partitions.iter().zip(at).map(place).collect();
         of_client.store(journal, client, now);
     }
 
     /// Removes a client. Returns its positions, if it has any, with the frame that deletes them.
-    pub(crate) fn forget(&self, client: ClientNumber) -> Option<(OfClient, Frame)> {
+    pub(crate) fn forget(&self, client: ClientNumber) -> Option<(ClientPositions, Frame)> {
         let positions = self.lock().remove(&client.0)?;
         Some((positions, frame(client, Change::Delete)))
     }
 
     /// Takes back the positions of a client whose deletion was not stored, unless it has new ones.
-    pub(crate) fn restore(&self, client: ClientNumber, positions: OfClient) {
+    pub(crate) fn restore(&self, client: ClientNumber, positions: ClientPositions) {
         self.lock().entry(client.0).or_insert(positions);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, OfClient>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, ClientPositions>> {
         self.0.lock()
     }
 }
 
-impl Listening {
+impl ListeningState {
     /// Records the request of a topic; `since` has the offsets from which partitions came live.
-    fn topic_begins(&mut self, topic: Arc<str>, since: &[Offset]) -> TopicBegins {
+    fn topic_begins(&mut self, topic: Arc<str>, since: &[Offset]) -> TopicStart {
         let mut late: Box<[Offset]> = Box::default();
         let mut late_patterns = 0;
         for (_, at) in self
@@ -272,7 +270,7 @@ impl Listening {
                 _ => at.zip(&late).map(|(one, other)| *one.min(other)).collect(),
             };
         }
-        TopicBegins {
+        TopicStart {
             is_first: self.begun.insert(topic),
             late_patterns,
             late,
@@ -280,10 +278,10 @@ impl Listening {
     }
 }
 
-impl OfClient {
+impl ClientPositions {
     /// Stages the positions, before anything staged from now on. No task waits for them: a subscription
     /// acknowledged later is durable only together with them.
-    fn store(&mut self, journal: &dyn Journal, client: ClientNumber, now: Places) {
+    fn store(&mut self, journal: &dyn Journal, client: ClientNumber, now: StoredPositions) {
         if self.stored != now {
             let stored = frame(client, Change::Put(encode(&now)));
             // If refused, they are stored the next time.
@@ -294,7 +292,7 @@ impl OfClient {
     }
 }
 
-fn find(places: &Places, topic: TopicId, partition: u32) -> Option<Offset> {
+fn find(places: &StoredPositions, topic: TopicId, partition: u32) -> Option<Offset> {
     let found = places
         .iter()
         .find(|(of, number, _)| (*of, *number) == (topic, partition));
@@ -305,7 +303,7 @@ fn frame(client: ClientNumber, change: Change) -> Frame {
     spaces::LIVE_POSITIONS.change(Bytes::copy_from_slice(&client.0.to_be_bytes()), change)
 }
 
-fn encode(of_client: &Places) -> Bytes {
+fn encode(of_client: &StoredPositions) -> Bytes {
     let mut out = vec![VERSION];
     for (topic, partition, offset) in of_client {
         out.extend_from_slice(&topic.0.to_le_bytes());
@@ -315,7 +313,7 @@ fn encode(of_client: &Places) -> Bytes {
     out.into()
 }
 
-fn decode(value: &[u8]) -> Option<Places> {
+fn decode(value: &[u8]) -> Option<StoredPositions> {
     let (&VERSION, mut rest) = value.split_first()? else {
         return None;
     };

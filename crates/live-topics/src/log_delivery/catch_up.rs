@@ -13,14 +13,15 @@ use bytes::Bytes;
 use stafett_journal::{LogSlice, ReadError, ReadFrom, ReadRequest};
 use stafett_model::Offset;
 
-use super::behind::{Step, Want, Wants};
-use super::{LiveLogs, MissedWhy, Partition, entry};
-use crate::change::{ChangeError, NameList, SubscriptionChange, What};
+use super::{LiveLogs, Partition, record};
 use crate::clients::{ClientName, ClientNumber};
-use crate::hub::Live;
-use crate::logs::positions::{Beginning, Mark, TopicBegins};
+use crate::live::Live;
+use crate::log_state::{
+    Beginning, CatchUpRange, CatchUpRanges, GapReason, LogPosition, NextRead, TopicStart,
+};
 use crate::message::Encoded;
-use crate::outbox::{Offered, Outbox};
+use crate::outbox::{OfferOutcome, Outbox};
+use crate::subscribe::{ChangeError, NameList, SubscriptionChange, SubscriptionEdit};
 
 const READ_BYTES: usize = 256 << 10;
 /// Bound on the topics for which a pass consults the index; more are in nearly every stretch.
@@ -30,7 +31,7 @@ const STRETCHES_AT_ONCE: usize = 1024;
 
 /// Position at which a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum From {
+pub enum StartFrom {
     /// With messages published from now on.
     #[default]
     New,
@@ -42,7 +43,7 @@ pub enum From {
 
 /// Topics held back for one subscription.
 #[derive(Debug)]
-struct Held {
+struct HeldSubscription {
     logs: Arc<LiveLogs>,
     client: ClientNumber,
     /// Partitions concerned, with the id of the request in each.
@@ -52,13 +53,13 @@ struct Held {
 }
 
 /// A topic with a log that a client is about to subscribe to.
-struct Wanted {
+struct CatchUpTopic {
     topic: Arc<str>,
     partitions: Arc<[usize]>,
 }
 
 /// Extent to which the client has the topic already.
-enum Had {
+enum PriorSubscription {
     Not,
     /// All messages since it began to listen came live.
     SinceListening,
@@ -67,7 +68,7 @@ enum Had {
 }
 
 /// Result of a reading.
-struct Found {
+struct CatchUpBatch {
     messages: Vec<(Offset, Bytes)>,
     next: Offset,
 }
@@ -78,12 +79,12 @@ impl Live {
         self: Arc<Self>,
         client: ClientName,
         topics: NameList,
-        from: From,
+        from: StartFrom,
         outbox: Arc<Outbox>,
     ) -> Result<usize, ChangeError> {
         let number = self.clients().find(&client);
         let held = number.and_then(|number| self.hold(number, &topics, from, &outbox));
-        let what = What::Subscribe(topics);
+        let what = SubscriptionEdit::Subscribe(topics);
         let mut results = self.change_all(vec![SubscriptionChange { client, what }]).await;
         let result = results
             .pop()
@@ -103,15 +104,15 @@ impl Live {
         &self,
         client: ClientNumber,
         topics: &NameList,
-        from: From,
+        from: StartFrom,
         outbox: &Arc<Outbox>,
-    ) -> Option<Held> {
-        let logs = self.logs().filter(|_| from != From::New)?;
-        let wanted: Vec<Wanted> = topics
+    ) -> Option<HeldSubscription> {
+        let logs = self.logs().filter(|_| from != StartFrom::New)?;
+        let wanted: Vec<CatchUpTopic> = topics
             .iter()
             .filter_map(|name| {
                 let log = logs.behind(name)?;
-                Some(Wanted {
+                Some(CatchUpTopic {
                     topic: Arc::from(name),
                     partitions: Arc::clone(&log.partitions),
                 })
@@ -119,27 +120,27 @@ impl Live {
             .collect();
         let concerned = wanted.iter().flat_map(|wanted| wanted.partitions.iter());
         let concerned: BTreeSet<usize> = concerned.copied().collect();
-        let mut follows = logs.stand_still();
+        let mut progresses = logs.pause_delivery();
         if wanted.is_empty() || !self.is_listening(client, outbox) {
             return None;
         }
-        let now: Vec<Offset> = follows.iter().map(|follow| follow.next).collect();
+        let now: Vec<Offset> = progresses.iter().map(|progress| progress.next).collect();
         let names = wanted.iter().map(|wanted| Arc::clone(&wanted.topic));
         let beginning = self.positions.begin(client, names, &now, &logs);
-        let had: Vec<Had> = wanted
+        let had: Vec<PriorSubscription> = wanted
             .iter()
             .zip(&beginning.topics)
             .map(|(wanted, begins)| match from {
-                From::Resume => self.had(client, &wanted.topic, begins),
-                From::New | From::Earliest | From::Offset(_) => Had::Not,
+                StartFrom::Resume => self.had(client, &wanted.topic, begins),
+                StartFrom::New | StartFrom::Earliest | StartFrom::Offset(_) => PriorSubscription::Not,
             })
             .collect();
         let mut lowest = now;
         let (mut places, mut expired) = (Vec::new(), Vec::new());
         for place in concerned {
-            let (Some(partition), Some(follow), Some(lowest)) = (
+            let (Some(partition), Some(progress), Some(lowest)) = (
                 logs.partitions.get(place),
-                follows.get_mut(place),
+                progresses.get_mut(place),
                 lowest.get_mut(place),
             ) else {
                 continue;
@@ -148,12 +149,12 @@ impl Live {
             let start = bounds.map_or(Offset::ZERO, |bounds| bounds.start);
             let was = beginning.was.get(place).copied().flatten();
             let asked = match from {
-                From::New => follow.next,
-                From::Earliest => start,
-                From::Offset(offset) => Offset(offset),
-                From::Resume => was.unwrap_or(follow.next),
+                StartFrom::New => progress.next,
+                StartFrom::Earliest => start,
+                StartFrom::Offset(offset) => Offset(offset),
+                StartFrom::Resume => was.unwrap_or(progress.next),
             };
-            let at = asked.max(start).min(follow.next);
+            let at = asked.max(start).min(progress.next);
             if asked < start {
                 let owed = wants(&wanted, &had, &beginning, place, asked);
                 let to = owed.values().map(|want| want.until.unwrap_or(start).min(start));
@@ -163,11 +164,11 @@ impl Live {
             if !wants.is_empty() {
                 *lowest = at;
             }
-            places.push((place, follow.ask(client.0, outbox, wants)));
+            places.push((place, progress.ask(client.0, outbox, wants)));
         }
         self.positions.store_lower(&*self.journal, &logs, client, &lowest);
-        drop(follows);
-        Some(Held {
+        drop(progresses);
+        Some(HeldSubscription {
             logs,
             client,
             places,
@@ -176,34 +177,34 @@ impl Live {
     }
 
     /// Returns to which extent a resuming client has a topic. The caller must hold up delivery.
-    fn had(&self, client: ClientNumber, topic: &str, begins: &TopicBegins) -> Had {
+    fn had(&self, client: ClientNumber, topic: &str, begins: &TopicStart) -> PriorSubscription {
         let patterns = self.patterns_for(topic, client);
         if self.topics.has(topic, client.0) || patterns > begins.late_patterns {
-            Had::SinceListening
+            PriorSubscription::SinceListening
         } else if patterns > 0 {
-            Had::Since(begins.late.clone())
+            PriorSubscription::Since(begins.late.clone())
         } else {
-            Had::Not
+            PriorSubscription::Not
         }
     }
 
     /// Tells a client of the requested ranges that have expired.
-    fn tell_expired(&self, held: &Held, outbox: &Arc<Outbox>) {
+    fn tell_expired(&self, held: &HeldSubscription, outbox: &Arc<Outbox>) {
         for (place, from, to) in &held.expired {
             if let Some(partition) = held.logs.partitions.get(*place) {
-                let why = MissedWhy::Expired;
-                self.tell_missed(partition, held.client, Some(outbox), (*from, *to), why);
+                let why = GapReason::Expired;
+                self.notify_gap(partition, held.client, Some(outbox), (*from, *to), why);
             }
         }
     }
 
     /// Starts to catch up after the outcome of the subscription.
-    fn on_answer(self: &Arc<Self>, held: &Held, is_stored: bool, outbox: &Arc<Outbox>) {
+    fn on_answer(self: &Arc<Self>, held: &HeldSubscription, is_stored: bool, outbox: &Arc<Outbox>) {
         for (place, id) in &held.places {
             let Some(partition) = held.logs.partitions.get(*place) else {
                 continue;
             };
-            let run = partition.follow().answer(held.client.0, *id, is_stored);
+            let run = partition.progress().answer(held.client.0, *id, is_stored);
             if let Some(run) = run {
                 let (live, logs, outbox) = (Arc::clone(self), Arc::clone(&held.logs), Arc::clone(outbox));
                 let (ended, place, client) = (self.ended.clone(), *place, held.client);
@@ -232,10 +233,10 @@ impl Live {
         // The wants of a pass may be large: they are dropped without the lock.
         let mut last_pass = None;
         while wait_for_room(partition, client, run, outbox).await {
-            let Ok(_reading) = logs.shared.readings.acquire().await else {
+            let Ok(_reading) = logs.limits.readings.acquire().await else {
                 return;
             };
-            let Some(step) = partition.follow().step(client.0, run) else {
+            let Some(step) = partition.progress().step(client.0, run) else {
                 return;
             };
             let Some(found) = self.find(logs, partition, &step, client, outbox).await else {
@@ -252,12 +253,12 @@ impl Live {
         &self,
         logs: &LiveLogs,
         partition: &Partition,
-        step: &Step,
+        step: &NextRead,
         client: ClientNumber,
         outbox: &Arc<Outbox>,
-    ) -> Option<Found> {
+    ) -> Option<CatchUpBatch> {
         let at = pass_over(logs, partition, step);
-        let nothing_up_to = |next: Offset| Found {
+        let nothing_up_to = |next: Offset| CatchUpBatch {
             messages: Vec::new(),
             next: next.min(step.limit),
         };
@@ -280,17 +281,17 @@ impl Live {
                 self.messages_of(logs, partition, &run, step, client, outbox)
             }
             Some(Err(ReadError::OutOfRange { start, .. })) if start > at => {
-                self.skip(partition, step, (at, start), MissedWhy::Expired, client, outbox)
+                self.skip(partition, step, (at, start), GapReason::Expired, client, outbox)
             }
             Some(Err(ReadError::Damaged { to, .. })) => {
-                self.skip(partition, step, (at, to), MissedWhy::Damaged, client, outbox)
+                self.skip(partition, step, (at, to), GapReason::Damaged, client, outbox)
             }
             other => {
                 // An unreadable range is skipped, not retried.
                 let (topic, from, to) = (&partition.topic.name, at.0, step.limit.0);
                 tracing::warn!(%topic, from, to, read = ?other.map(Result::err), "live topics: a client cannot catch up");
                 let all = (at, step.limit);
-                self.skip(partition, step, all, MissedWhy::Unreadable, client, outbox)
+                self.skip(partition, step, all, GapReason::Unreadable, client, outbox)
             }
         })
     }
@@ -299,15 +300,15 @@ impl Live {
     fn skip(
         &self,
         partition: &Partition,
-        step: &Step,
+        step: &NextRead,
         (from, to): (Offset, Offset),
-        why: MissedWhy,
+        why: GapReason,
         client: ClientNumber,
         outbox: &Arc<Outbox>,
-    ) -> Found {
+    ) -> CatchUpBatch {
         let next = to.min(step.limit);
-        self.tell_missed(partition, client, Some(outbox), (from, next), why);
-        Found {
+        self.notify_gap(partition, client, Some(outbox), (from, next), why);
+        CatchUpBatch {
             messages: Vec::new(),
             next,
         }
@@ -319,10 +320,10 @@ impl Live {
         logs: &LiveLogs,
         partition: &Partition,
         run: &LogSlice,
-        step: &Step,
+        step: &NextRead,
         client: ClientNumber,
         outbox: &Arc<Outbox>,
-    ) -> Found {
+    ) -> CatchUpBatch {
         let next = run.next.min(step.limit);
         let (mut topics, mut messages) = (Vec::new(), Vec::new());
         let is_wanted = |topic: &str, offset| {
@@ -330,11 +331,11 @@ impl Live {
             // A client that has unsubscribed meanwhile gets nothing more.
             step.pass.is_wanted(topic, offset) && self.topics.has(topic, client.0)
         };
-        entry::each(run, step.at, next, is_wanted, |message, offset| {
+        record::each(run, step.at, next, is_wanted, |message, offset| {
             messages.push((offset, Encoded::new(*message).form(outbox.format())));
         });
         partition.index().learn(step.at, next, &topics);
-        Found { messages, next }
+        CatchUpBatch { messages, next }
     }
 
     /// Puts the messages into the outbox as far as there is room, unless the client has left.
@@ -343,31 +344,31 @@ impl Live {
         (place, partition): (usize, &Partition),
         (client, run): (ClientNumber, u64),
         outbox: &Arc<Outbox>,
-        found: Found,
+        found: CatchUpBatch,
     ) {
-        let mut follow = partition.follow();
-        if !follow.is_running(client.0, run) {
+        let mut progress = partition.progress();
+        if !progress.is_running(client.0, run) {
             return;
         }
         let mut at = found.next;
         let mut count = 0;
         for (offset, message) in found.messages {
-            let mark = Mark {
+            let log_position = LogPosition {
                 client: client.0,
                 place,
                 offset,
             };
-            match outbox.offer(message, mark) {
-                Offered::Taken => count += 1,
-                Offered::Dropped => {}
-                Offered::NoRoom => {
+            match outbox.offer(message, log_position) {
+                OfferOutcome::Taken => count += 1,
+                OfferOutcome::Dropped => {}
+                OfferOutcome::NoRoom => {
                     at = offset;
                     break;
                 }
             }
         }
-        follow.advance(client.0, run, at);
-        drop(follow);
+        progress.advance(client.0, run, at);
+        drop(progress);
         self.metrics.delivered.inc_by(count);
     }
 }
@@ -377,7 +378,7 @@ async fn wait_for_room(partition: &Partition, client: ClientNumber, run: u64, ou
     loop {
         let mut moved = pin!(outbox.moved());
         moved.as_mut().enable();
-        if !partition.follow().is_running(client.0, run) {
+        if !partition.progress().is_running(client.0, run) {
             return false;
         }
         if outbox.has_room() {
@@ -387,7 +388,7 @@ async fn wait_for_room(partition: &Partition, client: ClientNumber, run: u64, ou
     }
 }
 
-fn pass_over(logs: &LiveLogs, partition: &Partition, step: &Step) -> Offset {
+fn pass_over(logs: &LiveLogs, partition: &Partition, step: &NextRead) -> Offset {
     if step.pass.wants.len() > INDEXED_TOPICS_MAX {
         return step.at;
     }
@@ -403,22 +404,28 @@ fn pass_over(logs: &LiveLogs, partition: &Partition, step: &Step) -> Offset {
 }
 
 /// Returns the wanted topics of one partition, from `at` on.
-fn wants(wanted: &[Wanted], had: &[Had], beginning: &Beginning, place: usize, at: Offset) -> Wants {
-    let mut wants = Wants::new();
+fn wants(
+    wanted: &[CatchUpTopic],
+    had: &[PriorSubscription],
+    beginning: &Beginning,
+    place: usize,
+    at: Offset,
+) -> CatchUpRanges {
+    let mut wants = CatchUpRanges::new();
     for ((wanted, had), begins) in wanted.iter().zip(had).zip(&beginning.topics) {
         if !wanted.partitions.contains(&place) {
             continue;
         }
         // Offset from which messages came live.
         let since = match had {
-            Had::Not => None,
-            Had::SinceListening => beginning.since.get(place).copied(),
-            Had::Since(since) => since.get(place).copied(),
+            PriorSubscription::Not => None,
+            PriorSubscription::SinceListening => beginning.since.get(place).copied(),
+            PriorSubscription::Since(since) => since.get(place).copied(),
         };
         match since {
             Some(since) if !begins.is_first || at >= since => {}
             until => {
-                wants.insert(Arc::clone(&wanted.topic), Want { from: at, until });
+                wants.insert(Arc::clone(&wanted.topic), CatchUpRange { from: at, until });
             }
         }
     }

@@ -11,26 +11,19 @@
 //! The rules may change at run time. Then a new [`LiveLogs`] replaces the previous one. Partitions keep their
 //! places in it, and are followed until the process ends, so that messages in transit through a log arrive.
 //!
-//! Lock order: logs → follow locks of all partitions, by place → positions → topics → listeners → outbox; the
-//! clients' lock is not taken under any of them.
+//! Lock order: logs → progress locks of all partitions, by place → positions → topics → listeners → outbox;
+//! the clients' lock is not taken under any of them.
 //!
-//! - [`store`]: messages to appends
-//! - [`entry`]: records to messages
+//! - [`append`]: messages to appends
+//! - [`record`]: records to messages
 //! - [`follow`]: delivery of newly visible messages
 //! - [`catch_up`]: from an earlier offset to the live stream, without gaps or duplicates
-//! - [`behind`]: clients that are behind
-//! - [`index`]: topics in the stretches of a log
-//! - [`positions`]: positions of clients
-//! - [`missed`]: ranges that clients do not get
+//! - [`crate::log_state`]: what is known of clients, their positions and the logs
 
-mod behind;
+mod append;
 mod catch_up;
-mod entry;
 mod follow;
-mod index;
-mod missed;
-mod positions;
-mod store;
+mod record;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
@@ -42,17 +35,12 @@ use stafett_topics::Topic;
 use tokio::sync::Semaphore;
 
 use crate::clients::ClientNumber;
-use crate::hub::Live;
+use crate::live::Live;
+use crate::log_state::{Backlog, Index, PartitionProgress};
 use crate::outbox::Outbox;
-use behind::Behind;
-use index::Index;
 
-pub(crate) use behind::Follow;
-pub use catch_up::From;
-pub use missed::{Missed, MissedWhy};
-pub use positions::Mark;
-pub(crate) use positions::{OfClient, Positions};
-pub use store::Staged;
+pub use append::PendingAppends;
+pub use catch_up::StartFrom;
 
 /// Rule that live topics whose names begin with `prefix` are stored in the stored topic `topic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +62,8 @@ pub(crate) struct LiveLogs {
     /// Rules, longest prefix first.
     rules: Vec<LiveLog>,
     /// Partitions of all rules that ever were in force.
-    partitions: Vec<Arc<Partition>>,
-    shared: Arc<Shared>,
+    pub(crate) partitions: Vec<Arc<Partition>>,
+    limits: Arc<CatchUpLimits>,
 }
 
 #[derive(Debug)]
@@ -87,7 +75,7 @@ struct LiveLog {
 
 /// State that outlives changes of the rules.
 #[derive(Debug)]
-struct Shared {
+struct CatchUpLimits {
     readings: Semaphore,
     /// Hash of topics in indexes.
     hash: RandomState,
@@ -96,12 +84,12 @@ struct Shared {
 /// A partition of a stored topic.
 #[derive(Debug)]
 pub(crate) struct Partition {
-    topic: Arc<Topic>,
-    number: u32,
+    pub(crate) topic: Arc<Topic>,
+    pub(crate) number: u32,
     log: LogId,
     /// End of the log when it was opened: earlier records are delivered only to clients that catch up.
-    opened: Offset,
-    follow: Lock<Follow>,
+    pub(crate) opened: Offset,
+    progress: Lock<PartitionProgress>,
     index: Lock<Index>,
 }
 
@@ -113,14 +101,14 @@ impl LiveLogs {
         rules: Vec<(LogRule, Arc<Topic>)>,
         journal: &dyn Journal,
     ) -> (Self, Vec<Vec<usize>>) {
-        let shared = || Shared {
+        let limits = || CatchUpLimits {
             readings: Semaphore::new(READINGS),
             hash: RandomState::new(),
         };
         let mut after = Self {
             rules: Vec::with_capacity(rules.len()),
             partitions: before.map_or_else(Vec::new, |before| before.partitions.clone()),
-            shared: before.map_or_else(|| Arc::new(shared()), |before| Arc::clone(&before.shared)),
+            limits: before.map_or_else(|| Arc::new(limits()), |before| Arc::clone(&before.limits)),
         };
         let mut begun = Vec::new();
         for (rule, topic) in rules {
@@ -157,7 +145,7 @@ impl LiveLogs {
                 number,
                 log,
                 opened: end,
-                follow: Lock::new(Follow::new(end)),
+                progress: Lock::new(PartitionProgress::new(end)),
                 index: Lock::default(),
             }));
             self.partitions.len() - 1
@@ -171,15 +159,15 @@ impl LiveLogs {
 
     /// Returns the hash of a topic in an index.
     fn short_hash(&self, topic: &str) -> u32 {
-        let hash = self.shared.hash.hash_one(topic);
+        let hash = self.limits.hash.hash_one(topic);
         u32::try_from(hash >> 32).unwrap_or(u32::MAX)
     }
 
     /// Locks all partitions: no log delivers anything while the caller holds the guards.
-    pub(crate) fn stand_still(&self) -> Vec<MutexGuard<'_, Follow>> {
+    pub(crate) fn pause_delivery(&self) -> Vec<MutexGuard<'_, PartitionProgress>> {
         self.partitions
             .iter()
-            .map(|partition| partition.follow())
+            .map(|partition| partition.progress())
             .collect()
     }
 }
@@ -190,19 +178,19 @@ impl Live {
     pub(crate) fn leave_logs(
         &self,
         logs: &LiveLogs,
-        still: &mut [MutexGuard<'_, Follow>],
+        still: &mut [MutexGuard<'_, PartitionProgress>],
         client: ClientNumber,
         outbox: &Outbox,
         is_gone: bool,
-    ) -> Vec<Behind> {
-        let mut at: Vec<Offset> = still.iter().map(|follow| follow.position(client.0)).collect();
-        for mark in outbox.forget(client, is_gone) {
-            if let Some(at) = at.get_mut(mark.place) {
-                *at = mark.offset.min(*at);
+    ) -> Vec<Backlog> {
+        let mut at: Vec<Offset> = still.iter().map(|progress| progress.position(client.0)).collect();
+        for log_position in outbox.forget(client, is_gone) {
+            if let Some(at) = at.get_mut(log_position.place) {
+                *at = log_position.offset.min(*at);
             }
         }
         self.positions.on_left(&*self.journal, logs, client, &at);
-        let forget = |follow: &mut MutexGuard<'_, Follow>| follow.forget(client.0);
+        let forget = |progress: &mut MutexGuard<'_, PartitionProgress>| progress.forget(client.0);
         still.iter_mut().filter_map(forget).collect()
     }
 
@@ -238,8 +226,8 @@ impl Live {
 }
 
 impl Partition {
-    fn follow(&self) -> MutexGuard<'_, Follow> {
-        self.follow.lock()
+    fn progress(&self) -> MutexGuard<'_, PartitionProgress> {
+        self.progress.lock()
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {

@@ -1,27 +1,34 @@
 //! Groups that move from the classic protocol to that of consumer groups, and back, while they run.
 //!
 //! A classic group becomes a consumer group when the first member of the new protocol joins, if its members
-//! use a known [`Language`]. They stay members, and are told to join again. When the last member of the new
-//! protocol has left, the group becomes classic again and asks all members to join. [`Migration`] sets the
-//! allowed directions.
+//! use a known [`MemberProtocol`]. They stay members, and are told to join again. When the last member of the
+//! new protocol has left, the group becomes classic again and asks all members to join. [`Migration`] sets
+//! the allowed directions.
+
+mod classic_members;
+mod conversion;
+#[cfg(test)]
+mod tests;
 
 use stafett_topics::Topics;
 
-use super::assigned::AssignedGroup;
-use super::classic::{ClassicGroup, Join, Joined, Leave, NotJoined, Sync, Synced};
-use super::consumer::classic::{Classic, ClassicMember};
-use super::consumer::{HeartbeatError, Partition, Partitions};
-use super::effects::{Effects, Store, Wait};
-use super::error::GroupError;
-use super::group::{Group, GroupKind};
-use super::language::Named;
-use super::moment::Moment;
-use super::registry::Groups;
-use super::settings::Migration;
+use crate::classic::{ClassicGroup, Join, Leave, Sync};
+use crate::consumer::{Classic, HeartbeatError, Partition, Partitions};
+use crate::effects::{Effects, Store, WaiterId};
+use crate::error::GroupError;
+use crate::group::{Group, GroupKind};
+use crate::member_protocol::TopicPartitions;
+use crate::moment::Moment;
+use crate::registry::Groups;
+use crate::replies::{JoinError, JoinReply, SyncReply};
+use crate::settings::Migration;
+use crate::stored_consumer_group::StoredConsumerGroup;
+
+pub(crate) use classic_members::ClassicMember;
 
 impl Groups {
     /// Makes a consumer group of a classic one with members.
-    pub(super) fn upgrade(
+    pub(crate) fn upgrade(
         &self,
         group: &mut Group,
         now: Moment,
@@ -30,24 +37,24 @@ impl Groups {
         let GroupKind::Classic(classic) = &mut group.kind else {
             return Ok(());
         };
-        let language = self.language.as_deref().ok_or(GroupError::OtherKind)?;
+        let protocol = self.member_protocol.as_deref().ok_or(GroupError::OtherKind)?;
         if !self.settings.migration.upgrades() {
             tracing::info!(group = %group.name, "a classic group may not become a consumer group, as set");
             return Err(GroupError::OtherKind);
         }
-        if classic.purpose() != Some(language.purpose()) {
+        if classic.purpose() != Some(protocol.purpose()) {
             return Err(GroupError::OtherKind);
         }
         let members: Option<Vec<_>> = classic
-            .retiring()
+            .member_entries()
             .map(|(id, member)| {
                 let assignment = member.assignment.clone();
-                let has = if assignment.is_empty() {
+                let owned = if assignment.is_empty() {
                     Vec::new()
                 } else {
-                    language.read_assignment(&assignment)?
+                    protocol.read_assignment(&assignment)?
                 };
-                let spoken = language.read_member(&member.strategies.first()?.metadata)?;
+                let metadata = protocol.read_member(&member.strategies.first()?.metadata)?;
                 Some(ClassicMember {
                     id: (&**id).into(),
                     instance: member.instance.clone(),
@@ -55,12 +62,12 @@ impl Groups {
                     host: member.client_host.clone(),
                     rebalance_ms: member.rebalance_ms,
                     classic: Classic {
-                        purpose: language.purpose().into(),
+                        purpose: protocol.purpose().into(),
                         session_ms: member.session_ms,
                         strategies: member.strategies.clone(),
                     },
-                    names: spoken.names,
-                    has: known(&self.topics, &has),
+                    names: metadata.names,
+                    owned: known(&self.topics, &owned),
                 })
             })
             .collect();
@@ -69,8 +76,8 @@ impl Groups {
             return Err(GroupError::Full);
         }
         let generation = classic.generation();
-        classic.retire(effects);
-        let mut kind = AssignedGroup::new(self.rules(&group.name));
+        classic.dismiss_members(effects);
+        let mut kind = StoredConsumerGroup::new(self.rules(&group.name));
         kind.take_over(generation, members, &*self.topics, now);
         group.kind = GroupKind::Consumer(Box::new(kind));
         tracing::info!(group = %group.name, generation, "a classic group is a consumer group now");
@@ -78,11 +85,11 @@ impl Groups {
     }
 
     /// Handles the join of a classic member in a consumer group.
-    pub(super) fn join_assigned(
+    pub(crate) fn join_consumer_group(
         &self,
-        kind: &mut AssignedGroup,
+        kind: &mut StoredConsumerGroup,
         join: Join,
-        wait: Wait,
+        waiter: WaiterId,
         now: Moment,
         effects: &mut Effects,
     ) {
@@ -96,14 +103,14 @@ impl Groups {
         let purpose = join.purpose.clone();
         let must_know_id = is_new && join.must_know_id && join.instance.is_none();
         // The metadata is checked before the member is given an id.
-        let joined = self.spoken(&id, join).and_then(|member| {
+        let joined = self.classic_member(&id, join).and_then(|member| {
             if must_know_id {
                 return Err(GroupError::MemberIdRequired);
             }
             kind.join_classic(member, &*self.topics, now, effects)
         });
-        let answer = match joined {
-            Ok(generation) => Ok(Joined {
+        let reply = match joined {
+            Ok(generation) => Ok(JoinReply {
                 member: id,
                 generation,
                 purpose: Some(purpose),
@@ -112,20 +119,20 @@ impl Groups {
                 members: Vec::new(),
                 skip_assignment: false,
             }),
-            Err(error) => Err(NotJoined { error, member: id }),
+            Err(error) => Err(JoinError { error, member: id }),
         };
-        effects.join(wait, answer);
+        effects.join(waiter, reply);
     }
 
-    fn spoken(&self, id: &str, join: Join) -> Result<ClassicMember, GroupError> {
-        let language = self.language.as_deref().ok_or(GroupError::OtherKind)?;
-        if *join.purpose != *language.purpose() {
+    fn classic_member(&self, id: &str, join: Join) -> Result<ClassicMember, GroupError> {
+        let protocol = self.member_protocol.as_deref().ok_or(GroupError::OtherKind)?;
+        if *join.purpose != *protocol.purpose() {
             return Err(GroupError::NoCommonStrategy);
         }
-        let spoken = join
+        let metadata = join
             .strategies
             .first()
-            .and_then(|first| language.read_member(&first.metadata))
+            .and_then(|first| protocol.read_member(&first.metadata))
             .ok_or(GroupError::NoCommonStrategy)?;
         Ok(ClassicMember {
             id: id.into(),
@@ -133,8 +140,8 @@ impl Groups {
             client_id: join.client_id,
             host: join.client_host,
             rebalance_ms: join.rebalance_ms,
-            names: spoken.names,
-            has: known(&self.topics, &spoken.has),
+            names: metadata.names,
+            owned: known(&self.topics, &metadata.owned),
             classic: Classic {
                 purpose: join.purpose,
                 session_ms: join.session_ms,
@@ -144,8 +151,12 @@ impl Groups {
     }
 
     /// Returns the assignment of a classic member in a consumer group.
-    pub(super) fn sync_assigned(&self, kind: &mut AssignedGroup, sync: &Sync) -> Result<Synced, GroupError> {
-        let language = self.language.as_deref().ok_or(GroupError::OtherKind)?;
+    pub(crate) fn sync_consumer_group(
+        &self,
+        kind: &mut StoredConsumerGroup,
+        sync: &Sync,
+    ) -> Result<SyncReply, GroupError> {
+        let protocol = self.member_protocol.as_deref().ok_or(GroupError::OtherKind)?;
         let partitions =
             kind.group()
                 .sync_classic(&sync.member, sync.instance.as_deref(), sync.generation)?;
@@ -161,36 +172,36 @@ impl Groups {
         if differs(&sync.purpose, &classic.purpose) || differs(&sync.strategy, &first.name) {
             return Err(GroupError::NoCommonStrategy);
         }
-        let named: Vec<Named> = partitions
+        let named: Vec<TopicPartitions> = partitions
             .by_topic()
             .filter_map(|run| {
                 let topic = self.topics.with_id(run.first()?.topic)?;
                 Some((topic.name.clone(), run.iter().map(|one| one.index).collect()))
             })
             .collect();
-        Ok(Synced {
+        Ok(SyncReply {
             purpose: Some(classic.purpose.clone()),
             strategy: Some(first.name.clone()),
-            assignment: language.write_assignment(&first.metadata, &named),
+            assignment: protocol.write_assignment(&first.metadata, &named),
         })
     }
 }
 
 impl GroupKind {
     /// Makes a consumer group classic if only members of the classic protocol are left.
-    pub(super) fn downgrade_if_classic(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
+    pub(crate) fn downgrade_if_classic(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
         let Self::Consumer(kind) = self else { return };
         if !migration.downgrades() || !kind.group().is_all_classic() {
             return;
         }
-        let classic = ClassicGroup::revived(kind.group(), now);
+        let classic = ClassicGroup::from_consumer_group(kind.group(), now);
         *self = Self::Classic(Box::new(classic));
         effects.store = Store::Whole;
     }
 }
 
-impl AssignedGroup {
-    pub(super) fn leave_all(
+impl StoredConsumerGroup {
+    pub(crate) fn leave_all(
         &mut self,
         leaves: &[Leave],
         effects: &mut Effects,
@@ -217,7 +228,7 @@ impl From<HeartbeatError> for GroupError {
 }
 
 /// Looks up the partitions' topics by name; unknown topics are left out.
-fn known(topics: &Topics, named: &[Named]) -> Partitions {
+fn known(topics: &Topics, named: &[TopicPartitions]) -> Partitions {
     let all = named.iter().filter_map(|(name, indexes)| {
         let topic = topics.named(name)?.id;
         Some(

@@ -7,28 +7,28 @@ use std::fmt;
 use bytes::Bytes;
 
 /// Partitions of one topic, with the topic's name.
-pub type Named = (Box<str>, Vec<u32>);
+pub type TopicPartitions = (Box<str>, Vec<u32>);
 
 /// Decoded metadata of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spoken {
+pub struct MemberMetadata {
     /// Topics that the member subscribes to.
     pub names: Vec<Box<str>>,
     /// Partitions that the member owns.
-    pub has: Vec<Named>,
+    pub owned: Vec<TopicPartitions>,
 }
 
 /// Decodes and encodes the metadata and assignments of classic members.
-pub trait Language: Send + Sync + fmt::Debug {
+pub trait MemberProtocol: Send + Sync + fmt::Debug {
     /// Returns the purpose (protocol type) of groups whose members use this encoding.
     fn purpose(&self) -> &str;
 
     /// Decodes a member's metadata. `None` if it is malformed.
-    fn read_member(&self, metadata: &Bytes) -> Option<Spoken>;
+    fn read_member(&self, metadata: &Bytes) -> Option<MemberMetadata>;
 
     /// Decodes an assignment. `None` if it is malformed.
-    fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<Named>>;
+    fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<TopicPartitions>>;
 
     /// Encodes an assignment for a member with this metadata.
-    fn write_assignment(&self, metadata: &Bytes, partitions: &[Named]) -> Bytes;
+    fn write_assignment(&self, metadata: &Bytes, partitions: &[TopicPartitions]) -> Bytes;
 }

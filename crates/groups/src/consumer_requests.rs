@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::assigned::AssignedGroup;
-use super::consumer::{Answer, EPOCH_JOIN, Heartbeat, HeartbeatError, Rules};
-use super::deletion::forgetting;
+use super::consumer::{EPOCH_JOIN, Heartbeat, HeartbeatError, HeartbeatReply, Rules};
+use super::deletion::removal_frames;
 use super::error::GroupError;
-use super::group::{Group, GroupKind, Stepped};
-use super::pace;
-use super::registry::{Absent, Groups};
+use super::group::{Group, GroupKind, StepResult};
+use super::heartbeat_interval;
+use super::registry::{Groups, IfAbsent};
+use super::stored_consumer_group::StoredConsumerGroup;
 
 /// Error of a member's request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,10 +23,10 @@ pub enum ConsumerError {
     Heartbeat(#[from] HeartbeatError),
 }
 
-/// Answer to a heartbeat.
+/// Reply to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    pub answer: Answer,
+pub struct HeartbeatResponse {
+    pub reply: HeartbeatReply,
     /// Time until the next heartbeat.
     pub heartbeat_ms: u32,
 }
@@ -34,37 +34,41 @@ pub struct Told {
 impl Groups {
     /// Handles a heartbeat: a member reports its subscription and partitions, and gets its assignment. The
     /// answer is valid once the step is stored ([`Groups::consumer_stored`]).
-    pub fn consumer_heartbeat(&self, group: &str, beat: Heartbeat) -> Result<Stepped<Told>, ConsumerError> {
+    pub fn consumer_heartbeat(
+        &self,
+        group: &str,
+        beat: Heartbeat,
+    ) -> Result<StepResult<HeartbeatResponse>, ConsumerError> {
         let absent = if beat.epoch == EPOCH_JOIN {
-            Absent::Create
+            IfAbsent::Create
         } else {
-            Absent::Fail(GroupError::NoSuchGroup)
+            IfAbsent::Fail(GroupError::NoSuchGroup)
         };
         if beat.names.is_some() || beat.pattern.is_some() {
             self.check_memory(beat.bytes())?;
         }
-        let Stepped { value, stored } = self.step(group, absent, |group, now, effects| {
+        let StepResult { value, stored } = self.step(group, absent, |group, now, effects| {
             if beat.epoch == EPOCH_JOIN && !group.kind.is_empty() {
                 self.upgrade(group, now, effects)?;
             }
             let name = Arc::clone(&group.name);
             let kind = group.become_consumer(|| self.rules(&name), beat.epoch == EPOCH_JOIN)?;
-            let answer = kind.heartbeat(beat, &*self.topics, now, effects);
+            let reply = kind.heartbeat(beat, &*self.topics, now, effects);
             let rules = *kind.rules();
             group
                 .kind
                 .downgrade_if_classic(self.settings.migration, now, effects);
-            Ok::<_, ConsumerError>((answer?, rules))
+            Ok::<_, ConsumerError>((reply?, rules))
         })?;
         if value.is_err() {
             self.forget_if_blank(group);
         }
-        let (answer, rules) = value?;
+        let (reply, rules) = value?;
         let members = self.assigned_members.load(Ordering::Relaxed);
         let per_second = self.settings.heartbeats_per_second;
-        let heartbeat_ms = pace::heartbeat_ms(&rules, answer.waits, members, per_second);
-        let value = Told { answer, heartbeat_ms };
-        Ok(Stepped { value, stored })
+        let heartbeat_ms = heartbeat_interval::heartbeat_ms(&rules, reply.waits, members, per_second);
+        let value = HeartbeatResponse { reply, heartbeat_ms };
+        Ok(StepResult { value, stored })
     }
 
     /// Removes a group that was created for a member that was then refused.
@@ -76,7 +80,7 @@ impl Groups {
         });
         if is_blank {
             let removed = self.remove(&mut shard, name);
-            let frames = removed.as_ref().map(forgetting).unwrap_or_default();
+            let frames = removed.as_ref().map(removal_frames).unwrap_or_default();
             if !frames.is_empty() {
                 drop(self.stage(frames));
             }
@@ -84,10 +88,14 @@ impl Groups {
     }
 
     /// Waits until a step of a consumer group is stored.
-    pub async fn consumer_stored(&self, group: &str, stepped: Stepped<Told>) -> Result<Told, GroupError> {
+    pub async fn consumer_stored(
+        &self,
+        group: &str,
+        stepped: StepResult<HeartbeatResponse>,
+    ) -> Result<HeartbeatResponse, GroupError> {
         let stored = stepped.durable().await;
         if stored.is_err() {
-            let absent = Absent::Fail(GroupError::NoSuchGroup);
+            let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
             let _gone = self.step(group, absent, |group, _, _| {
                 if let GroupKind::Consumer(kind) = &mut group.kind {
                     kind.on_not_stored();
@@ -104,7 +112,7 @@ impl Group {
         &mut self,
         rules: impl FnOnce() -> Rules,
         joins: bool,
-    ) -> Result<&mut AssignedGroup, GroupError> {
+    ) -> Result<&mut StoredConsumerGroup, GroupError> {
         if let GroupKind::Classic(group) = &self.kind {
             if !group.is_empty() {
                 return Err(GroupError::OtherKind);
@@ -112,7 +120,7 @@ impl Group {
             if !joins {
                 return Err(GroupError::NoSuchGroup);
             }
-            self.kind = GroupKind::Consumer(Box::new(AssignedGroup::new(rules())));
+            self.kind = GroupKind::Consumer(Box::new(StoredConsumerGroup::new(rules())));
         }
         match &mut self.kind {
             GroupKind::Consumer(kind) => Ok(kind),

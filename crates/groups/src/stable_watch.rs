@@ -13,9 +13,9 @@ use super::error::GroupError;
 use super::group::{Group, GroupKind};
 use super::registry::Groups;
 
-/// Watch on the stability of a classic group, for one member.
+/// Watch on a stable classic group, for one member.
 #[derive(Debug)]
-pub struct Stability {
+pub struct StableWatch {
     changed: Arc<Notify>,
     /// Session timeout of the member.
     pub session: Duration,
@@ -24,7 +24,7 @@ pub struct Stability {
 impl Groups {
     /// Returns a watch on the group. `None` if it is not a stable classic group or `member` is not its
     /// member.
-    pub fn stability(&self, group: &str, member: &str) -> Option<Stability> {
+    pub fn stable_watch(&self, group: &str, member: &str) -> Option<StableWatch> {
         let mut shard = self.lock(self.shard(group));
         let group: &mut Group = shard.get_mut(group)?;
         let GroupKind::Classic(classic) = &group.kind else {
@@ -32,7 +32,7 @@ impl Groups {
         };
         let session_ms = classic.session_ms(member).filter(|_| classic.is_stable())?;
         let changed = group.changed.get_or_insert_default();
-        Some(Stability {
+        Some(StableWatch {
             changed: Arc::clone(changed),
             session: Duration::from_millis(session_ms.into()),
         })
@@ -46,7 +46,7 @@ impl Groups {
         instance: Option<&str>,
         generation: i32,
     ) -> Result<(), GroupError> {
-        self.look(group, |group| match group.map(|group| &group.kind) {
+        self.with_group(group, |group| match group.map(|group| &group.kind) {
             Some(GroupKind::Classic(classic)) => classic.check_alive(member, instance, generation),
             // The group has moved to the other protocol: its classic members learn of that by joining again.
             Some(GroupKind::Consumer(_)) => Err(GroupError::Rebalancing),
@@ -55,10 +55,10 @@ impl Groups {
     }
 }
 
-impl Stability {
+impl StableWatch {
     /// Waits until the group may have changed since `is_stable` was called; returns at once if that returns
     /// false.
-    pub async fn ends(&self, is_stable: impl FnOnce() -> bool) {
+    pub async fn wait_for_change(&self, is_stable: impl FnOnce() -> bool) {
         let changed = self.changed.notified();
         tokio::pin!(changed);
         // No notification is missed from here on.

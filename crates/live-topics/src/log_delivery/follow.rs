@@ -5,9 +5,10 @@ use std::sync::Arc;
 use stafett_journal::{LogSlice, ReadError, ReadFrom, ReadRequest};
 use stafett_model::Offset;
 
-use super::{LiveLogs, Missed, MissedWhy, Partition, entry};
+use super::{LiveLogs, Partition, record};
 use crate::clients::ClientNumber;
-use crate::hub::Live;
+use crate::live::Live;
+use crate::log_state::{GapNotice, GapReason};
 use crate::outbox::Outbox;
 
 /// Bytes read at once, and delivered under one lock.
@@ -43,7 +44,7 @@ impl Live {
         let partitions: Vec<(usize, &Arc<Partition>)> = places.iter().filter_map(partition).collect();
         let from = |(_, partition): &(usize, &Arc<Partition>)| ReadFrom {
             log: partition.log,
-            offset: partition.follow().next,
+            offset: partition.progress().next,
             bytes_max: READ_BYTES,
         };
         let request = ReadRequest {
@@ -59,10 +60,10 @@ impl Live {
             match run {
                 Ok(run) => any |= self.deliver_run(logs, place, partition, &run),
                 Err(ReadError::OutOfRange { start, .. }) => {
-                    any |= self.pass_over(partition, start, MissedWhy::Expired);
+                    any |= self.pass_over(partition, start, GapReason::Expired);
                 }
                 Err(ReadError::Damaged { to, .. }) => {
-                    any |= self.pass_over(partition, to, MissedWhy::Damaged);
+                    any |= self.pass_over(partition, to, GapReason::Damaged);
                 }
                 Err(error @ (ReadError::NoSuchLog(_) | ReadError::Io { .. })) => {
                     tracing::warn!(topic = %partition.topic.name, %error, "live topics: not delivered");
@@ -74,11 +75,11 @@ impl Live {
 
     /// Skips a range that cannot be delivered, and tells clients that follow logs; false if there is nothing
     /// to skip.
-    fn pass_over(&self, partition: &Partition, to: Offset, why: MissedWhy) -> bool {
+    fn pass_over(&self, partition: &Partition, to: Offset, why: GapReason) -> bool {
         let from = {
-            let mut follow = partition.follow();
-            let from = follow.next;
-            follow.next = from.max(to);
+            let mut progress = partition.progress();
+            let from = progress.next;
+            progress.next = from.max(to);
             from
         };
         if to <= from {
@@ -89,25 +90,25 @@ impl Live {
             "live topics: messages that nobody gets"
         );
         for client in self.positions.listening() {
-            self.tell_missed(partition, client, None, (from, to), why);
+            self.notify_gap(partition, client, None, (from, to), why);
         }
         true
     }
 
     /// Tells a listening client of a range that it does not get. `outbox` defaults to its current one.
-    pub(super) fn tell_missed(
+    pub(super) fn notify_gap(
         &self,
         partition: &Partition,
         client: ClientNumber,
         outbox: Option<&Arc<Outbox>>,
         (from, to): (Offset, Offset),
-        why: MissedWhy,
+        why: GapReason,
     ) {
         let name = self.clients().get(client).map(|client| client.name.clone());
         let current = self.listener(client);
         if let Some((client, outbox)) = name.zip(outbox.cloned().or(current)) {
             self.metrics.missed.inc();
-            outbox.on_missed(Missed {
+            outbox.on_gap(GapNotice {
                 client,
                 topic: Arc::from(&*partition.topic.name),
                 partition: partition.number,
@@ -119,8 +120,8 @@ impl Live {
     }
 
     fn deliver_run(&self, logs: &LiveLogs, place: usize, partition: &Partition, run: &LogSlice) -> bool {
-        let mut follow = partition.follow();
-        let first = follow.next;
+        let mut progress = partition.progress();
+        let first = progress.next;
         if run.next <= first {
             return false;
         }
@@ -129,13 +130,13 @@ impl Live {
             topics.push(logs.short_hash(topic));
             true
         };
-        entry::each(run, first, run.next, is_wanted, |message, _| {
+        record::each(run, first, run.next, is_wanted, |message, _| {
             let hash = self.topics.hash(message.topic);
-            let receivers = self.fan_out(hash, *message, Some((place, &*follow)));
+            let receivers = self.fan_out(hash, *message, Some((place, &*progress)));
             self.count_delivered(receivers);
         });
-        follow.next = run.next;
-        drop(follow);
+        progress.next = run.next;
+        drop(progress);
         let mut index = partition.index();
         index.grow(first, run.next, run.bytes, &topics);
         index.forget_below(run.bounds.map_or(Offset::ZERO, |bounds| bounds.start));

@@ -8,7 +8,7 @@ use crate::clients::ClientName;
 
 /// Reason of a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissedWhy {
+pub enum GapReason {
     /// The log no longer has the range.
     Expired,
     /// The range is damaged on disk.
@@ -19,7 +19,7 @@ pub enum MissedWhy {
 
 /// Range of a log whose messages to its topics a client does not get.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missed {
+pub struct GapNotice {
     pub client: ClientName,
     /// The stored topic.
     pub topic: Arc<str>,
@@ -27,10 +27,10 @@ pub struct Missed {
     pub from: Offset,
     /// End of the range, exclusive.
     pub to: Offset,
-    pub why: MissedWhy,
+    pub why: GapReason,
 }
 
-impl Missed {
+impl GapNotice {
     /// Returns true if both have the same client, log and reason.
     pub(crate) fn is_of_same(&self, other: &Self) -> bool {
         self.client == other.client
@@ -54,14 +54,14 @@ impl Missed {
 mod tests {
     use super::*;
 
-    fn missed(from: u64, to: u64) -> Missed {
-        Missed {
+    fn missed(from: u64, to: u64) -> GapNotice {
+        GapNotice {
             client: ClientName::Number(1),
             topic: "charts".into(),
             partition: 0,
             from: Offset(from),
             to: Offset(to),
-            why: MissedWhy::Damaged,
+            why: GapReason::Damaged,
         }
     }
 
@@ -70,8 +70,8 @@ mod tests {
         let mut known = missed(5, 10);
         assert!(known.touches(&missed(10, 12)) && known.touches(&missed(2, 5)));
         assert!(!known.touches(&missed(11, 12)));
-        let expired = Missed {
-            why: MissedWhy::Expired,
+        let expired = GapNotice {
+            why: GapReason::Expired,
             ..missed(6, 7)
         };
         assert!(!known.is_of_same(&expired));

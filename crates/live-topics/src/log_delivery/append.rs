@@ -8,8 +8,8 @@ use stafett_model::{BatchBuilder, Codec, Record};
 use stafett_topics::partition_by_name;
 
 use super::LiveLogs;
-use super::entry::BYTES_HEADER;
-use crate::hub::Live;
+use super::record::BYTES_HEADER;
+use crate::live::Live;
 use crate::message::{Message, Payload};
 
 /// Size of a batch, in bytes, from which a new one is begun.
@@ -17,7 +17,7 @@ const BATCH_BYTES: usize = 256 << 10;
 
 /// Messages to be stored in logs, in order.
 #[derive(Debug, Default)]
-pub struct Staged {
+pub struct PendingAppends {
     /// Batches by partition; the last one of a partition is still being filled.
     batches: Vec<(usize, BatchBuilder)>,
     bytes: usize,
@@ -25,7 +25,7 @@ pub struct Staged {
     logs: Option<(u64, Arc<LiveLogs>)>,
 }
 
-impl Staged {
+impl PendingAppends {
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
@@ -37,7 +37,7 @@ impl Staged {
 
 impl LiveLogs {
     /// Adds a message to the batch of its log; false if there is no log behind its topic.
-    pub(crate) fn stage(&self, message: &Message<'_>, now_ms: i64, staged: &mut Staged) -> bool {
+    pub(crate) fn stage(&self, message: &Message<'_>, now_ms: i64, staged: &mut PendingAppends) -> bool {
         let Some(log) = self.behind(message.topic) else {
             return false;
         };
@@ -76,7 +76,7 @@ impl Live {
         &self,
         message: &Message<'_>,
         now_ms: impl FnOnce() -> i64,
-        staged: &mut Staged,
+        staged: &mut PendingAppends,
     ) -> bool {
         // The only cost if there never was a rule.
         let version = self.logs_version.load(Ordering::Acquire);
@@ -96,7 +96,7 @@ impl Live {
     }
 
     /// Appends the staged messages; they are delivered once they are as durable as their log promises.
-    pub fn store(&self, staged: Staged) -> Option<Ticket> {
+    pub fn store(&self, staged: PendingAppends) -> Option<Ticket> {
         if staged.is_empty() {
             return None;
         }

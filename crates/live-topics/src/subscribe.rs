@@ -16,10 +16,11 @@ use stafett_store::{NotStored, only_outcome};
 use tokio::sync::SemaphorePermit;
 
 use super::clients::{Client, ClientName, ClientNumber, Rows};
-use super::hub::{Live, TooManyClients};
-use super::logs::{From, LiveLogs, OfClient};
+use super::live::{Live, TooManyClients};
+use super::log_delivery::{LiveLogs, StartFrom};
+use super::log_state::ClientPositions;
 use super::outbox::Outbox;
-use super::stored::{RowBuilder, RowKey, Step, client_frame};
+use super::stored::{EditKind, RowBuilder, RowKey, client_frame};
 
 /// Names changed under one lock.
 const NAMES_AT_ONCE: usize = 512;
@@ -36,11 +37,11 @@ const WASTE_MIN: u64 = 4096;
 #[derive(Debug, Clone)]
 pub struct SubscriptionChange {
     pub client: ClientName,
-    pub what: What,
+    pub what: SubscriptionEdit,
 }
 
 #[derive(Debug, Clone)]
-pub enum What {
+pub enum SubscriptionEdit {
     Subscribe(NameList),
     Unsubscribe(NameList),
     SubscribePatterns(Vec<Pattern>),
@@ -109,7 +110,7 @@ impl ChangeError {
 }
 
 /// A client in a group of changes.
-struct Part {
+struct ClientChanges {
     number: ClientNumber,
     row: RowBuilder,
     /// Results of its changes so far, by their indexes in the group.
@@ -149,7 +150,7 @@ impl Live {
         self: &Arc<Self>,
         client: ClientName,
         topics: NameList,
-        from: From,
+        from: StartFrom,
         outbox: &Arc<Outbox>,
     ) -> Result<usize, ChangeError> {
         let whole = Arc::clone(self).subscribe_and_catch_up(client, topics, from, Arc::clone(outbox));
@@ -165,7 +166,7 @@ impl Live {
         let mut rest = changes.as_slice();
         while !rest.is_empty() {
             // After a client has unsubscribed from everything, its row begins anew.
-            let ends = |change: &SubscriptionChange| matches!(change.what, What::UnsubscribeAll);
+            let ends = |change: &SubscriptionChange| matches!(change.what, SubscriptionEdit::UnsubscribeAll);
             let count = rest.iter().position(ends).map_or(rest.len(), |place| place + 1);
             let (group, behind) = rest.split_at(count);
             results.extend(self.change_group(group).await);
@@ -176,7 +177,7 @@ impl Live {
 
     async fn change_group(&self, group: &[SubscriptionChange]) -> Vec<Result<usize, ChangeError>> {
         let mut results = vec![Ok(0); group.len()];
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<ClientChanges> = Vec::new();
         let mut part_of = Vec::with_capacity(group.len());
         {
             let mut clients = self.clients_mut();
@@ -184,7 +185,7 @@ impl Live {
                 let number = clients.find(&change.client);
                 let number = match (number, &change.what) {
                     (Some(number), _) => number,
-                    (None, What::Subscribe(_) | What::SubscribePatterns(_)) => {
+                    (None, SubscriptionEdit::Subscribe(_) | SubscriptionEdit::SubscribePatterns(_)) => {
                         if clients.len() >= self.settings.clients_max {
                             *result = Err(TooManyClients(clients.len()).into());
                             part_of.push(None);
@@ -192,7 +193,12 @@ impl Live {
                         }
                         clients.find_or_add(&change.client)
                     }
-                    (None, What::Unsubscribe(_) | What::UnsubscribePatterns(_) | What::UnsubscribeAll) => {
+                    (
+                        None,
+                        SubscriptionEdit::Unsubscribe(_)
+                        | SubscriptionEdit::UnsubscribePatterns(_)
+                        | SubscriptionEdit::UnsubscribeAll,
+                    ) => {
                         part_of.push(None);
                         continue;
                     }
@@ -200,7 +206,7 @@ impl Live {
                 let known = parts.iter().rposition(|part| part.number == number);
                 part_of.push(Some(known.unwrap_or_else(|| {
                     clients.pin(number);
-                    parts.push(Part {
+                    parts.push(ClientChanges {
                         number,
                         row: RowBuilder::default(),
                         done: Vec::new(),
@@ -232,8 +238,8 @@ impl Live {
     }
 
     /// Acquires the turns of all clients concerned, always in the same order, so that groups cannot deadlock.
-    async fn take_turns(&self, parts: &[Part]) -> Vec<SemaphorePermit<'_>> {
-        let turn_of = |part: &Part| usize::try_from(part.number.0).unwrap_or(0) % self.turns.len();
+    async fn take_turns(&self, parts: &[ClientChanges]) -> Vec<SemaphorePermit<'_>> {
+        let turn_of = |part: &ClientChanges| usize::try_from(part.number.0).unwrap_or(0) % self.turns.len();
         let places: BTreeSet<usize> = parts.iter().map(turn_of).collect();
         let mut turns = Vec::with_capacity(places.len());
         for turn in places.into_iter().filter_map(|place| self.turns.get(place)) {
@@ -244,14 +250,23 @@ impl Live {
     }
 
     /// Applies a change and records it in the client's row. A refused change has no effect.
-    fn apply(&self, number: ClientNumber, what: &What, row: &mut RowBuilder) -> Result<usize, ChangeError> {
+    fn apply(
+        &self,
+        number: ClientNumber,
+        what: &SubscriptionEdit,
+        row: &mut RowBuilder,
+    ) -> Result<usize, ChangeError> {
         let before = row.len();
         let applied = match what {
-            What::Subscribe(names) => self.apply_names(number, names, Step::Subscribe, row),
-            What::Unsubscribe(names) => self.apply_names(number, names, Step::Unsubscribe, row),
-            What::SubscribePatterns(patterns) => self.subscribe_patterns(number, patterns, row),
-            What::UnsubscribePatterns(patterns) => Ok(self.unsubscribe_patterns(number, patterns, row)),
-            What::UnsubscribeAll => Ok(self.unsubscribe_all(number, row)),
+            SubscriptionEdit::Subscribe(names) => self.apply_names(number, names, EditKind::Subscribe, row),
+            SubscriptionEdit::Unsubscribe(names) => {
+                self.apply_names(number, names, EditKind::Unsubscribe, row)
+            }
+            SubscriptionEdit::SubscribePatterns(patterns) => self.subscribe_patterns(number, patterns, row),
+            SubscriptionEdit::UnsubscribePatterns(patterns) => {
+                Ok(self.unsubscribe_patterns(number, patterns, row))
+            }
+            SubscriptionEdit::UnsubscribeAll => Ok(self.unsubscribe_all(number, row)),
         };
         if applied.is_err() {
             self.metrics.refused_lists.inc();
@@ -264,7 +279,7 @@ impl Live {
         &self,
         number: ClientNumber,
         names: &NameList,
-        step: Step,
+        step: EditKind,
         row: &mut RowBuilder,
     ) -> Result<usize, ChangeError> {
         let max = self.settings.subscriptions_max;
@@ -282,9 +297,9 @@ impl Live {
                     row.push(step, name);
                     changed += 1;
                     if begins {
-                        self.positions.on_step(number, name, step == Step::Subscribe);
+                        self.positions.on_step(number, name, step == EditKind::Subscribe);
                     }
-                    if step == Step::Subscribe && client.subscriptions() > max {
+                    if step == EditKind::Subscribe && client.subscriptions() > max {
                         return Err(ChangeError::TooManySubscriptions { max });
                     }
                 }
@@ -294,9 +309,9 @@ impl Live {
     }
 
     /// Adds or removes one topic; false if nothing changed.
-    fn step(&self, number: ClientNumber, client: &mut Client, step: Step, name: &str) -> bool {
+    fn step(&self, number: ClientNumber, client: &mut Client, step: EditKind, name: &str) -> bool {
         let cost = live_bytes(name);
-        if step == Step::Subscribe {
+        if step == EditKind::Subscribe {
             let (topic, added) = self.topics.subscribe(name, number.0);
             if added {
                 client.topics.insert(topic.0);
@@ -330,7 +345,7 @@ impl Live {
             client.patterns.push(pattern.clone());
             client.live_bytes += live_bytes(pattern.text());
             self.metrics.patterns.inc();
-            row.push(Step::SubscribePattern, pattern.text());
+            row.push(EditKind::SubscribePattern, pattern.text());
             changed += 1;
             if client.patterns.len() > CLIENT_PATTERNS_MAX {
                 let max = CLIENT_PATTERNS_MAX;
@@ -351,10 +366,10 @@ impl Live {
         let logs = self.logs_in_force();
         let logs = logs.as_deref().filter(|_| self.positions.is_listening(number));
         // The pattern takes effect exactly at these offsets.
-        let still = logs.map(LiveLogs::stand_still);
+        let still = logs.map(LiveLogs::pause_delivery);
         let count = self.edit_patterns(|all| all.subscribe(pattern, number.0).then(|| all.len()))?;
         if let Some(still) = &still {
-            let now: Vec<Offset> = still.iter().map(|follow| follow.next()).collect();
+            let now: Vec<Offset> = still.iter().map(|progress| progress.next()).collect();
             self.positions.on_pattern(number, pattern, Some(&now));
         }
         Some(count)
@@ -377,7 +392,7 @@ impl Live {
                 client.patterns.retain(|known| known != pattern);
                 client.live_bytes -= live_bytes(pattern.text());
                 self.metrics.patterns.dec();
-                row.push(Step::UnsubscribePattern, pattern.text());
+                row.push(EditKind::UnsubscribePattern, pattern.text());
                 changed += 1;
             }
         }
@@ -401,9 +416,9 @@ impl Live {
             for topic in topics {
                 let name = self.topics.name(super::topics::TopicId(topic), str::to_owned);
                 if let Some(name) = name
-                    && self.step(number, client, Step::Unsubscribe, &name)
+                    && self.step(number, client, EditKind::Unsubscribe, &name)
                 {
-                    row.push(Step::Unsubscribe, &name);
+                    row.push(EditKind::Unsubscribe, &name);
                     changed += 1;
                 }
             }
@@ -418,22 +433,22 @@ impl Live {
         let mut scratch = RowBuilder::default();
         for (step, name) in steps.into_iter().rev() {
             match step {
-                Step::Subscribe | Step::Unsubscribe => {
-                    let opposite = if step == Step::Subscribe {
-                        Step::Unsubscribe
+                EditKind::Subscribe | EditKind::Unsubscribe => {
+                    let opposite = if step == EditKind::Subscribe {
+                        EditKind::Unsubscribe
                     } else {
-                        Step::Subscribe
+                        EditKind::Subscribe
                     };
                     let mut clients = self.clients_mut();
                     if let Some(client) = clients.get_mut(number) {
                         self.step(number, client, opposite, &name);
                     }
                 }
-                Step::SubscribePattern | Step::UnsubscribePattern => {
+                EditKind::SubscribePattern | EditKind::UnsubscribePattern => {
                     let Ok(pattern) = Pattern::parse(&name) else {
                         continue;
                     };
-                    if step == Step::SubscribePattern {
+                    if step == EditKind::SubscribePattern {
                         self.unsubscribe_patterns(number, &[pattern], &mut scratch);
                     } else {
                         // Every bound held before.
@@ -445,7 +460,7 @@ impl Live {
     }
 
     /// Stores the changes of the parts, and undoes those that could not be stored.
-    async fn store_parts(&self, parts: Vec<Part>, results: &mut [Result<usize, ChangeError>]) {
+    async fn store_parts(&self, parts: Vec<ClientChanges>, results: &mut [Result<usize, ChangeError>]) {
         let (mut appends, mut stored, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
             for (place, done) in part.done.drain(..) {
@@ -465,7 +480,7 @@ impl Live {
         }
         let outcomes = self.journal.append(appends).await;
         for ((mut part, afterwards), outcome) in changed.into_iter().zip(outcomes) {
-            let Afterwards {
+            let ClientAfter {
                 rows,
                 rest,
                 positions,
@@ -497,7 +512,7 @@ impl Live {
 
     /// Returns the frames that store the client's current state, and its state afterwards. `None` if nothing
     /// changed.
-    fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, Afterwards)> {
+    fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, ClientAfter)> {
         let clients = self.clients();
         let client = clients.get(number)?;
         let row = row?;
@@ -506,7 +521,7 @@ impl Live {
             if !rows.is_stored {
                 return None;
             }
-            let stale = Stale {
+            let stale = StaleRows {
                 client: number,
                 generation: rows.generation,
                 first: 0,
@@ -516,7 +531,7 @@ impl Live {
             let head = std::iter::once(client_frame(number, None));
             let (positions, forgetting) = self.positions.forget(number).unzip();
             let frames = head.chain(forgetting).chain(deletes).collect();
-            let afterwards = Afterwards {
+            let afterwards = ClientAfter {
                 rows: rows.cleared(),
                 rest,
                 positions,
@@ -536,7 +551,7 @@ impl Live {
         rows.count += 1;
         rows.bytes += row.len() as u64;
         frames.push(key.frame(Some(row)));
-        let afterwards = Afterwards {
+        let afterwards = ClientAfter {
             rows,
             rest: None,
             positions: None,
@@ -545,7 +560,7 @@ impl Live {
     }
 
     /// Deletes unreferenced rows; if this fails, the rest is deleted at the next start.
-    pub(crate) async fn delete_rows(&self, stale: Stale) {
+    pub(crate) async fn delete_rows(&self, stale: StaleRows) {
         let mut rest = Some(stale);
         while let Some(stale) = rest {
             let (deletes, behind) = stale.split();
@@ -576,24 +591,24 @@ pub(crate) fn live_bytes(name: &str) -> u64 {
 }
 
 /// State of a client after a change of its subscriptions.
-struct Afterwards {
+struct ClientAfter {
     rows: Rows,
     /// Rows that remain to be deleted.
-    rest: Option<Stale>,
+    rest: Option<StaleRows>,
     /// Positions that are deleted with the last subscription.
-    positions: Option<OfClient>,
+    positions: Option<ClientPositions>,
 }
 
 /// Unreferenced rows of a generation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stale {
+pub(crate) struct StaleRows {
     pub(crate) client: ClientNumber,
     pub(crate) generation: u32,
     pub(crate) first: u32,
     pub(crate) end: u32,
 }
 
-impl Stale {
+impl StaleRows {
     /// Splits off the deletions for one append; returns them and the remaining rows.
     fn split(self) -> (Vec<Frame>, Option<Self>) {
         let middle = self.end.min(self.first.saturating_add(DELETES_AT_ONCE));

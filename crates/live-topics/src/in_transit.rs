@@ -15,11 +15,11 @@ use std::collections::VecDeque;
 use bytes::{Buf, BytesMut};
 
 use super::clients::ClientNumber;
-use super::logs::Mark;
+use super::log_state::LogPosition;
 
 /// Pieces of a connection's output, by their ranges.
 #[derive(Debug, Default)]
-pub(super) struct Sending {
+pub(super) struct InTransit {
     pieces: VecDeque<Piece>,
     written: usize,
     is_to_be_cut: bool,
@@ -27,21 +27,21 @@ pub(super) struct Sending {
 
 #[derive(Debug)]
 struct Piece {
-    mark: Mark,
+    log_position: LogPosition,
     start: usize,
     end: usize,
     is_taken_back: bool,
 }
 
-impl Sending {
+impl InTransit {
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
     /// Adds a taken piece, at `start..end` of the output to be written from here on.
-    pub(super) fn add(&mut self, mark: Mark, start: usize, end: usize) {
+    pub(super) fn add(&mut self, log_position: LogPosition, start: usize, end: usize) {
         self.pieces.push_back(Piece {
-            mark,
+            log_position,
             start: self.written + start,
             end: self.written + end,
             is_taken_back: false,
@@ -82,18 +82,18 @@ impl Sending {
         *self = Self::default();
     }
 
-    /// Takes back the unwritten pieces of a client that leaves, and adds their marks to `unsent`. A piece
+    /// Takes back the unwritten pieces of a client that leaves, and adds their positions to `unsent`. A piece
     /// that was begun is still written, unless the connection `is_gone`: then it counts as unsent.
-    pub(super) fn leave(&mut self, client: ClientNumber, is_gone: bool, unsent: &mut Vec<Mark>) {
+    pub(super) fn leave(&mut self, client: ClientNumber, is_gone: bool, unsent: &mut Vec<LogPosition>) {
         let written = self.written;
         for piece in &mut self.pieces {
             let is_begun = piece.start < written;
-            if piece.mark.client != client.0 || piece.is_taken_back || (is_begun && !is_gone) {
+            if piece.log_position.client != client.0 || piece.is_taken_back || (is_begun && !is_gone) {
                 continue;
             }
             piece.is_taken_back = true;
             self.is_to_be_cut |= !is_gone;
-            unsent.push(piece.mark);
+            unsent.push(piece.log_position);
         }
     }
 
@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    fn mark(client: u32, offset: u64) -> Mark {
-        Mark {
+    fn log_position(client: u32, offset: u64) -> LogPosition {
+        LogPosition {
             client,
             place: 0,
             offset: Offset(offset),
@@ -134,9 +134,9 @@ mod tests {
     }
 
     /// Writes at most `max` bytes.
-    fn write(sending: &mut Sending, output: &mut BytesMut, max: usize) -> String {
+    fn write(in_transit: &mut InTransit, output: &mut BytesMut, max: usize) -> String {
         let mut written = Vec::new();
-        let wrote: Result<usize, Infallible> = sending.write(output, |bytes| {
+        let wrote: Result<usize, Infallible> = in_transit.write(output, |bytes| {
             let count = bytes.len().min(max);
             written.extend_from_slice(&bytes[..count]);
             Ok(count)
@@ -147,62 +147,62 @@ mod tests {
 
     /// Creates an output with a notice of four bytes, three messages of three for the clients 1, 2 and 1, and
     /// an answer.
-    fn three() -> (Sending, BytesMut) {
-        let mut sending = Sending::default();
+    fn three() -> (InTransit, BytesMut) {
+        let mut in_transit = InTransit::default();
         for (place, client) in [1, 2, 1].into_iter().enumerate() {
-            sending.add(mark(client, place as u64), place * 3, place * 3 + 3);
+            in_transit.add(log_position(client, place as u64), place * 3, place * 3 + 3);
         }
-        sending.move_back(4);
-        (sending, BytesMut::from(&b"NOTEaaabbbcccanswer"[..]))
+        in_transit.move_back(4);
+        (in_transit, BytesMut::from(&b"NOTEaaabbbcccanswer"[..]))
     }
 
     #[test]
     fn what_is_not_begun_is_taken_back_and_the_rest_goes_on() {
         let mut unsent = Vec::new();
-        let (mut sending, mut output) = three();
-        sending.leave(ClientNumber(1), false, &mut unsent);
-        assert_eq!(unsent, [mark(1, 0), mark(1, 2)]);
-        assert_eq!(write(&mut sending, &mut output, 100), "NOTEbbbanswer");
-        assert!(sending.is_empty());
+        let (mut in_transit, mut output) = three();
+        in_transit.leave(ClientNumber(1), false, &mut unsent);
+        assert_eq!(unsent, [log_position(1, 0), log_position(1, 2)]);
+        assert_eq!(write(&mut in_transit, &mut output, 100), "NOTEbbbanswer");
+        assert!(in_transit.is_empty());
     }
 
     #[test]
     fn what_is_begun_is_finished_and_counts_as_given() {
         let mut unsent = Vec::new();
-        let (mut sending, mut output) = three();
-        assert_eq!(write(&mut sending, &mut output, 5), "NOTEa");
-        sending.leave(ClientNumber(1), false, &mut unsent);
-        assert_eq!(unsent, [mark(1, 2)]);
-        sending.leave(ClientNumber(1), false, &mut unsent);
+        let (mut in_transit, mut output) = three();
+        assert_eq!(write(&mut in_transit, &mut output, 5), "NOTEa");
+        in_transit.leave(ClientNumber(1), false, &mut unsent);
+        assert_eq!(unsent, [log_position(1, 2)]);
+        in_transit.leave(ClientNumber(1), false, &mut unsent);
         assert_eq!(unsent.len(), 1, "it is taken back once");
-        assert_eq!(write(&mut sending, &mut output, 3), "aab");
-        sending.leave(ClientNumber(2), false, &mut unsent);
-        assert_eq!(write(&mut sending, &mut output, 100), "bbanswer");
+        assert_eq!(write(&mut in_transit, &mut output, 3), "aab");
+        in_transit.leave(ClientNumber(2), false, &mut unsent);
+        assert_eq!(write(&mut in_transit, &mut output, 100), "bbanswer");
         assert_eq!(unsent.len(), 1);
     }
 
     #[test]
     fn what_a_connection_that_is_gone_has_not_written_whole_was_not_given() {
         let mut unsent = Vec::new();
-        let (mut sending, mut output) = three();
-        assert_eq!(write(&mut sending, &mut output, 8), "NOTEaaab");
-        sending.leave(ClientNumber(2), true, &mut unsent);
-        sending.leave(ClientNumber(1), true, &mut unsent);
-        assert_eq!(unsent, [mark(2, 1), mark(1, 2)]);
+        let (mut in_transit, mut output) = three();
+        assert_eq!(write(&mut in_transit, &mut output, 8), "NOTEaaab");
+        in_transit.leave(ClientNumber(2), true, &mut unsent);
+        in_transit.leave(ClientNumber(1), true, &mut unsent);
+        assert_eq!(unsent, [log_position(2, 1), log_position(1, 2)]);
     }
 
     #[test]
     fn nothing_is_written_of_what_was_taken_back_whole() {
-        let mut sending = Sending::default();
-        sending.add(mark(1, 0), 0, 3);
+        let mut in_transit = InTransit::default();
+        in_transit.add(log_position(1, 0), 0, 3);
         let mut output = BytesMut::from(&b"aaa"[..]);
-        sending.leave(ClientNumber(1), false, &mut Vec::new());
-        assert_eq!(write(&mut sending, &mut output, 100), "");
+        in_transit.leave(ClientNumber(1), false, &mut Vec::new());
+        assert_eq!(write(&mut in_transit, &mut output, 100), "");
         assert!(output.is_empty());
         // Offsets of the next batch start at 0 again.
-        sending.add(mark(1, 1), 0, 3);
+        in_transit.add(log_position(1, 1), 0, 3);
         let mut output = BytesMut::from(&b"bbb"[..]);
-        assert_eq!(write(&mut sending, &mut output, 100), "bbb");
-        assert!(sending.is_empty());
+        assert_eq!(write(&mut in_transit, &mut output, 100), "bbb");
+        assert!(in_transit.is_empty());
     }
 }

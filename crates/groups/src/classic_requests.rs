@@ -6,28 +6,29 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::classic::{ClassicGroup, Join, JoinLimits, Joined, Leave, NotJoined, Sync, Synced};
-use super::effects::{Answer, Effects};
+use super::classic::{ClassicGroup, Join, JoinLimits, Leave, Sync};
+use super::effects::{Effects, MemberReply};
 use super::error::GroupError;
 use super::group::{Group, GroupKind};
-use super::registry::{Absent, Groups};
+use super::registry::{Groups, IfAbsent};
+use super::replies::{JoinError, JoinReply, SyncReply};
 
 impl Groups {
     /// Joins a group; returns when the next generation begins.
-    pub async fn join(&self, group: &str, join: Join) -> Result<Joined, NotJoined> {
+    pub async fn join(&self, group: &str, join: Join) -> Result<JoinReply, JoinError> {
         let member: Arc<str> = Arc::from(&*join.member);
-        let failed = |error| NotJoined { error, member };
+        let failed = |error| JoinError { error, member };
         let waiting = match self.begin_join(group, join) {
             Ok(waiting) => waiting,
             Err(error) => return Err(failed(error)),
         };
         match waiting.await {
-            Ok(Answer::Join(answer)) => answer,
-            Ok(Answer::Sync(_)) | Err(_) => Err(failed(GroupError::Rebalancing)),
+            Ok(MemberReply::Join(reply)) => reply,
+            Ok(MemberReply::Sync(_)) | Err(_) => Err(failed(GroupError::Rebalancing)),
         }
     }
 
-    fn begin_join(&self, group: &str, join: Join) -> Result<oneshot::Receiver<Answer>, GroupError> {
+    fn begin_join(&self, group: &str, join: Join) -> Result<oneshot::Receiver<MemberReply>, GroupError> {
         self.check_named(group)?;
         let settings = &self.settings;
         let (given, min, max) = (join.session_ms, settings.session_ms_min, settings.session_ms_max);
@@ -45,29 +46,29 @@ impl Groups {
             initial_delay_ms: settings.initial_delay_ms,
         };
         let absent = if join.member.is_empty() {
-            Absent::Create
+            IfAbsent::Create
         } else {
-            Absent::Fail(GroupError::UnknownMember)
+            IfAbsent::Fail(GroupError::UnknownMember)
         };
         let stepped = self.try_step(group, absent, |group, now, effects| {
-            let (wait, receiver) = group.wait();
+            let (waiter, receiver) = group.register_waiter();
             if let GroupKind::Consumer(kind) = &mut group.kind
                 && !kind.group().is_empty()
             {
-                self.join_assigned(kind, join, wait, now, effects);
+                self.join_consumer_group(kind, join, waiter, now, effects);
                 return Ok(receiver);
             }
             group.become_classic()?;
-            group.classic()?.join(join, wait, now, &limits, effects);
+            group.classic()?.join(join, waiter, now, &limits, effects);
             Ok(receiver)
         })?;
         Ok(stepped.value)
     }
 
     /// Returns the member's assignment, once the leader has sent it.
-    pub async fn sync(&self, group: &str, sync: Sync) -> Result<Synced, GroupError> {
+    pub async fn sync(&self, group: &str, sync: Sync) -> Result<SyncReply, GroupError> {
         self.check_named(group)?;
-        let absent = Absent::Fail(GroupError::UnknownMember);
+        let absent = IfAbsent::Fail(GroupError::UnknownMember);
         let bytes: usize = sync
             .assignments
             .iter()
@@ -79,18 +80,18 @@ impl Groups {
         }
         self.check_memory(bytes)?;
         let stepped = self.try_step(group, absent, |group, now, effects| {
-            let (wait, receiver) = group.wait();
+            let (waiter, receiver) = group.register_waiter();
             if let GroupKind::Consumer(kind) = &mut group.kind {
-                let synced = self.sync_assigned(kind, &sync);
-                effects.sync(wait, synced);
+                let synced = self.sync_consumer_group(kind, &sync);
+                effects.sync(waiter, synced);
                 return Ok(receiver);
             }
-            group.classic()?.sync(sync, wait, now, effects);
+            group.classic()?.sync(sync, waiter, now, effects);
             Ok(receiver)
         })?;
         match stepped.value.await {
-            Ok(Answer::Sync(answer)) => answer,
-            Ok(Answer::Join(_)) | Err(_) => Err(GroupError::Rebalancing),
+            Ok(MemberReply::Sync(reply)) => reply,
+            Ok(MemberReply::Join(_)) | Err(_) => Err(GroupError::Rebalancing),
         }
     }
 
@@ -103,7 +104,7 @@ impl Groups {
         generation: i32,
     ) -> Result<(), GroupError> {
         self.check_named(group)?;
-        let absent = Absent::Fail(GroupError::UnknownMember);
+        let absent = IfAbsent::Fail(GroupError::UnknownMember);
         let stepped = self.try_step(group, absent, |group, now, effects: &mut Effects| {
             if let GroupKind::Consumer(kind) = &mut group.kind {
                 return kind.heartbeat_classic(member, instance, generation, now);
@@ -117,7 +118,7 @@ impl Groups {
     /// Removes members. Returns one result per entry of `leaves`.
     pub fn leave(&self, group: &str, leaves: &[Leave]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
         self.check_named(group)?;
-        let absent = Absent::Fail(GroupError::NoSuchGroup);
+        let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
         let stepped = self.try_step(group, absent, |group, now, effects| {
             if let GroupKind::Consumer(kind) = &mut group.kind {
                 let left = kind.leave_all(leaves, effects);

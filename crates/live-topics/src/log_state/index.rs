@@ -16,11 +16,11 @@ const STRETCH_MESSAGES: usize = 1024;
 const STRETCH_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(crate) struct Index {
     /// Stretches by first offset, without overlap.
     stretches: BTreeMap<Offset, Stretch>,
     /// Stretch of the latest deliveries, still growing.
-    growing: Growing,
+    growing: OpenStretch,
     entries: usize,
     entries_max: usize,
 }
@@ -33,7 +33,7 @@ struct Stretch {
 }
 
 #[derive(Debug, Default)]
-struct Growing {
+struct OpenStretch {
     first: Offset,
     end: Offset,
     bytes: usize,
@@ -41,17 +41,17 @@ struct Growing {
 }
 
 impl Index {
-    pub(super) fn set_max(&mut self, entries: usize) {
+    pub(crate) fn set_max(&mut self, entries: usize) {
         self.entries_max = entries;
     }
 
     /// Records a delivery: `first..end` has messages to exactly these topics.
-    pub(super) fn grow(&mut self, first: Offset, end: Offset, bytes: usize, topics: &[u32]) {
+    pub(crate) fn grow(&mut self, first: Offset, end: Offset, bytes: usize, topics: &[u32]) {
         let growing = &mut self.growing;
         if growing.end != first {
-            *growing = Growing {
+            *growing = OpenStretch {
                 first,
-                ..Growing::default()
+                ..OpenStretch::default()
             };
         }
         growing.end = end;
@@ -68,7 +68,7 @@ impl Index {
 
     /// Records a reading: `first..end` has messages to exactly these topics. Stretches that are known or
     /// growing stay as they are.
-    pub(super) fn learn(&mut self, first: Offset, end: Offset, topics: &[(Offset, u32)]) {
+    pub(crate) fn learn(&mut self, first: Offset, end: Offset, topics: &[(Offset, u32)]) {
         let end = if self.growing.topics.is_empty() {
             end
         } else {
@@ -105,7 +105,7 @@ impl Index {
     }
 
     /// Forgets stretches before an offset that the log no longer has.
-    pub(super) fn forget_below(&mut self, start: Offset) {
+    pub(crate) fn forget_below(&mut self, start: Offset) {
         while let Some((_, stretch)) = self.stretches.first_key_value()
             && stretch.end <= start
         {
@@ -122,7 +122,7 @@ impl Index {
 
     /// Returns the first offset in `at..limit` that may have a message to one of the topics, or `limit`.
     /// Examines at most `stretches_max` stretches.
-    pub(super) fn pass_over(
+    pub(crate) fn pass_over(
         &self,
         mut at: Offset,
         limit: Offset,
