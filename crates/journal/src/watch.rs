@@ -48,8 +48,8 @@ impl Watch {
         }
     }
 
-    /// Returns a part of this watch: growth of its logs is reported here, and dropping it ends the interest in
-    /// its logs alone.
+    /// Returns a part of this watch: growth of its logs is reported here, and dropping it ends the interest
+    /// in its logs alone.
     #[must_use]
     pub fn part(&self) -> Self {
         Self {
