@@ -13,7 +13,7 @@ use super::settings::LiveSettings;
 use super::stored::{EditKind, RowKey, read_client, read_row};
 use super::subscribe::live_bytes;
 
-/// StaleRows rows deleted with one append.
+/// Stale rows deleted with one append.
 const DELETES_AT_ONCE: usize = 1000;
 
 impl Live {
