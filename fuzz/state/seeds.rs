@@ -16,7 +16,7 @@ use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_messaging::queues::{Declare, Publication, Settle, Targets};
 use stafett_model::{Message, Namespace};
 use stafett_queue::{DeadLetter, QueueSettings};
-use stafett_routing::{HeaderMatch, ExchangeKind};
+use stafett_routing::{ExchangeKind, HeaderMatch};
 use stafett_topics::{NewTopic, TopicSettings};
 
 /// Space of the positions of clients of live logs. They need a connection: a row is made by hand.
