@@ -220,7 +220,7 @@ fn a_shared_batch_is_dead_when_all_of_its_logs_are_done_with_it() {
 fn rewriting_ends_where_a_large_batch_is_truncated_in_its_middle() {
     let mut bench = Bench::new(2);
     for _ in 0..6 {
-        bench.put(&[(0, ALL)], 80_000);
+        bench.put(&[(0, ALL)], 50_000);
         bench.put(&[(1, ALL)], 1_000);
     }
     // The last batch of log 0 stays whole for the sake of its last record, though most of it is dead.
