@@ -1,5 +1,7 @@
 //! Some hundreds of seeds, and a check that a seed always gives the same run.
 
+mod plants;
+
 use std::path::Path;
 
 use stafett_simulation::seeds::Runner;
