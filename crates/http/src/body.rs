@@ -127,12 +127,14 @@ async fn next_in_time(
     };
     loop {
         let window_end = memory.window_end(Instant::now(), received);
-        if let Ok(part) = timeout_at(window_end, next(body)).await {
-            return part.transpose().map_err(broken);
-        }
-        if memory.gives_way(Instant::now(), received) {
+        let part = timeout_at(window_end, next(body)).await;
+        let now = Instant::now();
+        if memory.is_due(now) && !matches!(part, Ok(None)) && memory.gives_way(now, received) {
             tracing::warn!(received, "a request body made way to others that wait for memory");
             return Err(slow());
+        }
+        if let Ok(part) = part {
+            return part.transpose().map_err(broken);
         }
     }
 }

@@ -232,6 +232,7 @@ impl Running {
                     let Some(bytes) = self.read()? else {
                         return Ok(());
                     };
+                    self.look_at_arrival()?;
                     turn::after(bytes).await;
                 }
                 Woken::Done(done) => {
@@ -450,11 +451,12 @@ impl Running {
             .map_or(never, |memory| memory.window_end(Instant::now(), received))
     }
 
-    /// Ends the connection if its message makes no progress while others wait for memory.
+    /// Ends the connection if the window of its message has ended without progress while others wait for
+    /// memory.
     fn look_at_arrival(&mut self) -> Result<(), Ended> {
         let received = self.inbound.len() + self.decoder.held_bytes();
-        let memory = self.memory.as_mut();
-        if memory.is_some_and(|memory| memory.gives_way(Instant::now(), received)) {
+        let (memory, now) = (self.memory.as_mut(), Instant::now());
+        if memory.is_some_and(|memory| memory.is_due(now) && memory.gives_way(now, received)) {
             return Err(Ended::GaveWay);
         }
         Ok(())

@@ -292,7 +292,11 @@ impl FrameReader {
             None => (since + self.limits.idle_timeout, since + self.limits.idle_timeout),
         };
         match timeout_at(until, poll_fn(|cx| self.poll_turn(stream, permit, cx))).await {
-            Ok(turn) => turn,
+            Ok(turn) => {
+                // Bytes that come as the window ends do not begin another one unseen.
+                self.check_window()?;
+                turn
+            }
             Err(_elapsed) => self.on_nothing(deadline - since, until < deadline),
         }
     }
@@ -311,14 +315,24 @@ impl FrameReader {
                 allowed,
             });
         }
-        if partial.memory.gives_way(Instant::now(), received) {
+        self.check_window()?;
+        Ok(Turn::Nothing)
+    }
+
+    /// Fails if the window of a partial frame has ended without progress while others wait for memory.
+    fn check_window(&mut self) -> Result<(), FrameError> {
+        let Some(partial) = &mut self.partial else {
+            return Ok(());
+        };
+        let (now, received, expected) = (Instant::now(), partial.buffer.len(), partial.expected);
+        if partial.memory.is_due(now) && partial.memory.gives_way(now, received) {
             return Err(FrameError::GaveWay {
                 received,
                 expected,
                 window: WINDOW,
             });
         }
-        Ok(Turn::Nothing)
+        Ok(())
     }
 
     fn poll_turn<R: AsyncRead + Unpin>(
