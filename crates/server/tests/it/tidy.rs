@@ -402,7 +402,7 @@ fn names_in(document: &str) -> Vec<String> {
         let is_word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_');
         let is_type = name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
         let has_path = name.contains("::");
-        name.ends_with(".rs") || ((is_type || has_path) && name.split("::").all(is_word))
+        name.strip_suffix(".rs").is_some() || ((is_type || has_path) && name.split("::").all(is_word))
     };
     quoted.filter(is_name).map(str::to_owned).collect()
 }
