@@ -113,7 +113,7 @@ impl Image {
         images
     }
 
-    /// A disk that nobody uses, with this journal on it.
+    /// Returns an unused copy of the disk, with this journal on it.
     pub fn disk(&self) -> SimulatedDisk {
         self.disk.fork()
     }
@@ -353,8 +353,8 @@ impl Author {
         ]);
     }
 
-    /// Stops the disk when a body that is cut has some of its chunks in their places. Nobody is told of that
-    /// body.
+    /// Stops the disk when a body that is cut has some of its chunks in their places. That body is not
+    /// acknowledged.
     fn stop_between_chunks(&mut self) {
         self.disk.set_fault(Some(Fault {
             change: self.disk.changes() + 3,
@@ -429,7 +429,7 @@ impl Author {
     }
 }
 
-/// A batch of so many records of so many bytes.
+/// Returns a batch of `records` records of `bytes` bytes each.
 fn fill(mut builder: BatchBuilder, records: u64, bytes: u64) -> Bytes {
     for nth in 0..records {
         let value: Vec<u8> = (0..bytes).map(|byte| (byte * 7 + nth) as u8).collect();

@@ -15,7 +15,7 @@ use crate::image::{COUNTERS, Image, settings};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 4 << 10;
-/// Reads of one log, where nobody knows how far it goes.
+/// Reads of one log whose end is unknown.
 const READS_MAX: usize = 200;
 
 type Written = BTreeMap<LogId, BTreeMap<u64, Bytes>>;
@@ -164,7 +164,7 @@ pub fn read_at(journal: &DiskJournal, log: LogId, offset: u64) -> Result<Vec<Byt
     assert_eq!(bytes.len(), run.bytes);
     let mut batches = Vec::new();
     while !bytes.is_empty() {
-        // What somebody sealed may say anything of itself, a codec that there is not for one.
+        // A sealed frame may claim anything, for example a codec that does not exist.
         let Ok(header) = BatchHeader::verify(&bytes) else {
             batches.push(bytes);
             break;

@@ -160,3 +160,32 @@ fn status_of(fault: &Fault) -> StatusCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stafett_live_topics::{ChangeError, NotStored, Refusal};
+
+    use super::*;
+
+    #[test]
+    fn an_outcome_that_is_not_known_is_never_called_not_stored() {
+        let refused = ChangeError::NotStored(NotStored::Refused(Refusal::DiskFull));
+        let unknown = ChangeError::NotStored(NotStored::Unknown);
+        for (fault, kind, status) in [
+            (Fault::NotStored, "not_stored", StatusCode::INSUFFICIENT_STORAGE),
+            (refused.into(), "not_stored", StatusCode::INSUFFICIENT_STORAGE),
+            (
+                Fault::OutcomeUnknown,
+                "outcome_unknown",
+                StatusCode::SERVICE_UNAVAILABLE,
+            ),
+            (unknown.into(), "outcome_unknown", StatusCode::SERVICE_UNAVAILABLE),
+        ] {
+            assert_eq!((fault.kind(), status_of(&fault)), (kind, status));
+            assert_eq!(
+                fault.message().contains("nothing of it was stored"),
+                kind == "not_stored"
+            );
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! A stopped journal with files that were changed by somebody who put the checksums right. What it gives out
+//! A stopped journal with changed files whose checksums were corrected. What it gives out
 //! may be anything, but it neither panics nor hangs, and its memory is bounded.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A sidecar: as it is if the first byte is 0, else laid out in sound blocks from so many rows, less one, and
+//! A sidecar: as it is if the first byte is 0, else laid out in sound blocks, from that number of rows less one, and
 //! entries.
 #![no_main]
 

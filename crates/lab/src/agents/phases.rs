@@ -416,7 +416,7 @@ mod tests {
             course.on_progress(host, told);
         }
         let _ = course.orders(second(3));
-        // Six came, so sixteen may be there: whoever has sent all that it might gets more.
+        // Six arrived, so sixteen may be in flight: the host that has used up its allowance gets more.
         assert_eq!(course.allowances().collect::<Vec<_>>(), [("q", &[9, 7][..])]);
     }
 }

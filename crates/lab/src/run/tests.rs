@@ -179,12 +179,11 @@ async fn a_run_of_another_machine_or_of_unknown_settings_does_not_go_on() {
     assert!(refused(older).await.contains("older program"));
 }
 
-/// Ceilings that were being measured when the run was interrupted are no ceilings, and are measured by
-/// whoever goes on.
+/// A ceiling whose measurement was interrupted is not stored. The run that is resumed measures it again.
 #[tokio::test]
 async fn what_was_half_measured_is_not_stored_as_a_ceiling() {
     let folder = tempfile::tempdir().unwrap();
-    // It says that it listens as a stub does, and whoever comes finds the run interrupted and the connection
+    // The program announces its address as a stub does. The first connection finds the run interrupted and is
     // closed.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -240,8 +239,8 @@ async fn a_disk_that_runs_short_stops_the_run_with_what_it_has() {
 #[tokio::test]
 async fn a_system_elsewhere_needs_no_space_here_and_is_not_reached_over_loopback() {
     let folder = tempfile::tempdir().unwrap();
-    // It connects like a system elsewhere, and its own settings cannot be set, so nobody waits for its
-    // answer.
+    // The listener accepts connections like a remote system. Its settings cannot be changed, so the run does
+    // not wait for an answer.
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let text = format!("{SHORT}[system]\nstafett.set = {{ x = 1 }}\n");

@@ -39,8 +39,7 @@ mod tests {
     use super::super::process::Process;
     use super::*;
 
-    /// The script with a `java` that says what a broker says, and a folder in which everything is fetched
-    /// already.
+    /// Returns the script with a `java` that prints the output of a broker, in a folder with all downloads.
     fn script(folder: &Path) -> Command {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let programs = folder.join("bin");

@@ -197,8 +197,8 @@ mod tests {
         let mut steering = Steering::new(&settings(100.0));
         assert_eq!(steering.look(&second(50, 1000), 0), None, "half of the trial");
         assert_eq!(steering.look(&second(50, 1000), 0), Some(200.0));
-        // They have not heard of it yet: at the old rate half of what is due comes, and what is slow is so
-        // for another reason.
+        // The senders do not have the new rate yet: at the old rate half of the due messages arrive, and slow
+        // messages have another cause.
         for _ in 0..5 {
             assert_eq!(steering.look(&second(50, 900_000), 0), None);
         }

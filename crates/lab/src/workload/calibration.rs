@@ -340,7 +340,7 @@ async fn an_answer_that_never_comes_in_time_is_in_the_latency_and_not_only_count
     let round_trip = &asked.latencies["round_trip"];
     within_2_percent(round_trip.count as f64, 1000.0);
     within_2_percent(asked.totals.timed_out as f64, 100.0);
-    // At least its patience: nobody knows how long the answer would have taken.
+    // At least the patience: the time of a missing answer is unknown.
     assert!(round_trip.p99_us >= 1_000_000, "{round_trip:?}");
     within_2_percent(round_trip.p50_us as f64, 2000.0);
 }
@@ -394,8 +394,7 @@ async fn relays_with_a_rate_send_on_at_most_so_many() {
         )
         .await;
         let relay = role(&loaded, "r");
-        // There are eight messages, and each needs 20 ms for its way; whoever has none at its moment sends
-        // none.
+        // Eight messages circulate, 20 ms per trip. A client without a message at its turn sends none.
         assert!(relay.rate <= f64::min(rate, 400.0) * 1.01, "{}", relay.rate);
         assert!(relay.rate >= at_least, "{} of {rate}", relay.rate);
         // A timer wakes a client a millisecond late at most.

@@ -35,7 +35,7 @@ pub struct Ledger {
 pub enum Entry {
     New,
     Again,
-    /// From a stream that is not sent, or far beyond what was sent.
+    /// From a stream without a sender, or far beyond the last sent number.
     Foreign,
 }
 

@@ -1,4 +1,4 @@
-//! `stafett lab` against Stafett alone: what a run leaves on the disk, and how it ends.
+//! `stafett lab` against Stafett alone: the files that a run leaves, and its end.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Made-up results, through the same types that real ones are written with: plausible in shape, and named as
-//! what they are. Deterministic: the same seed gives the same bytes.
+//! Made-up results, through the same types that real ones are written with: plausible in shape, and named
+//! as made up. Deterministic: the same seed gives the same bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ const STARTED_MS: i64 = 1_793_520_000_000;
 const WARMUP_S: u32 = 3;
 const SECONDS: u32 = 20;
 
-/// Every second of a point has so many calls into the made-up system.
+/// Calls into the made-up system per second of a point.
 #[derive(Clone, Copy)]
 struct Behaviour {
     rate: f64,
