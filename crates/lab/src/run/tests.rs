@@ -183,8 +183,8 @@ async fn a_run_of_another_machine_or_of_unknown_settings_does_not_go_on() {
 #[tokio::test]
 async fn what_was_half_measured_is_not_stored_as_a_ceiling() {
     let folder = tempfile::tempdir().unwrap();
-    // The program announces its address as a stub does. The first connection finds the run interrupted and is
-    // closed.
+    // The program announces its address as a stub does. The first connection finds the run interrupted and
+    // is closed.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let exe = folder.path().join("exe");
