@@ -7,7 +7,7 @@ use gungraun::{LibraryBenchmarkConfig, library_benchmark, library_benchmark_grou
 use stafett_bench_instructions::{
     Bench, PRODUCE_VERSION, batch, fetch_response, pieces, produce_request, produce_response, record,
 };
-use stafett_journal::Run;
+use stafett_journal::LogSlice;
 use stafett_kafka_wire::frame::{open_request, read_request, write_response};
 use stafett_kafka_wire::messages::produce::{ProduceRequest, ProduceResponse};
 use stafett_kafka_wire::{DecodeLimits, Encoded};
@@ -84,14 +84,14 @@ fn append_16_times_64(input: (Bench, Bytes)) -> Bench {
 
 #[library_benchmark]
 #[bench::one_mib(setup = Bench::to_read)]
-fn read_hot(bench: Bench) -> Kept<Bench, Run> {
+fn read_hot(bench: Bench) -> Kept<Bench, LogSlice> {
     let run = bench.read(black_box(true));
     (bench, run)
 }
 
 #[library_benchmark]
 #[bench::one_mib(setup = Bench::to_read)]
-fn read_cold(bench: Bench) -> Kept<Bench, Run> {
+fn read_cold(bench: Bench) -> Kept<Bench, LogSlice> {
     let run = bench.read(black_box(false));
     (bench, run)
 }

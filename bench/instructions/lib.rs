@@ -5,8 +5,8 @@ mod memory;
 use bytes::Bytes;
 use stafett_journal::disk::settings::Clock;
 use stafett_journal::{
-    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest, Run, Settings,
-    StateWait,
+    Append, DiskJournal, Frame, Journal, LogSlice, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest,
+    Settings, StateWait,
 };
 use stafett_kafka_wire::frame::{write_request, write_response};
 use stafett_kafka_wire::messages::fetch::{
@@ -208,7 +208,7 @@ impl Bench {
     }
 
     /// Reads 1 MiB: the last batches, or the first.
-    pub fn read(&self, last: bool) -> Run {
+    pub fn read(&self, last: bool) -> LogSlice {
         let behind = (BATCHES_OF_MIB - 1) * RECORDS_OF_BATCH;
         let offset = if last { self.last - behind as u64 } else { 0 };
         let request = ReadRequest {

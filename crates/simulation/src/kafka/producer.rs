@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use stafett_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
 use stafett_kafka_wire::messages::{InitProducerIdRequest, ProduceRequest};
-use stafett_model::{BatchBuilder, Codec, ProducerId, Record};
+use stafett_model::{BatchBuilder, BatchHeader, Codec, ProducerId, Record};
 
 use super::connection::Connection;
 use crate::host;
@@ -19,6 +19,8 @@ mod repeat;
 
 /// Maximum batches in flight: the broker remembers this many of a producer's last batches.
 const IN_FLIGHT_MAX: usize = 5;
+/// Default of `message.timestamp.after.max.ms`.
+const LATER_MS_MAX: i64 = 3_600_000;
 
 #[derive(Debug)]
 pub struct Producer {
@@ -46,6 +48,14 @@ struct Kept {
     id: Option<i64>,
 }
 
+impl Kept {
+    /// True if the batch has a record more than an hour later than the wall clock: the clock was set back.
+    fn is_too_late(&self) -> bool {
+        let header = BatchHeader::parse(&self.bytes);
+        header.is_ok_and(|header| header.max_timestamp > host::wall_ms() + LATER_MS_MAX)
+    }
+}
+
 #[derive(Debug)]
 enum Waiting {
     Id,
@@ -55,6 +65,7 @@ enum Waiting {
 /// Error codes of Kafka.
 mod code {
     pub(super) const TOO_LARGE: i16 = 10;
+    pub(super) const INVALID_TIMESTAMP: i16 = 32;
     pub(super) const OUT_OF_ORDER: i16 = 45;
     pub(super) const STORAGE: i16 = 56;
 }
@@ -214,6 +225,7 @@ impl Producer {
         let is_expected = match code {
             code::OUT_OF_ORDER => is_old || self.is_disturbed,
             code::STORAGE => may_refuse,
+            code::INVALID_TIMESTAMP => kept.is_some_and(|kept| kept.is_too_late()),
             code::TOO_LARGE => kept.is_some_and(|kept| kept.bytes.len() > 15_000),
             _ => false,
         };

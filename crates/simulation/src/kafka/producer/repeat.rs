@@ -60,7 +60,10 @@ impl Producer {
         code: i16,
         may_refuse: bool,
     ) -> Result<(), Finding> {
+        let sent = self.done.iter().find(|done| done.number == number);
         match code {
+            // Times are checked first, as in Kafka.
+            code::INVALID_TIMESTAMP if sent.is_some_and(|done| done.kept.is_too_late()) => Ok(()),
             code::STORAGE if may_refuse => Ok(()),
             // A batch that it sent before was lost.
             code::OUT_OF_ORDER if self.is_disturbed => Ok(()),
