@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
@@ -59,6 +59,8 @@ pub struct Groups {
     pub(super) member_protocol: Option<Arc<dyn MemberProtocol>>,
     /// Tasks that wait until something is stored, and the task that keeps deadlines.
     pub(super) tasks: TaskTracker,
+    /// Reference for those tasks.
+    this: Weak<Self>,
     stop: CancellationToken,
 }
 
@@ -83,7 +85,7 @@ impl Groups {
             Durability::Sync => StateWait::Synced,
             Durability::Memory | Durability::Os | Durability::Interval { .. } => StateWait::Written,
         };
-        let groups = Arc::new(Self {
+        let groups = Arc::new_cyclic(|this| Self {
             journal,
             topics,
             settings,
@@ -99,6 +101,7 @@ impl Groups {
             wait,
             member_protocol,
             tasks: TaskTracker::new(),
+            this: Weak::clone(this),
             stop: CancellationToken::new(),
         });
         groups.load_groups()?;
@@ -258,7 +261,13 @@ impl Groups {
         }
         self.metrics.rebalances.inc_by(rebalances);
         self.metrics.expired_members.inc_by(expired);
-        let ticket = self.store(group, store);
+        let mut ticket = self.store(group, store);
+        if let GroupKind::Classic(kind) = &group.kind
+            && let Some(generation) = kind.generation_in_storing()
+            && let Some(ticket) = ticket.take()
+        {
+            self.await_assigned(&group.name, generation, ticket);
+        }
         let replies = group.take_waiting(replies);
         match ticket {
             Some(ticket) if !replies.is_empty() => {
@@ -282,6 +291,21 @@ impl Groups {
                 ticket
             }
         }
+    }
+
+    /// Waits until the assignments of a classic group are stored.
+    fn await_assigned(&self, group: &Arc<str>, generation: i32, ticket: Ticket) {
+        let (groups, group) = (Weak::clone(&self.this), Arc::clone(group));
+        self.tasks.spawn(async move {
+            let outcome = stafett_store::all_outcomes(&ticket.await);
+            let Some(groups) = groups.upgrade() else { return };
+            let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
+            let _deleted = groups.step(&group, absent, |group, now, effects| {
+                if let GroupKind::Classic(kind) = &mut group.kind {
+                    kind.on_assigned(generation, outcome, now, effects);
+                }
+            });
+        });
     }
 
     /// Updates everything derived from the group's members. Costs a pass over all members, so it is not

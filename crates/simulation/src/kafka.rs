@@ -286,6 +286,7 @@ impl World {
             return Ok(());
         }
         topic.known = Known::Deleting(id);
+        self.kafka.commits.on_deletion(topic.number);
         let request = DeleteTopicsRequest {
             topics: vec![DeleteTopicState {
                 name: Some(topic.name().into()),

@@ -13,7 +13,7 @@ impl ClassicGroup {
         let pending = self.pending.values().copied();
         let phase = match self.phase {
             Phase::Empty => None,
-            Phase::Gathering { until, .. } | Phase::Preparing { until } | Phase::Completing { until } => {
+            Phase::Gathering { until, .. } | Phase::Preparing { until } | Phase::Completing { until, .. } => {
                 Some(until)
             }
             Phase::Stable { until } => until,
@@ -38,7 +38,7 @@ impl ClassicGroup {
         }
         let is_phase_over = match self.phase {
             Phase::Empty => false,
-            Phase::Gathering { until, .. } | Phase::Preparing { until } | Phase::Completing { until } => {
+            Phase::Gathering { until, .. } | Phase::Preparing { until } | Phase::Completing { until, .. } => {
                 is_over(Some(until))
             }
             Phase::Stable { until } => is_over(until),

@@ -375,6 +375,7 @@ impl ClassicGroup {
         self.strategy = self.vote();
         self.phase = Phase::Completing {
             until: now.after(self.rebalance_ms()),
+            is_storing: false,
         };
         let mut waiting = Vec::with_capacity(self.members.len());
         for (id, member) in &mut self.members {

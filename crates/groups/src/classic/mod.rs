@@ -4,14 +4,14 @@
 //!            first member joins                 all have joined, or their time is over
 //!   Empty ───────────────────▶ Preparing ───────────────────────────▶ Completing
 //!     ▲                         ▲      ▲                                   │ the leader has decided
-//!     └── no member has joined ─┘      └── a member joins, leaves or ◀── Stable
+//!     └── no member has joined ─┘      └── a member joins, leaves or ◀── Stable   and that is stored
 //!                                          its session expires
 //! ```
 //!
 //! *Preparing*: members are asked to join; each waits for the next generation. The first generation waits a
-//! little for more members. *Completing*: members know the generation and wait for the leader's assignment.
-//! *Stable*: they have it. Each transition to *Completing* begins a new generation; a request that names
-//! another one is refused.
+//! little for more members. *Completing*: members know the generation and wait for the leader's assignment,
+//! and then until it is stored. *Stable*: they have it. Each transition to *Completing* begins a new
+//! generation; a request that names another one is refused.
 //!
 //! A *dynamic* member is known by the id that it was given. A *static* one also has an instance name of its
 //! own choice. A member that returns under that name replaces and fences the former one, without a new
@@ -79,8 +79,9 @@ pub enum Phase {
     },
     /// Waits for members to join, at most until `until`.
     Preparing { until: Moment },
-    /// Waits for the leader. Members that have not asked for their assignment by `until` are removed.
-    Completing { until: Moment },
+    /// Waits for the leader, then until its assignments are stored. Members that have not asked for their
+    /// assignment by `until` are removed.
+    Completing { until: Moment, is_storing: bool },
     /// Members have their assignments. If some have not asked yet, they are removed at `until`.
     Stable { until: Option<Moment> },
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use stafett_store::NotStored;
 
 use super::{ClassicGroup, Phase};
 use crate::effects::{Effects, Store, WaiterId};
@@ -31,7 +32,7 @@ pub struct Leave {
 }
 
 impl ClassicGroup {
-    /// Handles a sync. Answers `waiter`, now or when the leader has sent the assignments.
+    /// Handles a sync. Answers `waiter`, now or when the leader's assignments are stored.
     pub fn sync(&mut self, sync: Sync, waiter: WaiterId, now: Moment, effects: &mut Effects) {
         if let Err(error) = self.try_sync(sync, waiter, now, effects) {
             effects.sync(waiter, Err(error));
@@ -61,13 +62,13 @@ impl ClassicGroup {
         match phase {
             Phase::Empty => return Err(GroupError::UnknownMember),
             Phase::Gathering { .. } | Phase::Preparing { .. } => return Err(GroupError::Rebalancing),
-            Phase::Completing { until } => {
+            Phase::Completing { until, is_storing } => {
                 member.has_synced = true;
                 if let Some(former) = member.syncing.replace(waiter) {
                     effects.sync(former, Err(GroupError::Rebalancing));
                 }
-                if is_leader {
-                    self.assign(sync.assignments, until, now, effects);
+                if is_leader && !is_storing {
+                    self.assign(sync.assignments, until, effects);
                 }
             }
             Phase::Stable { until } => {
@@ -81,14 +82,8 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// Stores the leader's assignments and answers the waiting members. A member left out gets nothing.
-    fn assign(
-        &mut self,
-        assignments: Vec<(Box<str>, Bytes)>,
-        until: Moment,
-        now: Moment,
-        effects: &mut Effects,
-    ) {
+    /// Stores the leader's assignments. A member left out gets nothing.
+    fn assign(&mut self, assignments: Vec<(Box<str>, Bytes)>, until: Moment, effects: &mut Effects) {
         for member in self.members.values_mut() {
             member.assignment = Bytes::new();
         }
@@ -96,6 +91,38 @@ impl ClassicGroup {
             if let Some(member) = self.members.get_mut(&*id) {
                 member.assignment = assignment;
             }
+        }
+        self.phase = Phase::Completing {
+            until,
+            is_storing: true,
+        };
+        effects.store = Store::Whole;
+    }
+
+    /// Returns the generation whose assignments are being stored.
+    pub fn generation_in_storing(&self) -> Option<i32> {
+        let is_storing = matches!(self.phase, Phase::Completing { is_storing: true, .. });
+        is_storing.then_some(self.generation)
+    }
+
+    /// Handles the outcome of storing the assignments of a generation, and answers the waiting members. An
+    /// assignment that is not stored is given to no member: its generation could come again after a restart.
+    pub fn on_assigned(
+        &mut self,
+        generation: i32,
+        outcome: Result<(), NotStored>,
+        now: Moment,
+        effects: &mut Effects,
+    ) {
+        let Phase::Completing {
+            until,
+            is_storing: true,
+        } = self.phase
+        else {
+            return;
+        };
+        if generation != self.generation {
+            return;
         }
         let mut waiting = Vec::with_capacity(self.members.len());
         for (id, member) in &mut self.members {
@@ -105,11 +132,13 @@ impl ClassicGroup {
             }
         }
         for (waiter, id) in waiting {
-            let synced = self.synced(&id);
-            effects.sync(waiter, Ok(synced));
+            let synced = outcome.map(|()| self.synced(&id));
+            effects.sync(waiter, synced.map_err(GroupError::from));
         }
-        self.stabilise(Some(until));
-        effects.store = Store::Whole;
+        match outcome {
+            Ok(()) => self.stabilise(Some(until)),
+            Err(_) => self.prepare(now, effects),
+        }
     }
 
     /// Enters *Stable*, with a deadline if some members have not asked for their assignment.

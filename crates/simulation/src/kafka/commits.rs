@@ -17,6 +17,8 @@ struct Place {
     known: BTreeSet<u64>,
     /// Unanswered commits.
     maybe: BTreeSet<u64>,
+    /// True if the deletion of the topic was requested.
+    may_be_deleted: bool,
 }
 
 /// Commits of all groups, and their generations.
@@ -106,6 +108,21 @@ impl Commits {
         }
     }
 
+    /// Records that the deletion of a topic was requested.
+    pub(super) fn on_deletion(&mut self, topic: u8) {
+        for (_, place) in self.places.iter_mut().filter(|((_, log), _)| log.topic == topic) {
+            place.may_be_deleted = true;
+        }
+    }
+
+    /// Returns true if the broker may forget the group once its last member has left: it has no commits.
+    fn is_forgettable(&self, group: u8) -> bool {
+        let places = self.places.iter().filter(|((of, _), _)| *of == group);
+        places
+            .into_iter()
+            .all(|(_, place)| place.floor == 0 || place.may_be_deleted)
+    }
+
     /// Returns the minimum generation of a member that joins now.
     pub(super) fn joined(&self, group: u8) -> i32 {
         self.groups.get(&group).map_or(0, |group| group.joined)
@@ -124,8 +141,12 @@ impl Commits {
         least: i32,
         leader: &str,
     ) -> Result<(), Finding> {
+        let starts_again = generation == 1 && self.is_forgettable(group);
+        if starts_again {
+            self.forget_group(group);
+        }
         let known = self.groups.entry(group).or_default();
-        if generation < least {
+        if generation < least && !starts_again {
             return Err(Finding(format!(
                 "group {group} was in generation {least} and is in {generation}"
             )));

@@ -51,3 +51,54 @@ fn what_is_stored_reads_back_and_cut_ones_do_not() {
         );
     }
 }
+
+#[test]
+fn an_assignment_is_given_once_it_is_stored() {
+    let group = after_two(
+        "
+        join a as a
+        join b as b
+        > a joined 2 range led by a [a b]
+        > b joined 2 range led by a
+        slow
+        sync a 2 a=p b=q
+        > stored
+        beat b 2
+        > ok
+        commit b 2
+        > Rebalancing
+        sync b 2
+        written
+        > a gets `p`
+        > b gets `q`
+        commit b 2
+        > ok
+        ",
+    );
+    assert!(group.is_stable());
+}
+
+#[test]
+fn an_assignment_that_is_not_stored_is_given_to_no_member() {
+    after_two(
+        "
+        join a as a
+        join b as b
+        > a joined 2 range led by a [a b]
+        > b joined 2 range led by a
+        slow
+        sync a 2 a=p b=q
+        > stored
+        lost
+        > a gets nothing: NotStored(Unknown)
+        sync b 2
+        > b gets nothing: Rebalancing
+        beat b 2
+        > Rebalancing
+        join a as a
+        join b as b
+        > a joined 3 range led by a [a b]
+        > b joined 3 range led by a
+        ",
+    );
+}

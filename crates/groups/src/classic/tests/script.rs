@@ -7,12 +7,15 @@
 //!                        [rebalance MS] [v4] [v9]
 //! sync ID GENERATION [ID=TEXT …] [static INSTANCE] [believes STRATEGY]
 //! beat ID GENERATION [static INSTANCE] │ commit ID GENERATION │ leave ID … │ leave static INSTANCE
-//! +MS │ restart
+//! +MS │ restart │ slow │ written │ lost
 //! ```
 //!
-//! A member that joins without `as` gets its name as its id.
+//! A member that joins without `as` gets its name as its id. Assignments are stored at once; after `slow`,
+//! they are by `written`, and are not by `lost`.
 
 use std::collections::HashMap;
+
+use stafett_store::NotStored;
 
 use super::super::*;
 use crate::effects::{Effects, MemberReply, Store, WaiterId};
@@ -25,6 +28,7 @@ struct Script {
     waits: HashMap<WaiterId, String>,
     next: u64,
     stored: Vec<u8>,
+    is_slow: bool,
     said: Vec<String>,
     members_max: usize,
     delay: u32,
@@ -38,6 +42,7 @@ pub(super) fn run(text: &str) -> ClassicGroup {
         waits: HashMap::new(),
         next: 0,
         stored: Vec::new(),
+        is_slow: false,
         said: Vec::new(),
         members_max: 3,
         delay: 50,
@@ -150,6 +155,9 @@ impl Script {
                 let left = self.group.leave(&leaves, self.now, &mut effects);
                 self.said.extend(left.iter().map(said));
             }
+            "slow" => self.is_slow = true,
+            "written" => self.finish_storing(Ok(()), &mut effects),
+            "lost" => self.finish_storing(Err(NotStored::Unknown), &mut effects),
             "restart" => {
                 self.group = ClassicGroup::decode(&self.stored, self.now).unwrap();
                 self.waits.clear();
@@ -215,6 +223,17 @@ impl Script {
             self.stored.clear();
             self.group.encode(&mut self.stored);
             self.said.push("stored".into());
+            if !self.is_slow {
+                let mut effects = Effects::default();
+                self.finish_storing(Ok(()), &mut effects);
+                self.follow(effects);
+            }
+        }
+    }
+
+    fn finish_storing(&mut self, outcome: Result<(), NotStored>, effects: &mut Effects) {
+        if let Some(generation) = self.group.generation_in_storing() {
+            self.group.on_assigned(generation, outcome, self.now, effects);
         }
     }
 
