@@ -475,7 +475,8 @@ impl Copies {
             match (copy.settled, is_there) {
                 (Settled::No, false) if may_expire => copy.settled = Settled::Gone,
                 (Settled::Perhaps, true) => copy.settled = Settled::No,
-                (Settled::Perhaps, false) => copy.settled = Settled::Gone,
+                (Settled::Perhaps, false) if copy.times.is_out(clock_ms) => copy.settled = Settled::Gone,
+                (Settled::Perhaps, false) => {}
                 (Settled::No | Settled::At(_) | Settled::Gone, _) => {}
             }
         }
