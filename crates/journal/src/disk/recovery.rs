@@ -515,7 +515,6 @@ impl<'a> Recovery<'a> {
                     .extend(damaged.iter().map(|(from, to)| (log.id, *from, *to)));
             }
             state.start = state.start.min(state.next);
-            state.reserved = state.reserved.max(state.next);
             state.reserved_durably = state.next;
             state.reserved = state.next;
             state.visible = state.next;
