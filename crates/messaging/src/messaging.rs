@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use stafett_journal::{DiskSpace, Journal, StateUnreadable};
 use stafett_model::Namespace;
-use stafett_store::{Changing, NotStored, Stored};
+use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
 use crate::delayed::{Delayed, Releasing};
@@ -14,7 +14,6 @@ use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{
     BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, ReadFacts, publish,
 };
-use crate::queues::clock::Clock;
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
 use crate::transfer::{Moved, move_messages};
@@ -34,13 +33,18 @@ impl Messaging {
         journal: &Arc<dyn Journal>,
         catalog: &TopicCatalog,
         attributes: &[Arc<dyn ReadFacts>],
+        clock: &Arc<Clock>,
     ) -> Result<Self, StateUnreadable> {
         let (exchanges, left) = Exchanges::open(Arc::clone(journal), Facts::new(attributes))?;
-        let clock = Arc::new(Clock::start());
-        let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(&clock))?);
+        let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(clock))?);
         let durability = catalog.defaults().logs.durability;
         let topics = catalog.topics();
-        let queues = Queues::open(Arc::clone(journal), Arc::clone(topics), durability, clock)?;
+        let queues = Queues::open(
+            Arc::clone(journal),
+            Arc::clone(topics),
+            durability,
+            Arc::clone(clock),
+        )?;
         let way = Way {
             exchanges: Arc::new(exchanges),
             queues,

@@ -30,14 +30,13 @@ use stafett_journal::{
     StateWait,
 };
 use stafett_model::{Durability, Lock, LogId, Message, Namespace};
-use stafett_store::spaces;
+use stafett_store::{Clock, spaces};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::exchanges::space::SpaceId;
 use crate::exchanges::way::WayBack;
-use crate::queues::clock::Clock;
 use bucket::{Bucket, Minute};
 use note::Note;
 use release::run;
