@@ -104,7 +104,18 @@ impl Messaging {
         &self,
         namespace: &Namespace,
         exchange: &str,
-        messages: Vec<Publish>,
+        mut messages: Vec<Publish>,
+    ) -> Result<PublishTicket, PublishError> {
+        self.publish_from(namespace, exchange, &mut messages)
+    }
+
+    /// Like [`Self::publish`], with the messages taken out of `messages`; after an error they are still
+    /// there.
+    pub fn publish_from(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        messages: &mut Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
         publish::publish(&self.way, namespace, exchange, messages)
     }
