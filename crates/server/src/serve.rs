@@ -51,13 +51,13 @@ use crate::signals::StopSignals;
 use crate::usage;
 
 /// Time limit from the first signal to the end of the process: up to the end of the run enforced by
-/// [`ExitGuard`], and then shared by what runs in the background.
+/// [`ExitGuard`], then the limit of background tasks.
 const END_MAX: Duration = Duration::from_millis(9500);
 /// Part of [`END_MAX`] for connections to finish work in progress.
 const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Part of [`END_MAX`] for the HTTP listener.
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
-/// Part of [`END_MAX`] for what still runs in the background, at most.
+/// Largest part of [`END_MAX`] for background tasks.
 const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
 /// Maximum number of consecutive failed recoveries after the journal has failed.

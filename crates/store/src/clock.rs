@@ -148,8 +148,8 @@ impl Clock {
         None
     }
 
-    /// Returns the steady time of a stored date of any run, for ages: setting the clock while the program runs
-    /// makes nothing older. A date of an earlier run counts by the clock as it was at the start.
+    /// Returns the steady time of a stored date of any run, for ages: setting the clock while the program
+    /// runs makes nothing older. A date of an earlier run counts by the clock as it was at the start.
     pub fn steady_date(&self, wall_ms: i64) -> i64 {
         if self.steps() == 0 {
             return wall_ms;

@@ -26,7 +26,7 @@ impl Recovery<'_> {
         true
     }
 
-    /// Reports what earlier starts have set aside, if none of them could store a checkpoint.
+    /// Reports the segments that earlier starts have set aside, if none of them could store a checkpoint.
     pub(super) fn report_set_aside(&mut self) -> Result<(), OpenError> {
         if self.is_anew || self.meta == Meta::default() {
             for id in std::mem::take(&mut self.set_aside) {
