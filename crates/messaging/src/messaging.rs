@@ -8,7 +8,7 @@ use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
-use crate::delayed::{Delayed, Releasing};
+use crate::delayed::{Delayed, Releasing, StoredBuckets};
 use crate::exchanges::facts::Facts;
 use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{
@@ -35,8 +35,10 @@ impl Messaging {
         attributes: &[Arc<dyn ReadFacts>],
         clock: &Arc<Clock>,
     ) -> Result<Self, StateUnreadable> {
-        let (exchanges, left) = Exchanges::open(Arc::clone(journal), Facts::new(attributes))?;
-        let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(clock))?);
+        let mut buckets = StoredBuckets::default();
+        let facts = Facts::new(attributes);
+        let (exchanges, left) = Exchanges::open(Arc::clone(journal), facts, &mut |row| buckets.add(row))?;
+        let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(clock), buckets));
         let durability = catalog.defaults().logs.durability;
         let topics = catalog.topics();
         let queues = Queues::open(
