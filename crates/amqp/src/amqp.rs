@@ -5,11 +5,14 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use stafett_amqp_wire::Table;
 use stafett_broker::{Broker, FrontEndHooks};
+use stafett_messaging::exchanges::NamespaceError;
 use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 use stafett_net::{Connection, Protocol};
 
 use crate::arguments::QueueType;
+use crate::error::not_stored;
+use crate::exception::Exception;
 use crate::facts::KeptProperties;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
@@ -63,26 +66,34 @@ impl Shared {
         QueueType::of(&Table::decode(queue.arguments.clone()).unwrap_or_default())
     }
 
-    /// Returns true if the virtual host exists or could be created. Also predeclares its exchanges.
-    pub(crate) fn open_virtual_host(&self, name: &str) -> bool {
+    /// Opens a virtual host, which is created if it does not exist and that is allowed. Also predeclares its
+    /// exchanges.
+    pub(crate) fn open_virtual_host(&self, name: &str) -> Result<(), Exception> {
         let namespace = Namespace::new(name);
         let exchanges = self.broker.messaging().exchanges();
         if exchanges.has_namespace(&namespace) {
             exchange_kinds::predeclare(&self.broker, &namespace);
-            return true;
+            return Ok(());
         }
+        let not_found = || Exception::not_allowed(format!("vhost {name} not found"));
         if !self.settings.create_virtual_hosts {
-            return false;
+            return Err(not_found());
         }
         match exchanges.create_namespace(&namespace) {
             Ok((_, stored)) => {
                 drop(stored);
                 exchange_kinds::predeclare(&self.broker, &namespace);
-                true
+                Ok(())
             }
-            Err(error) => {
+            Err(NamespaceError::NotStored(error)) => Err(not_stored(&error, &format!("vhost '{name}'"))),
+            Err(
+                error @ (NamespaceError::NoSuchNamespace
+                | NamespaceError::IsDefault
+                | NamespaceError::Closing
+                | NamespaceError::BadName),
+            ) => {
                 tracing::debug!(%error, name, "no virtual host");
-                false
+                Err(not_found())
             }
         }
     }

@@ -162,10 +162,8 @@ impl Opening {
         agreed: Agreed,
         write: &mut WriteHalf<'_>,
     ) -> Result<Agreed, Ended> {
-        let name = &agreed.virtual_host;
-        if !shared.open_virtual_host(name) {
-            let exception = Exception::not_allowed(format!("vhost {name} not found")).caused_by((10, 40));
-            return Err(self.refuse(&exception, write).await);
+        if let Err(exception) = shared.open_virtual_host(&agreed.virtual_host) {
+            return Err(self.refuse(&exception.caused_by((10, 40)), write).await);
         }
         self.output.send(0, OpenOk::default());
         Ok(agreed)

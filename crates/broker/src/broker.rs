@@ -8,7 +8,7 @@ use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
 use stafett_messaging::Messaging;
 use stafett_messaging::exchanges::ReadFacts;
-use stafett_store::{NotStored, spaces, store_synced};
+use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 
 use crate::overrides::{Overrides, ReadGroupSettings};
@@ -27,12 +27,26 @@ pub struct Broker {
 }
 
 /// Settings of a broker.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct BrokerSettings {
     pub topics: TopicDefaults,
     pub groups: GroupSettings,
     pub live_topics: LiveSettings,
     pub hooks: FrontEndHooks,
+    /// The system's clock, except in tests.
+    pub wall_clock: ReadWallClock,
+}
+
+impl Default for BrokerSettings {
+    fn default() -> Self {
+        Self {
+            topics: TopicDefaults::default(),
+            groups: GroupSettings::default(),
+            live_topics: LiveSettings::default(),
+            hooks: FrontEndHooks::default(),
+            wall_clock: wall_ms,
+        }
+    }
 }
 
 /// Knowledge of the front ends that the core needs: the formats of members' metadata, the names of groups'
@@ -66,16 +80,22 @@ impl Broker {
         let cluster_id = cluster_id
             .and_then(|id| id.try_into().ok())
             .map(u128::from_be_bytes);
+        let clock = Arc::new(Clock::start_on(settings.wall_clock));
         let groups = Groups::open(
             Arc::clone(&journal),
             Arc::clone(catalog.topics()),
             settings.groups,
             base.logs.durability,
             hooks.member_protocol,
+            Arc::clone(&clock),
         )?;
         let overrides = Overrides::load(&*journal, hooks.group_settings)?;
-        let live_topics = Arc::new(Live::open(Arc::clone(&journal), settings.live_topics)?);
-        let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes)?;
+        let live_topics = Arc::new(Live::open(
+            Arc::clone(&journal),
+            settings.live_topics,
+            Arc::clone(&clock),
+        )?);
+        let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes, &clock)?;
         let broker = Self {
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             journal,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use stafett_journal::{Change, Frame, Ticket};
-use stafett_store::{NotStored, spaces, wall_ms};
+use stafett_store::{NotStored, spaces};
 use stafett_topics::TopicId;
 
 use super::commits::{Changes, CommitSender, CommittedOffset, PartitionChange};
@@ -79,7 +79,7 @@ impl Groups {
     }
 
     fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> CommitTicket {
-        let at = wall_ms();
+        let at = self.clock.wall_ms();
         self.metrics
             .commits
             .inc_by(u64::try_from(commits.len()).unwrap_or(u64::MAX));
@@ -147,7 +147,7 @@ impl Groups {
 
     /// Deletes expired commits, commits of deleted topics, and groups with nothing left.
     pub(super) fn sweep(&self) {
-        let now = wall_ms();
+        let now = self.clock.now_ms();
         let retention = self.settings.commit_retention;
         let retention = retention.map(|kept| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
         for shard in self.shards() {
@@ -160,10 +160,11 @@ impl Groups {
                     // A staged commit must not be overtaken by a deletion staged now: retry in a later sweep.
                     continue;
                 }
-                let base = expires_from(group);
+                let base = expires_from(group).map(|date| self.clock.steady_date(date));
                 let removed = group.commits.retain(|topic, committed| {
                     let is_expired = retention.zip(base).is_some_and(|(retention, base)| {
-                        now.saturating_sub(base.max(committed.at)) >= retention
+                        let committed = self.clock.steady_date(committed.at);
+                        now.saturating_sub(base.max(committed)) >= retention
                     });
                     !is_expired && self.topics.with_id(topic).is_some()
                 });

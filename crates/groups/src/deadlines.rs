@@ -80,12 +80,16 @@ impl Groups {
 pub(super) async fn run(groups: Weak<Groups>, stop: CancellationToken) {
     let Some((wake, clock, every)) = groups.upgrade().map(|groups| {
         let every = u32::try_from(groups.settings.sweep_every.as_millis()).unwrap_or(u32::MAX);
-        (Arc::clone(&groups.deadlines.wake), groups.clock, every)
+        (
+            Arc::clone(&groups.deadlines.wake),
+            Arc::clone(&groups.clock),
+            every,
+        )
     }) else {
         return;
     };
     // Commits that expired while the broker was down are removed soon after the start.
-    let mut sweep_at = clock.now().after(DELETED_AFTER_MS);
+    let mut sweep_at = Moment(clock.elapsed_ms()).after(DELETED_AFTER_MS);
     loop {
         let next = {
             let Some(groups) = groups.upgrade() else { return };
@@ -106,7 +110,7 @@ pub(super) async fn run(groups: Weak<Groups>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = wake.notified() => {}
-            () = tokio::time::sleep_until(clock.instant(next)) => {}
+            () = tokio::time::sleep_until(clock.instant_after(next.0)) => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable, StateWait, Ticket};
 use stafett_model::{Durability, Lock, SharedLock};
-use stafett_store::{NotStored, appends, spaces, wall_ms};
+use stafett_store::{Clock, NotStored, appends, spaces};
 use stafett_topics::Topics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,7 +24,7 @@ use super::error::GroupError;
 use super::group::{Group, GroupKind, StepResult};
 use super::member_protocol::MemberProtocol;
 use super::metrics::GroupMetrics;
-use super::moment::{Clock, Moment};
+use super::moment::Moment;
 use super::replies::JoinError;
 use super::settings::{GroupOverrides, GroupSettings};
 use super::stored;
@@ -43,7 +43,7 @@ pub struct Groups {
     pub(super) settings: GroupSettings,
     pub(super) metrics: GroupMetrics,
     pub(super) deadlines: Deadlines,
-    pub(super) clock: Clock,
+    pub(super) clock: Arc<Clock>,
     shards: Box<[Lock<Shard>]>,
     hash: RandomState,
     count: AtomicUsize,
@@ -80,6 +80,7 @@ impl Groups {
         settings: GroupSettings,
         durability: Durability,
         member_protocol: Option<Arc<dyn MemberProtocol>>,
+        clock: Arc<Clock>,
     ) -> Result<Arc<Self>, StateUnreadable> {
         let wait = match durability {
             Durability::Sync => StateWait::Synced,
@@ -91,7 +92,7 @@ impl Groups {
             settings,
             metrics: GroupMetrics::default(),
             deadlines: Deadlines::default(),
-            clock: Clock::start(),
+            clock,
             shards: (0..SHARDS).map(|_| Lock::default()).collect(),
             hash: RandomState::new(),
             count: AtomicUsize::new(0),
@@ -148,7 +149,7 @@ impl Groups {
 
     /// Returns the current time of the groups' clock.
     pub fn now(&self) -> Moment {
-        self.clock.now()
+        Moment(self.clock.elapsed_ms())
     }
 
     pub fn len(&self) -> usize {
@@ -199,7 +200,7 @@ impl Groups {
                 if self.len() >= self.settings.groups_max {
                     return Err(GroupError::TooManyGroups);
                 }
-                Some(self.insert(&mut shard, Group::new(name.into(), wall_ms())))
+                Some(self.insert(&mut shard, Group::new(name.into(), self.clock.wall_ms())))
             }
         };
         let group = group.ok_or(GroupError::NoSuchGroup)?;
@@ -317,7 +318,7 @@ impl Groups {
             group.notify_state_change();
             self.metrics.on_state(Some(before), Some(now));
             if group.kind.is_empty() {
-                group.empty_since = wall_ms();
+                group.empty_since = self.clock.wall_ms();
             }
         }
         self.queue(group);

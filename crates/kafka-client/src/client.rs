@@ -105,20 +105,29 @@ impl Client {
         }
     }
 
-    /// Returns the ids of all brokers in the metadata so far, sorted.
+    /// Returns the ids of all brokers in the latest metadata, sorted.
     pub(crate) fn broker_ids(&self) -> Vec<i32> {
         let mut ids: Vec<_> = self.known().brokers.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
+    /// Replaces the known brokers by those of new metadata, and forgets connections to others.
     pub(crate) fn learn(&self, brokers: &[MetadataResponseBroker]) {
-        let mut known = self.known();
-        for broker in brokers {
-            known
-                .brokers
-                .insert(broker.node_id, address(&broker.host, broker.port));
+        // A cluster has a broker: this answer says nothing about it.
+        if brokers.is_empty() {
+            return;
         }
+        let row = |broker: &MetadataResponseBroker| (broker.node_id, address(&broker.host, broker.port));
+        let mut known = self.known();
+        let Known {
+            brokers: now,
+            connections,
+        } = &mut *known;
+        *now = brokers.iter().map(row).collect();
+        let servers = &self.shared.servers;
+        connections
+            .retain(|address, _| servers.contains(address) || now.values().any(|broker| broker == address));
     }
 
     /// Returns a connection to the coordinator of a group.

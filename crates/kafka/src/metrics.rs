@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use stafett_kafka_wire::{ApiKey, ErrorCode};
 
-use crate::api::SERVED;
+use crate::api::served;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ApiLabel {
@@ -87,7 +87,7 @@ impl Metrics {
             }
         };
         let it = Self {
-            apis: SERVED.iter().map(for_api).collect(),
+            apis: served().map(for_api).collect(),
             errors: Family::default(),
             closed: Family::default(),
             answer: stages

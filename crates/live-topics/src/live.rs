@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
 
 use stafett_journal::Journal;
 use stafett_model::{Offset, SharedLock};
 use stafett_routing::live::Patterns;
-use stafett_store::wall_ms;
+use stafett_store::{Clock, wall_ms};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,7 +46,7 @@ pub struct Live {
     pub(crate) changes: TaskTracker,
     /// Cancelled to end deliveries from logs.
     pub(crate) ended: CancellationToken,
-    started: Instant,
+    clock: Arc<Clock>,
     pub(crate) metrics: Arc<LiveMetrics>,
 }
 
@@ -67,7 +66,7 @@ pub enum Published {
 pub struct TooManyClients(pub usize);
 
 impl Live {
-    pub(crate) fn empty(journal: Arc<dyn Journal>, settings: LiveSettings) -> Self {
+    pub(crate) fn empty(journal: Arc<dyn Journal>, settings: LiveSettings, clock: Arc<Clock>) -> Self {
         let duplicates = Duplicates::new(settings.duplicates.clone(), settings.duplicates_max);
         Self {
             journal,
@@ -84,7 +83,7 @@ impl Live {
             positions: Positions::default(),
             changes: TaskTracker::new(),
             ended: CancellationToken::new(),
-            started: Instant::now(),
+            clock,
             metrics: Arc::default(),
         }
     }
@@ -128,8 +127,7 @@ impl Live {
     ) -> Published {
         self.metrics.published.inc();
         if self.duplicates.is_on() {
-            let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            match self.duplicates.see(&message, now_ms) {
+            match self.duplicates.see(&message, self.clock.elapsed_ms()) {
                 DuplicateCheck::New => {}
                 DuplicateCheck::NewForgetting(count) => {
                     self.metrics.duplicates_forgotten.inc_by(count as u64);

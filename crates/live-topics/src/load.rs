@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stafett_journal::{Append, Journal, StateUnreadable, StateWait};
 use stafett_routing::live::Pattern;
-use stafett_store::spaces;
+use stafett_store::{Clock, spaces};
 
 use super::clients::{Client, ClientNumber, Rows};
 use super::live::Live;
@@ -18,8 +18,12 @@ const DELETES_AT_ONCE: usize = 1000;
 
 impl Live {
     /// Loads the stored state. Must be called before the first append.
-    pub fn open(journal: Arc<dyn Journal>, settings: LiveSettings) -> Result<Self, StateUnreadable> {
-        let mut live = Self::empty(journal, settings);
+    pub fn open(
+        journal: Arc<dyn Journal>,
+        settings: LiveSettings,
+        clock: Arc<Clock>,
+    ) -> Result<Self, StateUnreadable> {
+        let mut live = Self::empty(journal, settings, clock);
         live.positions = Positions::load(&*live.journal)?;
         live.load_clients()?;
         let stale = live.load_rows()?;

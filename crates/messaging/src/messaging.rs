@@ -5,16 +5,15 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use stafett_journal::{DiskSpace, Journal, StateUnreadable};
 use stafett_model::Namespace;
-use stafett_store::{Changing, NotStored, Stored};
+use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
-use crate::delayed::{Delayed, Releasing};
+use crate::delayed::{Delayed, Releasing, StoredBuckets};
 use crate::exchanges::facts::Facts;
 use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{
     BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, ReadFacts, publish,
 };
-use crate::queues::clock::Clock;
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
 use crate::transfer::{Moved, move_messages};
@@ -34,13 +33,20 @@ impl Messaging {
         journal: &Arc<dyn Journal>,
         catalog: &TopicCatalog,
         attributes: &[Arc<dyn ReadFacts>],
+        clock: &Arc<Clock>,
     ) -> Result<Self, StateUnreadable> {
-        let (exchanges, left) = Exchanges::open(Arc::clone(journal), Facts::new(attributes))?;
-        let clock = Arc::new(Clock::start());
-        let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(&clock))?);
+        let mut buckets = StoredBuckets::default();
+        let facts = Facts::new(attributes);
+        let (exchanges, left) = Exchanges::open(Arc::clone(journal), facts, &mut |row| buckets.add(row))?;
+        let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(clock), buckets));
         let durability = catalog.defaults().logs.durability;
         let topics = catalog.topics();
-        let queues = Queues::open(Arc::clone(journal), Arc::clone(topics), durability, clock)?;
+        let queues = Queues::open(
+            Arc::clone(journal),
+            Arc::clone(topics),
+            durability,
+            Arc::clone(clock),
+        )?;
         let way = Way {
             exchanges: Arc::new(exchanges),
             queues,
@@ -100,7 +106,18 @@ impl Messaging {
         &self,
         namespace: &Namespace,
         exchange: &str,
-        messages: Vec<Publish>,
+        mut messages: Vec<Publish>,
+    ) -> Result<PublishTicket, PublishError> {
+        self.publish_from(namespace, exchange, &mut messages)
+    }
+
+    /// Like [`Self::publish`], with the messages taken out of `messages`; after an error they are still
+    /// there.
+    pub fn publish_from(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        messages: &mut Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
         publish::publish(&self.way, namespace, exchange, messages)
     }

@@ -73,9 +73,9 @@ impl<T: Target> Router<T> {
     }
 
     /// Checks whether an exchange accepts a binding.
-    pub fn check(&self, source: &str, pattern: &Pattern) -> Result<(), BindError> {
+    pub fn check(&self, source: &str, pattern: &Pattern, hop: &Hop<T>) -> Result<(), BindError> {
         let exchange = self.exchanges.get(source).ok_or(NoSuchExchange)?;
-        Ok(exchange.table.check(pattern)?)
+        Ok(exchange.table.check(pattern, hop)?)
     }
 
     /// Removes a binding. False if there was none.

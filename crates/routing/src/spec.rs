@@ -79,7 +79,7 @@ pub enum Mode {
 pub enum BadPattern {
     #[error("the binding key is the binding's weight here: a whole number from 1 to {max}, not '{given}'")]
     Weight { given: String, max: u32 },
-    #[error("an exchange that spreads by hash has at most {max} bindings")]
+    #[error("an exchange that spreads by hash has at most {max} destinations")]
     TooMany { max: usize },
     #[error("this exchange has no bindings: the routing key is the name of the target")]
     ByName,

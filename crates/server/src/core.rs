@@ -142,6 +142,7 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
         groups: group_settings(settings),
         live_topics: live::broker_settings(settings),
         hooks,
+        ..BrokerSettings::default()
     }
 }
 

@@ -15,7 +15,7 @@
 //! Listening sockets outlive a failure: clients that connect meanwhile wait, and no other program gets the
 //! port. HTTP reports the state until shortly before the next start.
 //!
-//! Shutdown takes at most [`END_MAX`] and [`BACKGROUND_END_MAX`]; a second signal ends the draining early.
+//! Shutdown takes at most [`END_MAX`]; a second signal ends the draining early.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -50,12 +50,14 @@ use crate::reload::Reload;
 use crate::signals::StopSignals;
 use crate::usage;
 
-/// Time limit from the first signal to the end of the run, enforced by [`ExitGuard`].
+/// Time limit from the first signal to the end of the process: up to the end of the run enforced by
+/// [`ExitGuard`], then the limit of background tasks.
 const END_MAX: Duration = Duration::from_millis(9500);
 /// Part of [`END_MAX`] for connections to finish work in progress.
 const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Part of [`END_MAX`] for the HTTP listener.
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
+/// Largest part of [`END_MAX`] for background tasks.
 const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
 /// Maximum number of consecutive failed recoveries after the journal has failed.
@@ -74,7 +76,9 @@ const LINKS: &[Link] = &[Link {
 
 /// Outcome of a run of the process.
 enum End {
-    Stopped,
+    Stopped {
+        deadline: Instant,
+    },
     /// The journal accepts no more appends.
     Failed {
         reason: String,
@@ -94,14 +98,22 @@ pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
         let reload = Reload::listen(settings, flags, level).context("signals cannot be taken over")?;
         run_again(reload, descriptors).await
     });
-    runtime.shutdown_timeout(BACKGROUND_END_MAX);
-    ended
+    let deadline = ended.as_ref().ok().copied();
+    runtime.shutdown_timeout(background_end_max(deadline, Instant::now()));
+    ended.map(drop)
+}
+
+/// Returns the time that the background has to end, where the process has a deadline.
+fn background_end_max(deadline: Option<Instant>, now: Instant) -> Duration {
+    deadline.map_or(BACKGROUND_END_MAX, |deadline| {
+        deadline.saturating_duration_since(now).min(BACKGROUND_END_MAX)
+    })
 }
 
 /// Runs the process, and restarts it after the journal has failed: the cause may be gone, for example a full
 /// queue of a network disk or a device that came back. A persistent failure is returned after several
-/// recoveries in a row have failed.
-async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> {
+/// recoveries in a row have failed. Returns the deadline for the end of the process.
+async fn run_again(mut reload: Reload, descriptors: u64) -> Result<Instant, Failure> {
     let signals = StopSignals::listen();
     let signals = if reload.has_file() {
         signals
@@ -116,7 +128,7 @@ async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> 
         let started = Instant::now();
         let process = Process::new(reload.settings().clone(), descriptors, Arc::clone(&sockets));
         let failure = match process.run(&mut signals, &mut reload).await {
-            Ok(End::Stopped) => return Ok(()),
+            Ok(End::Stopped { deadline }) => return Ok(deadline),
             Ok(End::Failed { reason }) => {
                 unrecovered = 0;
                 anyhow::anyhow!("the journal failed: {reason}").into()
@@ -252,7 +264,8 @@ impl Process {
             core = Core::open(self) => core?,
             signal = signals.next() => {
                 tracing::info!(signal, "stopped while recovering");
-                return Ok(End::Stopped);
+                let deadline = Instant::now() + END_MAX;
+                return Ok(End::Stopped { deadline });
             }
         };
         let kafka = match core.open_front_ends(self).await {
@@ -279,6 +292,7 @@ impl Process {
             // No client is to wait for a process that ends.
             self.sockets().clear();
         }
+        let deadline = Instant::now() + END_MAX;
         let _guard = ExitGuard::after(END_MAX);
         self.health.set(State::Draining);
         let hurry = async {
@@ -292,7 +306,7 @@ impl Process {
         }
         self.http.end(HTTP_END_MAX, pending()).await;
         tracing::info!("stopped");
-        Ok(End::Stopped)
+        Ok(End::Stopped { deadline })
     }
 
     fn sockets(&self) -> MutexGuard<'_, HashMap<&'static str, Listener>> {
@@ -366,5 +380,23 @@ impl ExitGuard {
             tracing::warn!(%error, "the end is not guarded");
         }
         Self { _alive: alive }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_background_ends_with_the_process() {
+        let now = Instant::now();
+        for (left_ms, expected_ms) in [(9500, 500), (500, 500), (120, 120), (0, 0)] {
+            let deadline = now + Duration::from_millis(left_ms);
+            let end_max = background_end_max(Some(deadline), now);
+            assert_eq!(end_max, Duration::from_millis(expected_ms));
+        }
+        let later = now + Duration::from_secs(1);
+        assert_eq!(background_end_max(Some(now), later), Duration::ZERO);
+        assert_eq!(background_end_max(None, now), BACKGROUND_END_MAX);
     }
 }

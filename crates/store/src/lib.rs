@@ -3,7 +3,7 @@
 //! Owners of state keep their values in memory, in structures of their own; this crate stores them in the
 //! journal and loads them.
 //!
-//! - `clock`: the system's clock
+//! - `clock`: the one clock of the broker
 //! - `table`: rows of one kind, loaded and changed; [`spaces`]: all tables, with their numbers
 //! - `staging`: frames of state as appends, and their outcomes
 //! - `durable`: changes that are in force and being stored
@@ -14,7 +14,7 @@ pub mod spaces;
 mod staging;
 mod table;
 
-pub use clock::wall_ms;
+pub use clock::{Clock, ReadWallClock, wall_ms};
 pub use durable::{Changes, Changing, Progress, Stored, stage, stage_unwatched};
 pub use staging::{FRAMES_MAX, NotStored, StageOutcome, all_outcomes, appends, only_outcome, store_synced};
 pub use table::{SingleValue, Table};

@@ -1,9 +1,9 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
 //! journal's own; the next free number is 13.
 
-use stafett_journal::StateSpace;
+use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
-use crate::table::{SingleValue, Table};
+use crate::table::{SingleValue, Table, load_together};
 
 /// Definitions of topics: key topic id (big-endian).
 pub const TOPICS: Table = Table::new(1, "the definition of topic");
@@ -53,6 +53,25 @@ const TABLES: [Table; 13] = [
     LIVE_ROWS,
     LIVE_POSITIONS,
 ];
+
+/// Visitor of rows; returns `None` if it does not know a row's format.
+pub type VisitRow<'a> = &'a mut dyn FnMut(StateItem<'_>) -> Option<()>;
+
+/// Loads [`NAMESPACES`], [`EXCHANGES`] and [`BUCKETS`], which share a space, in one pass. As [`Table::load`].
+pub fn load_routing<'a>(
+    journal: &dyn Journal,
+    namespaces: VisitRow<'a>,
+    exchanges: VisitRow<'a>,
+    buckets: VisitRow<'a>,
+) -> Result<(), StateUnreadable> {
+    let mut tables = [
+        (NAMESPACES, namespaces),
+        (EXCHANGES, exchanges),
+        (BUCKETS, buckets),
+    ];
+    let space = StateSpace(NAMESPACES.number_and_tag().0);
+    load_together(journal, space, &mut tables)
+}
 
 /// True if a table of the space has the tag.
 pub(crate) fn has_tag(space: StateSpace, tag: Option<u8>) -> bool {

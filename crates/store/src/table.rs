@@ -41,30 +41,7 @@ impl Table {
         journal: &dyn Journal,
         mut visit: impl FnMut(StateItem<'_>) -> Option<()>,
     ) -> Result<(), StateUnreadable> {
-        let mut unknown = None;
-        journal.load_state(self.space, &mut |item| {
-            let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
-            let Some(own) = self.own_key(key) else {
-                // A tag that no table has was stored by a later version.
-                if !crate::spaces::has_tag(self.space, key.first().copied()) {
-                    unknown = Some(key.to_vec());
-                }
-                return;
-            };
-            let known = visit(match item {
-                StateItem::Value { value, .. } => StateItem::Value { key: own, value },
-                StateItem::Delta { delta, .. } => StateItem::Delta { key: own, delta },
-            });
-            if known.is_none() {
-                unknown = Some(own.to_vec());
-            }
-        })?;
-        let Some(key) = unknown else { return Ok(()) };
-        Err(StateUnreadable(format!(
-            "{} {} is of a format that this version does not know",
-            self.row,
-            key.escape_ascii()
-        )))
+        load_together(journal, self.space, &mut [(self, &mut visit)])
     }
 
     /// As [`Table::load`], for tables whose rows are stored as a whole, without deltas.
@@ -111,6 +88,44 @@ impl Table {
     }
 }
 
+/// A table, and the visitor of its rows.
+type Visited<'a> = (Table, &'a mut dyn FnMut(StateItem<'_>) -> Option<()>);
+
+/// Loads tables that share a space, in one pass; see [`Table::load`].
+pub(crate) fn load_together(
+    journal: &dyn Journal,
+    space: StateSpace,
+    tables: &mut [Visited<'_>],
+) -> Result<(), StateUnreadable> {
+    let mut unknown: Option<(&'static str, Vec<u8>)> = None;
+    let first_row = tables.first().map_or("the row", |(table, _)| table.row);
+    journal.load_state(space, &mut |item| {
+        let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
+        let owner = tables
+            .iter_mut()
+            .find_map(|(table, visit)| Some((table.row, table.own_key(key)?, visit)));
+        let Some((row, own, visit)) = owner else {
+            // A tag that no table has was stored by a later version.
+            if !crate::spaces::has_tag(space, key.first().copied()) {
+                unknown = Some((first_row, key.to_vec()));
+            }
+            return;
+        };
+        let known = visit(match item {
+            StateItem::Value { value, .. } => StateItem::Value { key: own, value },
+            StateItem::Delta { delta, .. } => StateItem::Delta { key: own, delta },
+        });
+        if known.is_none() {
+            unknown = Some((row, own.to_vec()));
+        }
+    })?;
+    let Some((row, key)) = unknown else { return Ok(()) };
+    Err(StateUnreadable(format!(
+        "{row} {} is of a format that this version does not know",
+        key.escape_ascii()
+    )))
+}
+
 /// One value under a fixed key.
 #[derive(Debug, Clone, Copy)]
 pub struct SingleValue {
@@ -152,7 +167,7 @@ mod tests {
     use stafett_journal::{Append, MemoryJournal, StateWait};
 
     use super::*;
-    use crate::spaces::{BUCKETS, EXCHANGES};
+    use crate::spaces::{BUCKETS, EXCHANGES, NAMESPACES, load_routing};
 
     async fn stored(frames: impl IntoIterator<Item = Frame>) -> MemoryJournal {
         let journal = MemoryJournal::new();
@@ -176,6 +191,44 @@ mod tests {
         let journal = stored([EXCHANGES.put("name", "a"), BUCKETS.put("minute", "b")]).await;
         assert_eq!(keys(EXCHANGES, &journal), Ok(vec![b"name".to_vec()]));
         assert_eq!(keys(BUCKETS, &journal), Ok(vec![b"minute".to_vec()]));
+    }
+
+    #[tokio::test]
+    async fn tables_of_one_space_are_loaded_in_one_pass() {
+        let frames = [
+            EXCHANGES.put("name", "a"),
+            BUCKETS.put("minute", "b"),
+            BUCKETS.change("minute", Change::Delta("c".into())),
+            NAMESPACES.put("space", "d"),
+        ];
+        let journal = stored(frames).await;
+        let mut rows = [Vec::new(), Vec::new(), Vec::new()];
+        let [namespaces, exchanges, buckets] = &mut rows;
+        let push = |rows: &mut Vec<String>, item: StateItem<'_>| {
+            let (StateItem::Value { key, value: rest } | StateItem::Delta { key, delta: rest }) = item;
+            rows.push(format!("{} {}", key.escape_ascii(), rest.escape_ascii()));
+            Some(())
+        };
+        let loaded = load_routing(
+            &journal,
+            &mut |item| push(namespaces, item),
+            &mut |item| push(exchanges, item),
+            &mut |item| push(buckets, item),
+        );
+        assert_eq!(loaded, Ok(()));
+        assert_eq!(
+            rows,
+            [vec!["space d"], vec!["name a"], vec!["minute b", "minute c"]]
+        );
+        let why = load_routing(&journal, &mut |_| Some(()), &mut |_| Some(()), &mut |_| None).unwrap_err();
+        assert!(
+            why.0.starts_with("the bucket of delayed messages minute"),
+            "{why:?}"
+        );
+        let later = Table::tagged(7, 200, "a row of a later version");
+        let journal = stored([later.put("key", "value")]).await;
+        let all: &mut dyn FnMut(StateItem<'_>) -> Option<()> = &mut |_| Some(());
+        assert!(load_routing(&journal, all, &mut |_| Some(()), &mut |_| Some(())).is_err());
     }
 
     #[tokio::test]

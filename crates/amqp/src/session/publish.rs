@@ -163,7 +163,7 @@ impl Session {
         let Gathered {
             exchange,
             entries,
-            messages,
+            mut messages,
         } = run;
         let bytes = messages
             .iter()
@@ -175,7 +175,7 @@ impl Session {
             .shared
             .broker
             .messaging()
-            .publish(&self.namespace, &exchange, messages)
+            .publish_from(&self.namespace, &exchange, &mut messages)
         {
             Ok(mut ticket) => {
                 for (index, unroutable) in ticket.take_unroutable() {
@@ -186,9 +186,13 @@ impl Session {
                 self.groups.push(Group::new(ticket, entries));
             }
             Err(PublishError::NoSuchNamespace) => self.namespace_is_gone = true,
-            // The exchange was deleted after the messages arrived; they were routed nowhere.
+            // The exchange was there when the messages were accepted, and went with its bindings before they
+            // were routed. As in RabbitMQ, such messages are unroutable.
             Err(PublishError::NoSuchExchange | PublishError::Internal) => {
-                for entry in entries {
+                for (entry, unroutable) in entries.into_iter().zip(messages) {
+                    if entry.mandatory {
+                        self.return_message(entry.channel, unroutable.message);
+                    }
                     self.confirm_unrouted(entry);
                 }
             }
@@ -221,5 +225,120 @@ impl Session {
         let tail: &mut BytesMut = self.out.tail();
         Encoder::frame(tail, FrameKind::Header, channel, |e| header.encode(e));
         self.out.body(channel, body, self.agreed.frame_bytes_max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use prometheus_client::registry::Registry;
+    use stafett_amqp_wire::methods::{Basic, confirm};
+    use stafett_amqp_wire::{Frame, Method, frame};
+    use stafett_broker::{Broker, BrokerSettings};
+    use stafett_journal::MemoryJournal;
+    use stafett_messaging::NewExchange;
+    use stafett_model::Namespace;
+    use stafett_net::{BudgetSettings, ByteBudget};
+    use stafett_routing::ExchangeKind;
+
+    use super::*;
+    use crate::amqp::Shared;
+    use crate::handshake::{Agreed, ClientProperties};
+    use crate::metrics::Metrics;
+    use crate::output::Output;
+    use crate::session::replies::Addresses;
+    use crate::settings::AmqpSettings;
+
+    async fn session() -> Session {
+        let journal = Arc::new(MemoryJournal::new());
+        let broker = Broker::start(journal, BrokerSettings::default()).await.unwrap();
+        let shared = Shared {
+            broker: Arc::new(broker),
+            settings: AmqpSettings::default(),
+            metrics: Metrics::register(&mut Registry::default()),
+            replies: Addresses::default(),
+        };
+        let agreed = Agreed {
+            user: "guest".into(),
+            client: ClientProperties::default(),
+            channels_max: 10,
+            frame_bytes_max: 131_072,
+            heartbeat: std::time::Duration::ZERO,
+            virtual_host: Namespace::DEFAULT.into(),
+        };
+        let budget = ByteBudget::new(BudgetSettings { bytes: 1 << 20 });
+        Session::new(Arc::new(shared), agreed, budget, Output::default())
+    }
+
+    async fn receive(session: &mut Session, mut bytes: BytesMut) {
+        while let Some(frame) = frame::split(&mut bytes, 0).unwrap() {
+            session.on_frame(frame).await.unwrap();
+        }
+    }
+
+    fn publish(mandatory: bool, body: &'static [u8], out: &mut BytesMut) {
+        let publish = basic::Publish {
+            exchange: "short-lived".into(),
+            routing_key: "key".into(),
+            mandatory,
+            ..basic::Publish::default()
+        };
+        Method::from(publish).encode(1, out);
+        let header = ContentHeader {
+            body_size: body.len() as u64,
+            properties: Properties::NONE,
+        };
+        Encoder::frame(out, FrameKind::Header, 1, |e| header.encode(e));
+        Encoder::frame(out, FrameKind::Body, 1, |e| e.raw(body));
+    }
+
+    /// Returns the frames that wait to be written.
+    async fn sent(session: &mut Session) -> Vec<Frame> {
+        let mut bytes = Vec::new();
+        session.out.write_all(&mut bytes).await.unwrap();
+        let mut bytes = BytesMut::from(&bytes[..]);
+        std::iter::from_fn(|| frame::split(&mut bytes, 0).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn mandatory_messages_of_an_exchange_that_goes_before_they_are_routed_come_back() {
+        let mut session = session().await;
+        let broker = Arc::clone(&session.shared.broker);
+        let exchanges = broker.messaging().exchanges();
+        let (namespace, name) = (Namespace::default(), "short-lived");
+        let new = NewExchange::new(ExchangeKind::FanOut);
+        exchanges.declare(&namespace, name, new).unwrap().1.await.unwrap();
+        let mut bytes = BytesMut::new();
+        Method::from(stafett_amqp_wire::methods::channel::Open::default()).encode(1, &mut bytes);
+        Method::from(confirm::Select::default()).encode(1, &mut bytes);
+        publish(true, b"first", &mut bytes);
+        publish(false, b"second", &mut bytes);
+        publish(true, b"third", &mut bytes);
+        receive(&mut session, bytes).await;
+        exchanges.delete(&namespace, name, false).unwrap().await.unwrap();
+        session.finish_turn().await.unwrap();
+        let mut seen = Vec::new();
+        for frame in sent(&mut session).await {
+            match FrameKind::of(frame.kind).unwrap() {
+                FrameKind::Method => match Method::decode(frame.payload).unwrap() {
+                    Method::Basic(Basic::Return(back)) => {
+                        assert_eq!(back.reply_code, ReplyCode::NoRoute.code());
+                        assert_eq!((&*back.exchange, &*back.routing_key), (name, "key"));
+                    }
+                    Method::Basic(Basic::Ack(ack)) => seen.push(format!("ack {}", ack.delivery_tag)),
+                    Method::Channel(_) | Method::Confirm(_) => {}
+                    other @ (Method::Connection(_)
+                    | Method::Access(_)
+                    | Method::Exchange(_)
+                    | Method::Queue(_)
+                    | Method::Basic(_)
+                    | Method::Tx(_)) => panic!("{other:?}"),
+                },
+                FrameKind::Body => seen.push(String::from_utf8_lossy(&frame.payload).into_owned()),
+                FrameKind::Header | FrameKind::Heartbeat => {}
+            }
+        }
+        assert_eq!(seen, ["first", "ack 1", "ack 2", "third", "ack 3"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Clients of a virtual host that is deleted.
+//! Clients of a virtual host that is deleted, or cannot be made.
 
 use stafett_amqp_wire::methods::{Basic, Connection, basic};
 use stafett_amqp_wire::{Method, ReplyCode};
@@ -57,4 +57,28 @@ async fn consumers_and_publishers_of_a_deleted_virtual_host_are_told_and_others_
     publisher.publish(&["too late"]).await;
     is_ended(publisher).await;
     assert_eq!(elsewhere.waiting().await, 0);
+}
+
+#[tokio::test]
+async fn a_virtual_host_that_finds_no_space_is_refused_for_that() {
+    let server = Server::start().await;
+    server.journal.set_used_up(true);
+    let (_, answer) = Client::knock(server.address, true, "shop", 0).await;
+    let Method::Connection(Connection::Close(close)) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(close.reply_code, ReplyCode::InternalError.code());
+    assert_eq!(
+        close.reply_text,
+        "INTERNAL_ERROR - vhost 'shop' cannot be stored: the disk is full"
+    );
+    assert_eq!((close.class_id, close.method_id), (10, 40));
+    // Those that are there are open to everybody.
+    let (_, answer) = Client::knock(server.address, true, "/", 0).await;
+    assert!(
+        matches!(answer, Method::Connection(Connection::OpenOk(_))),
+        "{answer:?}"
+    );
+    server.journal.set_used_up(false);
+    server.client_in("shop").await;
 }

@@ -109,6 +109,27 @@ impl Client {
         virtual_host: &'static str,
         heartbeat: u16,
     ) -> Self {
+        let (mut client, opened) = Self::knock(address, can_be_told, virtual_host, heartbeat).await;
+        assert!(
+            matches!(opened, Method::Connection(Connection::OpenOk(_))),
+            "{opened:?}"
+        );
+        client.send(1, channel::Open::default()).await;
+        let opened = client.method().await;
+        assert!(
+            matches!(opened, Method::Channel(Channel::OpenOk(_))),
+            "{opened:?}"
+        );
+        client
+    }
+
+    /// Asks for a virtual host; returns the answer.
+    pub(crate) async fn knock(
+        address: SocketAddr,
+        can_be_told: bool,
+        virtual_host: &'static str,
+        heartbeat: u16,
+    ) -> (Self, Method) {
         let stream = TcpStream::connect(address).await.unwrap();
         let mut client = Self::over(stream);
         client.stream.write_all(&frame::PROTOCOL_HEADER).await.unwrap();
@@ -135,14 +156,8 @@ impl Client {
             ..connection::Open::default()
         };
         client.send(0, open).await;
-        client.method().await;
-        client.send(1, channel::Open::default()).await;
-        let opened = client.method().await;
-        assert!(
-            matches!(opened, Method::Channel(Channel::OpenOk(_))),
-            "{opened:?}"
-        );
-        client
+        let answer = client.method().await;
+        (client, answer)
     }
 
     pub(crate) async fn send(&mut self, channel: u16, method: impl Into<Method>) {

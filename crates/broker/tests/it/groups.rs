@@ -2,6 +2,7 @@
 //!
 //! Time is Tokio's, paused: it advances when all tasks wait.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,19 @@ use stafett_groups::{
 use stafett_journal::{Journal, MemoryJournal};
 use stafett_topics::{NewTopic, Topic, TopicId, TopicSettings};
 
+thread_local! {
+    static SET_BY_MS: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Returns the system's clock as set by the test.
+fn system_ms() -> i64 {
+    stafett_store::wall_ms() + SET_BY_MS.get()
+}
+
 async fn start(journal: &Arc<MemoryJournal>, groups: GroupSettings) -> Arc<Broker> {
     let settings = BrokerSettings {
         groups,
+        wall_clock: system_ms,
         ..BrokerSettings::default()
     };
     let journal: Arc<dyn Journal> = Arc::<MemoryJournal>::clone(journal);
@@ -156,6 +167,44 @@ async fn commits_expire_when_their_group_has_no_members() {
             .groups()
             .is_empty()
     );
+}
+
+/// One group never had members, one has lost its member, and one is of an earlier run.
+#[tokio::test(start_paused = true)]
+async fn commits_grow_old_with_time_and_not_by_a_clock_that_is_set() {
+    const MONTHS_MS: i64 = 90 * 86_400_000;
+    let settings = GroupSettings {
+        sweep_every: Duration::from_mins(10),
+        ..GroupSettings::default()
+    };
+    let retention = settings.commit_retention.unwrap();
+    for by_ms in [MONTHS_MS, -MONTHS_MS] {
+        let journal = Arc::<MemoryJournal>::default();
+        let broker = start(&journal, settings).await;
+        let topic = create(&broker, "t").await;
+        commit(broker.groups(), "earlier", topic.id, 1).await.unwrap();
+        broker.stop().await;
+        drop(broker);
+        let broker = start(&Arc::new(journal.reopen()), settings).await;
+        let groups = broker.groups();
+        commit(groups, "simple", topic.id, 2).await.unwrap();
+        join_and_sync(groups, "left", "a").await.unwrap();
+        let leave = Leave {
+            member: "a".into(),
+            instance: None,
+        };
+        groups.leave("left", &[leave]).unwrap()[0].clone().unwrap();
+        commit(groups, "left", topic.id, 3).await.unwrap();
+        let all = || ["earlier", "simple", "left"].map(|group| committed(groups, group, topic.id));
+        SET_BY_MS.set(SET_BY_MS.get() + by_ms);
+        let shortly_before = retention.checked_sub(Duration::from_mins(20)).unwrap();
+        tokio::time::sleep(shortly_before).await;
+        commit(groups, "later", topic.id, 4).await.unwrap();
+        assert_eq!(all(), [Some(1), Some(2), Some(3)], "set by {by_ms} ms");
+        tokio::time::sleep(Duration::from_mins(40)).await;
+        assert_eq!(all(), [None; 3], "set by {by_ms} ms");
+        assert_eq!(committed(groups, "later", topic.id), Some(4), "set by {by_ms} ms");
+    }
 }
 
 #[tokio::test(start_paused = true)]

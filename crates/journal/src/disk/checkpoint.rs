@@ -1,6 +1,7 @@
 //! The checkpoint: everything that would otherwise have to be replayed from the journal's beginning, in an
 //! embedded database that is written later. No acknowledgement depends on it. Each transaction stores the
-//! position that it covers.
+//! position that it covers. While a full disk has no space for its file it is empty: then everything is
+//! replayed, and kept in memory until it can be stored.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -12,26 +13,25 @@
 //! | `state` | space (big-endian), key | value |
 //! | `deltas` | space, key length, key, position, number (big-endian) | delta |
 
+mod database;
+
 use std::fmt::Display;
-use std::io::{self, IoSlice};
 use std::ops::Bound;
 use std::sync::{Arc, MutexGuard};
 
-use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use stafett_model::{Lock, LogId, Offset};
 
+use self::database::{OpenDatabase, open_database, open_stored};
 use super::codec::{Reader, u32_of};
 use super::control::{decode_offset, decode_spec, encode_spec};
 use super::log::LogState;
 use super::position::{Position, SegmentId};
 use super::producers::{ProducerRow, Producers};
-use super::storage::{Storage, StorageFile, read_exact_at};
+use super::storage::Storage;
 use crate::contract::{Change, LogSpec, OwnerEpoch, StateChange, StateItem, StateSpace, StateUnreadable};
 
 pub(crate) const FILE: &str = "checkpoint.redb";
-const NEW_FILE: &str = "checkpoint.redb.tmp";
-/// Page cache of the database.
-const CACHE_BYTES: usize = 4 << 20;
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const LOGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("logs");
@@ -48,7 +48,7 @@ const REMOVED: u8 = 2;
 pub(crate) struct Checkpoint {
     storage: Arc<dyn Storage>,
     /// `None` after an error, until it is reopened.
-    database: Lock<Option<Database>>,
+    database: Lock<Option<OpenDatabase>>,
     /// True if this start created the database.
     is_new: bool,
     /// Held from gathering the changes until they are stored: checkpoints are stored in the order of their
@@ -157,13 +157,14 @@ impl Checkpoint {
 
     pub(crate) fn store(&self, changes: &Changes) -> Result<(), CheckpointError> {
         let mut slot = self.database.lock();
-        let database = match slot.take() {
-            Some(database) => database,
-            None => open_database(&self.storage)?,
+        let opened = match slot.take() {
+            Some(opened) if opened.is_stored => opened,
+            // An earlier error closed it, or there was no space for it.
+            Some(_) | None => open_stored(&self.storage)?,
         };
         // After an error the database refuses to continue: the next attempt reopens it.
-        store(&database, changes)?;
-        *slot = Some(database);
+        store(&opened.database, changes)?;
+        *slot = Some(opened);
         Ok(())
     }
 
@@ -272,60 +273,17 @@ impl Checkpoint {
         read: impl FnOnce(&Database) -> Result<R, CheckpointError>,
     ) -> Result<R, CheckpointError> {
         let mut slot = self.database.lock();
-        let database = match slot.take() {
-            Some(database) => database,
+        let opened = match slot.take() {
+            Some(opened) => opened,
             // An earlier error closed it.
             None => open_database(&self.storage)?,
         };
-        read(slot.insert(database))
+        read(&slot.insert(opened).database)
     }
 }
 
 fn failed(error: impl Display) -> CheckpointError {
     CheckpointError(error.to_string())
-}
-
-fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError> {
-    let names = storage.list().map_err(failed)?;
-    if !names.iter().any(|name| name == FILE) {
-        create_database(storage, &names)?;
-    }
-    let file = storage.open(FILE).map_err(failed)?;
-    // The database must read the data on disk: pages left in memory by a failed sync would be lost with a
-    // loss of power.
-    file.forget_unsynced().map_err(failed)?;
-    build(file)
-}
-
-/// Creates the database under a temporary name: a file under the final name is complete.
-fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), CheckpointError> {
-    if names.iter().any(|name| name == NEW_FILE) {
-        storage.remove(NEW_FILE).map_err(failed)?;
-    }
-    let file = storage.create(NEW_FILE).map_err(failed)?;
-    let database = build(Arc::clone(&file))?;
-    let transaction = database.begin_write().map_err(failed)?;
-    // Reading a table that was never written is an error: create them all.
-    for table in [STATE, DELTAS] {
-        transaction.open_table(table).map_err(failed)?;
-    }
-    transaction.open_table(META).map_err(failed)?;
-    transaction.open_table(LOGS).map_err(failed)?;
-    transaction.open_table(SEGMENTS).map_err(failed)?;
-    transaction.commit().map_err(failed)?;
-    drop(database);
-    file.sync().map_err(failed)?;
-    storage.rename(NEW_FILE, FILE).map_err(failed)?;
-    storage.sync_names().map_err(failed)
-}
-
-fn build(file: Arc<dyn StorageFile>) -> Result<Database, CheckpointError> {
-    Database::builder()
-        .set_cache_size(CACHE_BYTES)
-        // Otherwise a damaged file may be trusted, or make the database panic.
-        .set_check_integrity_on_open(true)
-        .create_with_backend(Backend { file })
-        .map_err(failed)
 }
 
 fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> {
@@ -561,34 +519,6 @@ impl LogRow {
             producers: producers.filter(|known| !known.is_empty()).map(Box::new),
             owner,
         })
-    }
-}
-
-/// File of the database, on the same storage as the segments.
-#[derive(Debug)]
-struct Backend {
-    file: Arc<dyn StorageFile>,
-}
-
-impl StorageBackend for Backend {
-    fn len(&self) -> io::Result<u64> {
-        self.file.bytes()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        read_exact_at(&*self.file, out, offset)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_bytes(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_at(&mut [IoSlice::new(data)], offset)
     }
 }
 

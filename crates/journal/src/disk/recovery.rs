@@ -11,6 +11,7 @@
 //! 6. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
 
 mod arrivals;
+mod lost;
 mod missing;
 mod replay;
 
@@ -183,6 +184,8 @@ struct Recovery<'a> {
     sidecars: BTreeSet<(SegmentKind, SegmentId)>,
     sorted: BTreeMap<SegmentId, bool>,
     sorted_files: BTreeSet<SegmentId>,
+    /// Sorted segments that an earlier start has set aside.
+    set_aside: BTreeSet<SegmentId>,
     removed: BTreeSet<SegmentId>,
     segments_added: Vec<SegmentId>,
     segments_removed: Vec<SegmentId>,
@@ -256,6 +259,7 @@ impl<'a> Recovery<'a> {
             sidecars: BTreeSet::new(),
             sorted: BTreeMap::new(),
             sorted_files: BTreeSet::new(),
+            set_aside: BTreeSet::new(),
             removed: BTreeSet::new(),
             segments_added: Vec::new(),
             segments_removed: Vec::new(),
@@ -285,6 +289,7 @@ impl<'a> Recovery<'a> {
                 Some(FileRole::Segment(SegmentKind::Arrival, id)) => self.arrivals.push(id),
                 Some(FileRole::Segment(SegmentKind::Sorted, id)) => drop(self.sorted_files.insert(id)),
                 Some(FileRole::Sidecar(kind, id)) => drop(self.sidecars.insert((kind, id))),
+                None if self.note_lost_file(&name) => {}
                 None if name.strip_suffix(".tmp").is_some() => self.storage.remove(&name)?,
                 None => {}
             }
@@ -374,6 +379,7 @@ impl<'a> Recovery<'a> {
 
     /// Adds the sorted segments that are in force and drops the others.
     fn read_sorted(&mut self) -> Result<(), OpenError> {
+        self.report_set_aside()?;
         for id in std::mem::take(&mut self.sorted_files) {
             let role = FileRole::Segment(SegmentKind::Sorted, id);
             if !self.sorted.contains_key(&id) {
@@ -509,7 +515,6 @@ impl<'a> Recovery<'a> {
                     .extend(damaged.iter().map(|(from, to)| (log.id, *from, *to)));
             }
             state.start = state.start.min(state.next);
-            state.reserved = state.reserved.max(state.next);
             state.reserved_durably = state.next;
             state.reserved = state.next;
             state.visible = state.next;

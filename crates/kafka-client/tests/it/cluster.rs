@@ -4,15 +4,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stafett_kafka_client::{Client, FetchSettings, Fetcher, Place};
+use stafett_kafka_client::{Client, ClientError, FetchSettings, Fetcher, Place};
 use stafett_kafka_wire::messages::fetch::{FetchableTopicResponse, PartitionData};
 use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
-use stafett_kafka_wire::messages::{FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse};
+use stafett_kafka_wire::messages::{
+    FetchRequest, FetchResponse, ListGroupsRequest, ListGroupsResponse, ListOffsetsRequest,
+    ListOffsetsResponse,
+};
 use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Records, RequestHeader, frame};
 use stafett_model::{BatchBuilder, Codec, Record};
 use tokio::net::TcpListener;
 
-use crate::stub::{Reply, answer, metadata, options, serve, versions};
+use crate::stub::{Reply, answer, listen, metadata, options, serve, versions};
 
 /// Two brokers; the second leads partition 1, and partition 0 once the first has refused it.
 async fn two_brokers() -> String {
@@ -99,6 +102,39 @@ fn fetch(me: i32, header: &RequestHeader, body: Decoder) -> Reply {
         ..FetchResponse::default()
     };
     answer::<FetchRequest>(header, &response)
+}
+
+/// One broker that names another one until the second metadata request; that one closes all connections.
+async fn broker_that_loses_another() -> String {
+    let gone = listen(|_, _| Reply::Close).await;
+    let own: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let (address, asked) = (Arc::clone(&own), AtomicU32::new(0));
+    let served = listen(move |header, _| match header.api {
+        ApiKey::ApiVersions => versions(header),
+        ApiKey::Metadata => {
+            let both = [*address.get().unwrap(), gone];
+            let is_alone = asked.fetch_add(1, Ordering::SeqCst) > 0;
+            metadata(header, if is_alone { &both[..1] } else { &both }, &[0])
+        }
+        _ => answer::<ListGroupsRequest>(header, &ListGroupsResponse::default()),
+    })
+    .await;
+    own.set(served).unwrap();
+    served.to_string()
+}
+
+#[tokio::test]
+async fn a_broker_that_left_the_cluster_is_not_asked_any_more() {
+    let client = Client::connect(&[broker_that_loses_another().await], options())
+        .await
+        .unwrap();
+    client.topic("t").await.unwrap();
+    assert!(client.groups().await.unwrap().is_empty());
+    let unknown = client.broker(1).await;
+    assert!(
+        matches!(unknown, Err(ClientError::NoLeader { .. })),
+        "{unknown:?}"
+    );
 }
 
 #[tokio::test]

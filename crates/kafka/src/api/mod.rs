@@ -46,7 +46,7 @@ use crate::answers::Kind;
 use crate::session::{Call, Close, Context, Staging};
 
 /// Served APIs that `ApiVersions` lists.
-pub(crate) const SERVED: &[ApiKey] = &[
+const SERVED: &[ApiKey] = &[
     ApiKey::Produce,
     ApiKey::Fetch,
     ApiKey::ListOffsets,
@@ -106,8 +106,13 @@ pub(crate) const SERVED: &[ApiKey] = &[
 /// Served APIs that `ApiVersions` does not list.
 const UNNAMED: &[ApiKey] = &[ApiKey::GetTelemetrySubscriptions, ApiKey::PushTelemetry];
 
+/// Iterates over all served APIs.
+pub(crate) fn served() -> impl Iterator<Item = &'static ApiKey> {
+    SERVED.iter().chain(UNNAMED)
+}
+
 pub(crate) fn is_served(api: ApiKey) -> bool {
-    SERVED.contains(&api) || UNNAMED.contains(&api)
+    served().any(|served| *served == api)
 }
 
 /// Passes a request to its handler.

@@ -4,7 +4,7 @@ use stafett_topics::TopicSettings;
 
 use super::kind::Kind;
 use super::topics::{self, CLEANUP_POLICY, Config};
-use super::{BadConfig, VALUE_BYTES_MAX, brokers, groups, kept, list};
+use super::{BadConfig, VALUE_BYTES_MAX, brokers, flush, groups, kept, list};
 
 /// Kind of resource that has the settings, and so the names that apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +156,7 @@ pub(crate) fn settings<'a>(
 /// Applies edits to settings. Fails at the first invalid one.
 pub(crate) fn edit(area: Area, before: &TopicSettings, edits: &[Edit]) -> Result<TopicSettings, BadConfig> {
     let mut settings = before.clone();
+    let mut is_level_set = false;
     for edit in edits {
         let what = area.what();
         let Some(known) = area.find(&edit.name) else {
@@ -167,6 +168,7 @@ pub(crate) fn edit(area: Area, before: &TopicSettings, edits: &[Edit]) -> Result
             return Err(BadConfig::Unknown { what, name });
         };
         let name = known.name;
+        is_level_set |= name == topics::DURABILITY;
         if known.is_fixed {
             return Err(BadConfig::Fixed {
                 name: name.to_owned(),
@@ -190,6 +192,7 @@ pub(crate) fn edit(area: Area, before: &TopicSettings, edits: &[Edit]) -> Result
         known.check(&value)?;
         known.put(&mut settings, Some(&value));
     }
+    flush::apply(&mut settings, is_level_set);
     Ok(settings)
 }
 
@@ -210,6 +213,8 @@ fn combined(had: &str, operation: Operation, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stafett_model::Durability;
+
     use super::*;
 
     fn one(name: &str, operation: Operation, value: Option<&str>) -> Edit {
@@ -241,6 +246,45 @@ mod tests {
             assert_eq!(edit(Area::Topic, &set, &edits), Ok(none), "{}", config.name);
         }
         assert!(topics::ALL.is_sorted_by_key(|config| config.name));
+    }
+
+    #[test]
+    fn a_flush_of_each_write_is_the_level_sync_unless_another_is_set() {
+        for (area, names) in [
+            (Area::Topic, ["flush.messages", "flush.ms"]),
+            (
+                Area::Broker,
+                ["log.flush.interval.messages", "log.flush.interval.ms"],
+            ),
+        ] {
+            for (name, (syncs, later)) in names.into_iter().zip([("1", "2"), ("0", "1")]) {
+                let none = TopicSettings::default();
+                let set = changed(area, &none, name, Operation::Set, syncs);
+                assert_eq!(set.durability, Some(Durability::Sync), "{name}");
+                assert_eq!(changed(area, &set, name, Operation::Set, syncs), set);
+                let over = changed(area, &set, name, Operation::Set, later);
+                assert_eq!((over.durability, over.other.len()), (None, 1), "{name}");
+                let edits = [one(name, Operation::Delete, None)];
+                assert_eq!(edit(area, &set, &edits), Ok(none.clone()), "{name}");
+                // The level's own name goes before, and after it is gone the flushes count again.
+                let level = changed(area, &set, "stafett.durability", Operation::Set, "os");
+                assert_eq!(level.durability, Some(Durability::Os), "{name}");
+                assert_eq!(
+                    edit(area, &level, &edits).unwrap().durability,
+                    Some(Durability::Os)
+                );
+                let unset = [one("stafett.durability", Operation::Delete, None)];
+                assert_eq!(edit(area, &level, &unset), Ok(set), "{name}");
+                let level = changed(area, &none, "stafett.durability", Operation::Set, "os");
+                let both = changed(area, &level, name, Operation::Set, syncs);
+                assert_eq!(both.durability, Some(Durability::Os), "{name}");
+                let sync = changed(area, &both, "stafett.durability", Operation::Set, "sync");
+                assert_eq!(
+                    edit(area, &sync, &edits).unwrap().durability,
+                    Some(Durability::Sync)
+                );
+            }
+        }
     }
 
     #[test]

@@ -7,10 +7,11 @@
 //! - `kind`: types, and errors of values
 //! - `topics`: settings of topics, for which the broker has defaults
 //! - `brokers`: other settings of the broker; `groups`: settings of groups
-//! - `edit`: edits by requests
+//! - `edit`: edits by requests; `flush`: the level that settings of flushes ask for
 
 mod brokers;
 mod edit;
+mod flush;
 mod groups;
 mod kind;
 mod topics;

@@ -6,7 +6,7 @@ use stafett_model::Codec;
 use stafett_topics::{TopicDefaults, TopicSettings};
 
 use super::kind::Kind;
-use super::{WITHOUT_EFFECT, kept};
+use super::{WITHOUT_EFFECT, flush, kept};
 
 /// A setting of topics.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ const TIMESTAMP_BEFORE: &str = "message.timestamp.before.max.ms";
 const TIMESTAMP_TYPE: &str = "message.timestamp.type";
 const RETENTION_BYTES: &str = "retention.bytes";
 const RETENTION_MS: &str = "retention.ms";
-const DURABILITY: &str = "stafett.durability";
+pub(super) const DURABILITY: &str = "stafett.durability";
 
 const APPEND_TIME: &str = "LogAppendTime";
 const CREATE_TIME: &str = "CreateTime";
@@ -73,8 +73,10 @@ pub(crate) const ALL: &[Config] = &[
     shown("compression.zstd.level", "compression.zstd.level", level(-131_072, 22), "3"),
     shown("delete.retention.ms", "log.cleaner.delete.retention.ms", DURATION, "86400000"),
     shown("file.delete.delay.ms", "log.segment.delete.delay.ms", DURATION, "60000"),
-    shown("flush.messages", "log.flush.interval.messages", Kind::Long { min: 1 }, LONG_MAX),
-    shown("flush.ms", "log.flush.interval.ms", DURATION, LONG_MAX),
+    config(flush::MESSAGES[0], flush::MESSAGES[1], Kind::Long { min: 1 }, LONG_MAX,
+        "1 means stafett.durability=sync, unless that is set; other values are kept and shown, without effect."),
+    config(flush::MS[0], flush::MS[1], DURATION, LONG_MAX,
+        "0 means stafett.durability=sync, unless that is set; other values are kept and shown, without effect."),
     shown("follower.replication.throttled.replicas", "", REPLICAS, ""),
     shown("index.interval.bytes", "log.index.interval.bytes", COUNT, "4096"),
     shown("leader.replication.throttled.replicas", "", REPLICAS, ""),

@@ -16,12 +16,12 @@ use stafett_kafka_wire::messages::{
     DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClientQuotasRequest,
     DescribeConfigsRequest, DescribeDelegationTokenRequest, DescribeProducersRequest, DescribeQuorumRequest,
     DescribeTopicPartitionsRequest, DescribeTransactionsRequest, DescribeUserScramCredentialsRequest,
-    ElectLeadersRequest, IncrementalAlterConfigsRequest, ListConfigResourcesRequest, ListTransactionsRequest,
-    OffsetForLeaderEpochRequest, PushTelemetryRequest, RenewDelegationTokenRequest, SaslHandshakeRequest,
-    UnregisterBrokerRequest, UpdateFeaturesRequest, alter_configs as whole,
-    alter_partition_reassignments as moves, alter_replica_log_dirs as dirs, create_acls, create_topics,
-    delete_acls, delete_topics, describe_configs, describe_producers, describe_quorum,
-    describe_user_scram_credentials as scram, incremental_alter_configs as one,
+    ElectLeadersRequest, GetTelemetrySubscriptionsRequest, IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest, ListTransactionsRequest, OffsetForLeaderEpochRequest, PushTelemetryRequest,
+    RenewDelegationTokenRequest, SaslHandshakeRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
+    alter_configs as whole, alter_partition_reassignments as moves, alter_replica_log_dirs as dirs,
+    create_acls, create_topics, delete_acls, delete_topics, describe_configs, describe_producers,
+    describe_quorum, describe_user_scram_credentials as scram, incremental_alter_configs as one,
 };
 use stafett_kafka_wire::{Str, Uuid};
 
@@ -566,4 +566,21 @@ async fn access(client: &mut Client) {
         ..ListTransactionsRequest::default()
     };
     assert_eq!(client.call(0, &request).await.unknown_state_filters, ["Blue"]);
+}
+
+#[tokio::test]
+async fn requests_that_api_versions_does_not_list_are_counted_too() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let subscriptions = GetTelemetrySubscriptionsRequest::default();
+    client.call(0, &subscriptions).await;
+    client.call(0, &PushTelemetryRequest::default()).await;
+    for api in ["GetTelemetrySubscriptions", "PushTelemetry"] {
+        assert_eq!(
+            server.metric(&format!("kafka_requests_total{{api=\"{api}\"}}")),
+            1
+        );
+        let parsed = format!("kafka_stage_seconds_count{{api=\"{api}\",stage=\"parse\"}}");
+        assert_eq!(server.metric(&parsed), 1);
+    }
 }

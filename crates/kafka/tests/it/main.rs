@@ -14,6 +14,7 @@ mod answers;
 mod consumer_groups;
 mod fetch;
 mod fetch_sessions;
+mod flushes;
 mod group_offsets;
 mod groups;
 mod held_heartbeats;

@@ -26,18 +26,16 @@ use std::task::{Context, Poll, Waker};
 
 use bytestring::ByteString;
 use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Outcome, Refusal, Retention, StateItem, StateUnreadable,
-    StateWait,
+    Append, Change, Frame, Journal, LogSpec, Outcome, Refusal, Retention, StateItem, StateWait,
 };
 use stafett_model::{Durability, Lock, LogId, Message, Namespace};
-use stafett_store::spaces;
+use stafett_store::Clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::exchanges::space::SpaceId;
 use crate::exchanges::way::WayBack;
-use crate::queues::clock::Clock;
 use bucket::{Bucket, Minute};
 use note::Note;
 use release::run;
@@ -107,27 +105,35 @@ impl Drop for Releasing {
     }
 }
 
-impl Delayed {
-    /// Loads the stored buckets. Must be called before the first append.
-    pub(crate) fn open(journal: Arc<dyn Journal>, clock: Arc<Clock>) -> Result<Self, StateUnreadable> {
-        let mut buckets: BTreeMap<Minute, Bucket> = BTreeMap::new();
-        spaces::BUCKETS.load(&*journal, |item| match item {
+/// Buckets as they are loaded.
+#[derive(Debug, Default)]
+pub(crate) struct StoredBuckets(BTreeMap<Minute, Bucket>);
+
+impl StoredBuckets {
+    /// Adds a row; `None` if its format is unknown.
+    pub(crate) fn add(&mut self, row: StateItem<'_>) -> Option<()> {
+        match row {
             StateItem::Value { key, value } => {
-                buckets.insert(Minute::of_key(key)?, Bucket::decode(value)?);
+                self.0.insert(Minute::of_key(key)?, Bucket::decode(value)?);
                 Some(())
             }
-            StateItem::Delta { key, delta } => buckets.get_mut(&Minute::of_key(key)?)?.add_done(delta),
-        })?;
-        let buckets = buckets
-            .into_iter()
-            .map(|(minute, bucket)| (minute, Arc::new(bucket)));
-        Ok(Self {
+            StateItem::Delta { key, delta } => self.0.get_mut(&Minute::of_key(key)?)?.add_done(delta),
+        }
+    }
+}
+
+impl Delayed {
+    /// Takes over the stored buckets.
+    pub(crate) fn open(journal: Arc<dyn Journal>, clock: Arc<Clock>, stored: StoredBuckets) -> Self {
+        let buckets = stored.0.into_iter();
+        let buckets = buckets.map(|(minute, bucket)| (minute, Arc::new(bucket)));
+        Self {
             clock,
             buckets: Lock::new(buckets.collect()),
             made: Notify::new(),
             metrics: DelayedMetrics::default(),
             journal,
-        })
+        }
     }
 
     /// Prepares a message to wait before it is routed by an exchange.

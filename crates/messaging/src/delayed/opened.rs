@@ -7,10 +7,10 @@ use bytes::{Bytes, BytesMut};
 use stafett_journal::{Journal, LogSlice, ReadFrom, ReadRequest};
 use stafett_model::{BatchHeader, Epoch, Offset, StoredMessage, records};
 use stafett_queue::OffsetSet;
+use stafett_store::Clock;
 
 use super::bucket::{Bucket, Minute};
 use super::note::Note;
-use crate::queues::clock::Clock;
 
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;

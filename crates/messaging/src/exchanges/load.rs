@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use stafett_journal::{Frame, Journal, StateUnreadable};
+use stafett_journal::{Frame, Journal, StateItem, StateUnreadable};
 use stafett_model::codec::get_text;
 use stafett_model::{Namespace, SharedLock};
-use stafett_store::{spaces, stage};
+use stafett_store::spaces::{self, VisitRow};
+use stafett_store::stage;
 use tokio_util::task::TaskTracker;
 
 use super::Exchanges;
@@ -27,25 +28,33 @@ pub(crate) struct Left {
 }
 
 impl Exchanges {
-    /// Loads the stored state. Remains of interrupted deletions are returned for [`Exchanges::clean`].
-    pub(crate) fn open(journal: Arc<dyn Journal>, facts: Facts) -> Result<(Self, Left), StateUnreadable> {
+    /// Loads the stored state, and in the same pass that of the buckets of delayed messages. Remains of
+    /// interrupted deletions are returned for [`Exchanges::clean`].
+    pub(crate) fn open(
+        journal: Arc<dyn Journal>,
+        facts: Facts,
+        buckets: VisitRow<'_>,
+    ) -> Result<(Self, Left), StateUnreadable> {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
         let space = |name: &Namespace, id| Arc::new(Space::new(name.clone(), id, Arc::clone(&journal)));
         let default = Namespace::default();
         spaces.insert(default.clone(), space(&default, SpaceId::default()));
-        spaces::NAMESPACES.load_values(&*journal, |mut name, value| {
+        let mut on_namespace = |item: StateItem<'_>| {
+            let (mut name, value) = value_of(item)?;
             let name = Namespace::new(get_text(&mut name)?);
             match Mark::decode(value)? {
                 Mark::There(id) => drop(spaces.entry(name.clone()).or_insert_with(|| space(&name, id))),
                 Mark::Closing => closing.push(name),
             }
             Some(())
-        })?;
-        spaces::EXCHANGES.load_values(&*journal, |key, value| {
+        };
+        let mut on_exchange = |item: StateItem<'_>| {
+            let (key, value) = value_of(item)?;
             exchanges.push(Exchange::decode(key, value)?);
             Some(())
-        })?;
+        };
+        spaces::load_routing(&*journal, &mut on_namespace, &mut on_exchange, buckets)?;
         // Remains of exchanges or namespaces whose deletion a crash interrupted.
         let mut left = Left::default();
         for (namespace, exchange) in exchanges {
@@ -109,6 +118,14 @@ impl Exchanges {
                 space.forget(gone);
             }
         }
+    }
+}
+
+/// Returns key and value of a row that is stored as a whole; `None` for a delta.
+fn value_of(item: StateItem<'_>) -> Option<(&[u8], &[u8])> {
+    match item {
+        StateItem::Value { key, value } => Some((key, value)),
+        StateItem::Delta { .. } => None,
     }
 }
 

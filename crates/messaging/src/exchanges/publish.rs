@@ -150,15 +150,16 @@ fn worse(published: Published, appended: Appended) -> Published {
 }
 
 /// Routes messages of one exchange, all against the same state of the bindings, and stores them. Messages
-/// without targets are known when this returns; the other outcomes when the ticket resolves.
+/// without targets are known when this returns; the other outcomes when the ticket resolves. After an error
+/// the messages are still in `messages`.
 pub(crate) fn publish(
     way: &Way,
     namespace: &Namespace,
     exchange: &str,
-    messages: Vec<Publish>,
+    messages: &mut Vec<Publish>,
 ) -> Result<PublishTicket, PublishError> {
     let mut plan = Plan::new(way, namespace, exchange, messages.len())?;
-    let mut messages = messages.into_iter();
+    let mut messages = std::mem::take(messages).into_iter();
     while let Some(next) = messages.as_slice().chunks(PREFETCH_MAX).next() {
         plan.foresee(next);
         messages

@@ -207,7 +207,8 @@ impl Space {
             let frames = self.unless_durable(same.durable, || self.put_binding(same));
             return Ok(self.stage(frames)?);
         }
-        tables.router().check(&binding.source, &binding.pattern())?;
+        let hop = binding.destination.hop();
+        tables.router().check(&binding.source, &binding.pattern(), &hop)?;
         let frames = durable.then(|| self.put_binding(&binding));
         let stored = self.stage(frames.into_iter().collect())?;
         let binding = Arc::unwrap_or_clone(binding);

@@ -24,7 +24,6 @@
 mod ahead;
 mod append;
 mod burial;
-pub(crate) mod clock;
 mod consumer;
 mod credit;
 pub(crate) mod cursor;

@@ -12,13 +12,12 @@ use stafett_journal::{
     Append, Change, DiskSpace, Frame, Journal, LogSpec, Retention, StateUnreadable, StateWait, Ticket,
 };
 use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
-use stafett_store::{NotStored, spaces};
+use stafett_store::{Clock, NotStored, spaces};
 use stafett_topics::{TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::clock::Clock;
 use super::cursor::Kept;
 use super::definition::{OwnerId, QueueId};
 use super::flush::{self, Dirty};

@@ -10,10 +10,9 @@ use stafett_journal::{Journal, MemoryJournal};
 use stafett_model::{Message, Namespace};
 use stafett_queue::QueueSettings;
 use stafett_routing::{ExchangeKind, HeaderMatch};
-use stafett_store::wall_ms;
+use stafett_store::{Clock, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults};
 
-use super::clock::Clock;
 use crate::exchanges::Published;
 use crate::queues::{Declare, Publication, Queue, Targets};
 use crate::{Destination, Messaging, NewBinding, NewExchange};
@@ -26,7 +25,7 @@ thread_local! {
 }
 
 /// Returns the system's clock as set by the test.
-pub(crate) fn system_ms() -> i64 {
+fn system_ms() -> i64 {
     wall_ms() + SET_BY_MS.get()
 }
 
@@ -44,7 +43,8 @@ impl World {
         let journal = Arc::new(journal);
         let shared: Arc<dyn Journal> = Arc::<MemoryJournal>::clone(&journal);
         let catalog = TopicCatalog::load(Arc::clone(&shared), TopicDefaults::default()).unwrap();
-        let messaging = Messaging::open(&shared, &catalog, &[]).unwrap();
+        let messaging =
+            Messaging::open(&shared, &catalog, &[], &Arc::new(Clock::start_on(system_ms))).unwrap();
         Self { journal, messaging }
     }
 
@@ -167,7 +167,7 @@ async fn an_unused_queue_goes_after_its_time_however_the_clock_is_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_time_of_arrival_that_two_stretches_have_is_that_of_the_later() {
-    let clock = Clock::start();
+    let clock = Clock::start_on(system_ms);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let before = clock.wall_ms();
     assert!(!clock.follow());

@@ -18,7 +18,7 @@ use crate::routes::{DependsOn, Routes};
 use crate::spec::{BadPattern, ExchangeKind, HashOn, Pattern};
 
 const SLOTS: u32 = 1 << 14;
-const BINDINGS_MAX: usize = 1 << 10;
+const HOPS_MAX: usize = 1 << 10;
 pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
 const NOBODY: u16 = u16::MAX;
 
@@ -55,10 +55,11 @@ impl<T> Default for Hashed<T> {
 }
 
 impl<T: Target> Hashed<T> {
-    pub(crate) fn check(&self, pattern: &Pattern) -> Result<(), BadPattern> {
+    pub(crate) fn check(&self, pattern: &Pattern, hop: &Hop<T>) -> Result<(), BadPattern> {
         weight(pattern)?;
-        if self.members.len() >= BINDINGS_MAX {
-            return Err(BadPattern::TooMany { max: BINDINGS_MAX });
+        // One more binding of a bound hop may change its weight only.
+        if self.hops.len() >= HOPS_MAX && !self.hops.contains_key(hop) {
+            return Err(BadPattern::TooMany { max: HOPS_MAX });
         }
         Ok(())
     }

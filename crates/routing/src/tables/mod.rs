@@ -42,16 +42,16 @@ impl<T: Target> Table<T> {
         }
     }
 
-    pub(crate) fn check(&self, pattern: &Pattern) -> Result<(), BadPattern> {
+    pub(crate) fn check(&self, pattern: &Pattern, hop: &Hop<T>) -> Result<(), BadPattern> {
         match self {
             Self::ByName => Err(BadPattern::ByName),
             Self::Direct(_) | Self::FanOut(_) | Self::Topic(_) | Self::Headers(_) => Ok(()),
-            Self::Hashed(hashed) => hashed.check(pattern),
+            Self::Hashed(hashed) => hashed.check(pattern, hop),
         }
     }
 
     pub(crate) fn bind(&mut self, pattern: &Pattern, hop: Hop<T>) -> Result<(), BadPattern> {
-        self.check(pattern)?;
+        self.check(pattern, &hop)?;
         match self {
             Self::ByName => {}
             Self::Direct(keys) => keys.bind(&pattern.key, hop),

@@ -344,7 +344,7 @@ fn some_things_stand_in_one_place() {
         17,
         &code_with("PoisonError::into_inner", &["model/src/lock.rs"]),
     );
-    hold("clocks", 2, &code_with("SystemTime::now", CLOCKS));
+    hold("clocks", 0, &code_with("SystemTime::now", CLOCKS));
     hold("accepted sockets", 0, &code_with("TcpStream", SOCKETS));
 }
 

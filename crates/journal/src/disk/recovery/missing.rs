@@ -13,7 +13,7 @@ use stafett_model::{LogId, Offset};
 
 use super::super::position::{Position, SegmentId};
 use super::super::scan::Chain;
-use super::super::segment::{FileRole, HeadBlock, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
+use super::super::segment::{FileRole, SegmentKind};
 use super::super::sidecar::{Row, Sidecar, Summary};
 use super::{OpenError, Recovery, RecoveryReport};
 
@@ -116,41 +116,8 @@ impl Recovery<'_> {
         Some((sidecar.summary, rows))
     }
 
-    /// Renames a sorted segment to a name that is ignored: it is unknown whether it is in force.
-    pub(super) fn set_aside(&mut self, id: SegmentId) -> Result<(), OpenError> {
-        let kind = SegmentKind::Sorted;
-        let role = FileRole::Segment(kind, id);
-        match self.read_sidecar(kind, id) {
-            Some((_, rows)) => self.note_unknown(rows.iter().map(|row| row.log)),
-            None => self.note_unknown(self.last_log_of(role)?),
-        }
-        let mut roles = vec![role];
-        if self.sidecars.remove(&(kind, id)) {
-            roles.push(FileRole::Sidecar(kind, id));
-        }
-        for role in roles {
-            let name = role.name();
-            self.storage.rename(&name, &format!("{name}.lost"))?;
-        }
-        self.meta.next_segment = self.meta.next_segment.max(id.0 + 1);
-        self.report.set_aside.push(role.name());
-        Ok(())
-    }
-
-    /// Returns the last log in the header of a sorted segment.
-    fn last_log_of(&self, role: FileRole) -> Result<Option<LogId>, OpenError> {
-        let file = self.storage.open(&role.name())?;
-        let mut block = vec![0; SEGMENT_HEAD_BYTES];
-        let got = file.read_at(&mut block, 0)?;
-        block.truncate(got);
-        Ok(match SegmentHead::decode(&block) {
-            HeadBlock::Head(head) => Some(head.last.0),
-            HeadBlock::Nothing | HeadBlock::Newer(_) => None,
-        })
-    }
-
     /// Reports those of the given logs that have batches but are neither defined nor deleted.
-    fn note_unknown(&mut self, logs: impl IntoIterator<Item = LogId>) {
+    pub(super) fn note_unknown(&mut self, logs: impl IntoIterator<Item = LogId>) {
         for log in logs {
             let is_known = self.logs.contains_key(&log) || self.deleted.contains(&log);
             if !is_known && (self.is_anew || log.0 >= self.meta.next_log) {

@@ -382,7 +382,7 @@ fn what_is_left_of_the_segment_that_is_written_is_for_what_frees_space() {
 pub(super) type Held = (Vec<Seen>, BTreeMap<(u16, String), Kept>);
 
 /// Compares contents with a short message, as they are large.
-fn assert_held(journal: &DiskJournal, log: LogId, expected: &Held, what: &str) {
+pub(super) fn assert_held(journal: &DiskJournal, log: LogId, expected: &Held, what: &str) {
     let (records, state) = held(journal, log);
     assert!(
         records == expected.0,

@@ -7,8 +7,8 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Append, DiskJournal, Journal, Outcome, RecoveryReport, Refusal};
 use stafett_model::{Durability, LogId, Offset};
 
-use super::flips::salvaged;
-use super::full::{CAPACITY_BYTES, Held, append, body, create, killed_when_full, open};
+use super::flips::{self, End, salvaged};
+use super::full::{CAPACITY_BYTES, Held, append, assert_held, body, create, killed_when_full, open};
 use super::missing::arrivals;
 use crate::support::more;
 
@@ -51,8 +51,8 @@ impl Named {
 fn starts_without(full: &SimulatedDisk, name: &str, log: LogId, expected: &Held) {
     let disk = full.fork();
     assert!(disk.delete(name));
-    // The space of a missing segment is taken as well; without any space, a checkpoint cannot be rebuilt.
-    let left = if name == CHECKPOINT { full } else { &disk }.used_bytes();
+    // The space of the missing file is taken as well.
+    let left = disk.used_bytes();
     let mut named = Named::default();
     for start in 0..4 {
         let what = format!("without {name}, start {start}");
@@ -113,4 +113,54 @@ fn without_a_segment_or_the_checkpoint_a_full_journal_comes_up_and_names_what_is
             starts_without(&full, name, log, &expected);
         }
     }
+}
+
+#[test]
+fn without_the_checkpoint_and_a_free_byte_everything_is_read_and_a_later_start_stores_one() {
+    for checkpoints in [false, true] {
+        let (disk, log, expected) = killed_when_full(checkpoints);
+        assert!(disk.delete(CHECKPOINT));
+        for start in 0..4 {
+            let has_space = start == 3;
+            // Other programs take what is freed.
+            disk.set_capacity_bytes(if has_space { 2 * CAPACITY_BYTES } else { 0 });
+            let journal = open(&disk, 1);
+            let what = format!("start {start}, checkpoint {checkpoints}");
+            assert!(journal.report().checkpoint_lost, "{what}");
+            assert_held(&journal, log, &expected, &what);
+            for _ in 0..3 {
+                journal.pump();
+                journal.checkpoint();
+                journal.rewrite();
+            }
+            assert_eq!(journal.failure(), None, "{what}");
+            assert_eq!(disk.names().contains(&CHECKPOINT.to_owned()), has_space, "{what}");
+            disk.kill();
+        }
+        let journal = open(&disk, 1);
+        assert!(!journal.report().checkpoint_lost);
+        assert_held(&journal, log, &expected, "with a checkpoint again");
+    }
+}
+
+#[test]
+fn ids_in_segments_that_are_set_aside_are_not_used_again_by_the_start_that_has_space() {
+    let (disk, ledger) = flips::played(End::Killed);
+    let last = *ledger.logs().iter().max().unwrap();
+    assert!(disk.delete(CHECKPOINT));
+    for start in 0..3 {
+        // Without space, nothing is remembered from one start to the next.
+        disk.set_capacity_bytes(0);
+        let journal = open(&disk, 1);
+        let report = journal.report();
+        assert!(report.checkpoint_lost, "start {start}");
+        assert!(!report.set_aside.is_empty(), "start {start}: {report:?}");
+        assert!(!disk.names().contains(&CHECKPOINT.to_owned()), "start {start}");
+        assert!(journal.allocate(1) > last, "start {start}");
+        disk.kill();
+    }
+    disk.set_capacity_bytes(2 * CAPACITY_BYTES);
+    let journal = open(&disk, 1);
+    let fresh = create(&journal, Durability::Sync);
+    assert!(fresh > last, "{fresh} was given out before");
 }

@@ -138,3 +138,24 @@ fn what_is_no_weight_is_refused() {
         assert_eq!(given, weight);
     }
 }
+
+#[test]
+fn destinations_are_limited_and_their_bindings_are_not() {
+    let mut router = router(HashOn::Key);
+    (0..1024).for_each(|target| bind(&mut router, "1", target));
+    let (pattern, one_more) = (Pattern::key("1"), Hop::Target(1024));
+    let refused = router.check(EXCHANGE, &pattern, &one_more).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "an exchange that spreads by hash has at most 1024 destinations"
+    );
+    assert_eq!(router.bind(EXCHANGE, &pattern, one_more.clone()), Err(refused));
+    bind(&mut router, "2", 7);
+    assert!(router.unbind(EXCHANGE, &Pattern::key("2"), &Hop::Target(7)));
+    assert!(
+        router.check(EXCHANGE, &pattern, &one_more).is_err(),
+        "7 is still bound"
+    );
+    assert!(router.unbind(EXCHANGE, &pattern, &Hop::Target(7)));
+    router.bind(EXCHANGE, &pattern, one_more).unwrap();
+}
