@@ -22,7 +22,7 @@ use self::spaces::Space;
 pub use self::spaces::SpaceStep;
 use crate::server::Server;
 use crate::steps::{CLIENTS, Message, Settling};
-use crate::world::{Broken, Finding, World};
+use crate::world::{Broken, Death, Finding, World};
 
 /// Queues of a run.
 pub const QUEUES: [&str; QUEUE_COUNT] = ["plain", "short", "ranked", "brief", "dead", "late", "aside"];
@@ -42,7 +42,7 @@ const ASIDE: u8 = 6;
 const FAN_QUEUES: [u8; 2] = [0, 2];
 
 /// AMQP side of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Amqp {
     clients: Vec<Client>,
     admin: Client,
@@ -87,6 +87,12 @@ impl Amqp {
         for client in self.clients.iter_mut().chain([&mut self.admin]) {
             client.lose(&mut self.copies, now_ms);
         }
+    }
+
+    /// Applies the way in which the program ended to what waits in the queues.
+    pub fn on_death(&mut self, death: Death, now_ms: i64) {
+        self.copies.on_death(death, now_ms);
+        self.space.copies.on_death(death, now_ms);
     }
 
     fn client(&mut self, number: u8) -> Option<&mut Client> {

@@ -30,7 +30,7 @@ use crate::steps::{PARTITIONS, PRODUCERS, TOPICS};
 use crate::world::{Broken, Finding, World};
 
 /// Kafka side of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Kafka {
     pub topics: Vec<Topic>,
     pub producers: Vec<Producer>,
@@ -43,7 +43,7 @@ pub struct Kafka {
 }
 
 /// A topic by name.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Topic {
     number: u8,
     pub level: Durability,
@@ -236,6 +236,8 @@ impl World {
             configs: vec![
                 config("stafett.durability", topic.level.to_string()),
                 config("retention.ms", KEPT.as_millis().to_string()),
+                // The clock is set back, and batches are sent again.
+                config("message.timestamp.after.max.ms", i64::MAX.to_string()),
             ],
             ..CreatableTopic::default()
         };

@@ -47,7 +47,7 @@ pub enum State {
 }
 
 /// All batches, and the records that were seen.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Ledger {
     pub batches: Vec<Batch>,
     /// Every record ever seen, by offset.

@@ -104,6 +104,10 @@ pub enum Action {
     End(End),
     /// The program ends, and a file is lost or damaged.
     Lose { end: End, loss: Loss },
+    /// The journal is backed up.
+    BackUp,
+    /// The program ends and starts on the last backup. Without one, it is made.
+    Restore { end: End },
     /// A producer sends one of its last acknowledged batches again.
     Repeat { producer: u8, back: u8 },
     /// The journal stores a checkpoint.
@@ -179,6 +183,16 @@ pub enum End {
     Power(u64),
 }
 
+impl End {
+    fn draw(random: &mut Random) -> Self {
+        match random.below(4) {
+            0 => Self::Stop,
+            1 => Self::Power(random.next()),
+            _ => Self::Kill,
+        }
+    }
+}
+
 impl Plan {
     /// Draws the plan of a seed.
     pub fn new(seed: u64) -> Self {
@@ -236,6 +250,8 @@ enum Kind {
     Fault,
     End,
     Lose,
+    BackUp,
+    Restore,
     Repeat,
     Checkpoint,
     Rewrite,
@@ -271,6 +287,8 @@ impl Mix {
             (2, Kind::Rewrite),
             (2, Kind::Retain),
             (3, Kind::Lose),
+            (3, Kind::BackUp),
+            (3, Kind::Restore),
             (6, Kind::Repeat),
             (3, Kind::Jump),
             (2, Kind::Full),
@@ -416,17 +434,13 @@ impl Mix {
                     _ => DiskFault::Kill(random.next()),
                 },
             },
-            Kind::End => Action::End(match random.below(4) {
-                0 => End::Stop,
-                1 => End::Power(random.next()),
-                _ => End::Kill,
-            }),
+            Kind::End => Action::End(End::draw(random)),
+            Kind::BackUp => Action::BackUp,
+            Kind::Restore => Action::Restore {
+                end: End::draw(random),
+            },
             Kind::Lose => Action::Lose {
-                end: match random.below(3) {
-                    0 => End::Stop,
-                    1 => End::Power(random.next()),
-                    _ => End::Kill,
-                },
+                end: End::draw(random),
                 loss: match random.below(5) {
                     0 => Loss::Checkpoint,
                     1 | 2 => Loss::Segment(random.next()),

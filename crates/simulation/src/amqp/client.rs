@@ -16,7 +16,7 @@ use crate::steps::{Message, Settling};
 use crate::wire::Socket;
 use crate::world::Finding;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Client {
     number: u8,
     vhost: &'static str,
@@ -54,7 +54,7 @@ struct Held {
 }
 
 /// A consumer, and the first deliveries that it received.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Consumer {
     from: Made,
     /// Ended consumers of its queue when it began; `None` if the last one ended too recently.

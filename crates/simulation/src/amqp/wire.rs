@@ -30,7 +30,7 @@ pub(super) fn encode_content(method: &Method, properties: Properties, body: &[u8
 }
 
 /// Assembles methods and their content from frames.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Incoming {
     method: Option<Method>,
     missing: usize,

@@ -80,7 +80,7 @@ impl GroupStep {
 }
 
 /// A member of a group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Member {
     number: u8,
     connection: Option<Connection>,
@@ -94,7 +94,7 @@ pub(super) struct Member {
 }
 
 /// A pending request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Asked {
     /// Join, with the minimum generation of the answer.
     Join(i32),

@@ -20,7 +20,7 @@ mod repeat;
 /// Maximum batches in flight: the broker remembers this many of a producer's last batches.
 const IN_FLIGHT_MAX: usize = 5;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Producer {
     pub number: u8,
     /// True if it numbers its batches, so that it can resend them.
@@ -40,13 +40,13 @@ pub struct Producer {
     is_disturbed: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Kept {
     bytes: Bytes,
     id: Option<i64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Waiting {
     Id,
     Batch(usize),
