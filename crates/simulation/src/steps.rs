@@ -1,6 +1,6 @@
 //! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
-use crate::amqp::{FAN, LATE, Move, Patience, Removal, Removing, SpaceStep};
+use crate::amqp::{FAN, LATE, Move, Patience, Removal, Removing, SpaceStep, StreamStep};
 use crate::full::UsedUp;
 use crate::kafka::GroupStep;
 use crate::live::LiveStep;
@@ -88,6 +88,8 @@ pub enum Action {
     },
     /// A client does not read for some time.
     Pause { client: u8, for_ms: u32 },
+    /// A reader of streams acts.
+    Stream(StreamStep),
     /// A client of live topics acts.
     Live(LiveStep),
     /// Messages are moved between queues.
@@ -243,6 +245,7 @@ enum Kind {
     Close,
     Pause,
     Remove,
+    Stream,
     Live,
     Move,
     Space,
@@ -277,6 +280,7 @@ impl Mix {
             (6, Kind::Close),
             (2, Kind::Pause),
             (3, Kind::Remove),
+            (5, Kind::Stream),
             (12, Kind::Live),
             (4, Kind::Move),
             (3, Kind::Space),
@@ -416,6 +420,7 @@ impl Mix {
                 client: small(CLIENTS),
                 for_ms: u32::try_from(random.below(300)).unwrap_or(0),
             },
+            Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),

@@ -327,6 +327,7 @@ impl World {
             Action::Group(step) => self.group_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
+            Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
             Action::Remove(removal) => self.remove(server, removal).await?,
             Action::Look => self.check_flights(server).await?,
@@ -400,6 +401,7 @@ impl World {
         let mut notes = self.kafka.turn(may_refuse, self.steady_ms)?;
         notes.extend(self.live.turn(may_refuse)?);
         notes.extend(self.amqp.turn(may_refuse, self.steady_ms)?);
+        self.check_received()?;
         for note in notes {
             self.trace.note(|| note);
         }

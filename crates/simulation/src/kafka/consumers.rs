@@ -186,10 +186,12 @@ impl Consumer {
             return;
         }
         let mut request = self.request(self.epoch);
-        if self.is_changed || self.epoch == 0 {
+        // Like Kafka's clients: where an answer may be lost, it says everything, and is told everything.
+        let is_full = self.epoch == 0 || self.has_missed;
+        if self.is_changed || is_full {
             request.topic_partitions = Some(topics_of(self.owned.keys()));
         }
-        if self.epoch == 0 {
+        if is_full {
             request.rebalance_timeout_ms = REBALANCE_MS;
             if self.number < CONSUMERS / 2 {
                 request.subscribed_topic_names = Some((0..crate::steps::TOPICS).map(name_of).collect());
