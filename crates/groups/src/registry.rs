@@ -333,7 +333,14 @@ impl Groups {
         };
         group.is_stored = true;
         let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
-        Some(self.stage(vec![spaces::GROUPS.change(key, change)]))
+        let ticket = self.stage(vec![spaces::GROUPS.change(key, change)]);
+        if ticket.glance().committed() == Some(false)
+            && let GroupKind::Consumer(kind) = &mut group.kind
+        {
+            // The disk is full.
+            kind.on_not_stored();
+        }
+        Some(ticket)
     }
 
     /// Updates the totals of members and of their memory.

@@ -24,8 +24,10 @@ const DELTA_BYTES_MIN: usize = 16 << 10;
 pub struct StoredConsumerGroup {
     group: consumer::ConsumerGroup,
     rules: Rules,
-    /// Bytes of the last stored snapshot; 0 if the next step has to store one.
+    /// Bytes of the last stored snapshot; 0 if there is none.
     whole_bytes: usize,
+    /// True if the journal has refused a state: the next step stores a snapshot, also if it changes nothing.
+    is_lost: bool,
     /// Bytes of deltas stored since then.
     delta_bytes: usize,
 }
@@ -36,6 +38,7 @@ impl StoredConsumerGroup {
             group: consumer::ConsumerGroup::default(),
             rules,
             whole_bytes: 0,
+            is_lost: false,
             delta_bytes: 0,
         }
     }
@@ -81,7 +84,7 @@ impl StoredConsumerGroup {
 
     /// Records that the last stored state was lost: the next step stores a snapshot.
     pub(super) fn on_not_stored(&mut self) {
-        self.whole_bytes = 0;
+        self.is_lost = true;
     }
 
     pub(super) fn deadline(&self) -> Option<Moment> {
@@ -153,13 +156,14 @@ impl StoredConsumerGroup {
     }
 
     pub(super) fn store(&mut self, effects: &mut Effects) {
-        if !self.group.has_changes() {
+        if !self.group.has_changes() && !self.is_lost {
             return;
         }
+        let is_lost = std::mem::take(&mut self.is_lost);
         let delta = self.group.take_changes();
         self.delta_bytes += delta.len();
         let is_enough = self.delta_bytes > self.whole_bytes.max(DELTA_BYTES_MIN);
-        effects.store = if self.whole_bytes == 0 || is_enough || self.group.is_empty() {
+        effects.store = if self.whole_bytes == 0 || is_lost || is_enough || self.group.is_empty() {
             self.whole_bytes = self.group.encode().len();
             self.delta_bytes = 0;
             Store::Whole
@@ -192,5 +196,42 @@ impl From<CommitError> for GroupError {
             CommitError::StaleEpoch { .. } => Self::StaleEpoch,
             CommitError::OtherGeneration => Self::OtherGeneration,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consumer::tests::world::Topics;
+
+    #[test]
+    fn a_state_that_the_journal_refused_is_stored_with_the_next_sign_of_life() {
+        let mut topics = Topics::default();
+        topics.set("t", 1);
+        let mut group = StoredConsumerGroup::new(Rules::default());
+        let join = Heartbeat {
+            member: "m".into(),
+            names: Some(vec!["t".into()]),
+            ..Heartbeat::default()
+        };
+        let report = Heartbeat {
+            member: "m".into(),
+            epoch: 1,
+            ..Heartbeat::default()
+        };
+        let mut stored_of = |beat: &Heartbeat, is_refused| {
+            let mut effects = Effects::default();
+            group
+                .heartbeat(beat.clone(), &topics, Moment(1), &mut effects)
+                .unwrap();
+            if is_refused {
+                group.on_not_stored();
+            }
+            matches!(effects.store, Store::Whole)
+        };
+        assert!(stored_of(&join, true));
+        assert!(stored_of(&report, true), "it was not stored");
+        assert!(stored_of(&report, false), "nor was it now");
+        assert!(!stored_of(&report, false));
     }
 }

@@ -16,6 +16,7 @@
 //! After a kill or a loss of power, the handles of the old program no longer work: its remaining threads
 //! cannot write to the files of its successor.
 
+mod backup;
 mod file;
 mod random;
 
@@ -201,7 +202,7 @@ impl SimulatedDisk {
 
     /// Returns the names of all files, sorted.
     pub fn names(&self) -> Vec<String> {
-        self.lock().names.keys().cloned().collect()
+        self.lock().own_names()
     }
 
     /// Returns a file's contents as programs read them.
@@ -307,10 +308,18 @@ impl DiskState {
 
     fn used_bytes(&self) -> u64 {
         self.names
-            .values()
+            .iter()
+            .filter(|(name, _)| !backup::is_in_one(name))
+            .map(|(_, id)| id)
             .filter_map(|id| self.files.get(id))
             .map(FileContent::used_bytes)
             .sum()
+    }
+
+    /// Returns the names outside of backups, sorted.
+    fn own_names(&self) -> Vec<String> {
+        let names = self.names.keys().filter(|name| !backup::is_in_one(name));
+        names.cloned().collect()
     }
 
     fn free_bytes(&self) -> u64 {
@@ -333,6 +342,13 @@ impl DiskState {
         self.files.retain(|id, _| names.values().any(|named| named == id));
     }
 
+    fn new_file(&mut self, content: FileContent) -> FileId {
+        self.next_file += 1;
+        let id = FileId(self.next_file);
+        self.files.insert(id, content);
+        id
+    }
+
     fn change_names(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         self.pending_names.push(change);
@@ -340,6 +356,13 @@ impl DiskState {
 }
 
 impl NameChange {
+    /// Returns the name that the change is about: the new one of a renamed file.
+    fn name(&self) -> &str {
+        match self {
+            Self::Create(name, _) | Self::Rename(_, name) | Self::Remove(name) => name,
+        }
+    }
+
     /// Returns true if the change gives a file this name.
     fn makes(&self, name: &str) -> bool {
         match self {
@@ -431,10 +454,7 @@ impl Storage for Handle {
             if state.names.contains_key(name) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
-            state.next_file += 1;
-            let id = FileId(state.next_file);
-            state.files.insert(id, FileContent::default());
-            id
+            state.new_file(FileContent::default())
         };
         self.change_names(Change::Create, name, NameChange::Create(name.to_owned(), id))?;
         Ok(self.file(id))
@@ -478,7 +498,7 @@ impl Storage for Handle {
     fn list(&self) -> io::Result<Vec<String>> {
         let state = self.disk.lock();
         state.admit(self.program)?;
-        Ok(state.names.keys().cloned().collect())
+        Ok(state.own_names())
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -567,6 +587,12 @@ impl StorageFile for FileHandle {
         let state = self.disk.lock();
         state.admit(self.program)?;
         Ok(state.file(self.id)?.bytes().len() as u64)
+    }
+
+    fn is_shared(&self) -> io::Result<bool> {
+        let state = self.disk.lock();
+        state.admit(self.program)?;
+        Ok(state.names.values().filter(|id| **id == self.id).count() > 1)
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod moves;
 mod patience;
 mod removal;
 mod spaces;
+mod streams;
 mod wire;
 
 use stafett_amqp_wire::methods::{basic, channel, connection, exchange, queue};
@@ -20,9 +21,10 @@ use self::patience::Times;
 pub use self::removal::{Removal, Removing};
 use self::spaces::Space;
 pub use self::spaces::SpaceStep;
+pub use self::streams::StreamStep;
 use crate::server::Server;
 use crate::steps::{CLIENTS, Message, Settling};
-use crate::world::{Broken, Finding, World};
+use crate::world::{Broken, Death, Finding, World};
 
 /// Queues of a run.
 pub const QUEUES: [&str; QUEUE_COUNT] = ["plain", "short", "ranked", "brief", "dead", "late", "aside"];
@@ -42,11 +44,14 @@ const ASIDE: u8 = 6;
 const FAN_QUEUES: [u8; 2] = [0, 2];
 
 /// AMQP side of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Amqp {
     clients: Vec<Client>,
     admin: Client,
     space: Space,
+    /// Clients that read streams, and where they are.
+    readers: Vec<Client>,
+    places: streams::Places,
     pub copies: Copies,
     /// Number of connections that published.
     streams: u64,
@@ -61,6 +66,8 @@ impl Amqp {
             clients: (0..CLIENTS).map(Client::new).collect(),
             admin: Client::new(u8::MAX),
             space: Space::new(),
+            readers: streams::readers(),
+            places: streams::Places::new(),
             copies: Copies::default(),
             streams: 0,
             is_stopping: false,
@@ -70,7 +77,8 @@ impl Amqp {
     /// Processes the broker's output.
     pub fn turn(&mut self, may_refuse: bool, now_ms: i64) -> Result<Vec<String>, Finding> {
         let mut notes = Vec::new();
-        for client in self.clients.iter_mut().chain([&mut self.admin]) {
+        let clients = self.clients.iter_mut().chain(&mut self.readers);
+        for client in clients.chain([&mut self.admin]) {
             client.turn(&mut self.copies, may_refuse, now_ms, &mut notes)?;
         }
         let Space { client, copies, .. } = &mut self.space;
@@ -84,9 +92,16 @@ impl Amqp {
         self.is_stopping = false;
         self.copies.on_end();
         self.space.client.lose(&mut self.space.copies, now_ms);
-        for client in self.clients.iter_mut().chain([&mut self.admin]) {
+        let clients = self.clients.iter_mut().chain(&mut self.readers);
+        for client in clients.chain([&mut self.admin]) {
             client.lose(&mut self.copies, now_ms);
         }
+    }
+
+    /// Applies the way in which the program ended to what waits in the queues.
+    pub fn on_death(&mut self, death: Death, now_ms: i64) {
+        self.copies.on_death(death, now_ms);
+        self.space.copies.on_death(death, now_ms);
     }
 
     fn client(&mut self, number: u8) -> Option<&mut Client> {

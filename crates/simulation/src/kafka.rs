@@ -2,6 +2,7 @@
 
 mod commits;
 pub mod connection;
+mod consumers;
 mod groups;
 mod left;
 mod producer;
@@ -22,6 +23,8 @@ use stafett_model::Durability;
 
 use self::commits::Commits;
 use self::connection::Connection;
+use self::consumers::Consumer;
+pub use self::consumers::SESSION_MS;
 use self::groups::Member;
 pub use self::producer::Producer;
 use crate::ledger::{Ledger, LogKey};
@@ -30,7 +33,7 @@ use crate::steps::{PARTITIONS, PRODUCERS, TOPICS};
 use crate::world::{Broken, Finding, World};
 
 /// Kafka side of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Kafka {
     pub topics: Vec<Topic>,
     pub producers: Vec<Producer>,
@@ -38,12 +41,13 @@ pub struct Kafka {
     admin: Option<Connection>,
     pub ledger: Ledger,
     members: Vec<Member>,
+    consumers: Vec<Consumer>,
     commits: Commits,
     groups: u64,
 }
 
 /// A topic by name.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Topic {
     number: u8,
     pub level: Durability,
@@ -87,6 +91,7 @@ impl Kafka {
             admin: None,
             ledger: Ledger::default(),
             members: groups::members(),
+            consumers: consumers::consumers(),
             commits: Commits::default(),
             groups: 0,
         }
@@ -104,12 +109,7 @@ impl Kafka {
 
     /// Returns the current log of a partition.
     pub fn log(&self, topic: u8, partition: u8) -> Option<LogKey> {
-        let topic = self.topic(topic)?;
-        Some(LogKey {
-            topic: topic.number,
-            incarnation: topic.incarnation,
-            partition,
-        })
+        Some(self.topic(topic)?.log(partition))
     }
 
     /// Processes the broker's answers.
@@ -121,6 +121,7 @@ impl Kafka {
         for member in &mut self.members {
             member.turn(&mut self.commits, may_refuse, now_ms, &mut notes)?;
         }
+        self.turn_consumers(may_refuse, now_ms, &mut notes)?;
         if let Some(admin) = &mut self.admin {
             admin.turn();
         }
@@ -131,6 +132,7 @@ impl Kafka {
     pub fn on_end(&mut self) {
         self.admin = None;
         self.members.iter_mut().for_each(Member::on_end);
+        self.consumers.iter_mut().for_each(Consumer::on_end);
         for producer in &mut self.producers {
             producer.leave(&mut self.ledger);
         }
@@ -161,6 +163,14 @@ impl Default for Kafka {
 impl Topic {
     pub fn name(&self) -> String {
         format!("t{}", self.number)
+    }
+
+    fn log(&self, partition: u8) -> LogKey {
+        LogKey {
+            topic: self.number,
+            incarnation: self.incarnation,
+            partition,
+        }
     }
 
     pub fn is_there(&self) -> bool {
@@ -215,6 +225,8 @@ impl World {
             (Known::Deleting(id), None) => {
                 topic.gone.push(id);
                 topic.incarnation += 1;
+                let producers = self.kafka.producers.iter_mut();
+                producers.for_each(|producer| producer.forget_topic(number));
                 Known::Missing
             }
             (known, seen) => {
@@ -236,6 +248,8 @@ impl World {
             configs: vec![
                 config("stafett.durability", topic.level.to_string()),
                 config("retention.ms", KEPT.as_millis().to_string()),
+                // The clock is set back, and batches are sent again.
+                config("message.timestamp.after.max.ms", i64::MAX.to_string()),
             ],
             ..CreatableTopic::default()
         };
@@ -274,7 +288,12 @@ impl World {
                 .kafka
                 .members
                 .iter()
-                .any(|member| member.is_waiting_for(number));
+                .any(|member| member.is_waiting_for(number))
+            || self
+                .kafka
+                .consumers
+                .iter()
+                .any(|consumer| consumer.is_waiting_for(number));
         let Some(topic) = self.kafka.topics.get_mut(usize::from(number)) else {
             return Ok(());
         };
@@ -308,10 +327,6 @@ impl World {
             return Err(Finding(format!("topic {number} is deleted and there")).into());
         }
         if topic.is_some_and(|topic| topic.known == Known::Missing) {
-            self.kafka
-                .producers
-                .iter_mut()
-                .for_each(|producer| producer.forget_topic(number));
             self.create_topic(server, number).await?;
         }
         Ok(())

@@ -47,7 +47,7 @@ pub enum State {
 }
 
 /// All batches, and the records that were seen.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Ledger {
     pub batches: Vec<Batch>,
     /// Every record ever seen, by offset.
@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     /// Records the record at an offset. Fails if another one was seen there.
-    fn saw(&mut self, log: LogKey, offset: u64, id: RecordId) -> Result<(), Finding> {
+    pub fn saw(&mut self, log: LogKey, offset: u64, id: RecordId) -> Result<(), Finding> {
         let before = self.seen.entry(log).or_default().insert(offset, id);
         match before {
             Some(before) if before != id => Err(Finding(format!(
@@ -209,6 +209,17 @@ impl Ledger {
             self.saw(log, seen.offset, seen.id)?;
         }
         Ok(found)
+    }
+
+    /// Returns the lowest offset from `from` on at which an acknowledged record must be.
+    pub fn stored_from(&self, log: LogKey, from: u64) -> Option<u64> {
+        let mut seen = self.seen.get(&log)?.range(from..);
+        let is_there = |(_, id): &(&u64, &RecordId)| {
+            self.batches.get(id.0).is_some_and(|batch| {
+                matches!(batch.state, State::Acknowledged { .. }) && batch.date_ms >= self.expired_ms
+            })
+        };
+        seen.find(is_there).map(|(offset, _)| *offset)
     }
 
     /// Allows the deletion of batches older than `date_ms`.

@@ -12,12 +12,13 @@
 //! - [`kafka`]: producers, readers and topics; [`ledger`]: their answers, and the expected logs
 //! - [`amqp`]: publishers, consumers and queues
 //! - [`live`]: clients of live topics
-//! - [`full`]: a full disk; [`loss`]: lost or damaged files
+//! - [`full`]: a full disk; [`loss`]: lost or damaged files; [`backup`]: a start on a backup
 //! - [`seeds`]: runs many seeds, and reduces one that fails
 //!
 //! It knows every layer of the broker; no layer of the broker knows it.
 
 pub mod amqp;
+pub mod backup;
 pub mod full;
 pub mod host;
 pub mod journal;

@@ -76,7 +76,7 @@ impl LiveStep {
 }
 
 /// All clients of live topics, and their knowledge.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Live {
     clients: Vec<Client>,
     messages: Messages,
@@ -91,7 +91,7 @@ enum Known {
     Perhaps,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Client {
     number: u8,
     socket: Option<WebSocket>,
@@ -106,7 +106,7 @@ struct Client {
     last: BTreeMap<u8, u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Asked {
     Listen,
     Subscribe { topic: u8, is_on: bool, before: Known },

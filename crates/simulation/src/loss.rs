@@ -48,6 +48,7 @@ impl World {
         };
         self.has_lost = !matches!(loss, Loss::Sidecar(_));
         self.trace.note(|| format!("{what} is lost or damaged"));
+        self.on_loss_beside_backup(loss);
         // Lost files have to be created again.
         self.end_full();
         self.lost = Some(Lost {

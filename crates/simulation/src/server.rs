@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::{Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
+use stafett_groups::consumer::Rules;
 use stafett_http::HttpServer;
 use stafett_journal::disk::{Clock, RewritePolicy};
 use stafett_journal::simulated::SimulatedDisk;
@@ -200,6 +201,10 @@ fn broker_settings() -> BrokerSettings {
         commit_retention: None,
         initial_delay_ms: 5,
         sweep_every: Duration::from_hours(24),
+        consumer: Rules {
+            session_ms: crate::kafka::SESSION_MS,
+            ..Rules::default()
+        },
         ..GroupSettings::default()
     };
     let mut hooks = FrontEndHooks::default();

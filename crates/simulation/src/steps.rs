@@ -1,6 +1,6 @@
 //! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
-use crate::amqp::{FAN, LATE, Move, Patience, Removal, Removing, SpaceStep};
+use crate::amqp::{FAN, LATE, Move, Patience, Removal, Removing, SpaceStep, StreamStep};
 use crate::full::UsedUp;
 use crate::kafka::GroupStep;
 use crate::live::LiveStep;
@@ -88,6 +88,8 @@ pub enum Action {
     },
     /// A client does not read for some time.
     Pause { client: u8, for_ms: u32 },
+    /// A reader of streams acts.
+    Stream(StreamStep),
     /// A client of live topics acts.
     Live(LiveStep),
     /// Messages are moved between queues.
@@ -104,6 +106,10 @@ pub enum Action {
     End(End),
     /// The program ends, and a file is lost or damaged.
     Lose { end: End, loss: Loss },
+    /// The journal is backed up.
+    BackUp,
+    /// The program ends and starts on the last backup. Without one, it is made.
+    Restore { end: End },
     /// A producer sends one of its last acknowledged batches again.
     Repeat { producer: u8, back: u8 },
     /// The journal stores a checkpoint.
@@ -179,6 +185,16 @@ pub enum End {
     Power(u64),
 }
 
+impl End {
+    fn draw(random: &mut Random) -> Self {
+        match random.below(4) {
+            0 => Self::Stop,
+            1 => Self::Power(random.next()),
+            _ => Self::Kill,
+        }
+    }
+}
+
 impl Plan {
     /// Draws the plan of a seed.
     pub fn new(seed: u64) -> Self {
@@ -229,6 +245,7 @@ enum Kind {
     Close,
     Pause,
     Remove,
+    Stream,
     Live,
     Move,
     Space,
@@ -236,6 +253,8 @@ enum Kind {
     Fault,
     End,
     Lose,
+    BackUp,
+    Restore,
     Repeat,
     Checkpoint,
     Rewrite,
@@ -261,6 +280,7 @@ impl Mix {
             (6, Kind::Close),
             (2, Kind::Pause),
             (3, Kind::Remove),
+            (5, Kind::Stream),
             (12, Kind::Live),
             (4, Kind::Move),
             (3, Kind::Space),
@@ -271,6 +291,8 @@ impl Mix {
             (2, Kind::Rewrite),
             (2, Kind::Retain),
             (3, Kind::Lose),
+            (3, Kind::BackUp),
+            (3, Kind::Restore),
             (6, Kind::Repeat),
             (3, Kind::Jump),
             (2, Kind::Full),
@@ -398,6 +420,7 @@ impl Mix {
                 client: small(CLIENTS),
                 for_ms: u32::try_from(random.below(300)).unwrap_or(0),
             },
+            Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
@@ -416,17 +439,13 @@ impl Mix {
                     _ => DiskFault::Kill(random.next()),
                 },
             },
-            Kind::End => Action::End(match random.below(4) {
-                0 => End::Stop,
-                1 => End::Power(random.next()),
-                _ => End::Kill,
-            }),
+            Kind::End => Action::End(End::draw(random)),
+            Kind::BackUp => Action::BackUp,
+            Kind::Restore => Action::Restore {
+                end: End::draw(random),
+            },
             Kind::Lose => Action::Lose {
-                end: match random.below(3) {
-                    0 => End::Stop,
-                    1 => End::Power(random.next()),
-                    _ => End::Kill,
-                },
+                end: End::draw(random),
                 loss: match random.below(5) {
                     0 => Loss::Checkpoint,
                     1 | 2 => Loss::Segment(random.next()),

@@ -2,15 +2,17 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 
 /// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
-#[derive(Debug)]
+/// A socket; clones share it.
+#[derive(Debug, Clone)]
 pub struct Socket {
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     out: Vec<u8>,
     /// Received bytes that are not parsed yet.
     pub input: BytesMut,
@@ -20,7 +22,7 @@ pub struct Socket {
 impl Socket {
     pub fn new(stream: UnixStream) -> Self {
         Self {
-            stream,
+            stream: Arc::new(stream),
             out: Vec::new(),
             input: BytesMut::new(),
             is_open: true,
@@ -37,7 +39,7 @@ impl Socket {
         self.write();
         let mut buffer = vec![0; READ_BYTES];
         while self.is_open {
-            match self.stream.read(&mut buffer) {
+            match (&*self.stream).read(&mut buffer) {
                 Ok(0) => self.is_open = false,
                 Ok(count) => self
                     .input
@@ -50,7 +52,7 @@ impl Socket {
 
     fn write(&mut self) {
         while self.is_open && !self.out.is_empty() {
-            match self.stream.write(&self.out) {
+            match (&*self.stream).write(&self.out) {
                 Ok(count) => drop(self.out.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // Bytes that the other side sent before it left can still be read.

@@ -9,6 +9,7 @@ use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use tokio::time::Instant;
 
 use crate::amqp::Amqp;
+use crate::backup::{self, Backup};
 use crate::full::UsedUp;
 use crate::host;
 use crate::kafka::{KEPT, Kafka};
@@ -102,6 +103,8 @@ pub struct World {
     pub has_lost: bool,
     /// The loss until it is checked.
     pub lost: Option<Lost>,
+    /// The last backup.
+    pub backup: Option<Backup>,
     pub kafka: Kafka,
     pub amqp: Amqp,
     pub live: Live,
@@ -164,6 +167,7 @@ impl World {
             loss: None,
             has_lost: false,
             lost: None,
+            backup: None,
             kafka: Kafka::new(),
             amqp: Amqp::new(),
             live: Live::new(),
@@ -193,8 +197,11 @@ impl World {
         Err(Finding("it does not come to its end".to_owned()))
     }
 
-    fn live(&mut self, steps: &mut VecDeque<Step>, died: Option<Death>) -> Result<(), Broken> {
+    fn live(&mut self, steps: &mut VecDeque<Step>, mut died: Option<Death>) -> Result<(), Broken> {
         self.life = None;
+        if self.restore()? {
+            died = Some(backup::LIKE);
+        }
         self.began_offset_ms = self.wall_offset_ms;
         self.set_time();
         if let Some(loss) = self.loss.take() {
@@ -247,6 +254,10 @@ impl World {
             }
         };
         let server = &mut server;
+        let report = server.journal.report();
+        if report.is_damaged() && !self.has_lost {
+            return Err(Finding(format!("it starts with damage: {report:?}")).into());
+        }
         self.check_loss(server).await?;
         self.settle_topics(server).await?;
         self.check_logs(server, died).await?;
@@ -316,6 +327,7 @@ impl World {
             Action::Group(step) => self.group_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
+            Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
             Action::Remove(removal) => self.remove(server, removal).await?,
             Action::Look => self.check_flights(server).await?,
@@ -325,6 +337,8 @@ impl World {
                 self.loss = Some(loss);
                 return Err(self.end(server, end).await);
             }
+            Action::BackUp => self.back_up(server)?,
+            Action::Restore { end } => self.start_on_backup(server, end).await?,
             Action::Repeat { producer, back } => self.repeat(server, producer, back)?,
             Action::Retain => self.retain(server),
             Action::Checkpoint => server.journal.checkpoint(),
@@ -341,7 +355,7 @@ impl World {
     }
 
     /// Ends the program.
-    async fn end(&mut self, server: &mut Server, end: End) -> Broken {
+    pub async fn end(&mut self, server: &mut Server, end: End) -> Broken {
         Broken::Died(match end {
             End::Stop => match self.stop(server).await {
                 Ok(()) => Death::Stopped,
@@ -387,10 +401,16 @@ impl World {
         let mut notes = self.kafka.turn(may_refuse, self.steady_ms)?;
         notes.extend(self.live.turn(may_refuse)?);
         notes.extend(self.amqp.turn(may_refuse, self.steady_ms)?);
+        self.check_received()?;
         for note in notes {
             self.trace.note(|| note);
         }
         Ok(())
+    }
+
+    /// Returns the wall clock minus the milliseconds since the simulation began.
+    pub fn wall_offset_ms(&self) -> i64 {
+        self.wall_offset_ms
     }
 
     /// Returns milliseconds since the simulation began.

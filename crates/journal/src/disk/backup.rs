@@ -37,15 +37,53 @@ pub enum BackupError {
     Journal(String),
 }
 
+/// Directory that a backup is made into, empty at first.
+pub trait BackupTarget: std::fmt::Debug {
+    /// Adds a file of the data directory, which never changes again: by a link if that is possible.
+    fn link(&self, name: &str) -> io::Result<()>;
+    /// Copies a file of the data directory.
+    fn copy(&self, name: &str) -> io::Result<()>;
+    /// Copies the first bytes of a file of the data directory.
+    fn copy_front(&self, name: &str, bytes: u64) -> io::Result<()>;
+    /// Makes the directory's names durable. Copies are durable before.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory, and the data directory whose files are linked into it.
+#[derive(Debug)]
+struct LinkedDirectory<'a> {
+    source: &'a Path,
+    target: &'a Path,
+}
+
+impl BackupTarget for LinkedDirectory<'_> {
+    fn link(&self, name: &str) -> io::Result<()> {
+        link_into(self.source, name, self.target)
+    }
+
+    fn copy(&self, name: &str) -> io::Result<()> {
+        copy_into(self.source, name, self.target)
+    }
+
+    fn copy_front(&self, name: &str, bytes: u64) -> io::Result<()> {
+        copy_front(self.source, name, self.target, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        std::fs::File::open(self.target)?.sync_all()
+    }
+}
+
 pub(crate) fn backup(core: &Engine, source: &Path, target: &Path) -> Result<BackupReport, BackupError> {
     if target.exists() {
         return Err(BackupError::Exists(target.display().to_string()));
     }
-    // During the checkpoint turn, no later checkpoint is stored, and no segment is replaced or released.
-    let _turn = core.checkpoint.turn();
-    housekeeping::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
     let partial = partial_of(target)?;
-    let report = fill(core, source, &partial).and_then(|report| {
+    let files = LinkedDirectory {
+        source,
+        target: &partial,
+    };
+    let report = backup_into(core, &files).and_then(|report| {
         std::fs::rename(&partial, target)?;
         sync_parent(target)?;
         Ok(report)
@@ -55,6 +93,14 @@ pub(crate) fn backup(core: &Engine, source: &Path, target: &Path) -> Result<Back
         std::fs::remove_dir_all(&partial)?;
     }
     report
+}
+
+/// Makes a backup into an empty directory, which is incomplete if this fails.
+pub(crate) fn backup_into(core: &Engine, target: &dyn BackupTarget) -> Result<BackupReport, BackupError> {
+    // During the checkpoint turn, no later checkpoint is stored, and no segment is replaced or released.
+    let _turn = core.checkpoint.turn();
+    housekeeping::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
+    fill(core, target)
 }
 
 /// Creates the directory for an unfinished backup. An existing one is never reused: its files may be links to
@@ -82,7 +128,7 @@ fn sync_parent(directory: &Path) -> io::Result<()> {
 }
 
 /// Links the segments and copies the checkpoint. The caller holds the checkpoint turn.
-fn fill(core: &Engine, source: &Path, partial: &Path) -> Result<BackupReport, BackupError> {
+fn fill(core: &Engine, target: &dyn BackupTarget) -> Result<BackupReport, BackupError> {
     let mut report = BackupReport::default();
     // Appends continue meanwhile: the checkpoint may cover a part of the segment being written.
     let position = core.checkpointed();
@@ -92,20 +138,25 @@ fn fill(core: &Engine, source: &Path, partial: &Path) -> Result<BackupReport, Ba
         if is_arrival && segment.id > position.segment {
             continue;
         }
-        let is_sealed = source.join(&sidecar).exists();
+        let is_sealed = match core.storage.open(&sidecar) {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error.into()),
+        };
         if is_sealed {
-            link_into(source, &sidecar, partial)?;
+            target.link(&sidecar)?;
         }
-        if is_arrival && segment.id == position.segment && !is_sealed {
-            copy_front(source, &name, partial, position.byte.into())?;
+        report.bytes += if is_arrival && segment.id == position.segment && !is_sealed {
+            target.copy_front(&name, position.byte.into())?;
+            u64::from(position.byte)
         } else {
-            link_into(source, &name, partial)?;
-        }
+            target.link(&name)?;
+            core.storage.open(&name)?.bytes()?
+        };
         report.segments += 1;
-        report.bytes += std::fs::metadata(partial.join(&name))?.len();
     }
-    copy_into(source, CHECKPOINT_FILE, partial)?;
-    std::fs::File::open(partial)?.sync_all()?;
+    target.copy(CHECKPOINT_FILE)?;
+    target.sync()?;
     Ok(report)
 }
 
@@ -117,14 +168,7 @@ pub fn restore(backup: &Path, target: &Path) -> Result<super::fsck::CheckReport,
     std::fs::create_dir_all(target)?;
     for entry in std::fs::read_dir(backup)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        let wanted = name == CHECKPOINT_FILE
-            || matches!(
-                FileRole::of(&name),
-                Some(
-                    FileRole::Segment(SegmentKind::Arrival | SegmentKind::Sorted, _) | FileRole::Sidecar(..)
-                )
-            );
-        if wanted {
+        if is_restored(&name) {
             copy_into(backup, &name, target)?;
         }
     }
@@ -139,4 +183,13 @@ pub fn restore(backup: &Path, target: &Path) -> Result<super::fsck::CheckReport,
         | OpenError::Newer { .. }
         | OpenError::Start(_)) => BackupError::Journal(other.to_string()),
     })
+}
+
+/// True for files of a backup that a data directory needs.
+pub(crate) fn is_restored(name: &str) -> bool {
+    name == CHECKPOINT_FILE
+        || matches!(
+            FileRole::of(name),
+            Some(FileRole::Segment(SegmentKind::Arrival | SegmentKind::Sorted, _) | FileRole::Sidecar(..))
+        )
 }

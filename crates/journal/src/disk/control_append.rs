@@ -70,7 +70,13 @@ pub(crate) fn wait_synced(core: &Engine) -> bool {
 
 /// Waits like [`wait_synced`], and seals the segment being written.
 pub(crate) fn seal_synced(core: &Engine) -> bool {
-    stage_and_wait(core, SmallVec::new(), true)
+    // The rest of the segment may be promised to staged appends: without a spare, the next write would fail.
+    let seals = core.pool.take_segment();
+    let is_synced = stage_and_wait(core, SmallVec::new(), seals);
+    if seals {
+        core.pool.give_segment();
+    }
+    is_synced
 }
 
 /// Stages frames and waits until they and everything staged before are synced. False if that is not certain.

@@ -146,21 +146,30 @@ impl fmt::Display for CheckReport {
 
 /// Checks the stopped journal in a directory.
 pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
-    let storage: Arc<dyn Storage> = Arc::new(Directory::open_existing(path)?);
+    check_on(&(Arc::new(Directory::open_existing(path)?) as Arc<dyn Storage>))
+}
+
+/// Checks the files of a stopped journal.
+pub(crate) fn check_on(storage: &Arc<dyn Storage>) -> Result<CheckReport, OpenError> {
     let mut report = CheckReport::default();
     let mut known = ExpectedContents::default();
     let mut behind: Option<(SegmentId, Chain)> = None;
-    match look_at_checkpoint(&storage, &mut known) {
+    match look_at_checkpoint(storage, &mut known) {
         Ok(logs) => report.logs = logs,
         Err(error) => report.checkpoint = Some(error),
     }
-    for (name, id, kind) in segments_of(&*storage)? {
+    for (name, id, kind) in segments_of(&**storage)? {
         let file = storage.open(&name)?;
-        let Some(chain) = start_of(&*file, id, &name)? else {
-            report.spares += 1;
-            continue;
+        let is_expected = known.arrivals.remove(&id);
+        let chain = match start_of(&*file, id, &name)? {
+            Some(chain) => chain,
+            // Like recovery, which keeps it: a loss of power can take the header alone, of an empty segment too.
+            None if is_expected => behind.map_or_else(Chain::default, |(_, end)| end),
+            None => {
+                report.spares += 1;
+                continue;
+            }
         };
-        known.arrivals.remove(&id);
         // Up to its position, the checkpoint lists the segments required; behind it, each segment follows the
         // previous one.
         let follows = match behind {
@@ -170,7 +179,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
         if kind == SegmentKind::Arrival && id > known.position.segment && !follows {
             report.missing.push(format!("a segment before {name}"));
         }
-        let (segment, end) = check_segment(&*storage, &*file, &name, (id, kind), chain, &mut known)?;
+        let (segment, end) = check_segment(&**storage, &*file, &name, (id, kind), chain, &mut known)?;
         if kind == SegmentKind::Arrival {
             behind = Some((id, end));
         }

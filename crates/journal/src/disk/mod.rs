@@ -95,7 +95,7 @@ use crate::metrics::Metrics;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
-pub use self::backup::{BackupError, BackupReport};
+pub use self::backup::{BackupError, BackupReport, BackupTarget};
 pub use self::recovery::{OpenError, RecoveryReport};
 pub use self::rewrite::RewritePolicy;
 pub use self::settings::{Clock, Settings};
@@ -203,6 +203,11 @@ impl DiskJournal {
             Some(source) => backup::backup(&self.core, source, target),
             None => Err(BackupError::Journal("it is not in a directory".into())),
         }
+    }
+
+    /// Makes a backup of the running journal into an empty directory, which is incomplete if this fails.
+    pub fn backup_into(&self, target: &dyn BackupTarget) -> Result<BackupReport, BackupError> {
+        backup::backup_into(&self.core, target)
     }
 
     /// Reads every sealed segment; returns the number of damaged ones, which are named in the log.

@@ -172,6 +172,23 @@ impl Pool {
         is_taken.then_some(charge)
     }
 
+    /// Takes the space of a segment, of which sealing one early may waste as much. False if only reserved
+    /// spares are left.
+    pub(crate) fn take_segment(&self) -> bool {
+        let rest = |left: i64| left.checked_sub(self.capacity());
+        let floor = self.floor(Share::Nothing);
+        self.space
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| {
+                rest(left).filter(|rest| *rest >= floor)
+            })
+            .is_ok()
+    }
+
+    /// Returns the space of a segment.
+    pub(crate) fn give_segment(&self) {
+        self.give_space(self.capacity());
+    }
+
     /// Returns the unused part of a charge; the result is the charge for `bytes`.
     pub(crate) fn keep_space(&self, taken: i64, bytes: usize) -> i64 {
         let charge = self.charge(bytes);

@@ -9,6 +9,7 @@ use stafett_amqp_wire::methods::{
 use stafett_amqp_wire::{Method, PropertiesBuilder, TableBuilder, Value, frame};
 
 use super::copies::{Copies, CopyId, Made};
+use super::streams::{Stream, is_gone};
 use super::wire::{FRAME_BYTES_MAX, Incoming, encode, encode_content};
 use super::{LATE, Patience, QUEUES, publish_method};
 use crate::server::Server;
@@ -16,9 +17,9 @@ use crate::steps::{Message, Settling};
 use crate::wire::Socket;
 use crate::world::Finding;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Client {
-    number: u8,
+    pub(super) number: u8,
     vhost: &'static str,
     connection: Option<Socket>,
     incoming: Incoming,
@@ -34,6 +35,8 @@ pub(super) struct Client {
     pub(super) stream: u64,
     /// Consumers by tag.
     consumers: BTreeMap<String, Consumer>,
+    /// Consumers of streams by tag.
+    pub(super) streams: BTreeMap<String, Stream>,
     /// Number of unconfirmed consumers.
     asked: u32,
     consumed: u32,
@@ -54,7 +57,7 @@ struct Held {
 }
 
 /// A consumer, and the first deliveries that it received.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Consumer {
     from: Made,
     /// Ended consumers of its queue when it began; `None` if the last one ended too recently.
@@ -114,6 +117,7 @@ impl Client {
             published: 0,
             stream: 0,
             consumers: BTreeMap::new(),
+            streams: BTreeMap::new(),
             asked: 0,
             consumed: 0,
             gets: VecDeque::new(),
@@ -403,6 +407,9 @@ impl Client {
                     socket.send(&encode(0, &connection::CloseOk {}.into()));
                 }
             }
+            Method::Channel(Channel::Close(close)) if !self.streams.is_empty() && is_gone(&close) => {
+                self.lose(copies, now_ms);
+            }
             Method::Channel(Channel::Close(close)) => {
                 return Err(Finding(format!("the channel was closed: {close:?}")));
             }
@@ -439,6 +446,12 @@ impl Client {
                     notes.push(format!("message {number} is refused"));
                     // A failed journal cannot tell whether it is stored.
                 }
+            }
+            Basic::Deliver(deliver) if self.streams.contains_key(&*deliver.consumer_tag) => {
+                if let Some(stream) = self.streams.get_mut(&*deliver.consumer_tag) {
+                    stream.take(&self.incoming.properties, body)?;
+                }
+                self.ack_stream(deliver.delivery_tag);
             }
             Basic::Deliver(deliver) if !self.is_closing => {
                 let consumer = self.consumers.get(&*deliver.consumer_tag);

@@ -76,7 +76,7 @@ pub enum Settled {
 }
 
 /// All copies.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Copies {
     pub all: BTreeMap<CopyId, Copied>,
     messages: usize,

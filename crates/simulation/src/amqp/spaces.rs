@@ -41,7 +41,7 @@ impl SpaceStep {
 }
 
 /// The namespace, as its client knows it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Space {
     pub(super) client: Client,
     pub(super) copies: Copies,

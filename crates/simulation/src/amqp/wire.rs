@@ -30,9 +30,11 @@ pub(super) fn encode_content(method: &Method, properties: Properties, body: &[u8
 }
 
 /// Assembles methods and their content from frames.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Incoming {
     method: Option<Method>,
+    /// Properties of the last content.
+    pub(super) properties: Properties,
     missing: usize,
     body: BytesMut,
 }
@@ -59,6 +61,7 @@ impl Incoming {
                     let header = ContentHeader::decode(payload)
                         .map_err(|error| Finding(format!("no header: {error}")))?;
                     self.missing = usize::try_from(header.body_size).unwrap_or(usize::MAX);
+                    self.properties = header.properties;
                     self.body.clear();
                 }
                 Some(FrameKind::Body) => {

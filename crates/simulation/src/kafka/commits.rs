@@ -9,7 +9,7 @@ use crate::world::Finding;
 pub(super) type PlaceKey = (u8, LogKey);
 
 /// Commits of one partition. Each offset is a number that is used once, so it identifies the commit.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Place {
     /// Highest commit that was acknowledged or seen.
     floor: u64,
@@ -22,7 +22,7 @@ struct Place {
 }
 
 /// Commits of all groups, and their generations.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Commits {
     places: BTreeMap<PlaceKey, Place>,
     last: u64,
@@ -30,7 +30,7 @@ pub(super) struct Commits {
 }
 
 /// Known generations of a group.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Generations {
     /// Highest generation in a join answer.
     joined: i32,

@@ -8,7 +8,7 @@ use stafett_kafka_wire::{DecodeLimits, Request, Str, frame};
 use crate::wire::Socket;
 use crate::world::Finding;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Connection {
     pub socket: Socket,
     correlation: i32,

@@ -15,21 +15,25 @@ use stafett_kafka_wire::messages::{
 
 use super::commits::{Commits, PlaceKey};
 use super::connection::Connection;
+use super::consumers::CONSUMERS;
 use crate::ledger::LogKey;
 use crate::random::Random;
 use crate::server::Server;
 use crate::steps::{PARTITIONS, TOPICS};
 use crate::world::{Broken, Finding, World};
 
-/// Members of all groups. The last one commits without being a member.
+/// Members of classic groups. The last one commits without being a member. In steps, the members of other
+/// groups follow.
 const MEMBERS: u8 = 5;
 const LONER: u8 = 4;
-const GROUPS: u8 = 3;
+/// Number of classic groups. The groups that the broker assigns follow.
+pub(super) const CLASSIC_GROUPS: u8 = 3;
+const GROUPS: u8 = CLASSIC_GROUPS + 2;
 const HEARTBEAT_MS: i64 = 1_000;
 /// One in this many commits uses the previous generation.
-const STALE_EVERY: u8 = 16;
+pub(super) const STALE_EVERY: u8 = 16;
 /// Commits that are sent together.
-const COMMITS: u8 = 3;
+pub(super) const COMMITS: u8 = 3;
 
 /// Step of a member or of a reader of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub enum GroupStep {
     Fetch {
         group: u8,
     },
+    /// Waits until all partitions are assigned, in groups that the broker assigns.
+    Quiet,
     /// Time passes, in which a group can rebalance and silent members time out.
     Wait {
         ms: u32,
@@ -63,7 +69,7 @@ pub enum GroupStep {
 impl GroupStep {
     pub fn draw(random: &mut Random) -> Self {
         let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
-        let (kind, member, chosen) = (small(20), small(MEMBERS), small(u8::MAX));
+        let (kind, member, chosen) = (small(21), small(MEMBERS + CONSUMERS), small(u8::MAX));
         match kind {
             0..=3 => Self::Join { member },
             4 => Self::Leave { member },
@@ -71,6 +77,7 @@ impl GroupStep {
             6 => Self::Wait {
                 ms: if chosen < 200 { 30 } else { 11_000 },
             },
+            20 => Self::Quiet,
             7 | 8 => Self::Fetch {
                 group: chosen % GROUPS,
             },
@@ -80,7 +87,7 @@ impl GroupStep {
 }
 
 /// A member of a group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Member {
     number: u8,
     connection: Option<Connection>,
@@ -94,7 +101,7 @@ pub(super) struct Member {
 }
 
 /// A pending request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Asked {
     /// Join, with the minimum generation of the answer.
     Join(i32),
@@ -110,11 +117,14 @@ enum Asked {
 }
 
 /// Error codes of Kafka.
-mod code {
-    pub(super) const ILLEGAL_GENERATION: i16 = 22;
-    pub(super) const UNKNOWN_MEMBER: i16 = 25;
-    pub(super) const REBALANCING: i16 = 27;
-    pub(super) const MEMBER_ID_REQUIRED: i16 = 79;
+pub(super) mod code {
+    pub(in crate::kafka) const ILLEGAL_GENERATION: i16 = 22;
+    pub(in crate::kafka) const UNKNOWN_MEMBER: i16 = 25;
+    pub(in crate::kafka) const REBALANCING: i16 = 27;
+    pub(in crate::kafka) const NO_GROUP: i16 = 69;
+    pub(in crate::kafka) const MEMBER_ID_REQUIRED: i16 = 79;
+    pub(in crate::kafka) const FENCED_EPOCH: i16 = 110;
+    pub(in crate::kafka) const STALE_EPOCH: i16 = 113;
 }
 
 pub(super) fn members() -> Vec<Member> {
@@ -410,6 +420,27 @@ impl Member {
     }
 }
 
+/// Builds a commit; its metadata repeats the offset.
+pub(super) fn commit_request(key: PlaceKey, member: &str, epoch: i32, offset: u64) -> OffsetCommitRequest {
+    let (group, log) = key;
+    OffsetCommitRequest {
+        group_id: format!("g{group}").into(),
+        generation_id_or_member_epoch: epoch,
+        member_id: member.to_owned().into(),
+        topics: vec![OffsetCommitRequestTopic {
+            name: format!("t{}", log.topic).into(),
+            partitions: vec![OffsetCommitRequestPartition {
+                partition_index: log.partition.into(),
+                committed_offset: i64::try_from(offset).unwrap_or(i64::MAX),
+                committed_leader_epoch: -1,
+                committed_metadata: Some(format!("commit {offset}").into()),
+            }],
+            ..OffsetCommitRequestTopic::default()
+        }],
+        ..OffsetCommitRequest::default()
+    }
+}
+
 fn partition_of(text: &str) -> Option<(u8, u8)> {
     let (topic, partition) = text.split_once(':')?;
     Some((topic.parse().ok()?, partition.parse().ok()?))
@@ -420,11 +451,15 @@ impl World {
         let number = match step {
             GroupStep::Fetch { group } => return self.check_group(server, group).await.map(drop),
             GroupStep::Wait { ms } => return self.rest(server, ms.into()).await,
+            GroupStep::Quiet => return self.check_owners(server).await,
             GroupStep::Join { member }
             | GroupStep::Commit { member, .. }
             | GroupStep::Leave { member }
             | GroupStep::Cut { member } => member,
         };
+        if let Some(number) = number.checked_sub(MEMBERS) {
+            return Ok(self.consumer_step(server, number, step)?);
+        }
         let Some(member) = self.kafka.members.get_mut(usize::from(number)) else {
             return Ok(());
         };
@@ -438,7 +473,7 @@ impl World {
                     self.commit(number, chosen.wrapping_add(more));
                 }
             }
-            GroupStep::Fetch { .. } | GroupStep::Wait { .. } => {}
+            GroupStep::Fetch { .. } | GroupStep::Quiet | GroupStep::Wait { .. } => {}
         }
         Ok(())
     }
@@ -472,22 +507,7 @@ impl World {
         }
         let key = (member.group(), log);
         let offset = commits.send(key);
-        let request = OffsetCommitRequest {
-            group_id: member.group_name(),
-            generation_id_or_member_epoch: generation,
-            member_id: member.id.clone().into(),
-            topics: vec![OffsetCommitRequestTopic {
-                name: format!("t{topic}").into(),
-                partitions: vec![OffsetCommitRequestPartition {
-                    partition_index: partition.into(),
-                    committed_offset: i64::try_from(offset).unwrap_or(i64::MAX),
-                    committed_leader_epoch: -1,
-                    committed_metadata: Some(format!("commit {offset}").into()),
-                }],
-                ..OffsetCommitRequestTopic::default()
-            }],
-            ..OffsetCommitRequest::default()
-        };
+        let request = commit_request(key, &member.id, generation, offset);
         if let Some(connection) = &mut member.connection {
             connection.send(8, &request);
             member.waiting.push_back(Asked::Commit {
@@ -509,6 +529,7 @@ impl World {
         }
         self.kafka.commits.forget();
         // Members reconnect.
+        self.kafka.connect_consumers(server)?;
         for member in &mut self.kafka.members {
             if !member.id.is_empty() {
                 member.connect(server)?;

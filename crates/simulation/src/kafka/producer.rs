@@ -22,7 +22,7 @@ const IN_FLIGHT_MAX: usize = 5;
 /// Default of `message.timestamp.after.max.ms`.
 const LATER_MS_MAX: i64 = 3_600_000;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Producer {
     pub number: u8,
     /// True if it numbers its batches, so that it can resend them.
@@ -42,7 +42,7 @@ pub struct Producer {
     is_disturbed: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Kept {
     bytes: Bytes,
     id: Option<i64>,
@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Waiting {
     Id,
     Batch(usize),

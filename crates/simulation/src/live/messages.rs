@@ -14,7 +14,7 @@ enum State {
 }
 
 /// All messages, by topic and number.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Messages {
     last: u64,
     all: BTreeMap<(u8, u64), State>,

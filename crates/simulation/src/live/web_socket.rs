@@ -14,7 +14,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct WebSocket {
     socket: Socket,
     is_open: bool,

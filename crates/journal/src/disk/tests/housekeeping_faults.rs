@@ -1,11 +1,14 @@
 //! Tests of housekeeping on a disk that fails once: nothing is left behind, and no failure is reported as
 //! success.
 
+use bytes::Bytes;
 use stafett_model::{Durability, LogId};
 
 use super::stepwise_journal::{Bench, body_of};
-use crate::contract::{Append, Frame, Journal, StateWait};
+use crate::contract::{Append, Change, Frame, Journal, Outcome, StateChange, StateSpace, StateWait};
+use crate::disk::fsck::check_on;
 use crate::disk::housekeeping;
+use crate::disk::position::SegmentId;
 use crate::disk::rewrite::Rewriter;
 use crate::disk::segment::{FileRole, SegmentKind};
 use crate::simulated::{Effect, Fault};
@@ -55,6 +58,34 @@ fn a_backup_waits_for_indexes_and_fails_without_them() {
     assert!(good > 5 && bad > 5, "{good} good ones, {bad} bad ones");
 }
 
+/// Sealing the segment for a backup would waste space that is promised, and leave no spare to write to.
+#[test]
+fn a_backup_on_a_full_disk_does_not_end_the_journal() {
+    let bench = Bench::new();
+    bench.log(Durability::Os);
+    bench.disk.set_capacity_bytes(bench.disk.used_bytes());
+    let settle = |bytes: usize| {
+        let change = StateChange {
+            space: StateSpace(1),
+            key: Bytes::from_static(b"settled"),
+            change: Change::Put(vec![0; bytes].into()),
+        };
+        let append = Append {
+            frees_space: true,
+            ..Append::state([Frame::State(change)], StateWait::Synced)
+        };
+        let ticket = bench.append(append);
+        bench.journal.pump();
+        matches!(ticket.wait()[..], [Outcome::Committed(_)])
+    };
+    while settle(4 << 10) {}
+    while settle(16) {}
+    let report = bench.journal.backup_into(&bench.disk.begin_backup());
+    bench.journal.pump();
+    settle(16);
+    assert_eq!(bench.journal.failure(), None, "{report:?}");
+}
+
 #[test]
 fn a_dead_segment_that_could_not_be_removed_is_removed_later() {
     for changes in 1..60 {
@@ -83,4 +114,21 @@ fn a_dead_segment_that_could_not_be_removed_is_removed_later() {
         assert_eq!(segments.len(), known + SPARES, "with a fault at change {changes}");
         assert!(sidecars.len() <= known, "with a fault at change {changes}");
     }
+}
+
+#[test]
+fn a_check_finds_a_segment_without_its_header_as_a_start_does() {
+    let bench = Bench::new();
+    let log = bench.log(Durability::Sync);
+    fill(&bench, log, 3);
+    bench.journal.checkpoint();
+    let bench = bench.restart(false);
+    bench.disk.kill();
+    let first = FileRole::Segment(SegmentKind::Arrival, SegmentId(1)).name();
+    assert!(bench.disk.flip_bit(&first, 0));
+    let report = check_on(&bench.disk.storage()).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let bench = bench.restart(false);
+    assert!(!bench.journal.report().is_damaged());
+    assert_eq!(bench.end(log), 3);
 }

@@ -12,7 +12,7 @@ use crate::world::{Broken, Finding, World};
 const KNOWN: usize = 5;
 
 /// An acknowledged batch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Done {
     pub(super) number: usize,
     pub(super) log: LogKey,
