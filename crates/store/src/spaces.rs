@@ -69,8 +69,7 @@ pub fn load_routing<'a>(
         (EXCHANGES, exchanges),
         (BUCKETS, buckets),
     ];
-    let space = StateSpace(NAMESPACES.number_and_tag().0);
-    load_together(journal, space, &mut tables)
+    load_together(journal, &mut tables)
 }
 
 /// True if a table of the space has the tag.

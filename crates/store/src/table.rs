@@ -41,7 +41,7 @@ impl Table {
         journal: &dyn Journal,
         mut visit: impl FnMut(StateItem<'_>) -> Option<()>,
     ) -> Result<(), StateUnreadable> {
-        load_together(journal, self.space, &mut [(self, &mut visit)])
+        load_together(journal, &mut [(self, &mut visit)])
     }
 
     /// As [`Table::load`], for tables whose rows are stored as a whole, without deltas.
@@ -94,11 +94,13 @@ type Visited<'a> = (Table, &'a mut dyn FnMut(StateItem<'_>) -> Option<()>);
 /// Loads tables that share a space, in one pass; see [`Table::load`].
 pub(crate) fn load_together(
     journal: &dyn Journal,
-    space: StateSpace,
     tables: &mut [Visited<'_>],
 ) -> Result<(), StateUnreadable> {
+    let Some((Table { space, row, .. }, _)) = tables.first() else {
+        return Ok(());
+    };
+    let (space, first_row) = (*space, *row);
     let mut unknown: Option<(&'static str, Vec<u8>)> = None;
-    let first_row = tables.first().map_or("the row", |(table, _)| table.row);
     journal.load_state(space, &mut |item| {
         let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
         let owner = tables
