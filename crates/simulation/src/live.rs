@@ -77,7 +77,7 @@ impl LiveStep {
                 client: if topic < 2 { RESUMER } else { client },
             },
             11 => Self::Look,
-            20..=23 => Self::Resume,
+            20..=22 => Self::Resume,
             _ => Self::Publish {
                 topic: topic % 4,
                 count: 1 + small(10),
@@ -475,6 +475,7 @@ impl World {
             client.connect(server)?;
             client.ask("list", json!({}), Asked::List);
         }
+        self.live.client(RESUMER)?.resume_again();
         let reader = self.live.client(READER)?;
         reader.connect(server)?;
         reader.listen();

@@ -55,6 +55,13 @@ impl Place {
 }
 
 impl Client {
+    /// Resumes after a start, if it has a place.
+    pub(super) fn resume_again(&mut self) {
+        if self.place.has_begun {
+            self.resume();
+        }
+    }
+
     /// Listens and asks for what it has missed, or for everything if it has no place yet.
     fn resume(&mut self) {
         self.listen();
