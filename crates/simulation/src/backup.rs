@@ -51,7 +51,7 @@ impl World {
         backup.kafka.on_end();
         backup.amqp.on_end(now_ms);
         backup.amqp.on_death(LIKE, now_ms);
-        backup.live.on_end();
+        backup.live.on_end(Some(LIKE), false);
         self.backup = Some(backup);
         Ok(())
     }

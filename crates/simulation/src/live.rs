@@ -1,6 +1,7 @@
 //! Clients of live topics: they listen, subscribe and publish over `WebSocket`s, and record the answers.
 
 mod messages;
+mod place;
 mod web_socket;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,15 +9,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Value, json};
 
 use self::messages::Messages;
+use self::place::{Place, is_lossy};
 use self::web_socket::WebSocket;
 use crate::random::Random;
 use crate::server::Server;
-use crate::world::{Broken, Finding, World};
+use crate::world::{Broken, Death, Finding, World};
 
-/// Number of clients with subscriptions. Two more follow: [`PUBLISHER`] and [`READER`].
+/// Number of clients with subscriptions. More follow: [`PUBLISHER`], [`READER`] and [`RESUMER`].
 const CLIENTS: u8 = 3;
 const PUBLISHER: u8 = 3;
 const READER: u8 = 4;
+/// The client with a place, which resumes.
+const RESUMER: u8 = 5;
+/// Patterns, numbered behind the topics: each matches two topics.
+const PATTERNS: [&str; 2] = ["free/*", "*pt/?"];
 /// Topics; those that begin with `kept/` have a log.
 const TOPICS: [&str; 4] = ["free/a", "free/b", "kept/a", "kept/b"];
 const KEPT: [u8; 2] = [2, 3];
@@ -49,6 +55,8 @@ pub enum LiveStep {
     Cut {
         client: u8,
     },
+    /// The client with a place connects and resumes, or leaves.
+    Resume,
     /// Waits until all published messages have arrived.
     Look,
 }
@@ -56,7 +64,7 @@ pub enum LiveStep {
 impl LiveStep {
     pub fn draw(random: &mut Random) -> Self {
         let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
-        let (kind, client, topic) = (small(20), small(CLIENTS), small(4));
+        let (kind, client, topic) = (small(24), small(CLIENTS), small(6));
         match kind {
             0..=3 => Self::Listen { client },
             4..=8 => Self::Subscribe {
@@ -65,10 +73,13 @@ impl LiveStep {
                 from_first: small(3) == 0,
             },
             9 => Self::Unsubscribe { client, topic },
-            10 => Self::Cut { client },
+            10 => Self::Cut {
+                client: if topic < 2 { RESUMER } else { client },
+            },
             11 => Self::Look,
+            20..=22 => Self::Resume,
             _ => Self::Publish {
-                topic,
+                topic: topic % 4,
                 count: 1 + small(10),
             },
         }
@@ -104,6 +115,8 @@ struct Client {
     got: BTreeSet<u64>,
     /// Last offset that arrived on it for each topic, since the subscription.
     last: BTreeMap<u8, u64>,
+    /// Its place, if it is the one that resumes.
+    place: Place,
 }
 
 #[derive(Debug, Clone)]
@@ -111,13 +124,14 @@ enum Asked {
     Listen,
     Subscribe { topic: u8, is_on: bool, before: Known },
     Publish { topic: u8, number: u64 },
+    Leave,
     List,
 }
 
 impl Live {
     pub fn new() -> Self {
         Self {
-            clients: (0..=READER).map(Client::new).collect(),
+            clients: (0..=RESUMER).map(Client::new).collect(),
             messages: Messages::default(),
         }
     }
@@ -132,8 +146,11 @@ impl Live {
     }
 
     /// Handles the end of the program: no connection is left.
-    pub fn on_end(&mut self) {
-        self.clients.iter_mut().for_each(Client::lose);
+    pub fn on_end(&mut self, died: Option<Death>, was_stopping: bool) {
+        for client in &mut self.clients {
+            client.place.on_end(is_lossy(died, was_stopping), &self.messages);
+            client.lose();
+        }
     }
 
     fn client(&mut self, number: u8) -> Result<&mut Client, Finding> {
@@ -159,6 +176,7 @@ impl Client {
             expected: BTreeSet::new(),
             got: BTreeSet::new(),
             last: BTreeMap::new(),
+            place: Place::default(),
         }
     }
 
@@ -170,6 +188,7 @@ impl Client {
         }
         *self = Self {
             subscriptions: std::mem::take(&mut self.subscriptions),
+            place: std::mem::take(&mut self.place),
             ..Self::new(self.number)
         };
     }
@@ -200,14 +219,15 @@ impl Client {
     }
 
     fn subscribe(&mut self, topic: u8, is_on: bool, from: Option<&str>) {
-        let mut fields = json!({ "topic": name(topic) });
+        let mut fields = json!({ kind(topic): name(topic) });
         if let Some(from) = from {
             fields = json!({ "topic": name(topic), "from": from });
             // Stored messages are delivered again.
             self.last.remove(&topic);
         }
         if !is_on {
-            self.expected.retain(|(expected, _)| *expected != topic);
+            self.expected
+                .retain(|(expected, _)| *expected != topic && pattern_of(*expected) != topic);
         }
         let before = self.knows(topic);
         let is_so = before == if is_on { Known::Yes } else { Known::No };
@@ -225,9 +245,12 @@ impl Client {
 
     /// True if a message that is published now must arrive.
     fn will_get(&self, topic: u8) -> bool {
-        let is_changing =
-            |asked: &Asked| matches!(asked, Asked::Subscribe { topic: changing, .. } if *changing == topic);
-        self.listens && self.knows(topic) == Known::Yes && !self.waiting.iter().any(is_changing)
+        let is_certain = |by: u8| {
+            let is_changing =
+                |asked: &Asked| matches!(asked, Asked::Subscribe { topic: changing, .. } if *changing == by);
+            self.knows(by) == Known::Yes && !self.waiting.iter().any(is_changing)
+        };
+        self.listens && (is_certain(topic) || is_certain(pattern_of(topic)))
     }
 
     fn turn(
@@ -248,6 +271,7 @@ impl Client {
                 self.on_answer(&read, messages, may_refuse)?;
             }
         }
+        self.look_at_place();
         if self.socket.as_ref().is_some_and(WebSocket::is_over) {
             notes.push(format!("live client {} was cut off", self.number));
             self.lose();
@@ -266,7 +290,7 @@ impl Client {
         if !self.listens && !self.waiting.iter().any(|asked| matches!(asked, Asked::Listen)) {
             return Err(wrong("it does not listen"));
         }
-        if self.knows(topic) == Known::No {
+        if self.knows(topic) == Known::No && self.knows(pattern_of(topic)) == Known::No {
             return Err(wrong("it does not subscribe to that"));
         }
         self.expected.remove(&(topic, number));
@@ -279,7 +303,10 @@ impl Client {
                 Err(wrong("it came twice"))
             };
         };
-        if self.last.insert(topic, offset).is_some_and(|last| last >= offset) {
+        if self.number == RESUMER {
+            // Older messages may come behind newer ones.
+            self.place.take(topic, number)?;
+        } else if self.last.insert(topic, offset).is_some_and(|last| last >= offset) {
             return Err(wrong("it comes behind a later one"));
         }
         messages.see_at(topic, number, offset)
@@ -313,6 +340,7 @@ impl Client {
             Asked::Publish { .. } if read["error"] == "outcome_unknown" => {}
             Asked::Publish { topic, number } if is_done => messages.acknowledge(topic, number),
             Asked::Publish { topic, number } => messages.refuse(topic, number),
+            Asked::Leave => self.lose(),
             Asked::List => self.on_list(read)?,
         }
         Ok(())
@@ -320,9 +348,9 @@ impl Client {
 
     /// Compares its subscriptions with the stored ones.
     fn on_list(&mut self, read: &Value) -> Result<(), Finding> {
-        let listed = read["topics"].as_array().cloned().unwrap_or_default();
-        for (topic, name) in (0..).zip(TOPICS) {
-            let is_there = listed.iter().any(|listed| listed == name);
+        let listed = ["topics", "patterns"].map(|kind| read[kind].as_array().cloned().unwrap_or_default());
+        for (topic, name) in (0..).zip(TOPICS.into_iter().chain(PATTERNS)) {
+            let is_there = listed.iter().flatten().any(|listed| listed == name);
             match (self.knows(topic), is_there) {
                 (Known::Yes, false) | (Known::No, true) => {
                     return Err(Finding(format!(
@@ -339,7 +367,22 @@ impl Client {
 }
 
 fn name(topic: u8) -> &'static str {
-    TOPICS.get(usize::from(topic)).copied().unwrap_or_default()
+    let mut names = TOPICS.iter().chain(&PATTERNS);
+    names.nth(topic.into()).copied().unwrap_or_default()
+}
+
+/// Returns the field of a command that names a topic or pattern.
+fn kind(topic: u8) -> &'static str {
+    if usize::from(topic) < TOPICS.len() {
+        "topic"
+    } else {
+        "pattern"
+    }
+}
+
+/// Returns the number of the pattern that matches a topic.
+fn pattern_of(topic: u8) -> u8 {
+    4 + topic / 2
 }
 
 impl World {
@@ -365,7 +408,14 @@ impl World {
                 client.connect(server)?;
                 client.subscribe(topic, false, None);
             }
-            LiveStep::Cut { client } => self.live.client(client)?.lose(),
+            LiveStep::Cut { client } => {
+                let Live { clients, messages } = &mut self.live;
+                if let Some(client) = clients.get_mut(usize::from(client)) {
+                    client.place.on_end(true, messages);
+                    client.lose();
+                }
+            }
+            LiveStep::Resume => self.resume_or_leave(server)?,
             LiveStep::Publish { topic, count } => self.publish_live(server, topic, count)?,
             LiveStep::Look => self.check_live(server).await?,
         }
@@ -400,23 +450,32 @@ impl World {
             for client in clients.iter_mut() {
                 client.expected.retain(is_owed);
             }
-            if clients.iter().all(|client| client.expected.is_empty()) {
+            let is_done = |client: &Client| client.expected.is_empty() && client.owed(messages).is_none();
+            if clients.iter().all(is_done) {
                 return Ok(());
             }
         }
         let owed: Vec<_> = self.live.clients.iter().map(|client| &client.expected).collect();
+        let clients = self.live.clients.iter();
+        let missed: Vec<_> = clients
+            .filter_map(|client| client.owed(&self.live.messages))
+            .collect();
         let waits = self.live.clients.iter().any(|client| !client.waiting.is_empty());
-        Err(Finding(format!("live clients do not get {owed:?}, or answers: {waits}")).into())
+        Err(Finding(format!(
+            "live clients do not get {owed:?}, {missed:?}, or answers: {waits}"
+        ))
+        .into())
     }
 
     /// Checks after a start that subscriptions exist, and that a reader from the beginning gets all stored
     /// messages.
     pub async fn check_lives(&mut self, server: &mut Server) -> Result<(), Broken> {
-        for number in 0..CLIENTS {
+        for number in (0..CLIENTS).chain([RESUMER]) {
             let client = self.live.client(number)?;
             client.connect(server)?;
             client.ask("list", json!({}), Asked::List);
         }
+        self.live.client(RESUMER)?.resume_again();
         let reader = self.live.client(READER)?;
         reader.connect(server)?;
         reader.listen();

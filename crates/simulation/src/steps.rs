@@ -280,7 +280,7 @@ impl Mix {
             (6, Kind::Close),
             (2, Kind::Pause),
             (3, Kind::Remove),
-            (5, Kind::Stream),
+            (8, Kind::Stream),
             (12, Kind::Live),
             (4, Kind::Move),
             (3, Kind::Space),

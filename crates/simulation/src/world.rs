@@ -191,8 +191,8 @@ impl World {
                 return Err(Finding("a task panicked".to_owned()));
             }
             self.kafka.on_end();
+            self.live.on_end(died, self.amqp.is_stopping);
             self.amqp.on_end(self.steady_ms);
-            self.live.on_end();
         }
         Err(Finding("it does not come to its end".to_owned()))
     }

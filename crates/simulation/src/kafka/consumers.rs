@@ -61,6 +61,8 @@ pub(super) struct Consumer {
     has_missed: bool,
     report_ms: i64,
     heard_ms: i64,
+    /// Time of the last refusal: the broker may have decided then what it tells later.
+    refused_ms: i64,
     /// The member that was in its place, with its epoch and partitions.
     ghost: Option<(String, i32, BTreeSet<Owned>)>,
 }
@@ -97,6 +99,7 @@ impl Consumer {
             has_missed: false,
             report_ms: 0,
             heard_ms: 0,
+            refused_ms: i64::MIN / 2,
             ghost: None,
         }
     }
@@ -324,8 +327,7 @@ impl Consumer {
                 Ok(())
             }
             code::UNKNOWN_MEMBER | code::FENCED_EPOCH | code::NO_GROUP => {
-                let is_silent = now_ms - self.heard_ms >= i64::from(REBALANCE_MS) - 1_000;
-                if self.epoch > 0 && !self.has_missed && !is_silent && !may_refuse {
+                if self.epoch > 0 && self.is_heard(now_ms) && !may_refuse {
                     return Err(wrong("is put out"));
                 }
                 self.begin_again();
@@ -333,7 +335,7 @@ impl Consumer {
             }
             _ if may_refuse => {
                 (self.is_changed, self.has_missed) = (true, true);
-                self.report_ms = now_ms + 100;
+                (self.report_ms, self.refused_ms) = (now_ms + 100, now_ms);
                 Ok(())
             }
             _ => Err(wrong("is refused")),
@@ -359,7 +361,9 @@ impl Consumer {
 
     /// True if the broker cannot have put it out for its silence.
     fn is_heard(&self, now_ms: i64) -> bool {
-        self.is_in && !self.has_missed && now_ms - self.heard_ms < i64::from(REBALANCE_MS) - 1_000
+        let rebalance_ms = i64::from(REBALANCE_MS);
+        let is_recent = now_ms - self.heard_ms < rebalance_ms - 1_000;
+        self.is_in && !self.has_missed && is_recent && now_ms - self.refused_ms > rebalance_ms
     }
 
     /// Returns a commit: a member id and epoch, a partition, and true if it must be refused.

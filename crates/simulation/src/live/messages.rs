@@ -33,6 +33,20 @@ impl Messages {
         self.last
     }
 
+    /// Returns the number of the last message.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns the messages that are stored for certain.
+    pub(super) fn stored(&self) -> impl Iterator<Item = (u8, u64)> {
+        let stored = self
+            .all
+            .iter()
+            .filter(|((topic, _), state)| KEPT.contains(topic) && **state == State::Acknowledged);
+        stored.map(|(id, _)| *id)
+    }
+
     pub(super) fn acknowledge(&mut self, topic: u8, number: u64) {
         self.all.insert((topic, number), State::Acknowledged);
     }
@@ -74,11 +88,7 @@ impl Messages {
     /// Starts a read from the beginning.
     pub(super) fn begin_reading(&mut self) {
         self.read.clear();
-        let stored = self
-            .all
-            .iter()
-            .filter(|((topic, _), state)| KEPT.contains(topic) && **state == State::Acknowledged);
-        self.unread = stored.map(|(id, _)| *id).collect();
+        self.unread = self.stored().collect();
     }
 
     pub(super) fn is_read(&self) -> bool {
