@@ -6,6 +6,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | `journal` | position, next log, next segment, the last run |
+//! | `meta` | `lost` | empty: there was a checkpoint before this file, and none has been stored since |
 //! | `meta` | `arrivals` | the arrival segments in force up to the position, 4 bytes each, little-endian |
 //! | `logs` | log | spec, start, next, reserved, fenced, damaged ranges, old producers, owner epoch |
 //! | `producers` | log, producer | its last batches, and when it was seen (`producers.rs`) |
@@ -34,6 +35,8 @@ use crate::contract::{Change, LogSpec, OwnerEpoch, StateChange, StateItem, State
 pub(crate) const FILE: &str = "checkpoint.redb";
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+/// Row of `meta`.
+const LOST: &str = "lost";
 const LOGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("logs");
 /// Missing in databases of old versions.
 const PRODUCERS: TableDefinition<'_, (u64, i64), &[u8]> = TableDefinition::new("producers");
@@ -49,7 +52,7 @@ pub(crate) struct Checkpoint {
     storage: Arc<dyn Storage>,
     /// `None` after an error, until it is reopened.
     database: Lock<Option<OpenDatabase>>,
-    /// True if this start created the database.
+    /// True if this start created the database, or an earlier one in place of a lost one and stored nothing.
     is_new: bool,
     /// Held from gathering the changes until they are stored: checkpoints are stored in the order of their
     /// positions.
@@ -133,15 +136,17 @@ impl Checkpoint {
     pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Self, CheckpointError> {
         let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
         let database = open_database(&storage)?;
-        Ok(Self {
+        let mut checkpoint = Self {
             storage,
             database: Lock::new(Some(database)),
             is_new,
             turn: Lock::default(),
-        })
+        };
+        checkpoint.is_new |= checkpoint.meta_row(LOST, |row| Ok(row.is_some()))?;
+        Ok(checkpoint)
     }
 
-    /// Returns true if there was no checkpoint before this start.
+    /// Returns true if no checkpoint has been stored in this database, or in the one before that was lost.
     pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
@@ -297,6 +302,7 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
         table
             .insert("arrivals", encode_arrivals(&changes.arrivals).as_slice())
             .map_err(failed)?;
+        table.remove(LOST).map_err(failed)?;
     }
     {
         let mut table = transaction.open_table(LOGS).map_err(failed)?;

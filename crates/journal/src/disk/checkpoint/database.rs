@@ -7,7 +7,8 @@ use std::sync::Arc;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, StorageBackend};
 
-use super::{CheckpointError, DELTAS, FILE, LOGS, META, SEGMENTS, STATE, failed};
+use super::{CheckpointError, DELTAS, FILE, LOGS, LOST, META, SEGMENTS, STATE, failed};
+use crate::disk::segment::FileRole;
 use crate::disk::storage::{Storage, StorageFile, is_full, read_exact_at};
 
 const NEW_FILE: &str = "checkpoint.redb.tmp";
@@ -28,7 +29,7 @@ pub(super) fn open_database(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, 
             tracing::error!(%error, "the disk is full: there is no space for a checkpoint yet");
             let database = builder().create_with_backend(InMemoryBackend::new());
             let database = database.map_err(failed)?;
-            create_tables(&database).map_err(failed)?;
+            create_tables(&database, false).map_err(failed)?;
             Ok(OpenDatabase {
                 database,
                 is_stored: false,
@@ -77,7 +78,9 @@ fn open_or_create(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, CreateErro
         if names.iter().any(|name| name == NEW_FILE) {
             storage.remove(NEW_FILE).map_err(other)?;
         }
-        if let Err(error) = create_database(storage) {
+        let is_segment = |name: &String| matches!(FileRole::of(name), Some(FileRole::Segment(..)));
+        let is_lost = names.iter().any(is_segment);
+        if let Err(error) = create_database(storage, is_lost) {
             let error = CreateError::from(error);
             // Its space may be that of a segment.
             if matches!(error, CreateError::Full(_)) && storage.remove(NEW_FILE).is_err() {
@@ -98,14 +101,15 @@ fn open_or_create(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, CreateErro
     })
 }
 
-/// Creates the database under a temporary name: a file under the final name is complete.
-fn create_database(storage: &Arc<dyn Storage>) -> Result<(), redb::Error> {
+/// Creates the database under a temporary name: a file under the final name is complete. One that is created
+/// in place of a lost one says so until a checkpoint is stored.
+fn create_database(storage: &Arc<dyn Storage>, is_lost: bool) -> Result<(), redb::Error> {
     let file = storage.create(NEW_FILE)?;
     let backend = Backend {
         file: Arc::clone(&file),
     };
     let database = builder().create_with_backend(backend)?;
-    create_tables(&database)?;
+    create_tables(&database, is_lost)?;
     drop(database);
     file.sync()?;
     storage.rename(NEW_FILE, FILE)?;
@@ -113,12 +117,16 @@ fn create_database(storage: &Arc<dyn Storage>) -> Result<(), redb::Error> {
 }
 
 /// Creates all tables: reading one that was never written is an error.
-fn create_tables(database: &Database) -> Result<(), redb::Error> {
+fn create_tables(database: &Database, is_lost: bool) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     for table in [STATE, DELTAS] {
         transaction.open_table(table)?;
     }
-    transaction.open_table(META)?;
+    let mut meta = transaction.open_table(META)?;
+    if is_lost {
+        meta.insert(LOST, [].as_slice())?;
+    }
+    drop(meta);
     transaction.open_table(LOGS)?;
     transaction.open_table(SEGMENTS)?;
     Ok(transaction.commit()?)

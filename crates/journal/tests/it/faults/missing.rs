@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use stafett_journal::simulated::SimulatedDisk;
+use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{DiskJournal, Journal};
 use stafett_model::{Durability, LogId};
 
@@ -225,4 +225,36 @@ fn put_pumped(journal: &DiskJournal, log: LogId) -> u64 {
     let ticket = journal.append(vec![stafett_journal::Append::batch(log, batch(&["fresh"]))]);
     journal.pump();
     crate::support::placed(ticket.wait().remove(0)).base.0
+}
+
+#[test]
+fn a_start_without_the_checkpoint_that_is_killed_is_followed_by_one_that_says_it_is_lost() {
+    let (disk, ledger) = flips::played(End::Killed);
+    disk.delete("checkpoint.redb");
+    let before = disk.changes();
+    let mut is_stored = false;
+    for after in (0..).step_by(3) {
+        let disk = disk.fork();
+        disk.set_fault(Some(Fault {
+            change: before + 1 + after,
+            effect: Effect::Kill { seed: after },
+        }));
+        drop(open(&disk, 1));
+        let was_killed = disk.changes() > before + after;
+        disk.kill();
+        let journal = open(&disk, 1).unwrap();
+        let fresh = create(&journal);
+        assert!(
+            ledger.logs().iter().all(|id| *id < fresh),
+            "killed at change {after}: {fresh} was given out before"
+        );
+        let is_told = journal.report().checkpoint_lost;
+        // A start stores a checkpoint near its end: later ones have nothing to tell.
+        is_stored |= !is_told;
+        assert!(!(is_told && is_stored), "killed at change {after}");
+        if !was_killed {
+            assert!(is_stored);
+            return;
+        }
+    }
 }
