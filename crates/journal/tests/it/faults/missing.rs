@@ -231,6 +231,9 @@ fn put_pumped(journal: &DiskJournal, log: LogId) -> u64 {
 fn a_start_without_the_checkpoint_that_is_killed_is_followed_by_one_that_says_it_is_lost() {
     let (disk, ledger) = flips::played(End::Killed);
     disk.delete("checkpoint.redb");
+    let is_sorted = |name: &String| name.starts_with("sorted") && name.ends_with(".seg");
+    let sorted: Vec<String> = disk.names().into_iter().filter(is_sorted).collect();
+    assert!(!sorted.is_empty());
     let before = disk.changes();
     let mut is_stored = false;
     for after in (0..).step_by(3) {
@@ -248,6 +251,11 @@ fn a_start_without_the_checkpoint_that_is_killed_is_followed_by_one_that_says_it
             ledger.logs().iter().all(|id| *id < fresh),
             "killed at change {after}: {fresh} was given out before"
         );
+        let names = disk.names();
+        for name in &sorted {
+            let is_there = names.contains(name) || names.contains(&format!("{name}.lost"));
+            assert!(is_there, "killed at change {after}: {name} was removed");
+        }
         let is_told = journal.report().checkpoint_lost;
         // A start stores a checkpoint near its end: later ones have nothing to tell.
         is_stored |= !is_told;
