@@ -7,12 +7,14 @@
 //! - `registry`: all topics, by name and by id
 //! - `source`: the groups' view of topics
 //! - `change_log`: names of recently changed topics
+//! - `cursor`: read-ahead of a log, message by message
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 
 mod admission;
 mod catalog;
 mod change_log;
+mod cursor;
 pub mod names;
 mod partitioner;
 mod producer_ids;
@@ -23,6 +25,7 @@ mod topic;
 
 pub use admission::{AdmitError, Admitted};
 pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
+pub use cursor::{Cursor, Kept, Look};
 pub use partitioner::partition_by_name;
 pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use stafett_journal::LogSlice;
 use stafett_model::{Epoch, StoredMessage};
-
-use super::cursor::{Cursor, Kept, Look};
+use stafett_topics::{Cursor, Kept, Look};
 
 /// Bound on the lanes with a cursor.
 const LANES_MAX: usize = 2;

@@ -14,10 +14,10 @@ use stafett_journal::Refusal;
 use stafett_model::{DeathReason, StoredMessage};
 use stafett_queue::DeliveryId;
 use stafett_store::NotStored;
+use stafett_topics::Cursor;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::cursor::Cursor;
 use super::moving::Found;
 use super::publication::NotTogether;
 use super::queue::{Inner, Queue};

@@ -10,8 +10,8 @@ use stafett_journal::{ReadError, ReadFrom, ReadRequest};
 use stafett_model::{Offset, StoredMessage};
 use stafett_queue::{Changes, DeliveryId};
 use stafett_store::NotStored;
+use stafett_topics::{Cursor, Look};
 
-use super::cursor::{Cursor, Look};
 use super::publication::{Appended, NotTogether, Publication};
 use super::queue::Queue;
 use super::registry::Queues;

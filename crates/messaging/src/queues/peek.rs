@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use stafett_model::StoredMessage;
 use stafett_queue::DeliveryId;
+use stafett_topics::Cursor;
 
-use super::cursor::Cursor;
 use super::moving::Found;
 use super::queue::Queue;
 

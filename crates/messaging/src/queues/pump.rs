@@ -11,9 +11,9 @@ use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
 use stafett_queue::{Changes, DeliveryId, ReadyMessage};
 use stafett_store::spaces;
+use stafett_topics::Look;
 
 use super::ahead::ReadAhead;
-use super::cursor::Look;
 use super::marking::{Marked, Marking};
 use super::outbox::Delivery;
 use super::queue::{Inner, Queue};

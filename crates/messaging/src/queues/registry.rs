@@ -13,13 +13,12 @@ use stafett_journal::{
 };
 use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
 use stafett_store::{NotStored, spaces};
-use stafett_topics::{TopicId, TopicSettings, Topics};
+use stafett_topics::{Kept, TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::clock::Clock;
-use super::cursor::Kept;
 use super::definition::{OwnerId, QueueId};
 use super::flush::{self, Dirty};
 use super::leaving::Removing;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use stafett_journal::{ReadFrom, ReadRequest};
 use stafett_model::Offset;
+use stafett_topics::{Cursor, Look};
 
-use super::cursor::{Cursor, Look};
 use super::queue::Queue;
 use super::registry::Queues;
 

@@ -28,12 +28,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use stafett_journal::Journal;
 use stafett_model::Lock;
-use stafett_topics::{Topic, TopicId};
+use stafett_topics::{Kept, Topic, TopicId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::queues::Outbox;
-use crate::queues::cursor::Kept;
 
 pub use reader::{Reader, ReaderSpec, Reading};
 pub use start::Start;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use stafett_journal::{ReadError, ReadFrom, ReadRequest, Watch};
 use stafett_model::{Offset, StoredMessage};
 use stafett_queue::DeliveryId;
+use stafett_topics::{Cursor, Look};
 
 use super::Readers;
 use super::place::Places;
 use super::reader::Reader;
 use crate::queues::Delivery;
-use crate::queues::cursor::{Cursor, Look};
 use crate::queues::{Source, Waiter};
 
 /// Bytes of one read.

@@ -14,7 +14,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Position in a log from which messages are read in order.
 #[derive(Debug)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     pieces: VecDeque<Bytes>,
     batch: Option<(Records, Epoch)>,
     next: Option<(u64, StoredMessage, Epoch)>,
@@ -28,11 +28,11 @@ pub(crate) struct Cursor {
 
 /// Bytes that all cursors keep in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(AtomicUsize);
+pub struct Kept(AtomicUsize);
 
 /// Result of looking at an offset.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub enum Look {
     /// The message, and the epoch that stored it.
     Message(StoredMessage, Epoch),
     /// No message up to this offset.
@@ -42,13 +42,13 @@ pub(crate) enum Look {
 }
 
 impl Kept {
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Cursor {
-    pub(crate) fn new(kept: Arc<Kept>) -> Self {
+    pub fn new(kept: Arc<Kept>) -> Self {
         Self {
             pieces: VecDeque::new(),
             batch: None,
@@ -61,7 +61,7 @@ impl Cursor {
     }
 
     /// Replaces the contents by the result of a read from `from` on.
-    pub(crate) fn fill(&mut self, from: u64, run: LogSlice) {
+    pub fn fill(&mut self, from: u64, run: LogSlice) {
         self.clear();
         self.pieces = run.pieces.into();
         (self.from, self.end) = (from, run.next.0);
@@ -70,7 +70,7 @@ impl Cursor {
     }
 
     /// Drops the contents.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.pieces.clear();
         (self.batch, self.next) = (None, None);
         (self.from, self.end) = (0, 0);
@@ -80,7 +80,7 @@ impl Cursor {
     }
 
     /// Looks at an offset. A message found is taken out.
-    pub(crate) fn look(&mut self, wanted: u64) -> Look {
+    pub fn look(&mut self, wanted: u64) -> Look {
         if wanted < self.from || wanted >= self.end {
             return Look::Unread;
         }
@@ -103,7 +103,7 @@ impl Cursor {
     }
 
     /// Puts back the message that was just taken out.
-    pub(crate) fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
+    pub fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
         if self.from == at + 1 && self.next.is_none() {
             self.from = at;
             self.next = Some((at, message, epoch));
