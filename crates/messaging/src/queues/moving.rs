@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{ReadError, ReadFrom, ReadRequest};
 use stafett_model::{Offset, StoredMessage};
 use stafett_queue::{Changes, DeliveryId};
 use stafett_store::NotStored;
-use stafett_topics::{Cursor, Look};
+use stafett_topics::{Cursor, LogRead, Look, ReadEnd, read_log};
 
 use super::publication::{Appended, NotTogether, Publication};
 use super::queue::Queue;
@@ -81,22 +80,13 @@ impl Queue {
             let Some(log) = self.lock().log(id.lane) else {
                 return Found::Gone;
             };
-            let request = ReadRequest {
-                logs: vec![ReadFrom {
-                    log,
-                    offset: Offset(id.offset),
-                    bytes_max: READ_BYTES,
-                }],
-                bytes_max: READ_BYTES,
-                first_batch_whole: true,
-            };
-            let Ok(mut result) = hub.journal.read(request).finish().await else {
-                return Found::NotNow;
-            };
-            match result.pop() {
-                Some(Ok(run)) => cursor.fill(id.offset, run),
-                Some(Err(ReadError::OutOfRange { .. } | ReadError::Damaged { .. })) => return Found::Gone,
-                Some(Err(ReadError::NoSuchLog(_) | ReadError::Io { .. })) | None => return Found::NotNow,
+            let reading = read_log(&*hub.journal, log, Offset(id.offset), READ_BYTES);
+            match reading.finish().await {
+                LogRead::Batches(run) => cursor.fill(id.offset, run),
+                LogRead::Skip(_) | LogRead::End(ReadEnd::AtEnd) => return Found::Gone,
+                LogRead::End(ReadEnd::NoSuchLog | ReadEnd::Failed(_) | ReadEnd::Stopped) => {
+                    return Found::NotNow;
+                }
             }
         }
         Found::Gone
