@@ -110,6 +110,21 @@ impl Tail {
             }
         }
     }
+
+    /// Reads the message at an offset. `None` if there is none that can be read. Ascending offsets are read
+    /// together.
+    pub async fn message_at(
+        &mut self,
+        journal: &dyn Journal,
+        offset: Offset,
+    ) -> Result<Option<StoredMessage>, ReadEnd> {
+        self.seek(offset);
+        match self.next(journal).await {
+            Ok(TailItem::Message(_, message, _)) => Ok(Some(message)),
+            Ok(TailItem::Skipped(_)) | Err(ReadEnd::AtEnd) => Ok(None),
+            Err(end) => Err(end),
+        }
+    }
 }
 
 #[cfg(test)]

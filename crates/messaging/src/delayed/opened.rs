@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use stafett_journal::Journal;
-use stafett_model::{LogId, Offset, StoredMessage};
+use stafett_model::{Offset, StoredMessage};
 use stafett_queue::OffsetSet;
-use stafett_topics::{ReadEnd, SkipReason, Skipped, Tail, TailItem};
+use stafett_topics::{SkipReason, Skipped, Tail, TailItem};
 
 use super::bucket::{Bucket, Minute};
 use super::note::Note;
@@ -74,8 +74,10 @@ impl Opened {
             while let Some(item) = self.tail.item() {
                 let (offset, message, stored_by) = match item {
                     TailItem::Message(offset, message, stored_by) => (offset.0, message, stored_by),
-                    TailItem::Skipped(skipped) => {
-                        report(log, skipped);
+                    TailItem::Skipped(Skipped { from, to, why }) => {
+                        if why != SkipReason::Gap {
+                            tracing::error!("delayed messages are lost: {log} from {from} to {to}: {why:?}");
+                        }
                         continue;
                     }
                 };
@@ -117,14 +119,10 @@ impl Opened {
         let mut found = HashMap::with_capacity(offsets.len());
         let mut tail = Tail::new(log, Offset::ZERO, LOOK_BYTES, Arc::default());
         for offset in wanted {
-            tail.seek(Offset(offset));
-            match tail.next(journal).await {
-                Ok(TailItem::Message(_, message, _)) => {
-                    found.insert(offset, message);
-                }
-                Ok(TailItem::Skipped(skipped)) => report(log, skipped),
-                Err(ReadEnd::AtEnd) => {}
-                Err(ReadEnd::NoSuchLog | ReadEnd::Failed(_) | ReadEnd::Stopped) => return None,
+            if let Some(message) = tail.message_at(journal, Offset(offset)).await.ok()? {
+                found.insert(offset, message);
+            } else {
+                tracing::error!("a delayed message is lost: {log} has none at {offset}");
             }
         }
         Some(found)
@@ -136,13 +134,5 @@ impl Opened {
             self.due.pop_first();
             self.done.insert(*offset..offset + 1);
         }
-    }
-}
-
-/// Logs the loss of delayed messages.
-fn report(log: LogId, skipped: Skipped) {
-    let Skipped { from, to, why } = skipped;
-    if why != SkipReason::Gap {
-        tracing::error!("delayed messages are lost: {log} has none from {from} to {to} ({why:?})");
     }
 }

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use stafett_model::{Offset, StoredMessage};
+use stafett_model::Offset;
 use stafett_queue::{Changes, DeliveryId};
 use stafett_store::NotStored;
-use stafett_topics::{Cursor, LogRead, Look, ReadEnd, read_log};
+use stafett_topics::Tail;
 
 use super::publication::{Appended, NotTogether, Publication};
 use super::queue::Queue;
@@ -17,16 +17,6 @@ use super::registry::Queues;
 
 /// Bytes of one read of messages in flight.
 const READ_BYTES: usize = 64 << 10;
-
-/// Result of reading a message.
-#[derive(Debug)]
-pub(super) enum Found {
-    Message(StoredMessage),
-    /// The message no longer exists.
-    Gone,
-    /// The message cannot be read now.
-    NotNow,
-}
 
 impl Queue {
     /// Publishes messages made of those in flight, and settles these, in one append. Ids that are no longer
@@ -69,26 +59,9 @@ impl Queue {
         stored
     }
 
-    /// Reads one message, in any state.
-    pub(super) async fn find(&self, hub: &Queues, cursor: &mut Cursor, id: DeliveryId) -> Found {
-        for _ in 0..2 {
-            match cursor.look(id.offset) {
-                Look::Message(message, _) => return Found::Message(message),
-                Look::Hole(_) => return Found::Gone,
-                Look::Unread => {}
-            }
-            let Some(log) = self.lock().log(id.lane) else {
-                return Found::Gone;
-            };
-            let reading = read_log(&*hub.journal, log, Offset(id.offset), READ_BYTES);
-            match reading.finish().await {
-                LogRead::Batches(run) => cursor.fill(id.offset, run),
-                LogRead::Skip(_) | LogRead::End(ReadEnd::AtEnd) => return Found::Gone,
-                LogRead::End(ReadEnd::NoSuchLog | ReadEnd::Failed(_) | ReadEnd::Stopped) => {
-                    return Found::NotNow;
-                }
-            }
-        }
-        Found::Gone
+    /// Returns a reader of single messages of a lane, in any state. `None` if the lane has no log.
+    pub(super) fn messages_of(&self, hub: &Queues, lane: u32) -> Option<Tail> {
+        let log = self.lock().log(lane)?;
+        Some(Tail::new(log, Offset::ZERO, READ_BYTES, Arc::clone(&hub.kept)))
     }
 }
