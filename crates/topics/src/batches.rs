@@ -1,4 +1,4 @@
-//! Walk over what was read of a log, batch by batch. Batches may span several pieces, and are put together
+//! Walk over the batches of a read, as stored. They may span several pieces, and are put together
 //! only as they are reached.
 
 use std::collections::VecDeque;

@@ -7,8 +7,8 @@
 //! - `registry`: all topics, by name and by id
 //! - `source`: the groups' view of topics
 //! - `change_log`: names of recently changed topics
-//! - `log_read`: read of one log; `batches`: walk over the batches read; `cursor`: read-ahead of a log, message by
-//!   message; `tail`: reader of one log
+//! - `log_read`: read of one log; `batches`: walk over the batches of a read
+//! - `cursor`: read-ahead of a log, message by message; `tail`: reader of one log
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 

@@ -46,13 +46,13 @@ impl Tail {
         self.next
     }
 
-    /// Continues at an offset; what has been read stays if the offset is in it.
+    /// Continues at an offset. The read-ahead stays if the offset is in it.
     pub fn seek(&mut self, offset: Offset) {
         self.next = offset;
         self.skipped = None;
     }
 
-    /// Returns the next item of what has been read. `None` if the log has to be read.
+    /// Returns the next item of the read-ahead. `None` if the log has to be read.
     pub fn item(&mut self) -> Option<TailItem> {
         let at = self.next;
         let skipped = match self.skipped.take() {

@@ -44,7 +44,7 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
                 Err(ReadEnd::Stopped) => return,
                 Err(_) => None,
             };
-            // What cannot be read is handled when it is handed out.
+            // Read errors are handled when the message is handed out.
             let Some(gone) = gone else {
                 is_complete = false;
                 break;
@@ -61,8 +61,8 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
     queue.pump();
 }
 
-/// Returns the offsets to remove of what has been read, up to `end`: ended messages, and holes. `None` if
-/// there are offsets that cannot be read.
+/// Returns the offsets to remove of the read-ahead, up to `end`: ended messages, and holes. `None` if it has
+/// offsets that cannot be read.
 fn look_through(hub: &Queues, queue: &Queue, tail: &mut Tail, end: Offset) -> Option<Vec<Range<u64>>> {
     let mut gone = Vec::new();
     while tail.next_offset() < end
