@@ -22,16 +22,16 @@ pub struct Cursor {
     /// End of the covered offsets.
     end: u64,
     bytes: usize,
-    kept: Arc<Kept>,
+    kept: Arc<ReadAheadBudget>,
 }
 
 /// Bytes that all cursors keep in memory.
 #[derive(Debug, Default)]
-pub struct Kept(AtomicUsize);
+pub struct ReadAheadBudget(AtomicUsize);
 
 /// Result of looking at an offset.
 #[derive(Debug)]
-pub enum Look {
+pub enum CursorItem {
     /// The message, and the epoch that stored it.
     Message(StoredMessage, Epoch),
     /// No message up to this offset.
@@ -40,7 +40,7 @@ pub enum Look {
     Unread,
 }
 
-impl Kept {
+impl ReadAheadBudget {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -48,7 +48,7 @@ impl Kept {
 }
 
 impl Cursor {
-    pub fn new(kept: Arc<Kept>) -> Self {
+    pub fn new(kept: Arc<ReadAheadBudget>) -> Self {
         Self {
             batches: Batches::default(),
             batch: None,
@@ -81,9 +81,9 @@ impl Cursor {
 
     /// Looks at an offset. A message found is taken out.
     #[inline]
-    pub fn look(&mut self, wanted: u64) -> Look {
+    pub fn look(&mut self, wanted: u64) -> CursorItem {
         if wanted < self.from || wanted >= self.end {
-            return Look::Unread;
+            return CursorItem::Unread;
         }
         let next = match self.next.take() {
             Some(next) if next.0 >= wanted => Some(next),
@@ -92,14 +92,14 @@ impl Cursor {
         match next {
             Some((at, message, epoch)) if at == wanted => {
                 self.from = wanted + 1;
-                Look::Message(message, epoch)
+                CursorItem::Message(message, epoch)
             }
             Some(later) => {
                 let at = later.0;
                 self.next = Some(later);
-                Look::Hole(at)
+                CursorItem::Hole(at)
             }
-            None => Look::Hole(self.end),
+            None => CursorItem::Hole(self.end),
         }
     }
 

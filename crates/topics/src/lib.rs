@@ -30,7 +30,7 @@ mod topic;
 pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
 pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
-pub use cursor::{Cursor, Kept, Look};
+pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log};
 pub use partitioner::partition_by_name;
 pub use registry::{Claim, Topics};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stafett_journal::Journal;
 use stafett_model::{Epoch, LogId, Offset, StoredMessage};
 
-use crate::cursor::{Cursor, Kept, Look};
+use crate::cursor::{Cursor, CursorItem, ReadAheadBudget};
 use crate::log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log};
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub enum TailItem {
 }
 
 impl Tail {
-    pub fn new(log: LogId, from: Offset, read_bytes: usize, kept: Arc<Kept>) -> Self {
+    pub fn new(log: LogId, from: Offset, read_bytes: usize, kept: Arc<ReadAheadBudget>) -> Self {
         Self {
             log,
             next: from,
@@ -58,16 +58,16 @@ impl Tail {
         let skipped = match self.skipped.take() {
             Some(skipped) => skipped,
             None => match self.cursor.look(at.0) {
-                Look::Message(message, stored_by) => {
+                CursorItem::Message(message, stored_by) => {
                     self.next = Offset(at.0 + 1);
                     return Some(TailItem::Message(at, message, stored_by));
                 }
-                Look::Hole(to) => Skipped {
+                CursorItem::Hole(to) => Skipped {
                     from: at,
                     to: Offset(to),
                     why: SkipReason::Gap,
                 },
-                Look::Unread => return None,
+                CursorItem::Unread => return None,
             },
         };
         self.next = skipped.to;
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    fn tail(kept: &Arc<Kept>) -> Tail {
+    fn tail(kept: &Arc<ReadAheadBudget>) -> Tail {
         Tail::new(LogId(1), Offset::ZERO, 1 << 20, Arc::clone(kept))
     }
 

@@ -11,7 +11,7 @@ use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
 use stafett_queue::{Changes, DeliveryId, ReadyMessage};
 use stafett_store::spaces;
-use stafett_topics::{LogRead, LogTicket, Look, SkipReason, Skipped, read_log};
+use stafett_topics::{CursorItem, LogRead, LogTicket, SkipReason, Skipped, read_log};
 
 use super::ahead::ReadAhead;
 use super::marking::{Marked, Marking};
@@ -232,7 +232,7 @@ impl Inner {
             return None;
         }
         match self.look(ready) {
-            Look::Message(message, stored_by) => {
+            CursorItem::Message(message, stored_by) => {
                 turn.left -= 1;
                 let found = Found {
                     ready,
@@ -241,12 +241,12 @@ impl Inner {
                 };
                 self.dispose(turn, found, wanted, too_many)
             }
-            Look::Hole(to) => {
+            CursorItem::Hole(to) => {
                 let Self { state, changes, .. } = self;
                 state.skip(ready, to, changes);
                 None
             }
-            Look::Unread => Some(self.read_step(ready)),
+            CursorItem::Unread => Some(self.read_step(ready)),
         }
     }
 
@@ -256,13 +256,13 @@ impl Inner {
             return Ok(ready);
         };
         let mut came = |of: ReadyMessage| match self.look(of) {
-            Look::Message(message, stored_by) => {
+            CursorItem::Message(message, stored_by) => {
                 let arrived = message.arrived();
                 self.put_back(of, message, stored_by);
                 Ok(Some(arrived))
             }
-            Look::Hole(_) => Ok(None),
-            Look::Unread => Err(self.read_step(of)),
+            CursorItem::Hole(_) => Ok(None),
+            CursorItem::Unread => Err(self.read_step(of)),
         };
         // A lane with a hole comes first, so that the hole is skipped.
         Ok(match (came(high)?, came(ready)?) {
@@ -459,7 +459,7 @@ impl Inner {
         }
     }
 
-    fn look(&mut self, ready: ReadyMessage) -> Look {
+    fn look(&mut self, ready: ReadyMessage) -> CursorItem {
         let DeliveryId { lane, offset } = ready.id;
         self.read_of(ready).look(lane, offset)
     }

@@ -13,7 +13,7 @@ use stafett_journal::{
 };
 use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
 use stafett_store::{NotStored, spaces};
-use stafett_topics::{Kept, TopicId, TopicSettings, Topics};
+use stafett_topics::{ReadAheadBudget, TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -69,7 +69,7 @@ pub struct Queues {
     pub(super) clock: Arc<Clock>,
     pub(super) metrics: QueueMetrics,
     pub(super) router: OnceLock<Arc<dyn Route>>,
-    pub(super) kept: Arc<Kept>,
+    pub(super) kept: Arc<ReadAheadBudget>,
     pub(super) dirty: Dirty,
     pub(super) timer: Timer,
     pub(super) tasks: TaskTracker,
