@@ -15,6 +15,7 @@ use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock, TopicName, Top
 use stafett_store::{Changes, Changing, NotStored, StageOutcome, only_outcome, spaces, store_synced};
 use tokio_util::sync::CancellationToken;
 
+use crate::log_read::{LogTicket, read_log};
 use crate::producer_ids::ProducerIds;
 use crate::registry::{Claim, Topics};
 use crate::settings::{Rules, TopicDefaults};
@@ -182,6 +183,11 @@ impl TopicCatalog {
 
     pub fn read(&self, request: ReadRequest) -> ReadTicket {
         self.journal.read(request)
+    }
+
+    /// Reads one log, its first batch whole.
+    pub fn read_log(&self, log: LogId, from: Offset, bytes_max: usize) -> LogTicket {
+        read_log(&*self.journal, log, from, bytes_max)
     }
 
     pub fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {

@@ -7,22 +7,31 @@
 //! - `registry`: all topics, by name and by id
 //! - `source`: the groups' view of topics
 //! - `change_log`: names of recently changed topics
+//! - `log_read`: read of one log; `batches`: walk over the batches of a read
+//! - `cursor`: read-ahead of a log, message by message; `tail`: reader of one log
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 
 mod admission;
+mod batches;
 mod catalog;
 mod change_log;
+mod cursor;
+mod log_read;
 pub mod names;
 mod partitioner;
 mod producer_ids;
 mod registry;
 mod settings;
 mod source;
+mod tail;
 mod topic;
 
 pub use admission::{AdmitError, Admitted};
+pub use batches::Batches;
 pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
+pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
+pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log};
 pub use partitioner::partition_by_name;
 pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
@@ -31,4 +40,5 @@ pub use stafett_journal::{
     Append, Bounds, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus, ReadError, ReadFrom,
     ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket, Watch,
 };
+pub use tail::{Tail, TailItem};
 pub use topic::{OFFSETS_TOPIC, Topic, TopicId, TopicSettings, is_internal};

@@ -15,3 +15,4 @@ mod plain;
 mod queue_allocations;
 mod queues;
 mod simulated;
+mod torn;

@@ -10,8 +10,8 @@ use stafett_kafka_wire::messages::offset_for_leader_epoch::{
 };
 use stafett_kafka_wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
-use stafett_model::{BatchHeader, LogId, Offset};
-use stafett_topics::{Bounds, ReadFrom, ReadRequest};
+use stafett_model::{LogId, Offset};
+use stafett_topics::{Batches, Bounds, LogRead, ReadEnd, SkipReason};
 
 use crate::answers::Kind;
 use crate::error;
@@ -21,8 +21,6 @@ use crate::session::{Call, Close, Context};
 /// No epoch.
 const NONE: i32 = -1;
 const NO_OFFSET: i64 = -1;
-/// Bytes up to the end of a batch's header; its records may come in further pieces.
-const HEADER_BYTES: usize = 61;
 
 /// The last epoch that is not newer than the requested one, and its end offset.
 type Ended = (i32, i64);
@@ -115,30 +113,20 @@ async fn search(shared: &Shared, log: LogId, bounds: Bounds, wanted: i32) -> Res
 
 /// Reads the batch that holds an offset, or the next one. `None` at the end of the log.
 async fn batch_at(shared: &Shared, log: LogId, offset: u64) -> Result<Option<Found>, ErrorCode> {
-    let from = ReadFrom {
-        log,
-        offset: Offset(offset),
-        bytes_max: 1,
+    let read = shared.broker.catalog().read_log(log, Offset(offset), 1);
+    let run = match read.finish().await {
+        LogRead::Batches(run) => run,
+        LogRead::Skip(skipped) => match skipped.why {
+            SkipReason::Gap => return Ok(None),
+            SkipReason::Expired => return Err(ErrorCode::OffsetOutOfRange),
+            SkipReason::Damaged => return Err(ErrorCode::CorruptMessage),
+        },
+        LogRead::End(ReadEnd::AtEnd) => return Ok(None),
+        LogRead::End(ReadEnd::NoSuchLog) => return Err(ErrorCode::UnknownTopicOrPartition),
+        LogRead::End(ReadEnd::Failed(why)) => return Err(error::read(&why)),
+        LogRead::End(ReadEnd::Stopped) => return Err(ErrorCode::KafkaStorageError),
     };
-    let request = ReadRequest {
-        logs: vec![from],
-        bytes_max: 1,
-        first_batch_whole: true,
-    };
-    let read = shared.broker.catalog().read(request).finish().await;
-    let read = read.map_err(|_| ErrorCode::KafkaStorageError)?.pop();
-    let run = read
-        .ok_or(ErrorCode::KafkaStorageError)?
-        .map_err(|why| error::read(&why))?;
-    let mut front = Vec::with_capacity(HEADER_BYTES);
-    for piece in &run.pieces {
-        let missing = HEADER_BYTES - front.len();
-        front.extend_from_slice(piece.get(..missing).unwrap_or(piece));
-    }
-    if front.is_empty() {
-        return Ok(None);
-    }
-    let header = BatchHeader::parse(&front).map_err(|why| error::batch(&why))?;
+    let header = Batches::of(run).header().ok_or(ErrorCode::CorruptMessage)?;
     let base = u64::try_from(header.base_offset).map_err(|_| ErrorCode::CorruptMessage)?;
     Ok(Some(Found {
         epoch: header.leader_epoch,

@@ -10,8 +10,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_journal::{LogSlice, ReadError, ReadFrom, ReadRequest};
+use stafett_journal::LogSlice;
 use stafett_model::Offset;
+use stafett_topics::{LogRead, ReadEnd, SkipReason, read_log};
 
 use super::{LiveLogs, Partition, record};
 use crate::clients::{ClientName, ClientNumber};
@@ -265,35 +266,25 @@ impl Live {
         if at > step.at {
             return Some(nothing_up_to(at));
         }
-        let request = ReadRequest {
-            logs: vec![ReadFrom {
-                log: partition.log,
-                offset: at,
-                bytes_max: READ_BYTES,
-            }],
-            bytes_max: READ_BYTES,
-            first_batch_whole: true,
-        };
-        let mut runs = self.journal.read(request).finish().await.ok()?;
-        Some(match runs.pop() {
-            Some(Ok(run)) if run.next > at => {
+        let read = read_log(&*self.journal, partition.log, at, READ_BYTES)
+            .finish()
+            .await;
+        let (to, why) = match read {
+            LogRead::Batches(run) => {
                 self.metrics.caught_up_bytes.inc_by(run.bytes as u64);
-                self.messages_of(logs, partition, &run, step, client, outbox)
+                return Some(self.messages_of(logs, partition, run, step, client, outbox));
             }
-            Some(Err(ReadError::OutOfRange { start, .. })) if start > at => {
-                self.skip(partition, step, (at, start), GapReason::Expired, client, outbox)
-            }
-            Some(Err(ReadError::Damaged { to, .. })) => {
-                self.skip(partition, step, (at, to), GapReason::Damaged, client, outbox)
-            }
-            other => {
+            LogRead::Skip(skipped) if skipped.why == SkipReason::Expired => (skipped.to, GapReason::Expired),
+            LogRead::Skip(skipped) if skipped.why == SkipReason::Damaged => (skipped.to, GapReason::Damaged),
+            LogRead::End(ReadEnd::Stopped) => return None,
+            other @ (LogRead::Skip(_) | LogRead::End(_)) => {
                 // An unreadable range is skipped, not retried.
                 let (topic, from, to) = (&partition.topic.name, at.0, step.limit.0);
-                tracing::warn!(%topic, from, to, read = ?other.map(Result::err), "live topics: a client cannot catch up");
-                let all = (at, step.limit);
-                self.skip(partition, step, all, GapReason::Unreadable, client, outbox)
+                tracing::warn!(%topic, from, to, read = ?other, "live topics: a client cannot catch up");
+                (step.limit, GapReason::Unreadable)
             }
-        })
+        };
+        Some(self.skip(partition, step, (at, to), why, client, outbox))
     }
 
     /// Skips a missing range, and tells the client.
@@ -319,7 +310,7 @@ impl Live {
         &self,
         logs: &LiveLogs,
         partition: &Partition,
-        run: &LogSlice,
+        run: LogSlice,
         step: &NextRead,
         client: ClientNumber,
         outbox: &Arc<Outbox>,

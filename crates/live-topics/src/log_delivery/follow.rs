@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{LogSlice, ReadError, ReadFrom, ReadRequest};
+use stafett_journal::{LogSlice, ReadFrom, ReadRequest};
 use stafett_model::Offset;
+use stafett_topics::{LogRead, ReadEnd, SkipReason};
 
 use super::{LiveLogs, Partition, record};
 use crate::clients::ClientNumber;
@@ -40,15 +41,19 @@ impl Live {
 
     /// Reads once and delivers; false if there was nothing.
     async fn deliver(&self, logs: &LiveLogs, places: &[usize]) -> bool {
-        let partition = |place: &usize| Some((*place, logs.partitions.get(*place)?));
-        let partitions: Vec<(usize, &Arc<Partition>)> = places.iter().filter_map(partition).collect();
-        let from = |(_, partition): &(usize, &Arc<Partition>)| ReadFrom {
+        let partition = |place: &usize| {
+            let partition = logs.partitions.get(*place)?;
+            let from = partition.progress().next;
+            Some((*place, partition, from))
+        };
+        let partitions: Vec<(usize, &Arc<Partition>, Offset)> = places.iter().filter_map(partition).collect();
+        let read = |(_, partition, from): &(usize, &Arc<Partition>, Offset)| ReadFrom {
             log: partition.log,
-            offset: partition.progress().next,
+            offset: *from,
             bytes_max: READ_BYTES,
         };
         let request = ReadRequest {
-            logs: partitions.iter().map(from).collect(),
+            logs: partitions.iter().map(read).collect(),
             bytes_max: READ_BYTES * partitions.len(),
             first_batch_whole: true,
         };
@@ -56,16 +61,17 @@ impl Live {
             return false;
         };
         let mut any = false;
-        for ((place, partition), run) in partitions.into_iter().zip(runs) {
-            match run {
-                Ok(run) => any |= self.deliver_run(logs, place, partition, &run),
-                Err(ReadError::OutOfRange { start, .. }) => {
-                    any |= self.pass_over(partition, start, GapReason::Expired);
-                }
-                Err(ReadError::Damaged { to, .. }) => {
-                    any |= self.pass_over(partition, to, GapReason::Damaged);
-                }
-                Err(error @ (ReadError::NoSuchLog(_) | ReadError::Io { .. })) => {
+        for ((place, partition, from), run) in partitions.into_iter().zip(runs) {
+            match LogRead::of(from, Some(run)) {
+                LogRead::Batches(run) => any |= self.deliver_run(logs, place, partition, run),
+                LogRead::Skip(skipped) => match skipped.why {
+                    // May also be a batch that did not fit beside those of other partitions.
+                    SkipReason::Gap => {}
+                    SkipReason::Expired => any |= self.pass_over(partition, skipped.to, GapReason::Expired),
+                    SkipReason::Damaged => any |= self.pass_over(partition, skipped.to, GapReason::Damaged),
+                },
+                LogRead::End(ReadEnd::AtEnd) => {}
+                LogRead::End(error) => {
                     tracing::warn!(topic = %partition.topic.name, %error, "live topics: not delivered");
                 }
             }
@@ -119,27 +125,29 @@ impl Live {
         }
     }
 
-    fn deliver_run(&self, logs: &LiveLogs, place: usize, partition: &Partition, run: &LogSlice) -> bool {
+    fn deliver_run(&self, logs: &LiveLogs, place: usize, partition: &Partition, run: LogSlice) -> bool {
         let mut progress = partition.progress();
         let first = progress.next;
         if run.next <= first {
             return false;
         }
+        let (next, bytes) = (run.next, run.bytes);
+        let start = run.bounds.map_or(Offset::ZERO, |bounds| bounds.start);
         let mut topics = Vec::new();
         let is_wanted = |topic: &str, _| {
             topics.push(logs.short_hash(topic));
             true
         };
-        record::each(run, first, run.next, is_wanted, |message, _| {
+        record::each(run, first, next, is_wanted, |message, _| {
             let hash = self.topics.hash(message.topic);
             let receivers = self.fan_out(hash, *message, Some((place, &*progress)));
             self.count_delivered(receivers);
         });
-        progress.next = run.next;
+        progress.next = next;
         drop(progress);
         let mut index = partition.index();
-        index.grow(first, run.next, run.bytes, &topics);
-        index.forget_below(run.bounds.map_or(Offset::ZERO, |bounds| bounds.start));
+        index.grow(first, next, bytes, &topics);
+        index.forget_below(start);
         true
     }
 }

@@ -3,10 +3,10 @@
 //! A record's key is the name of the live topic, its value the payload. A valid JSON value is a JSON payload,
 //! unless a header marks it as bytes.
 
-use bytes::{Bytes, BytesMut};
 use serde_json::value::RawValue;
 use stafett_journal::LogSlice;
-use stafett_model::{BatchHeader, Offset};
+use stafett_model::Offset;
+use stafett_topics::Batches;
 
 use crate::message::{Message, Payload};
 
@@ -17,29 +17,14 @@ const BATCH_BYTES_MAX: usize = 128 << 20;
 
 /// Visits the messages of a run with offsets in `from..below` whose topics are wanted.
 pub(crate) fn each(
-    run: &LogSlice,
+    run: LogSlice,
     from: Offset,
     below: Offset,
     mut is_wanted: impl FnMut(&str, Offset) -> bool,
     mut visit: impl FnMut(&Message<'_>, Offset),
 ) {
-    let mut rest = match &*run.pieces {
-        [one] => one.clone(),
-        pieces => {
-            let mut whole = BytesMut::with_capacity(run.bytes);
-            for piece in pieces {
-                whole.extend_from_slice(piece);
-            }
-            whole.freeze()
-        }
-    };
-    while let Some(batch) = next_batch(&mut rest) {
-        let Ok(records) = stafett_model::records(&batch, BATCH_BYTES_MAX) else {
-            continue;
-        };
-        if records.header().is_control() {
-            continue;
-        }
+    let mut batches = Batches::of(run);
+    while let Some(records) = batches.next_records(BATCH_BYTES_MAX) {
         for record in records.map_while(Result::ok) {
             if record.offset < from || record.offset >= below {
                 continue;
@@ -69,11 +54,6 @@ pub(crate) fn each(
             visit(&message, record.offset);
         }
     }
-}
-
-fn next_batch(rest: &mut Bytes) -> Option<Bytes> {
-    let header = BatchHeader::parse(rest).ok()?;
-    (header.bytes <= rest.len() && header.bytes > 0).then(|| rest.split_to(header.bytes))
 }
 
 fn json(value: &[u8]) -> Option<&str> {

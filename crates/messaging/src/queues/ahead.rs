@@ -6,8 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use stafett_journal::LogSlice;
 use stafett_model::{Epoch, StoredMessage};
-
-use super::cursor::{Cursor, Kept, Look};
+use stafett_topics::{Cursor, CursorItem, ReadAheadBudget};
 
 /// Bound on the lanes with a cursor.
 const LANES_MAX: usize = 2;
@@ -18,8 +17,9 @@ pub(super) struct ReadAhead(SmallVec<[(u32, Box<Cursor>); 1]>);
 
 impl ReadAhead {
     /// Looks at an offset of a lane. A message found is taken out.
-    pub(super) fn look(&mut self, lane: u32, offset: u64) -> Look {
-        self.of(lane).map_or(Look::Unread, |cursor| cursor.look(offset))
+    pub(super) fn look(&mut self, lane: u32, offset: u64) -> CursorItem {
+        self.of(lane)
+            .map_or(CursorItem::Unread, |cursor| cursor.look(offset))
     }
 
     /// Puts back the message that was just taken out.
@@ -30,7 +30,7 @@ impl ReadAhead {
     }
 
     /// Gives the lane's cursor the result of a read from `from` on.
-    pub(super) fn fill(&mut self, kept: &Arc<Kept>, lane: u32, from: u64, run: LogSlice) {
+    pub(super) fn fill(&mut self, kept: &Arc<ReadAheadBudget>, lane: u32, from: u64, run: LogSlice) {
         let known = self.0.iter().position(|(known, _)| *known == lane);
         let mut cursor = match known {
             Some(at) => self.0.remove(at).1,

@@ -11,14 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_journal::Refusal;
-use stafett_model::{DeathReason, StoredMessage};
+use stafett_model::{DeathReason, Offset, StoredMessage};
 use stafett_queue::DeliveryId;
 use stafett_store::NotStored;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::cursor::Cursor;
-use super::moving::Found;
 use super::publication::NotTogether;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
@@ -293,8 +291,7 @@ impl Queue {
         found.resize_with(taken.len(), || None);
         let mut order: Vec<usize> = (0..taken.len()).collect();
         order.sort_by_key(|index| taken.get(*index).map(|dead| dead.id));
-        let mut cursor = Cursor::new(Arc::clone(&hub.kept));
-        let (mut lane, mut bytes, mut last) = (None, 0, None);
+        let (mut lane, mut tail, mut bytes, mut last) = (None, None, 0, None);
         let mut read = vec![false; taken.len()];
         for index in order {
             let Some(dead) = taken.get_mut(index) else {
@@ -304,21 +301,26 @@ impl Queue {
                 break;
             }
             if lane.replace(dead.id.lane) != Some(dead.id.lane) {
-                cursor.clear();
+                tail = self.messages_of(hub, dead.id.lane);
             }
             // A message that was reported dead twice is buried once.
             let is_new = last.replace(dead.id) != Some(dead.id);
             let message = match dead.message.take() {
                 Some(message) => Some(message),
                 None if !is_new || self.lock().state.taken(dead.id).is_none() => None,
-                None => match self.find(hub, &mut cursor, dead.id).await {
-                    Found::Message(message) => Some(message),
-                    Found::Gone => {
+                None => {
+                    let found = match &mut tail {
+                        Some(tail) => {
+                            let offset = Offset(dead.id.offset);
+                            tail.message_at(&*hub.journal, offset).await.ok()?
+                        }
+                        None => None,
+                    };
+                    if found.is_none() {
                         hub.metrics.lost.inc();
-                        None
                     }
-                    Found::NotNow => return None,
-                },
+                    found
+                }
             };
             bytes += bytes_of(message.as_ref());
             if let (Some(read), Some(slot)) = (read.get_mut(index), found.get_mut(index)) {

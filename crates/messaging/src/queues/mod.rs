@@ -7,7 +7,7 @@
 //! - `registry`: all queues: look-up, deletion; `declare`: declaration; `load`: loading at the start
 //! - `publication`: messages published together, as appends; `append`: checks of queue limits
 //! - `queue`: one queue and its operations
-//! - `pump`: hand-out; `cursor`: read-ahead of a log; `ahead`: read-ahead of the lanes
+//! - `pump`: hand-out; `ahead`: read-ahead of the lanes
 //! - `outbox`: deliveries that wait for their connection; `credit`: credit shared by consumers; `source`:
 //!   origins of deliveries
 //! - `dead_letter`: targets of dead letters; `burial`: storing them there
@@ -26,7 +26,6 @@ mod append;
 mod burial;
 mod consumer;
 mod credit;
-pub(crate) mod cursor;
 mod dead_letter;
 mod declare;
 mod definition;

@@ -6,28 +6,17 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{ReadError, ReadFrom, ReadRequest};
-use stafett_model::{Offset, StoredMessage};
+use stafett_model::Offset;
 use stafett_queue::{Changes, DeliveryId};
 use stafett_store::NotStored;
+use stafett_topics::Tail;
 
-use super::cursor::{Cursor, Look};
 use super::publication::{Appended, NotTogether, Publication};
 use super::queue::Queue;
 use super::registry::Queues;
 
 /// Bytes of one read of messages in flight.
 const READ_BYTES: usize = 64 << 10;
-
-/// Result of reading a message.
-#[derive(Debug)]
-pub(super) enum Found {
-    Message(StoredMessage),
-    /// The message no longer exists.
-    Gone,
-    /// The message cannot be read now.
-    NotNow,
-}
 
 impl Queue {
     /// Publishes messages made of those in flight, and settles these, in one append. Ids that are no longer
@@ -70,35 +59,9 @@ impl Queue {
         stored
     }
 
-    /// Reads one message, in any state.
-    pub(super) async fn find(&self, hub: &Queues, cursor: &mut Cursor, id: DeliveryId) -> Found {
-        for _ in 0..2 {
-            match cursor.look(id.offset) {
-                Look::Message(message, _) => return Found::Message(message),
-                Look::Hole(_) => return Found::Gone,
-                Look::Unread => {}
-            }
-            let Some(log) = self.lock().log(id.lane) else {
-                return Found::Gone;
-            };
-            let request = ReadRequest {
-                logs: vec![ReadFrom {
-                    log,
-                    offset: Offset(id.offset),
-                    bytes_max: READ_BYTES,
-                }],
-                bytes_max: READ_BYTES,
-                first_batch_whole: true,
-            };
-            let Ok(mut result) = hub.journal.read(request).finish().await else {
-                return Found::NotNow;
-            };
-            match result.pop() {
-                Some(Ok(run)) => cursor.fill(id.offset, run),
-                Some(Err(ReadError::OutOfRange { .. } | ReadError::Damaged { .. })) => return Found::Gone,
-                Some(Err(ReadError::NoSuchLog(_) | ReadError::Io { .. })) | None => return Found::NotNow,
-            }
-        }
-        Found::Gone
+    /// Returns a reader of single messages of a lane, in any state. `None` if the lane has no log.
+    pub(super) fn messages_of(&self, hub: &Queues, lane: u32) -> Option<Tail> {
+        let log = self.lock().log(lane)?;
+        Some(Tail::new(log, Offset::ZERO, READ_BYTES, Arc::clone(&hub.kept)))
     }
 }

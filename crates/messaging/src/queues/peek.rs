@@ -3,11 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stafett_model::StoredMessage;
+use stafett_model::{Offset, StoredMessage};
 use stafett_queue::DeliveryId;
 
-use super::cursor::Cursor;
-use super::moving::Found;
 use super::queue::Queue;
 
 /// Messages examined before other tasks get their turns.
@@ -28,7 +26,9 @@ impl Queue {
         };
         let mut looked_at = 0_usize;
         for lane in lanes {
-            let mut cursor = Cursor::new(Arc::clone(&hub.kept));
+            let Some(mut tail) = self.messages_of(&hub, lane) else {
+                continue;
+            };
             let mut from = 0;
             while !self.is_deleted() {
                 let next = self
@@ -39,14 +39,11 @@ impl Queue {
                 let Some(offset) = next else { break };
                 from = offset + 1;
                 let id = DeliveryId { lane, offset };
-                match self.find(&hub, &mut cursor, id).await {
-                    Found::Message(message) => {
-                        if visit(id, &message).is_break() {
-                            return;
-                        }
-                    }
-                    Found::Gone => {}
-                    Found::NotNow => break,
+                let Ok(message) = tail.message_at(&*hub.journal, Offset(offset)).await else {
+                    break;
+                };
+                if message.is_some_and(|message| visit(id, &message).is_break()) {
+                    return;
                 }
                 looked_at += 1;
                 if looked_at.is_multiple_of(TURN_MESSAGES) {

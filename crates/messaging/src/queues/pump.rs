@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{Change, Frame, ReadError, ReadFrom, ReadRequest, ReadTicket};
+use stafett_journal::{Change, Frame};
 use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
 use stafett_queue::{Changes, DeliveryId, ReadyMessage};
 use stafett_store::spaces;
+use stafett_topics::{CursorItem, LogRead, LogTicket, SkipReason, Skipped, read_log};
 
 use super::ahead::ReadAhead;
-use super::cursor::Look;
 use super::marking::{Marked, Marking};
 use super::outbox::Delivery;
 use super::queue::{Inner, Queue};
@@ -120,16 +120,13 @@ impl Queue {
                     let Some(ticket) = self.read(hub, lane, from, bytes) else {
                         return;
                     };
-                    match ticket {
-                        ReadTicket::Ready(mut result) => {
-                            let run = result.pop();
-                            self.lock().on_read(self, hub, lane, was_returned, from, run);
-                        }
-                        ReadTicket::Pending(receiver) => {
+                    match ticket.now() {
+                        Ok(read) => self.lock().on_read(self, hub, lane, was_returned, from, read),
+                        Err(ticket) => {
                             let (queue, hub) = (Arc::clone(self), Arc::clone(hub));
                             hub.clone().tasks.spawn(async move {
-                                let run = receiver.await.ok().and_then(|mut result| result.pop());
-                                queue.lock().on_read(&queue, &hub, lane, was_returned, from, run);
+                                let read = ticket.finish().await;
+                                queue.lock().on_read(&queue, &hub, lane, was_returned, from, read);
                                 queue.pump_on(&hub);
                             });
                             return;
@@ -140,23 +137,14 @@ impl Queue {
         }
     }
 
-    fn read(&self, hub: &Queues, lane: u32, from: u64, bytes_max: usize) -> Option<ReadTicket> {
+    fn read(&self, hub: &Queues, lane: u32, from: u64, bytes_max: usize) -> Option<LogTicket> {
         let mut inner = self.lock();
         let Some(log) = inner.log(lane).filter(|_| !self.is_deleted()) else {
             inner.pumping = false;
             return None;
         };
         drop(inner);
-        let logs = vec![ReadFrom {
-            log,
-            offset: Offset(from),
-            bytes_max,
-        }];
-        Some(hub.journal.read(ReadRequest {
-            logs,
-            bytes_max,
-            first_batch_whole: true,
-        }))
+        Some(read_log(&*hub.journal, log, Offset(from), bytes_max))
     }
 }
 
@@ -244,7 +232,7 @@ impl Inner {
             return None;
         }
         match self.look(ready) {
-            Look::Message(message, stored_by) => {
+            CursorItem::Message(message, stored_by) => {
                 turn.left -= 1;
                 let found = Found {
                     ready,
@@ -253,12 +241,12 @@ impl Inner {
                 };
                 self.dispose(turn, found, wanted, too_many)
             }
-            Look::Hole(to) => {
+            CursorItem::Hole(to) => {
                 let Self { state, changes, .. } = self;
                 state.skip(ready, to, changes);
                 None
             }
-            Look::Unread => Some(self.read_step(ready)),
+            CursorItem::Unread => Some(self.read_step(ready)),
         }
     }
 
@@ -268,13 +256,13 @@ impl Inner {
             return Ok(ready);
         };
         let mut came = |of: ReadyMessage| match self.look(of) {
-            Look::Message(message, stored_by) => {
+            CursorItem::Message(message, stored_by) => {
                 let arrived = message.arrived();
                 self.put_back(of, message, stored_by);
                 Ok(Some(arrived))
             }
-            Look::Hole(_) => Ok(None),
-            Look::Unread => Err(self.read_step(of)),
+            CursorItem::Hole(_) => Ok(None),
+            CursorItem::Unread => Err(self.read_step(of)),
         };
         // A lane with a hole comes first, so that the hole is skipped.
         Ok(match (came(high)?, came(ready)?) {
@@ -471,7 +459,7 @@ impl Inner {
         }
     }
 
-    fn look(&mut self, ready: ReadyMessage) -> Look {
+    fn look(&mut self, ready: ReadyMessage) -> CursorItem {
         let DeliveryId { lane, offset } = ready.id;
         self.read_of(ready).look(lane, offset)
     }
@@ -494,7 +482,7 @@ impl Inner {
         lane: u32,
         was_returned: bool,
         from: u64,
-        run: Option<Result<stafett_journal::LogSlice, ReadError>>,
+        read: LogRead,
     ) {
         let missing = ReadyMessage {
             id: DeliveryId { lane, offset: from },
@@ -503,39 +491,38 @@ impl Inner {
         // The message may have been purged meanwhile.
         let wanted = [self.state.first_ready(), self.state.passed_over()];
         let is_wanted = wanted.contains(&Some(missing));
-        let Self { state, changes, .. } = self;
-        match run {
-            Some(Ok(run)) if run.next.0 > from => {
-                self.read_of(missing).fill(&hub.kept, lane, from, run);
-            }
-            // After a start that may have lost messages, the log continues behind a gap, and nothing is
-            // behind it yet.
-            Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > from) => {
-                let end = run.bounds.map_or(from, |bounds| bounds.end.0);
+        match read {
+            LogRead::Batches(run) => self.read_of(missing).fill(&hub.kept, lane, from, run),
+            LogRead::Skip(skipped @ Skipped { from, to, why }) => {
+                if why == SkipReason::Damaged
+                    && let Some(log) = self.log(lane)
+                {
+                    tracing::error!("queue {}: {log} is damaged from {from} to {to}", queue.name);
+                }
                 if is_wanted {
-                    state.skip(missing, end, changes);
+                    self.skip(hub, missing, skipped);
                 }
             }
-            Some(Err(ReadError::OutOfRange { start, .. })) if start.0 > from => {
-                if is_wanted {
-                    hub.metrics.lost.inc_by(state.start_at(lane, start.0, changes));
-                }
-            }
-            Some(Err(ReadError::Damaged {
-                log,
-                from: damaged,
-                to,
-            })) if to.0 > from => {
-                tracing::error!("queue {}: {log} is damaged from {damaged} to {to}", queue.name);
-                if is_wanted {
-                    // Between the two there may be a hole without messages.
-                    hub.metrics.lost.inc_by(to.0.saturating_sub(damaged.0.max(from)));
-                    state.skip(missing, to.0, changes);
-                }
-            }
-            Some(Ok(_) | Err(_)) | None => {
+            LogRead::End(_) => {
                 tracing::error!("queue {} cannot be read at {from}: it is tried again", queue.name);
                 self.stall(hub, queue);
+            }
+        }
+    }
+
+    /// Skips a range that cannot be handed out.
+    fn skip(&mut self, hub: &Queues, missing: ReadyMessage, skipped: Skipped) {
+        let Self { state, changes, .. } = self;
+        let Skipped { from, to, why } = skipped;
+        match why {
+            SkipReason::Gap => state.skip(missing, to.0, changes),
+            SkipReason::Expired => {
+                let lost = state.start_at(missing.id.lane, to.0, changes);
+                hub.metrics.lost.inc_by(lost);
+            }
+            SkipReason::Damaged => {
+                hub.metrics.lost.inc_by(to.0.saturating_sub(from.0));
+                state.skip(missing, to.0, changes);
             }
         }
     }

@@ -13,12 +13,11 @@ use stafett_journal::{
 };
 use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
 use stafett_store::{Clock, NotStored, spaces};
-use stafett_topics::{TopicId, TopicSettings, Topics};
+use stafett_topics::{ReadAheadBudget, TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::cursor::Kept;
 use super::definition::{OwnerId, QueueId};
 use super::flush::{self, Dirty};
 use super::leaving::Removing;
@@ -69,7 +68,7 @@ pub struct Queues {
     pub(super) clock: Arc<Clock>,
     pub(super) metrics: QueueMetrics,
     pub(super) router: OnceLock<Arc<dyn Route>>,
-    pub(super) kept: Arc<Kept>,
+    pub(super) kept: Arc<ReadAheadBudget>,
     pub(super) dirty: Dirty,
     pub(super) timer: Timer,
     pub(super) tasks: TaskTracker,

@@ -28,12 +28,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use stafett_journal::Journal;
 use stafett_model::Lock;
-use stafett_topics::{Topic, TopicId};
+use stafett_topics::{ReadAheadBudget, Topic, TopicId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::queues::Outbox;
-use crate::queues::cursor::Kept;
 
 pub use reader::{Reader, ReaderSpec, Reading};
 pub use start::Start;
@@ -44,7 +43,7 @@ pub use wanted::Wanted;
 pub struct Readers {
     journal: Arc<dyn Journal>,
     by_topic: Lock<HashMap<TopicId, Vec<Weak<Reader>>>>,
-    kept: Arc<Kept>,
+    kept: Arc<ReadAheadBudget>,
     tasks: TaskTracker,
     stop: CancellationToken,
     metrics: ReaderMetrics,

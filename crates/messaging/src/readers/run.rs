@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_journal::{ReadError, ReadFrom, ReadRequest, Watch};
+use stafett_journal::Watch;
 use stafett_model::{Offset, StoredMessage};
 use stafett_queue::DeliveryId;
+use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 
 use super::Readers;
-use super::place::Places;
+use super::place::{Place, Places};
 use super::reader::Reader;
 use crate::queues::Delivery;
-use crate::queues::cursor::{Cursor, Look};
 use crate::queues::{Source, Waiter};
 
 /// Bytes of one read.
@@ -38,8 +38,8 @@ struct Run {
     reader: Arc<Reader>,
     places: Places,
     watch: Watch,
-    /// Read-ahead of the partition whose turn it is.
-    cursor: Cursor,
+    /// Reader of the partition whose turn it is.
+    tail: Option<Tail>,
     pending: Vec<Delivery>,
     pending_bytes: usize,
     /// Number of skipped messages that are not in the metrics yet.
@@ -56,7 +56,7 @@ pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: 
     let reading = async move {
         places.find(&*readers.journal).await;
         let mut run = Run {
-            cursor: Cursor::new(Arc::clone(&readers.kept)),
+            tail: None,
             readers,
             reader,
             places,
@@ -106,56 +106,68 @@ impl Run {
     async fn deliver(&mut self) -> Step {
         let mut came = Step::AtEnd;
         for _ in 0..self.places.list.len() {
-            match self.deliver_read().await {
+            match self.take_turn().await {
                 Step::AtEnd => {}
                 Step::Moved => came = Step::Moved,
                 step @ (Step::Blocked | Step::Stalled | Step::Gone) => return step,
             }
-            self.cursor.clear();
+            self.tail = None;
             self.places.pass_turn();
         }
         came
     }
 
-    /// Delivers read-ahead messages of the current partition; reads first if there are none.
-    async fn deliver_read(&mut self) -> Step {
-        let mut has_read = false;
-        loop {
-            let Some(place) = self.places.current() else {
-                return Step::AtEnd;
-            };
-            let (at, partition) = (place.next, place.partition);
-            match self.cursor.look(at) {
-                Look::Message(message, _) if !self.reader.wants(&message) => {
-                    self.passed_over += 1;
-                    self.move_to(at + 1);
-                    has_read = true;
-                }
-                Look::Message(message, epoch) => {
-                    if !self.has_room() {
-                        self.cursor.put_back(at, message, epoch);
-                        return Step::Blocked;
-                    }
-                    self.give(partition, at, message);
-                    self.move_to(at + 1);
-                    has_read = true;
-                }
-                Look::Hole(to) => {
-                    self.move_to(to);
-                    has_read = true;
-                }
-                Look::Unread if has_read => return Step::Moved,
-                Look::Unread => match self.read().await {
-                    Step::Moved => {}
-                    step @ (Step::AtEnd | Step::Blocked | Step::Stalled | Step::Gone) => return step,
-                },
-            }
+    /// Delivers messages of the current partition.
+    async fn take_turn(&mut self) -> Step {
+        let Some(place) = self.places.current().copied() else {
+            return Step::AtEnd;
+        };
+        let kept = &self.readers.kept;
+        let mut tail = self
+            .tail
+            .take()
+            .unwrap_or_else(|| Tail::new(place.log, Offset(place.next), READ_BYTES, Arc::clone(kept)));
+        let step = self.deliver_read(place, &mut tail).await;
+        if let Some(place) = self.places.current() {
+            place.next = tail.next_offset().0;
         }
+        self.tail = Some(tail);
+        step
     }
 
-    fn move_to(&mut self, offset: u64) {
-        if let Some(place) = self.places.current() {
-            place.next = place.next.max(offset);
+    /// Delivers read-ahead messages; reads first if there are none.
+    async fn deliver_read(&mut self, place: Place, tail: &mut Tail) -> Step {
+        let mut has_read = false;
+        loop {
+            match tail.item() {
+                Some(TailItem::Message(_, message, _)) if !self.reader.wants(&message) => {
+                    self.passed_over += 1;
+                }
+                Some(TailItem::Message(at, message, stored_by)) => {
+                    if !self.has_room() {
+                        tail.put_back(at, message, stored_by);
+                        return Step::Blocked;
+                    }
+                    self.give(place.partition, at.0, message);
+                }
+                Some(TailItem::Skipped(skipped)) => {
+                    if skipped.why == SkipReason::Damaged {
+                        let (log, from, to) = (place.log, skipped.from, skipped.to);
+                        tracing::error!("a reader passes over {log} from {from} to {to}: it is damaged");
+                    }
+                }
+                None if has_read => return Step::Moved,
+                None => match tail.read(&*self.readers.journal).await {
+                    Ok(()) => {}
+                    Err(ReadEnd::AtEnd) => return Step::AtEnd,
+                    Err(ReadEnd::NoSuchLog) => return Step::Gone,
+                    Err(error @ (ReadEnd::Failed(_) | ReadEnd::Stopped)) => {
+                        tracing::warn!(%error, "a reader waits");
+                        return Step::Stalled;
+                    }
+                },
+            }
+            has_read = true;
         }
     }
 
@@ -197,47 +209,5 @@ impl Run {
         let Reader { token, outbox, .. } = &*self.reader;
         let source = || Source::Reader(Arc::clone(&self.reader));
         outbox.put(*token, source, &mut self.pending, bytes);
-    }
-
-    /// Reads the current partition.
-    async fn read(&mut self) -> Step {
-        let Some(place) = self.places.current() else {
-            return Step::AtEnd;
-        };
-        let (log, at) = (place.log, place.next);
-        let request = ReadRequest {
-            logs: vec![ReadFrom {
-                log,
-                offset: Offset(at),
-                bytes_max: READ_BYTES,
-            }],
-            bytes_max: READ_BYTES,
-            first_batch_whole: true,
-        };
-        let Ok(mut result) = self.readers.journal.read(request).finish().await else {
-            return Step::Stalled;
-        };
-        match result.pop() {
-            Some(Ok(run)) if run.next.0 > at => self.cursor.fill(at, run),
-            // The log continues behind a gap, and nothing is behind it yet.
-            Some(Ok(run)) => match run.bounds {
-                Some(bounds) if bounds.end.0 > at => self.move_to(bounds.end.0),
-                _ => return Step::AtEnd,
-            },
-            // The next messages are no longer kept.
-            Some(Err(ReadError::OutOfRange { start, .. })) if start.0 > at => self.move_to(start.0),
-            Some(Err(ReadError::OutOfRange { .. })) => return Step::AtEnd,
-            Some(Err(ReadError::Damaged { to, .. })) if to.0 > at => {
-                tracing::error!("a reader passes over {log} from {at} to {to}: it is damaged");
-                self.move_to(to.0);
-            }
-            Some(Err(ReadError::NoSuchLog(_))) => return Step::Gone,
-            Some(Err(error @ (ReadError::Damaged { .. } | ReadError::Io { .. }))) => {
-                tracing::warn!(%error, "a reader waits");
-                return Step::Stalled;
-            }
-            None => return Step::Stalled,
-        }
-        Step::Moved
     }
 }

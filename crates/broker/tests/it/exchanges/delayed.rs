@@ -1,7 +1,7 @@
 //! Messages that wait at an exchange. Time in these tests advances only while all tasks wait for it.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -9,7 +9,7 @@ use stafett_journal::{Journal, StateItem, StateSpace};
 use stafett_messaging::NewExchange;
 use stafett_messaging::exchanges::{Publish, PublishRefusal, Published};
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
-use stafett_model::{Message, Namespace};
+use stafett_model::{LogId, Message, Namespace, Offset};
 use stafett_routing::ExchangeKind;
 
 use super::support::{World, message, to_exchange, to_queue};
@@ -327,4 +327,44 @@ fn messages_that_do_not_fit_into_one_append_go_on_in_several() {
         assert_eq!(queue.counts().ready, 40);
     })
     .unwrap();
+}
+
+/// Delays three messages to the middle of a minute, damages the second one's place `before_ms` before that, and
+/// checks that the others are released, and that the bucket ends.
+async fn damaged_before(before_ms: u64) {
+    const MINUTE_MS: u64 = 60_000;
+    let world = world().await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let in_minute = u64::try_from(now).unwrap() % MINUTE_MS;
+    let delay_ms = 2 * MINUTE_MS + MINUTE_MS / 2 - in_minute;
+    for _ in 0..3 {
+        let published = world.publish_all("late", vec![later("a", delay_ms)]).await;
+        assert_eq!(published, [Published::Stored]);
+    }
+    tokio::time::sleep(Duration::from_millis(delay_ms - before_ms)).await;
+    assert_eq!(world.ready("q"), 0);
+    let has_three = |log: &LogId| {
+        world
+            .journal
+            .bounds(*log)
+            .is_some_and(|bounds| bounds.end == Offset(3))
+    };
+    let log = (0..100).map(LogId).find(has_three).unwrap();
+    world.journal.tear(log, Offset(1), Offset(2));
+    tokio::time::sleep(Duration::from_millis(before_ms + 1000)).await;
+    assert_eq!(world.ready("q"), 2);
+    assert_eq!(bodies(&world, "q").await, [delay_ms; 2]);
+    a_minute().await;
+    assert_eq!(buckets(world).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn damage_in_a_bucket_does_not_hold_up_the_other_messages() {
+    // Before the bucket is opened.
+    damaged_before(50_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_damaged_while_its_bucket_is_open_does_not_hold_up_the_others() {
+    damaged_before(10_000).await;
 }

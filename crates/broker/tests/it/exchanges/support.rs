@@ -5,13 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_journal::MemoryJournal;
 use stafett_messaging::exchanges::{BindError, Publish, Published, ReadFacts, UnbindError};
 use stafett_messaging::queues::{Declare, Queue};
 use stafett_messaging::{Destination, NewBinding, NewExchange, Unbind};
 use stafett_model::{Message, Namespace};
 use stafett_routing::{ExchangeKind, HeaderMatch, HeaderValue, Property};
 use stafett_topics::{NewTopic, Topic, TopicSettings};
+
+use crate::torn::Torn;
 
 /// A front end that keeps one header, `kind`, as the value of its record header.
 #[derive(Debug)]
@@ -36,17 +37,17 @@ impl ReadFacts for KeptKind {
 }
 
 pub(crate) struct World {
-    pub(crate) journal: Arc<MemoryJournal>,
+    pub(crate) journal: Arc<Torn>,
     pub(crate) broker: Arc<Broker>,
     pub(crate) namespace: Namespace,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::on(Arc::new(MemoryJournal::new())).await
+        Self::on(Arc::default()).await
     }
 
-    async fn on(journal: Arc<MemoryJournal>) -> Self {
+    async fn on(journal: Arc<Torn>) -> Self {
         let mut settings = BrokerSettings::default();
         settings.hooks.message_attributes.push(Arc::new(KeptKind));
         let started = Broker::start(journal.clone(), settings).await;

@@ -5,4 +5,3 @@ mod missed;
 mod rules;
 mod support;
 mod takeover;
-mod torn;

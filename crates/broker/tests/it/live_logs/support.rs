@@ -12,8 +12,8 @@ use stafett_live_topics::{
     SubscriptionEdit,
 };
 
-use super::torn::Torn;
 use crate::plain::Plain;
+use crate::torn::Torn;
 
 /// A broker that stores the topics `charts/…`, with one client.
 pub(crate) struct Charts {

@@ -1,21 +1,20 @@
 //! Read-ahead of a log: batches as stored, decoded message by message on demand.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::{Buf, Bytes, BytesMut};
 use stafett_journal::LogSlice;
-use stafett_model::batch::HEADER_BYTES;
-use stafett_model::{BatchHeader, Epoch, Records, StoredMessage, records};
+use stafett_model::{Epoch, Offset, Records, StoredMessage};
+
+use crate::batches::Batches;
 
 /// Bound on the decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Position in a log from which messages are read in order.
 #[derive(Debug)]
-pub(crate) struct Cursor {
-    pieces: VecDeque<Bytes>,
+pub struct Cursor {
+    batches: Batches,
     batch: Option<(Records, Epoch)>,
     next: Option<(u64, StoredMessage, Epoch)>,
     /// First offset that the cursor covers.
@@ -23,16 +22,16 @@ pub(crate) struct Cursor {
     /// End of the covered offsets.
     end: u64,
     bytes: usize,
-    kept: Arc<Kept>,
+    kept: Arc<ReadAheadBudget>,
 }
 
 /// Bytes that all cursors keep in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(AtomicUsize);
+pub struct ReadAheadBudget(AtomicUsize);
 
 /// Result of looking at an offset.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub enum CursorItem {
     /// The message, and the epoch that stored it.
     Message(StoredMessage, Epoch),
     /// No message up to this offset.
@@ -41,16 +40,17 @@ pub(crate) enum Look {
     Unread,
 }
 
-impl Kept {
-    pub(crate) fn bytes(&self) -> usize {
+impl ReadAheadBudget {
+    #[inline]
+    pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Cursor {
-    pub(crate) fn new(kept: Arc<Kept>) -> Self {
+    pub fn new(kept: Arc<ReadAheadBudget>) -> Self {
         Self {
-            pieces: VecDeque::new(),
+            batches: Batches::default(),
             batch: None,
             next: None,
             from: 0,
@@ -61,17 +61,17 @@ impl Cursor {
     }
 
     /// Replaces the contents by the result of a read from `from` on.
-    pub(crate) fn fill(&mut self, from: u64, run: LogSlice) {
+    pub fn fill(&mut self, from: u64, run: LogSlice) {
         self.clear();
-        self.pieces = run.pieces.into();
         (self.from, self.end) = (from, run.next.0);
         self.bytes = run.bytes;
+        self.batches = Batches::of(run);
         self.kept.0.fetch_add(self.bytes, Ordering::Relaxed);
     }
 
     /// Drops the contents.
-    pub(crate) fn clear(&mut self) {
-        self.pieces.clear();
+    pub fn clear(&mut self) {
+        self.batches = Batches::default();
         (self.batch, self.next) = (None, None);
         (self.from, self.end) = (0, 0);
         self.kept
@@ -80,9 +80,10 @@ impl Cursor {
     }
 
     /// Looks at an offset. A message found is taken out.
-    pub(crate) fn look(&mut self, wanted: u64) -> Look {
+    #[inline]
+    pub fn look(&mut self, wanted: u64) -> CursorItem {
         if wanted < self.from || wanted >= self.end {
-            return Look::Unread;
+            return CursorItem::Unread;
         }
         let next = match self.next.take() {
             Some(next) if next.0 >= wanted => Some(next),
@@ -91,27 +92,27 @@ impl Cursor {
         match next {
             Some((at, message, epoch)) if at == wanted => {
                 self.from = wanted + 1;
-                Look::Message(message, epoch)
+                CursorItem::Message(message, epoch)
             }
             Some(later) => {
                 let at = later.0;
                 self.next = Some(later);
-                Look::Hole(at)
+                CursorItem::Hole(at)
             }
-            None => Look::Hole(self.end),
+            None => CursorItem::Hole(self.end),
         }
     }
 
     /// Puts back the message that was just taken out.
-    pub(crate) fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
+    #[inline]
+    pub fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
         if self.from == at + 1 && self.next.is_none() {
             self.from = at;
             self.next = Some((at, message, epoch));
         }
     }
 
-    /// Returns the first remaining message at or after an offset. Malformed batches and control batches have
-    /// none.
+    /// Returns the first remaining message at or after an offset.
     fn read_next(&mut self, wanted: u64) -> Option<(u64, StoredMessage, Epoch)> {
         loop {
             if let Some((batch, epoch)) = &mut self.batch {
@@ -121,48 +122,12 @@ impl Cursor {
                     Some(Err(_)) | None => self.batch = None,
                 }
             }
-            let batch = self.next_batch()?;
-            let Ok(header) = BatchHeader::parse(&batch) else {
-                continue;
-            };
-            let epoch = Epoch(u32::try_from(header.leader_epoch).unwrap_or(0));
-            if !header.is_control()
-                && let Ok(mut records) = records(&batch, BATCH_BYTES_MAX)
-                && records.seek(stafett_model::Offset(wanted)).is_ok()
-            {
+            let mut records = self.batches.next_records(BATCH_BYTES_MAX)?;
+            let epoch = Epoch(u32::try_from(records.header().leader_epoch).unwrap_or(0));
+            if records.seek(Offset(wanted)).is_ok() {
                 self.batch = Some((records, epoch));
             }
         }
-    }
-
-    /// Returns the next batch, assembled if it spans several pieces.
-    fn next_batch(&mut self) -> Option<Bytes> {
-        let wanted = loop {
-            let front = self.pieces.front()?;
-            if front.len() >= HEADER_BYTES {
-                break BatchHeader::parse(front).ok()?.bytes;
-            }
-            self.join()?;
-        };
-        while self.pieces.front()?.len() < wanted {
-            self.join()?;
-        }
-        let front = self.pieces.front_mut()?;
-        let batch = front.split_to(wanted);
-        if !front.has_remaining() {
-            self.pieces.pop_front();
-        }
-        Some(batch)
-    }
-
-    /// Joins the first two pieces.
-    fn join(&mut self) -> Option<()> {
-        let (first, second) = (self.pieces.pop_front()?, self.pieces.pop_front()?);
-        let mut joined = BytesMut::with_capacity(first.len() + second.len());
-        joined.extend_from_slice(&first);
-        joined.extend_from_slice(&second);
-        self.pieces.push_front(joined.freeze());
-        Some(())
     }
 }
 

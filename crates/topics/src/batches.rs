@@ -1,0 +1,68 @@
+//! Walk over the batches of a read, as stored. They may span several pieces, and are put together
+//! only as they are reached.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use stafett_journal::LogSlice;
+use stafett_model::batch::HEADER_BYTES;
+use stafett_model::{BatchHeader, Records, records};
+
+/// Batches of a read, in order.
+#[derive(Debug, Default)]
+pub struct Batches {
+    pieces: VecDeque<Bytes>,
+}
+
+impl Batches {
+    pub fn of(run: LogSlice) -> Self {
+        Self {
+            pieces: run.pieces.into(),
+        }
+    }
+
+    /// Returns the header of the next batch, which is not taken out or put together.
+    pub fn header(&mut self) -> Option<BatchHeader> {
+        BatchHeader::parse(self.front(HEADER_BYTES)?).ok()
+    }
+
+    /// Takes out the next batch that has records for readers; decompressed, they take at most `bytes_max`.
+    /// Malformed batches and control batches have none.
+    pub fn next_records(&mut self, bytes_max: usize) -> Option<Records> {
+        loop {
+            let header = self.header()?;
+            let batch = self.front(header.bytes)?.split_to(header.bytes);
+            if !header.is_control()
+                && let Ok(records) = records(&batch, bytes_max)
+            {
+                return Some(records);
+            }
+        }
+    }
+
+    /// Returns the first piece, made long enough to have the next `bytes` bytes. `None` if there are fewer.
+    fn front(&mut self, bytes: usize) -> Option<&mut Bytes> {
+        while self.pieces.front()?.is_empty() {
+            self.pieces.pop_front();
+        }
+        if self.pieces.front()?.len() < bytes {
+            self.join(bytes)?;
+        }
+        self.pieces.front_mut()
+    }
+
+    /// Joins the next `bytes` bytes to one piece.
+    fn join(&mut self, bytes: usize) -> Option<()> {
+        let mut joined = BytesMut::with_capacity(bytes);
+        while joined.len() < bytes {
+            let front = self.pieces.front_mut()?;
+            let wanted = front.len().min(bytes - joined.len());
+            joined.extend_from_slice(&front.split_to(wanted));
+            if front.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        self.pieces.push_front(joined.freeze());
+        Some(())
+    }
+}
