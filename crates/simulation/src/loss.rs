@@ -43,7 +43,13 @@ impl World {
         if self.has_lost {
             return;
         }
-        let Some(what) = apply(self.disk(), loss, death) else {
+        // On a full disk a clean stop may not have stored a checkpoint.
+        let ended = if self.may_refuse {
+            Some(Death::Killed)
+        } else {
+            death
+        };
+        let Some(what) = apply(self.disk(), loss, ended) else {
             return;
         };
         self.has_lost = !matches!(loss, Loss::Sidecar(_));
