@@ -361,7 +361,8 @@ pub(super) fn subscribe(address: &str, load: &Load) -> Subscriptions {
         };
         while load.goes_on() {
             let topic = format!("held/{}", number * 7 % TOPICS);
-            let is_there = subscriptions.0.get(&topic).copied().flatten().unwrap_or(false);
+            let before = subscriptions.0.get(&topic).copied().flatten();
+            let is_there = before.unwrap_or(false);
             let command = if is_there { "unsubscribe" } else { "subscribe" };
             subscriptions.0.insert(topic.clone(), None);
             let sent = Instant::now();
@@ -374,7 +375,8 @@ pub(super) fn subscribe(address: &str, load: &Load) -> Subscriptions {
                 load.done(Work::Subscribe);
                 load.stored(sent);
             } else if answer["error"] == "not_stored" {
-                subscriptions.0.insert(topic, Some(is_there));
+                // An earlier change may still have an unknown outcome.
+                subscriptions.0.insert(topic, before);
             } else {
                 assert_eq!(answer["error"], "outcome_unknown", "{answer}");
             }
