@@ -6,6 +6,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | `journal` | position, next log, next segment, the last run |
+//! | `meta` | `anew` | there if it was made beside segments, and no start has reported the loss yet |
 //! | `meta` | `arrivals` | the arrival segments in force up to the position, 4 bytes each, little-endian |
 //! | `logs` | log | spec, start, next, reserved, fenced, damaged ranges, old producers, owner epoch |
 //! | `producers` | log, producer | its last batches, and when it was seen (`producers.rs`) |
@@ -34,6 +35,7 @@ use crate::contract::{Change, LogSpec, OwnerEpoch, StateChange, StateItem, State
 pub(crate) const FILE: &str = "checkpoint.redb";
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const ANEW: &str = "anew";
 const LOGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("logs");
 /// Missing in databases of old versions.
 const PRODUCERS: TableDefinition<'_, (u64, i64), &[u8]> = TableDefinition::new("producers");
@@ -49,7 +51,7 @@ pub(crate) struct Checkpoint {
     storage: Arc<dyn Storage>,
     /// `None` after an error, until it is reopened.
     database: Lock<Option<OpenDatabase>>,
-    /// True if this start created the database.
+    /// True if this start created the database, or an earlier one that did not get to its report.
     is_new: bool,
     /// Held from gathering the changes until they are stored: checkpoints are stored in the order of their
     /// positions.
@@ -133,12 +135,35 @@ impl Checkpoint {
     pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Self, CheckpointError> {
         let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
         let database = open_database(&storage)?;
-        Ok(Self {
+        let mut checkpoint = Self {
             storage,
             database: Lock::new(Some(database)),
             is_new,
             turn: Lock::default(),
-        })
+        };
+        checkpoint.is_new |= checkpoint.is_marked_anew()?;
+        Ok(checkpoint)
+    }
+
+    fn is_marked_anew(&self) -> Result<bool, CheckpointError> {
+        self.meta_row(ANEW, |bytes| Ok(bytes.is_some()))
+    }
+
+    /// Records that the loss of an earlier checkpoint is reported. If that is not stored, the next start
+    /// reports it again.
+    pub(crate) fn on_reported(&self) -> Result<(), CheckpointError> {
+        if self.is_marked_anew()? {
+            let mut slot = self.database.lock();
+            if let Some(opened) = slot.take() {
+                match forget_anew(&opened.database) {
+                    Ok(()) => *slot = Some(opened),
+                    Err(error) => {
+                        tracing::warn!(%error, "the next start will miss the lost checkpoint again");
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns true if there was no checkpoint before this start.
@@ -286,6 +311,15 @@ fn failed(error: impl Display) -> CheckpointError {
     CheckpointError(error.to_string())
 }
 
+fn forget_anew(database: &Database) -> Result<(), CheckpointError> {
+    let mut transaction = database.begin_write().map_err(failed)?;
+    transaction.set_two_phase_commit(true);
+    let mut table = transaction.open_table(META).map_err(failed)?;
+    table.remove(ANEW).map_err(failed)?;
+    drop(table);
+    transaction.commit().map_err(failed)
+}
+
 fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> {
     let mut transaction = database.begin_write().map_err(failed)?;
     transaction.set_two_phase_commit(true);
@@ -297,6 +331,7 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
         table
             .insert("arrivals", encode_arrivals(&changes.arrivals).as_slice())
             .map_err(failed)?;
+        table.remove(ANEW).map_err(failed)?;
     }
     {
         let mut table = transaction.open_table(LOGS).map_err(failed)?;

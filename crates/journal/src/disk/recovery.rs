@@ -540,6 +540,7 @@ impl<'a> Recovery<'a> {
 
     fn finish(mut self, checkpoint: Checkpoint) -> Result<RecoveredJournal, OpenError> {
         self.storage.sync_names()?;
+        checkpoint.on_reported()?;
         let highest = self.spares.iter().map(|role| match role {
             FileRole::Segment(_, id) | FileRole::Sidecar(_, id) => id.0 + 1,
         });

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, StorageBackend};
 
-use super::{CheckpointError, DELTAS, FILE, LOGS, META, SEGMENTS, STATE, failed};
+use super::{ANEW, CheckpointError, DELTAS, FILE, LOGS, META, SEGMENTS, STATE, failed};
+use crate::disk::segment::FileRole;
 use crate::disk::storage::{Storage, StorageFile, is_full, read_exact_at};
 
 const NEW_FILE: &str = "checkpoint.redb.tmp";
@@ -77,7 +78,7 @@ fn open_or_create(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, CreateErro
         if names.iter().any(|name| name == NEW_FILE) {
             storage.remove(NEW_FILE).map_err(other)?;
         }
-        if let Err(error) = create_database(storage) {
+        if let Err(error) = create_database(storage, &names) {
             let error = CreateError::from(error);
             // Its space may be that of a segment.
             if matches!(error, CreateError::Full(_)) && storage.remove(NEW_FILE).is_err() {
@@ -99,13 +100,16 @@ fn open_or_create(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, CreateErro
 }
 
 /// Creates the database under a temporary name: a file under the final name is complete.
-fn create_database(storage: &Arc<dyn Storage>) -> Result<(), redb::Error> {
+fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), redb::Error> {
     let file = storage.create(NEW_FILE)?;
     let backend = Backend {
         file: Arc::clone(&file),
     };
     let database = builder().create_with_backend(backend)?;
     create_tables(&database)?;
+    if names.iter().any(|name| FileRole::of(name).is_some()) {
+        mark_anew(&database)?;
+    }
     drop(database);
     file.sync()?;
     storage.rename(NEW_FILE, FILE)?;
@@ -121,6 +125,14 @@ fn create_tables(database: &Database) -> Result<(), redb::Error> {
     transaction.open_table(META)?;
     transaction.open_table(LOGS)?;
     transaction.open_table(SEGMENTS)?;
+    Ok(transaction.commit()?)
+}
+
+/// Records that there were segments without a checkpoint: a start that is killed before it has reported this
+/// leaves it to the next one.
+fn mark_anew(database: &Database) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    transaction.open_table(META)?.insert(ANEW, [].as_slice())?;
     Ok(transaction.commit()?)
 }
 

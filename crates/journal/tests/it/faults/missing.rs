@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use stafett_journal::simulated::SimulatedDisk;
+use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{DiskJournal, Journal};
 use stafett_model::{Durability, LogId};
 
@@ -172,6 +172,38 @@ fn a_lost_checkpoint_is_made_good_by_a_journal_that_is_all_there() {
     assert!(!journal.report().is_damaged(), "{:?}", journal.report());
     let held = Holding::logs_of(&journal, ledger.logs(), ledger.now()).unwrap();
     assert_eq!(held.logs[&log].records, ledger.now().logs[&log].records);
+}
+
+#[test]
+fn a_start_without_the_checkpoint_that_is_killed_leaves_the_loss_to_the_next_one() {
+    let is_sorted = |name: &String| name.starts_with("sorted") && !name.contains(".idx");
+    for after in 1.. {
+        let (disk, _) = flips::played(End::Closed);
+        let sorted: Vec<String> = disk.names().into_iter().filter(is_sorted).collect();
+        assert!(!sorted.is_empty());
+        disk.delete("checkpoint.redb");
+        let change = disk.changes() + after;
+        disk.set_fault(Some(Fault {
+            change,
+            effect: Effect::Kill { seed: after },
+        }));
+        let is_open = open(&disk, 1).is_ok();
+        disk.set_fault(None);
+        disk.kill();
+        let journal = open(&disk, 1).unwrap();
+        let names = disk.names();
+        for name in &sorted {
+            let lost = format!("{name}.lost");
+            assert!(
+                names.contains(name) || names.contains(&lost),
+                "{name} after {after}"
+            );
+        }
+        drop(journal);
+        if is_open {
+            break;
+        }
+    }
 }
 
 #[test]
