@@ -476,8 +476,7 @@ impl Copies {
                 (Settled::No, false) if may_expire => copy.settled = Settled::Gone,
                 (Settled::Perhaps, true) => copy.settled = Settled::No,
                 (Settled::Perhaps, false) if copy.times.is_out(clock_ms) => copy.settled = Settled::Gone,
-                (Settled::Perhaps, false) => {}
-                (Settled::No | Settled::At(_) | Settled::Gone, _) => {}
+                (Settled::Perhaps, false) | (Settled::No | Settled::At(_) | Settled::Gone, _) => {}
             }
         }
     }
