@@ -163,7 +163,8 @@ pub(crate) fn check_on(storage: &Arc<dyn Storage>) -> Result<CheckReport, OpenEr
         let is_expected = known.arrivals.remove(&id);
         let chain = match start_of(&*file, id, &name)? {
             Some(chain) => chain,
-            // Like recovery, which keeps it: a loss of power can take the header alone, of an empty segment too.
+            // Like recovery, which keeps it: a loss of power can take the header alone, of an empty segment
+            // too.
             None if is_expected => behind.map_or_else(Chain::default, |(_, end)| end),
             None => {
                 report.spares += 1;
