@@ -23,7 +23,7 @@ use self::spaces::Space;
 pub use self::spaces::SpaceStep;
 pub use self::streams::StreamStep;
 use crate::server::Server;
-use crate::steps::{CLIENTS, Message, Settling};
+use crate::steps::{CLIENTS, Closing, Message, Settling};
 use crate::world::{Broken, Death, Finding, World};
 
 /// Queues of a run.
@@ -98,7 +98,7 @@ impl Amqp {
         }
     }
 
-    /// Applies the way in which the program ended to what waits in the queues.
+    /// Applies the way in which the program ended to the messages in the queues.
     pub fn on_death(&mut self, death: Death, now_ms: i64) {
         self.copies.on_death(death, now_ms);
         self.space.copies.on_death(death, now_ms);
@@ -299,7 +299,19 @@ impl World {
         }
     }
 
-    pub fn close_channel(&mut self, client: u8) {
+    /// Closes a client's channel or connection, or cuts it, after the client may have settled its messages.
+    pub fn close(&mut self, client: u8, how: Closing, settles: Option<Settling>) {
+        if let Some(settling) = settles {
+            self.settle(client, u8::MAX, settling);
+        }
+        match how {
+            Closing::Channel => self.close_channel(client),
+            Closing::Connection => self.close_connection(client),
+            Closing::Cut => self.cut(client),
+        }
+    }
+
+    fn close_channel(&mut self, client: u8) {
         let now_ms = self.now_ms();
         let copies = &mut self.amqp.copies;
         if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {
@@ -311,7 +323,7 @@ impl World {
         }
     }
 
-    pub fn close_connection(&mut self, client: u8) {
+    fn close_connection(&mut self, client: u8) {
         let now_ms = self.now_ms();
         let copies = &mut self.amqp.copies;
         if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {
@@ -324,7 +336,7 @@ impl World {
     }
 
     /// Cuts the connection without a close.
-    pub fn cut(&mut self, client: u8) {
+    fn cut(&mut self, client: u8) {
         let now_ms = self.now_ms();
         let copies = &mut self.amqp.copies;
         if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {

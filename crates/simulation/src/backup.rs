@@ -1,7 +1,7 @@
 //! A backup of the running journal, and a start on it.
 //!
-//! With the backup goes the clients' knowledge at that moment. A start on the backup takes both back: what was
-//! acknowledged before is there, what was under way may be there, and what came later is not.
+//! With the backup goes the clients' knowledge at that moment. A start on the backup takes both back: data
+//! acknowledged before is there, data under way may be there, and later data is not.
 
 use crate::amqp::Amqp;
 use crate::kafka::Kafka;
@@ -26,7 +26,7 @@ pub struct Backup {
 }
 
 impl World {
-    /// Makes a backup, unless files were lost: what is left of them is not the clients' knowledge.
+    /// Makes a backup, unless files were lost: their remains are not the clients' knowledge.
     pub fn back_up(&mut self, server: &Server) -> Result<(), Finding> {
         if self.has_lost {
             return Ok(());
@@ -90,7 +90,7 @@ impl World {
 
     /// Handles a loss: a damaged file may be one of the backup, too.
     pub fn on_loss_beside_backup(&mut self, loss: Loss) {
-        if matches!(loss, Loss::Bit(_)) {
+        if matches!(loss, Loss::Bit(_) | Loss::Group(_)) {
             self.backup = None;
         }
     }

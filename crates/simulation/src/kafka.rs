@@ -3,12 +3,14 @@
 mod commits;
 pub mod connection;
 mod consumers;
+mod group_steps;
 mod groups;
 mod left;
+mod owners;
 mod producer;
 mod reading;
 
-pub use self::groups::GroupStep;
+pub use self::group_steps::GroupStep;
 pub(crate) use self::reading::id_of;
 
 use std::collections::VecDeque;

@@ -211,15 +211,31 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Returns the lowest offset from `from` on at which an acknowledged record must be.
-    pub fn stored_from(&self, log: LogKey, from: u64) -> Option<u64> {
+    /// Returns the lowest offset from `from` on at which an acknowledged record must be, of the batch with
+    /// number `first` or a later one.
+    pub fn stored_from(&self, log: LogKey, from: u64, first: usize) -> Option<u64> {
         let mut seen = self.seen.get(&log)?.range(from..);
         let is_there = |(_, id): &(&u64, &RecordId)| {
-            self.batches.get(id.0).is_some_and(|batch| {
+            let batch = self.batches.get(id.0).filter(|_| id.0 >= first);
+            batch.is_some_and(|batch| {
                 matches!(batch.state, State::Acknowledged { .. }) && batch.date_ms >= self.expired_ms
             })
         };
         seen.find(is_there).map(|(offset, _)| *offset)
+    }
+
+    /// Returns the offset behind the last acknowledged record that can be read.
+    pub fn stored_to(&self, log: LogKey) -> u64 {
+        let is_there = |(_, id): &(&u64, &RecordId)| {
+            let batch = self.batches.get(id.0);
+            // At the level `memory` it can be read once it is written.
+            batch.is_some_and(|batch| {
+                matches!(batch.state, State::Acknowledged { .. }) && batch.level != Durability::Memory
+            })
+        };
+        let seen = self.seen.get(&log);
+        let last = seen.and_then(|seen| seen.iter().rev().find(is_there));
+        last.map_or(0, |(offset, _)| offset + 1)
     }
 
     /// Allows the deletion of batches older than `date_ms`.

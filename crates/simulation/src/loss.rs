@@ -6,26 +6,54 @@
 //! The remains are checked and deleted, and the run continues with new topics and queues. Nothing of the old
 //! ones may appear in them, then or later.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Journal, RecoveryReport};
-use stafett_model::LogId;
+use stafett_model::{LogId, Namespace};
 
+use crate::amqp::{DEAD, DYING, QUEUES};
 use crate::ledger::Left;
-use crate::server::Server;
+use crate::random::Random;
+use crate::server::{Server, pumped};
 use crate::steps::{PARTITIONS, TOPICS};
 use crate::world::{Broken, Death, Finding, World};
 
 const CHECKPOINT: &str = "checkpoint.redb";
+const SEGMENT_HEAD_BYTES: usize = 4096;
+const GROUP_HEAD_BYTES: usize = 64;
 
 /// A loss; the number selects the file or bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     Checkpoint,
+    /// The checkpoint and the oldest arrival segments.
+    Beginning(u64),
     /// A lost arrival segment.
     Segment(u64),
     Sidecar(u64),
     /// A flipped bit in an arrival segment.
     Bit(u64),
+    /// A flipped bit in a group of several frames near the end, which no checkpoint may cover yet.
+    Group(u64),
+}
+
+impl Loss {
+    pub fn draw(random: &mut Random) -> Self {
+        match random.below(12) {
+            0 => Self::Checkpoint,
+            1 | 2 => Self::Beginning(random.next()),
+            3 | 4 => Self::Segment(random.next()),
+            5 => Self::Sidecar(random.next()),
+            6 | 7 => Self::Bit(random.next()),
+            _ => Self::Group(random.next()),
+        }
+    }
+
+    fn has_checkpoint(self) -> bool {
+        !matches!(self, Self::Checkpoint | Self::Beginning(_))
+    }
 }
 
 /// A loss whose checks are not done.
@@ -35,6 +63,15 @@ pub struct Lost {
     death: Option<Death>,
     /// True if a start has reported a loss.
     is_told: bool,
+    /// True if a start was killed before its report was seen.
+    may_be_told: bool,
+}
+
+impl Lost {
+    /// Handles a start that ended before its report was seen.
+    pub fn on_end_of_start(&mut self) {
+        self.may_be_told = true;
+    }
 }
 
 impl World {
@@ -61,6 +98,7 @@ impl World {
             loss,
             death,
             is_told: false,
+            may_be_told: false,
         });
     }
 
@@ -72,15 +110,18 @@ impl World {
         };
         self.trace.note(|| format!("{report:?}"));
         of_run.is_told |= report.is_damaged() || report.checkpoint_lost || report.damaged_groups > 0;
-        let (loss, death, is_told) = (of_run.loss, of_run.death, of_run.is_told);
+        let is_group = matches!(of_run.loss, Loss::Group(_));
+        // Groups near the end may be taken for unwritten ones.
+        let (loss, death) = (of_run.loss, of_run.death);
+        let is_told = of_run.is_told || of_run.may_be_told || is_group;
         if matches!(loss, Loss::Sidecar(_)) {
             self.lost = None;
-            if is_told {
+            if report.is_damaged() || report.checkpoint_lost || report.damaged_groups > 0 {
                 return Err(Finding(format!("a lost sidecar costs something: {report:?}")).into());
             }
             return Ok(());
         }
-        if loss == Loss::Checkpoint && !is_told {
+        if !loss.has_checkpoint() && !is_told {
             return Err(Finding("nothing is said of a lost checkpoint".to_owned()).into());
         }
         while self.may_refuse {
@@ -93,6 +134,9 @@ impl World {
             for partition in 0..PARTITIONS {
                 self.check_left(server, number, partition, death, &report).await?;
             }
+        }
+        if is_group {
+            check_moved(server).await?;
         }
         for number in 0..TOPICS {
             self.delete_left(server, number).await?;
@@ -144,16 +188,43 @@ impl World {
             unreadable: &unreadable,
             end,
             is_fenced: report.fenced.contains(&id),
-            may_miss: matches!(
-                self.lost,
-                Some(Lost {
-                    loss: Loss::Checkpoint,
-                    ..
-                })
-            ),
+            may_miss: self
+                .lost
+                .as_ref()
+                .is_some_and(|lost| !lost.loss.has_checkpoint() || matches!(lost.loss, Loss::Group(_))),
         };
         Ok(self.kafka.ledger.check_left(log, &left, death)?)
     }
+}
+
+/// Checks that no message is in a queue and among the dead letters: its move is an append, which is kept or
+/// lost as a whole.
+async fn check_moved(server: &Server) -> Result<(), Broken> {
+    // A message that dies meanwhile is in neither.
+    let dead = numbers_in(server, DEAD).await?;
+    for queue in DYING {
+        let live = numbers_in(server, queue).await?;
+        if let Some(number) = live.intersection(&dead).next() {
+            return Err(Finding(format!("message {number} is in queue {queue} and dead")).into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the messages in the remains of a queue.
+async fn numbers_in(server: &Server, queue: u8) -> Result<BTreeSet<usize>, Broken> {
+    let mut numbers = BTreeSet::new();
+    let name = QUEUES.get(usize::from(queue)).copied().unwrap_or_default();
+    let queues = server.broker.messaging().queues();
+    if let Some(queue) = queues.get(&Namespace::default(), name) {
+        let look = queue.peek(|_, message| {
+            numbers.extend(crate::kafka::id_of(message.value()).map(|(number, _)| number));
+            ControlFlow::Continue(())
+        });
+        let looked = pumped(&server.journal, look).await;
+        looked.map_err(|failed| Finding(failed.0))?;
+    }
+    Ok(numbers)
 }
 
 fn log_id(server: &Server, topic: u8, partition: u8) -> Option<LogId> {
@@ -175,6 +246,13 @@ fn apply(disk: &SimulatedDisk, loss: Loss, death: Option<Death>) -> Option<Strin
             let is_worth_it = !in_use(disk, None).is_empty();
             (is_worth_it && disk.delete(CHECKPOINT)).then(|| CHECKPOINT.to_owned())
         }
+        Loss::Beginning(number) => {
+            let mut names = in_use(disk, death);
+            let count = chosen_below(number, names.len());
+            names.truncate(count);
+            let is_worth_it = count > 0 && names.iter().all(|name| disk.delete(name));
+            (is_worth_it && disk.delete(CHECKPOINT)).then(|| format!("{CHECKPOINT} with {names:?}"))
+        }
         Loss::Segment(number) => chosen(&in_use(disk, death), number).filter(|name| disk.delete(name)),
         Loss::Sidecar(number) => {
             let mut names = disk.names();
@@ -187,7 +265,60 @@ fn apply(disk: &SimulatedDisk, loss: Loss, death: Option<Death>) -> Option<Strin
             let bit = number.checked_rem(bits)?;
             disk.flip_bit(&name, bit).then(|| format!("bit {bit} of {name}"))
         }
+        Loss::Group(number) => {
+            let name = in_use(disk, None).pop()?;
+            let groups = groups_of(&disk.contents(&name)?);
+            let last = groups.iter().rev().filter(|group| group.count > 1).take(8);
+            let group = last.collect::<Vec<_>>();
+            let group = group.get(chosen_below(number, group.len()))?;
+            // The last frames are often the small ones, which settle.
+            let length = group.end - group.begin;
+            let length = if number & (1 << 40) == 0 {
+                length
+            } else {
+                length.min(200)
+            };
+            let byte = group.end - 1 - chosen_below(number >> 8, length);
+            let bit = byte as u64 * 8 + (number >> 32) % 8;
+            disk.flip_bit(&name, bit).then(|| format!("bit {bit} of {name}"))
+        }
     }
+}
+
+fn chosen_below(number: u64, count: usize) -> usize {
+    let index = number.checked_rem(count as u64).unwrap_or(0);
+    usize::try_from(index).unwrap_or(0)
+}
+
+/// Frames of a write group in a segment.
+#[derive(Debug)]
+struct Frames {
+    begin: usize,
+    end: usize,
+    count: u32,
+}
+
+/// Returns the groups of a segment but the last one, whose damage is that of a kill.
+fn groups_of(segment: &[u8]) -> Vec<Frames> {
+    let word = |at: usize| {
+        let bytes = segment.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let (mut at, mut groups) = (SEGMENT_HEAD_BYTES, Vec::new());
+    while segment.get(at..at + 4) == Some(b"SGRP") && word(at + 8) == word(16) {
+        let Some((bytes, frames)) = word(at + 12).zip(word(at + 36)) else {
+            break;
+        };
+        let end = at + bytes as usize;
+        groups.push(Frames {
+            begin: at + GROUP_HEAD_BYTES,
+            end,
+            count: frames,
+        });
+        at = end.max(at + GROUP_HEAD_BYTES);
+    }
+    groups.pop();
+    groups
 }
 
 /// Returns the arrival segments with content. The last two are left out unless the program stopped cleanly:

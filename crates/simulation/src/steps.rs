@@ -114,8 +114,8 @@ pub enum Action {
     Repeat { producer: u8, back: u8 },
     /// The journal stores a checkpoint.
     Checkpoint,
-    /// The journal rewrites segments.
-    Rewrite,
+    /// The journal rewrites segments. With a checkpoint behind it, it frees them at once.
+    Rewrite { frees: bool },
     /// The journal applies retention.
     Retain,
     /// The wall clock is set forward or back by `seconds`.
@@ -280,19 +280,19 @@ impl Mix {
             (6, Kind::Close),
             (2, Kind::Pause),
             (3, Kind::Remove),
-            (8, Kind::Stream),
-            (12, Kind::Live),
+            (12, Kind::Stream),
+            (36, Kind::Live),
             (4, Kind::Move),
-            (3, Kind::Space),
+            (6, Kind::Space),
             (6, Kind::Look),
             (4, Kind::Fault),
             (4, Kind::End),
             (2, Kind::Checkpoint),
-            (2, Kind::Rewrite),
+            (5, Kind::Rewrite),
             (2, Kind::Retain),
-            (3, Kind::Lose),
-            (3, Kind::BackUp),
-            (3, Kind::Restore),
+            (8, Kind::Lose),
+            (4, Kind::BackUp),
+            (4, Kind::Restore),
             (6, Kind::Repeat),
             (3, Kind::Jump),
             (2, Kind::Full),
@@ -446,12 +446,7 @@ impl Mix {
             },
             Kind::Lose => Action::Lose {
                 end: End::draw(random),
-                loss: match random.below(5) {
-                    0 => Loss::Checkpoint,
-                    1 | 2 => Loss::Segment(random.next()),
-                    3 => Loss::Sidecar(random.next()),
-                    _ => Loss::Bit(random.next()),
-                },
+                loss: Loss::draw(random),
             },
             Kind::Repeat => Action::Repeat {
                 // Producers with even numbers are idempotent.
@@ -459,7 +454,7 @@ impl Mix {
                 back: small(5),
             },
             Kind::Checkpoint => Action::Checkpoint,
-            Kind::Rewrite => Action::Rewrite,
+            Kind::Rewrite => Action::Rewrite { frees: small(2) == 0 },
             Kind::Retain => Action::Retain,
             Kind::Jump => Action::Jump {
                 seconds: random.pick(&[-3600, -5, 5, 2 * 86_400, 2 * 86_400]),

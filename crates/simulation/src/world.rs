@@ -1,22 +1,24 @@
 //! Run of a seed: successive lives of the broker, and the clients that outlive them.
 
+mod faults;
+mod space;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use stafett_journal::Journal;
-use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
+use stafett_journal::simulated::SimulatedDisk;
 use tokio::time::Instant;
 
 use crate::amqp::Amqp;
 use crate::backup::{self, Backup};
-use crate::full::UsedUp;
 use crate::host;
 use crate::kafka::{KEPT, Kafka};
 use crate::live::Live;
 use crate::loss::{Loss, Lost};
 use crate::server::Server;
-use crate::steps::{Action, Closing, DiskFault, End, Plan, Shape, Step};
+use crate::steps::{Action, DiskFault, End, Plan, Shape, Step};
 use crate::trace::Trace;
 
 /// A violation that the checker found.
@@ -39,18 +41,6 @@ pub enum Death {
 pub enum Broken {
     Died(Death),
     Found(Finding),
-}
-
-impl DiskFault {
-    fn at(self, change: u64) -> Fault {
-        let effect = match self {
-            Self::Power(_) => Effect::PowerLoss,
-            Self::Kill(seed) => Effect::Kill { seed },
-            Self::Error => Effect::Error,
-            Self::Broken => Effect::Broken,
-        };
-        Fault { change, effect }
-    }
 }
 
 impl From<Finding> for Broken {
@@ -114,9 +104,6 @@ pub struct World {
 /// True if a task of the broker panicked.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 const LIVES_MAX: u32 = 200;
-/// Milliseconds until the journal notices free space.
-const SPACE_MS: i64 = 2_000;
-
 /// Runs a plan. A process can run only one.
 pub fn run(plan: Plan, is_shown: bool) -> Report {
     std::panic::set_hook(Box::new(move |info| {
@@ -249,6 +236,9 @@ impl World {
         let mut server = match opened {
             Ok(server) => server,
             Err(failed) => {
+                if let Some(lost) = &mut self.lost {
+                    lost.on_end_of_start();
+                }
                 self.fired()?;
                 return Err(Finding(failed.0).into());
             }
@@ -314,16 +304,7 @@ impl World {
             Action::Settle { client, count, how } => self.settle(client, count, how),
             Action::Cancel { client } => self.cancel(client),
             Action::Pause { client, for_ms } => self.pause(client, for_ms),
-            Action::Close { client, how, settles } => {
-                if let Some(settling) = settles {
-                    self.settle(client, u8::MAX, settling);
-                }
-                match how {
-                    Closing::Channel => self.close_channel(client),
-                    Closing::Connection => self.close_connection(client),
-                    Closing::Cut => self.cut(client),
-                }
-            }
+            Action::Close { client, how, settles } => self.close(client, how, settles),
             Action::Group(step) => self.group_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
@@ -342,7 +323,12 @@ impl World {
             Action::Repeat { producer, back } => self.repeat(server, producer, back)?,
             Action::Retain => self.retain(server),
             Action::Checkpoint => server.journal.checkpoint(),
-            Action::Rewrite => drop(server.journal.rewrite()),
+            Action::Rewrite { frees } => {
+                let rewritten = server.journal.rewrite();
+                if frees && rewritten > 0 {
+                    server.journal.checkpoint();
+                }
+            }
             Action::Jump { seconds } => {
                 self.wall_offset_ms += seconds * 1000;
                 self.amqp.copies.on_clock_set();
@@ -471,79 +457,6 @@ impl World {
             Err(failed) => Err(Finding(format!("it does not stop: {}", failed.0)).into()),
             Ok(()) => self.look(server),
         }
-    }
-
-    /// Leaves the disk almost no space for some time.
-    pub fn begin_full(&mut self, for_ms: u32, used_up: UsedUp) {
-        if !self.may_refuse {
-            self.full_from_ms = self.steady_ms;
-        }
-        self.may_refuse = true;
-        self.settlements_wait |= used_up == UsedUp::Settlements;
-        self.disk.set_capacity_bytes(self.disk.used_bytes() + 4096);
-        self.full_until_ms = Some(self.steady_ms + i64::from(for_ms));
-    }
-
-    /// Ends a full disk.
-    pub fn end_full(&mut self) {
-        if self.full_until_ms.is_some() {
-            self.full_until_ms = Some(self.steady_ms);
-            self.look_at_space();
-        }
-    }
-
-    /// Frees space when the time has come.
-    fn look_at_space(&mut self) {
-        if self.full_until_ms.is_some_and(|until| until <= self.steady_ms) {
-            self.disk.set_capacity_bytes(1 << 50);
-            self.full_until_ms = None;
-            self.spacious_from_ms = self.steady_ms + SPACE_MS;
-        }
-        self.amqp.copies.is_full = self.may_refuse;
-        if self.may_refuse {
-            let all = self.settlements_wait;
-            self.amqp
-                .copies
-                .wait_since(self.full_from_ms, self.steady_ms, all);
-        }
-        if self.full_until_ms.is_none() && self.spacious_from_ms <= self.steady_ms {
-            self.may_refuse = false;
-            self.settlements_wait = false;
-        }
-    }
-
-    /// Arms a fault at a later change of the disk.
-    fn arm(&mut self, after: u64, fault: DiskFault) {
-        if self.has_failed() && matches!(self.fault, Some((_, DiskFault::Broken))) {
-            // A broken disk stays broken.
-            return;
-        }
-        let change = self.disk.changes() + after;
-        self.disk.set_fault(Some(fault.at(change)));
-        self.fault = Some((change, fault));
-    }
-
-    /// True if the armed fault has happened.
-    pub fn has_failed(&self) -> bool {
-        self.fault
-            .is_some_and(|(change, _)| self.disk.changes() >= change)
-    }
-
-    /// Ends the life if the fault was a kill or a loss of power that has happened.
-    fn fired(&mut self) -> Result<(), Broken> {
-        let Some((change, fault)) = self.fault.filter(|(change, _)| self.disk.changes() >= *change) else {
-            return Ok(());
-        };
-        let what = self.disk.change(change);
-        match fault {
-            DiskFault::Kill(_) | DiskFault::Power(_) => self.faults += 1,
-            DiskFault::Error | DiskFault::Broken => return Ok(()),
-        }
-        self.trace.note(|| format!("{fault:?} at {what:?}"));
-        Err(Broken::Died(match fault {
-            DiskFault::Power(seed) => Death::Power(seed),
-            DiskFault::Kill(_) | DiskFault::Error | DiskFault::Broken => Death::Killed,
-        }))
     }
 
     fn set_time(&mut self) {

@@ -379,7 +379,10 @@ impl Client {
                     copies.on_consumer_end(consumer.from.queue, now_ms);
                 }
             }
-            Method::Basic(Basic::ConsumeOk(_)) => self.asked = self.asked.saturating_sub(1),
+            Method::Basic(Basic::ConsumeOk(begun)) => match self.streams.get_mut(&*begun.consumer_tag) {
+                Some(stream) => stream.confirm(),
+                None => self.asked = self.asked.saturating_sub(1),
+            },
             Method::Confirm(Confirm::SelectOk(_)) => {
                 self.is_open = true;
                 let later = std::mem::take(&mut self.later);

@@ -185,6 +185,10 @@ impl World {
                 return Err(Finding(failed.0).into());
             }
         }
+        let queue = server.broker.messaging().queues().get(&namespace, name);
+        if queue.is_some() && !is_listed {
+            return Err(Finding("a queue is there without its namespace".to_owned()).into());
+        }
         if is_foreign {
             return Err(Finding("a namespace holds a foreign message".to_owned()).into());
         }

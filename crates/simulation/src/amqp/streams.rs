@@ -1,5 +1,5 @@
-//! Readers of stored topics as streams: from an offset or the beginning, in order and without gaps, while Kafka
-//! producers append.
+//! Readers of stored topics as streams: from an offset, the beginning or the end, in order and without gaps,
+//! while Kafka producers append.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use stafett_amqp_wire::methods::{basic, channel};
 use stafett_amqp_wire::{Properties, TableBuilder, Value};
 
 use super::client::Client;
-use crate::ledger::{LogKey, Seen};
+use crate::ledger::{Ledger, LogKey, Seen};
 use crate::random::Random;
 use crate::server::Server;
 use crate::steps::{PARTITIONS, TOPICS};
@@ -24,17 +24,27 @@ const TOGETHER: u64 = 10;
 /// Step of a reader of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamStep {
-    /// A reader consumes a partition from where it was there last, or from the beginning.
+    /// A reader consumes a partition.
     Consume {
         reader: u8,
         topic: u8,
         partition: u8,
-        from_first: bool,
+        from: From,
     },
     /// A reader's connection ends without a close.
     Cut { reader: u8 },
     /// Waits until readers have everything.
     Look,
+}
+
+/// Position at which a reader begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    First,
+    /// Behind the last record.
+    Next,
+    /// Where the reader was last, or at the beginning.
+    Place,
 }
 
 impl StreamStep {
@@ -48,7 +58,11 @@ impl StreamStep {
                 reader,
                 topic: small(TOPICS),
                 partition: small(PARTITIONS),
-                from_first: small(3) == 0,
+                from: match small(6) {
+                    0 => From::First,
+                    1 | 2 => From::Next,
+                    _ => From::Place,
+                },
             },
         }
     }
@@ -60,11 +74,39 @@ pub(super) struct Stream {
     pub(super) log: LogKey,
     /// Lowest offset of the next message.
     next: u64,
+    /// Batches sent from this one on are not before the first message. `None` if that is at `next`.
+    begins: Option<Begins>,
     /// Received messages that are not checked yet.
     received: Vec<Seen>,
 }
 
+/// Beginning of a reader behind the last record, until its first message.
+#[derive(Debug, Clone, Copy)]
+enum Begins {
+    /// It is not confirmed.
+    Asked,
+    Confirmed,
+    /// It was confirmed when this was the number of the next batch.
+    Before(usize),
+}
+
 impl Stream {
+    /// Handles the confirmation of the consumer.
+    pub(super) fn confirm(&mut self) {
+        if self.begins.is_some() {
+            self.begins = Some(Begins::Confirmed);
+        }
+    }
+
+    /// Returns the lowest offset of a record that must come.
+    fn owed(&self, ledger: &Ledger) -> Option<u64> {
+        match self.begins {
+            None => ledger.stored_from(self.log, self.next, 0),
+            Some(Begins::Before(batch)) => ledger.stored_from(self.log, self.next, batch),
+            Some(Begins::Asked | Begins::Confirmed) => None,
+        }
+    }
+
     /// Takes a message.
     pub(super) fn take(&mut self, properties: &Properties, body: &Bytes) -> Result<(), Finding> {
         let headers = properties.read().headers;
@@ -83,11 +125,13 @@ impl Stream {
 
 impl Client {
     /// Consumes a stream in the place of its other streams.
-    fn read(&mut self, log: LogKey, from: Option<u64>) {
+    fn read(&mut self, log: LogKey, from: From, next: u64) {
         let tag = format!("s{}", self.streams.len());
-        let offset = from.map_or(Value::LongString(Bytes::from_static(b"first")), |from| {
-            Value::I64(i64::try_from(from).unwrap_or(i64::MAX))
-        });
+        let offset = match from {
+            From::First => Value::from("first"),
+            From::Next => Value::from("next"),
+            From::Place => Value::I64(i64::try_from(next).unwrap_or(i64::MAX)),
+        };
         let arguments = TableBuilder::new()
             .with("x-stream-offset", offset)
             .with("x-stafett-partition", Value::I32(log.partition.into()));
@@ -95,7 +139,8 @@ impl Client {
             tag.clone(),
             Stream {
                 log,
-                next: from.unwrap_or(0),
+                next,
+                begins: (from == From::Next).then_some(Begins::Asked),
                 received: Vec::new(),
             },
         );
@@ -134,7 +179,7 @@ impl World {
                 reader,
                 topic,
                 partition,
-                from_first,
+                from,
             } => {
                 let is_there = self.kafka.topic(topic).is_some_and(crate::kafka::Topic::is_there);
                 let log = self.kafka.log(topic, partition).filter(|_| is_there);
@@ -142,30 +187,38 @@ impl World {
                 if let Some((client, log)) = amqp.readers.get_mut(usize::from(reader)).zip(log) {
                     client.connect(server)?;
                     let place = amqp.places.get(&(reader, log)).copied();
-                    client.read(log, place.filter(|_| !from_first));
+                    let (from, next) = match (from, place) {
+                        (From::Next, _) => (from, self.kafka.ledger.stored_to(log)),
+                        (From::Place, Some(place)) => (from, place),
+                        (From::First, _) | (From::Place, None) => (From::First, 0),
+                    };
+                    client.read(log, from, next);
                 }
             }
         }
         Ok(())
     }
 
-    /// Compares what readers received with the ledger.
+    /// Compares the received records with the ledger.
     pub fn check_received(&mut self) -> Result<(), Finding> {
         let amqp = &mut self.amqp;
         for (reader, client) in (0..).zip(&mut amqp.readers) {
             for stream in client.streams.values_mut() {
+                if let Some(Begins::Confirmed) = stream.begins {
+                    stream.begins = Some(Begins::Before(self.kafka.ledger.batches.len()));
+                }
                 for seen in std::mem::take(&mut stream.received) {
                     let (log, next) = (stream.log, stream.next);
                     self.trace
                         .note(|| format!("reader {reader} gets {seen:?} of {log:?}"));
-                    let missed = self.kafka.ledger.stored_from(log, next);
+                    let missed = stream.owed(&self.kafka.ledger);
                     if seen.offset < next || missed.is_some_and(|missed| missed < seen.offset) {
                         return Err(Finding(format!(
                             "reader {reader} of {log:?} gets {seen:?} in the place of {next}, and {missed:?} is there"
                         )));
                     }
                     self.kafka.ledger.saw(log, seen.offset, seen.id)?;
-                    stream.next = seen.offset + 1;
+                    (stream.next, stream.begins) = (seen.offset + 1, None);
                     amqp.places.insert((reader, log), stream.next);
                 }
             }
@@ -196,7 +249,7 @@ impl World {
         let streams = streams
             .filter(|stream| self.kafka.log(stream.log.topic, stream.log.partition) == Some(stream.log));
         let mut owed = streams.filter_map(|stream| {
-            let offset = self.kafka.ledger.stored_from(stream.log, stream.next)?;
+            let offset = stream.owed(&self.kafka.ledger)?;
             Some((stream.log, offset))
         });
         owed.next()

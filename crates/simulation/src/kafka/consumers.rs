@@ -13,13 +13,13 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Str, Uuid};
 
+use super::Known;
 use super::commits::{Commits, PlaceKey};
 use super::connection::Connection;
-use super::groups::{CLASSIC_GROUPS, COMMITS, GroupStep, STALE_EVERY, code, commit_request};
-use super::{Kafka, Known};
+use super::group_steps::{COMMITS, GroupStep, STALE_EVERY};
+use super::groups::{CLASSIC_GROUPS, code, commit_request};
 use crate::server::Server;
-use crate::steps::PARTITIONS;
-use crate::world::{Broken, Finding, World};
+use crate::world::{Finding, World};
 
 /// Number of members that the broker assigns partitions to. They are in turn in two groups.
 pub(super) const CONSUMERS: u8 = 4;
@@ -29,8 +29,6 @@ pub const SESSION_MS: u64 = 10_000;
 const REBALANCE_MS: i32 = 3_000;
 /// Milliseconds that a member takes to give partitions back, by its number.
 const GIVING_BACK_MS: [i64; 4] = [0, 0, 150, 1_000];
-/// Milliseconds after which all partitions have owners.
-const QUIET_MS: u32 = 40_000;
 /// Version of heartbeats with patterns.
 const VERSION: i16 = 1;
 /// Version of commits with member epochs.
@@ -42,17 +40,17 @@ pub(super) type Owned = (Uuid, i32);
 /// A member.
 #[derive(Debug, Clone)]
 pub(super) struct Consumer {
-    number: u8,
+    pub(super) number: u8,
     /// Number of earlier members in its place.
     lives: u32,
     connection: Option<Connection>,
     waiting: VecDeque<Asked>,
     /// True while it wants to be in its group.
-    is_in: bool,
+    pub(super) is_in: bool,
     /// Epoch of its last answer; 0 joins.
     epoch: i32,
     /// Partitions that it consumes, each with the lowest epoch since which it may.
-    owned: BTreeMap<Owned, i32>,
+    pub(super) owned: BTreeMap<Owned, i32>,
     /// Partitions to give back, and the time.
     giving_back: Option<(i64, BTreeSet<Owned>)>,
     /// True if its next report has to name its partitions.
@@ -61,7 +59,7 @@ pub(super) struct Consumer {
     has_missed: bool,
     report_ms: i64,
     heard_ms: i64,
-    /// Time of the last refusal: the broker may have decided then what it tells later.
+    /// Time of the last refusal: the broker may have decided then on a later answer.
     refused_ms: i64,
     /// The member that was in its place, with its epoch and partitions.
     ghost: Option<(String, i32, BTreeSet<Owned>)>,
@@ -108,7 +106,7 @@ impl Consumer {
         format!("consumer-{}-{}", self.number, self.lives)
     }
 
-    fn group(&self) -> u8 {
+    pub(super) fn group(&self) -> u8 {
         CLASSIC_GROUPS + self.number % 2
     }
 
@@ -144,7 +142,7 @@ impl Consumer {
         };
     }
 
-    fn connect(&mut self, server: &mut Server) -> Result<(), Finding> {
+    pub(super) fn connect(&mut self, server: &mut Server) -> Result<(), Finding> {
         if self.connection.is_none() {
             let socket = server
                 .connect_kafka()
@@ -230,7 +228,7 @@ impl Consumer {
     }
 
     /// Reports and processes answers.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         commits: &mut Commits,
         may_refuse: bool,
@@ -360,7 +358,7 @@ impl Consumer {
     }
 
     /// True if the broker cannot have put it out for its silence.
-    fn is_heard(&self, now_ms: i64) -> bool {
+    pub(super) fn is_heard(&self, now_ms: i64) -> bool {
         let rebalance_ms = i64::from(REBALANCE_MS);
         let is_recent = now_ms - self.heard_ms < rebalance_ms - 1_000;
         self.is_in && !self.has_missed && is_recent && now_ms - self.refused_ms > rebalance_ms
@@ -394,68 +392,6 @@ fn topics_of<'a>(owned: impl Iterator<Item = &'a Owned>) -> Vec<RequestTopicPart
 
 fn name_of(topic: u8) -> Str {
     format!("t{topic}").into()
-}
-
-impl Kafka {
-    /// Lets the members report, and checks that no partition has two owners.
-    pub(super) fn turn_consumers(
-        &mut self,
-        may_refuse: bool,
-        now_ms: i64,
-        notes: &mut Vec<String>,
-    ) -> Result<(), Finding> {
-        for consumer in &mut self.consumers {
-            consumer.turn(&mut self.commits, may_refuse, now_ms, notes)?;
-        }
-        let mut owners: BTreeMap<(u8, Owned), u8> = BTreeMap::new();
-        for consumer in self.consumers.iter().filter(|consumer| consumer.is_heard(now_ms)) {
-            for owned in consumer.owned.keys() {
-                let place = (consumer.group(), *owned);
-                if let Some(other) = owners.insert(place, consumer.number) {
-                    let number = consumer.number;
-                    return Err(Finding(format!(
-                        "consumers {other} and {number} both own {place:?}"
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets members connect that are in their groups.
-    pub(super) fn connect_consumers(&mut self, server: &mut Server) -> Result<(), Finding> {
-        for consumer in self.consumers.iter_mut().filter(|consumer| consumer.is_in) {
-            consumer.connect(server)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the partitions that living members own, by group.
-    fn owned(&self) -> BTreeSet<(u8, Owned)> {
-        let owned = |consumer: &Consumer| {
-            let group = consumer.group();
-            let owned = consumer.owned.keys().map(move |owned| (group, *owned));
-            owned.collect::<Vec<_>>()
-        };
-        self.consumers.iter().flat_map(owned).collect()
-    }
-
-    /// True if every partition has an owner in each group that has members, and nothing is being given back.
-    fn is_all_owned(&self) -> bool {
-        let owned = self.owned();
-        let ids = self.topics.iter().filter_map(|topic| match topic.known {
-            Known::There(id) => Some(id),
-            Known::Missing | Known::Creating | Known::Deleting(_) => None,
-        });
-        let all: BTreeSet<Owned> = ids
-            .flat_map(|id| (0..i32::from(PARTITIONS)).map(move |index| (id, index)))
-            .collect();
-        (CLASSIC_GROUPS..CLASSIC_GROUPS + 2).all(|group| {
-            let mine = owned.iter().filter(|(of, _)| *of == group);
-            let is_in = |consumer: &Consumer| consumer.group() == group && consumer.is_in;
-            !self.consumers.iter().any(is_in) || mine.map(|(_, owned)| *owned).eq(all.iter().copied())
-        })
-    }
 }
 
 impl World {
@@ -509,21 +445,5 @@ impl World {
                 .note(|| format!("{id} of epoch {epoch} commits {offset} for {key:?}, {is_fenced}"));
             consumer.send(COMMIT_VERSION, &request, asked);
         }
-    }
-
-    /// Waits until all partitions have owners.
-    pub(super) async fn check_owners(&mut self, server: &mut Server) -> Result<(), Broken> {
-        self.kafka.connect_consumers(server)?;
-        for _ in 0..QUIET_MS / 100 {
-            self.rest(server, 100).await?;
-            if self.kafka.is_all_owned() || self.has_failed() {
-                return Ok(());
-            }
-        }
-        if self.may_refuse {
-            return Ok(());
-        }
-        let (owned, topics) = (self.kafka.owned(), &self.kafka.topics);
-        Err(Finding(format!("partitions have no owner: {owned:?} of {topics:?}")).into())
     }
 }

@@ -1,108 +1,48 @@
 //! Group members: they join, are assigned partitions by their leader, commit, and leave or vanish.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use stafett_kafka_wire::messages::join_group::JoinGroupRequestProtocol;
 use stafett_kafka_wire::messages::leave_group::MemberIdentity;
 use stafett_kafka_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
-use stafett_kafka_wire::messages::offset_fetch::OffsetFetchRequestTopic;
 use stafett_kafka_wire::messages::sync_group::SyncGroupRequestAssignment;
 use stafett_kafka_wire::messages::{
     HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, OffsetCommitRequest,
-    OffsetFetchRequest, SyncGroupRequest,
+    SyncGroupRequest,
 };
 
 use super::commits::{Commits, PlaceKey};
 use super::connection::Connection;
-use super::consumers::CONSUMERS;
-use crate::ledger::LogKey;
-use crate::random::Random;
 use crate::server::Server;
 use crate::steps::{PARTITIONS, TOPICS};
-use crate::world::{Broken, Finding, World};
+use crate::world::Finding;
 
 /// Members of classic groups. The last one commits without being a member. In steps, the members of other
 /// groups follow.
-const MEMBERS: u8 = 5;
-const LONER: u8 = 4;
+pub(super) const MEMBERS: u8 = 5;
+pub(super) const LONER: u8 = 4;
 /// Number of classic groups. The groups that the broker assigns follow.
 pub(super) const CLASSIC_GROUPS: u8 = 3;
-const GROUPS: u8 = CLASSIC_GROUPS + 2;
 const HEARTBEAT_MS: i64 = 1_000;
-/// One in this many commits uses the previous generation.
-pub(super) const STALE_EVERY: u8 = 16;
-/// Commits that are sent together.
-pub(super) const COMMITS: u8 = 3;
-
-/// Step of a member or of a reader of commits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupStep {
-    /// A member joins, or rejoins.
-    Join {
-        member: u8,
-    },
-    /// A member commits in one of its partitions, selected by `chosen`.
-    Commit {
-        member: u8,
-        chosen: u8,
-    },
-    Leave {
-        member: u8,
-    },
-    /// A member's connection ends without a leave request.
-    Cut {
-        member: u8,
-    },
-    /// All commits of a group are read.
-    Fetch {
-        group: u8,
-    },
-    /// Waits until all partitions are assigned, in groups that the broker assigns.
-    Quiet,
-    /// Time passes, in which a group can rebalance and silent members time out.
-    Wait {
-        ms: u32,
-    },
-}
-
-impl GroupStep {
-    pub fn draw(random: &mut Random) -> Self {
-        let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
-        let (kind, member, chosen) = (small(21), small(MEMBERS + CONSUMERS), small(u8::MAX));
-        match kind {
-            0..=3 => Self::Join { member },
-            4 => Self::Leave { member },
-            5 => Self::Cut { member },
-            6 => Self::Wait {
-                ms: if chosen < 200 { 30 } else { 11_000 },
-            },
-            20 => Self::Quiet,
-            7 | 8 => Self::Fetch {
-                group: chosen % GROUPS,
-            },
-            _ => Self::Commit { member, chosen },
-        }
-    }
-}
 
 /// A member of a group.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     number: u8,
-    connection: Option<Connection>,
-    waiting: VecDeque<Asked>,
+    pub(super) connection: Option<Connection>,
+    pub(super) waiting: VecDeque<Asked>,
     /// Member id from the broker.
-    id: String,
+    pub(super) id: String,
     /// Generation of its assignment.
-    generation: Option<i32>,
-    partitions: Vec<(u8, u8)>,
+    pub(super) generation: Option<i32>,
+    pub(super) partitions: Vec<(u8, u8)>,
     heartbeat_ms: i64,
 }
 
 /// A pending request.
 #[derive(Debug, Clone)]
-enum Asked {
+pub(super) enum Asked {
     /// Join, with the minimum generation of the answer.
     Join(i32),
     Sync(i32),
@@ -144,7 +84,7 @@ impl Member {
         }
     }
 
-    fn group(&self) -> u8 {
+    pub(super) fn group(&self) -> u8 {
         if self.number == LONER { 2 } else { self.number % 2 }
     }
 
@@ -166,11 +106,11 @@ impl Member {
     }
 
     /// Drops its connection and its identity.
-    fn cut(&mut self) {
+    pub(super) fn cut(&mut self) {
         *self = Self::new(self.number);
     }
 
-    fn connect(&mut self, server: &mut Server) -> Result<(), Finding> {
+    pub(super) fn connect(&mut self, server: &mut Server) -> Result<(), Finding> {
         if self.connection.is_none() {
             let socket = server
                 .connect_kafka()
@@ -185,7 +125,7 @@ impl Member {
         self.waiting.iter().any(joins)
     }
 
-    fn join(&mut self, commits: &Commits) {
+    pub(super) fn join(&mut self, commits: &Commits) {
         if self.is_joining() || self.number == LONER {
             return;
         }
@@ -263,7 +203,7 @@ impl Member {
         }
     }
 
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         if self.id.is_empty() || self.is_joining() {
             return;
         }
@@ -444,134 +384,4 @@ pub(super) fn commit_request(key: PlaceKey, member: &str, epoch: i32, offset: u6
 fn partition_of(text: &str) -> Option<(u8, u8)> {
     let (topic, partition) = text.split_once(':')?;
     Some((topic.parse().ok()?, partition.parse().ok()?))
-}
-
-impl World {
-    pub async fn group_step(&mut self, server: &mut Server, step: GroupStep) -> Result<(), Broken> {
-        let number = match step {
-            GroupStep::Fetch { group } => return self.check_group(server, group).await.map(drop),
-            GroupStep::Wait { ms } => return self.rest(server, ms.into()).await,
-            GroupStep::Quiet => return self.check_owners(server).await,
-            GroupStep::Join { member }
-            | GroupStep::Commit { member, .. }
-            | GroupStep::Leave { member }
-            | GroupStep::Cut { member } => member,
-        };
-        if let Some(number) = number.checked_sub(MEMBERS) {
-            return Ok(self.consumer_step(server, number, step)?);
-        }
-        let Some(member) = self.kafka.members.get_mut(usize::from(number)) else {
-            return Ok(());
-        };
-        member.connect(server)?;
-        match step {
-            GroupStep::Join { .. } => member.join(&self.kafka.commits),
-            GroupStep::Leave { .. } => member.leave(),
-            GroupStep::Cut { .. } => member.cut(),
-            GroupStep::Commit { chosen, .. } => {
-                for more in 0..COMMITS {
-                    self.commit(number, chosen.wrapping_add(more));
-                }
-            }
-            GroupStep::Fetch { .. } | GroupStep::Quiet | GroupStep::Wait { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn commit(&mut self, number: u8, chosen: u8) {
-        let Some(member) = self.kafka.members.get(usize::from(number)) else {
-            return;
-        };
-        let place = if number == LONER {
-            Some((chosen % TOPICS, chosen / TOPICS % PARTITIONS))
-        } else {
-            let count = member.partitions.len().max(1);
-            member.partitions.get(usize::from(chosen) % count).copied()
-        };
-        let Some((topic, partition)) = place else { return };
-        let is_there = self.kafka.topic(topic).is_some_and(super::Topic::is_there);
-        let Some(log) = self.kafka.log(topic, partition).filter(|_| is_there) else {
-            return;
-        };
-        let commits = &mut self.kafka.commits;
-        let Some(member) = self.kafka.members.get_mut(usize::from(number)) else {
-            return;
-        };
-        let mut generation = member.generation.unwrap_or(-1);
-        if number != LONER && generation < 0 {
-            return;
-        }
-        if number != LONER && chosen.is_multiple_of(STALE_EVERY) {
-            // Like a member that missed the last rebalance.
-            generation -= 1;
-        }
-        let key = (member.group(), log);
-        let offset = commits.send(key);
-        let request = commit_request(key, &member.id, generation, offset);
-        if let Some(connection) = &mut member.connection {
-            connection.send(8, &request);
-            member.waiting.push_back(Asked::Commit {
-                key,
-                offset,
-                is_fenced: generation < commits.given(key.0) && number != LONER,
-            });
-        }
-        self.trace
-            .note(|| format!("member {number} of generation {generation} commits {offset} for {key:?}"));
-    }
-
-    /// Checks the commits of all groups after a start.
-    pub async fn check_groups(&mut self, server: &mut Server) -> Result<(), Broken> {
-        for group in 0..GROUPS {
-            if !self.check_group(server, group).await? {
-                self.kafka.commits.forget_group(group);
-            }
-        }
-        self.kafka.commits.forget();
-        // Members reconnect.
-        self.kafka.connect_consumers(server)?;
-        for member in &mut self.kafka.members {
-            if !member.id.is_empty() {
-                member.connect(server)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the commits of a group. Returns false if there are none.
-    async fn check_group(&mut self, server: &mut Server, group: u8) -> Result<bool, Broken> {
-        let mut is_there = false;
-        let topics = (0..TOPICS).filter(|topic| self.kafka.topic(*topic).is_some_and(super::Topic::is_there));
-        let logs: BTreeSet<LogKey> = topics
-            .flat_map(|topic| (0..PARTITIONS).map(move |partition| (topic, partition)))
-            .filter_map(|(topic, partition)| self.kafka.log(topic, partition))
-            .collect();
-        let floors = logs.iter().map(|log| self.kafka.commits.floor((group, *log)));
-        let floors: Vec<u64> = floors.collect();
-        let asked = |log: &LogKey| OffsetFetchRequestTopic {
-            name: format!("t{}", log.topic).into(),
-            partition_indexes: vec![log.partition.into()],
-        };
-        let request = OffsetFetchRequest {
-            group_id: format!("g{group}").into(),
-            topics: Some(logs.iter().map(asked).collect()),
-            ..OffsetFetchRequest::default()
-        };
-        let answer = self.ask(server, 7, &request).await?;
-        for (index, (log, floor)) in logs.into_iter().zip(floors).enumerate() {
-            let topic = answer.topics.get(index);
-            let partition = topic
-                .and_then(|topic| topic.partitions.first())
-                .filter(|partition| partition.error_code == 0 && answer.error_code == 0)
-                .ok_or_else(|| Finding(format!("commits cannot be read: {answer:?}")))?;
-            let offset = u64::try_from(partition.committed_offset).ok();
-            let text = offset.map_or_else(String::new, |offset| format!("commit {offset}"));
-            if partition.metadata.as_deref().unwrap_or_default() != text {
-                return Err(Finding(format!("a commit is not whole: {partition:?}")).into());
-            }
-            self.kafka.commits.check((group, log), floor, offset)?;
-            is_there |= offset.is_some();
-        }
-        Ok(is_there)
-    }
 }

@@ -38,7 +38,15 @@ impl Place {
         Ok(())
     }
 
-    /// Handles the end of its connection. `is_lossy` if it may not have read everything that was written to it.
+    /// Handles the answer to its leave. On a full disk its place may not be stored, so that something comes
+    /// again.
+    pub(super) fn on_leave(&mut self, may_refuse: bool) {
+        self.now.clear();
+        self.is_clean &= !may_refuse;
+    }
+
+    /// Handles the end of its connection. `is_lossy` if it may not have read everything that was written to
+    /// it.
     pub(super) fn on_end(&mut self, is_lossy: bool, messages: &Messages) {
         self.now.clear();
         self.is_clean = false;
@@ -62,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Listens and asks for what it has missed, or for everything if it has no place yet.
+    /// Listens and asks for the missed messages, or for all if it has no place yet.
     fn resume(&mut self) {
         self.listen();
         let has_begun = self.place.has_begun;
@@ -91,8 +99,9 @@ impl Client {
 }
 
 impl World {
-    /// The client with a place connects and resumes, or leaves and closes its connection.
-    pub(super) fn resume_or_leave(&mut self, server: &mut Server) -> Result<(), Finding> {
+    /// The client with a place connects and resumes, or leaves and closes its connection. It then misses
+    /// messages.
+    pub(super) fn resume_or_leave(&mut self, server: &mut Server, missed: u8) -> Result<(), Finding> {
         let messages = self.live.messages.clone();
         let client = self.live.client(RESUMER)?;
         if !client.listens && client.waiting.is_empty() {
@@ -101,13 +110,16 @@ impl World {
         } else if client.is_placed() {
             client.place.is_clean = client.owed(&messages).is_none();
             client.ask("leave", json!({}), Asked::Leave);
+            for (topic, count) in KEPT.into_iter().zip([missed.div_ceil(2), missed / 2]) {
+                self.publish_live(server, topic, count)?;
+            }
         }
         Ok(())
     }
 }
 
-/// True if a client may not have read everything before the program ended: a stop that did not come to its end
-/// has stored its place.
+/// True if a client may not have read everything before the program ended: a stop that did not come to its
+/// end has stored its place.
 pub(super) fn is_lossy(died: Option<Death>, was_stopping: bool) -> bool {
     was_stopping && died != Some(Death::Stopped)
 }
