@@ -314,11 +314,14 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        let Some(mut process) = self.process.take() else {
+        if let Some(mut process) = self.process.take() {
+            drop(process.kill());
+            drop(process.wait());
+        }
+        if self.folder.as_os_str().is_empty() {
+            // It is not ours.
             return;
-        };
-        drop(process.kill());
-        drop(process.wait());
+        }
         if thread::panicking() {
             if let Some(disk) = &self.disk {
                 let mut keep = Command::new("cp");
