@@ -95,7 +95,10 @@ impl Live {
     /// Handles the end of the program: no connection is left.
     pub fn on_end(&mut self, died: Option<Death>, was_stopping: bool) {
         for client in &mut self.clients {
-            client.place.on_end(is_lossy(died, was_stopping), &self.messages);
+            // The broker may have written everything and stored the place, and then the answer was lost.
+            let is_leaving = client.waiting.iter().any(|asked| matches!(asked, Asked::Leave));
+            let is_lossy = is_leaving || is_lossy(died, was_stopping);
+            client.place.on_end(is_lossy, &self.messages);
             client.lose();
         }
     }

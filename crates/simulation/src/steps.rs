@@ -264,6 +264,22 @@ enum Kind {
     Rest,
 }
 
+/// Steps without a part in a seed with clients of Kafka only.
+const NOT_OF_KAFKA: [Kind; 10] = [
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+];
+/// Steps without a part in a seed with clients of AMQP only.
+const NOT_OF_AMQP: [Kind; 3] = [Kind::Produce, Kind::Group, Kind::Live];
+
 impl Mix {
     fn new(random: &mut Random) -> Self {
         let kinds = [
@@ -294,8 +310,8 @@ impl Mix {
             (4, Kind::BackUp),
             (4, Kind::Restore),
             (6, Kind::Repeat),
-            (3, Kind::Jump),
-            (2, Kind::Full),
+            (4, Kind::Jump),
+            (4, Kind::Full),
             (1, Kind::Rest),
         ];
         let has_losses = random.below(3) == 0;
@@ -307,10 +323,12 @@ impl Mix {
                 kind != Kind::Lose
             }
         };
-        // Some seeds omit a kind, so that others run undisturbed.
+        // Half of the seeds have the clients of one protocol only, and some omit a kind, so that others run
+        // undisturbed.
+        let omitted = random.pick(&[&[][..], &[][..], &NOT_OF_KAFKA, &NOT_OF_AMQP]);
         let weights: Vec<_> = kinds
             .into_iter()
-            .filter(|(_, kind)| may_be(*kind))
+            .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))
             .map(|(weight, kind)| (weight * random.below(4), kind))
             .collect();
         let total = weights.iter().map(|(weight, _)| weight).sum::<u64>().max(1);

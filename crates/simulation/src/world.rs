@@ -180,6 +180,9 @@ impl World {
             self.kafka.on_end();
             self.live.on_end(died, self.amqp.is_stopping);
             self.amqp.on_end(self.steady_ms);
+            if let Some(death) = died {
+                self.amqp.on_death(death, self.steady_ms);
+            }
         }
         Err(Finding("it does not come to its end".to_owned()))
     }
@@ -257,8 +260,8 @@ impl World {
         if steps.is_empty() {
             self.await_delayed(server).await?;
         }
-        self.check_queues(server, died).await?;
-        self.check_space(server, died).await?;
+        self.check_queues(server).await?;
+        self.check_space(server).await?;
         if !server.open_live().await.is_ok_and(|is_open| is_open) {
             self.tick(server).await?;
             return Err(Finding("live topics have no log".to_owned()).into());

@@ -8,18 +8,14 @@ use stafett_model::Namespace;
 use super::QUEUES;
 use super::copies::Place;
 use crate::server::{Server, pumped};
-use crate::world::{Broken, Death, Finding, World};
+use crate::world::{Broken, Finding, World};
 
 /// Milliseconds after which transfers between queues are complete.
 const QUIET_MS: u32 = 10_000;
 
 impl World {
     /// Checks after a start that each message is in one queue, and that none is in flight.
-    pub async fn check_queues(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
-        if let Some(death) = died {
-            let now_ms = self.now_ms();
-            self.amqp.copies.on_death(death, now_ms);
-        }
+    pub async fn check_queues(&mut self, server: &mut Server) -> Result<(), Broken> {
         // On a full disk dead letters wait, and a peek does not return them.
         while self.may_refuse {
             self.rest(server, 100).await?;

@@ -12,7 +12,7 @@ use super::{QUEUES, queue_definition};
 use crate::random::Random;
 use crate::server::{Server, pumped};
 use crate::steps::Message;
-use crate::world::{Broken, Death, Finding, World};
+use crate::world::{Broken, Finding, World};
 
 const NAME: &str = "space";
 /// Its only queue.
@@ -152,7 +152,7 @@ impl World {
 
     /// Checks after a start that it exists with all confirmed messages, or is completely gone if it was being
     /// deleted.
-    pub async fn check_space(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
+    pub async fn check_space(&mut self, server: &mut Server) -> Result<(), Broken> {
         let namespace = Namespace::new(NAME);
         let is_listed = server
             .broker
@@ -163,12 +163,7 @@ impl World {
         if self.amqp.space.is_going && !is_listed {
             return Ok(self.forget_space(server)?);
         }
-        let now_ms = self.now_ms();
-        let space = &mut self.amqp.space;
-        space.is_going = false;
-        if let Some(death) = died {
-            space.copies.on_death(death, now_ms);
-        }
+        self.amqp.space.is_going = false;
         let name = QUEUES.get(usize::from(QUEUE)).copied().unwrap_or_default();
         let mut found: BTreeMap<(usize, Place), u32> = BTreeMap::new();
         let mut is_foreign = false;
