@@ -115,7 +115,7 @@ impl World {
                 self.trace.note(|| "the namespace is deleted".to_owned());
                 Ok(())
             }
-            Err(_) if self.may_refuse => Ok(()),
+            Err(_) if self.may_refuse || self.has_failed() => Ok(()),
             Err(why) => {
                 // A failed journal is reported by the tick.
                 self.tick(server).await?;
