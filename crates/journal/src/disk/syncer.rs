@@ -100,6 +100,12 @@ impl SyncGate {
 
     pub(crate) fn on_written(&self, core: &Engine, written: WrittenGroup) {
         let mut state = self.lock();
+        if state.failed {
+            // The group was taken from the queue before the journal failed: no sync will answer its appends.
+            drop(state);
+            drop(written);
+            return;
+        }
         let due_before = state.due;
         // Groups may be reported out of order.
         state.written = state.written.max(written.end);

@@ -132,3 +132,15 @@ fn a_check_finds_a_segment_without_its_header_as_a_start_does() {
     assert!(!bench.journal.report().is_damaged());
     assert_eq!(bench.end(log), 3);
 }
+
+/// A sync fails while a group is being written: the appends in it are in neither queue then.
+#[test]
+fn a_group_that_is_written_as_the_journal_fails_is_answered() {
+    let bench = Bench::new();
+    let log = bench.log(Durability::Sync);
+    let ticket = bench.append(Append::batch(log, body_of(100)));
+    bench.journal.core.sync.fail();
+    bench.write();
+    assert_eq!(ticket.glance().committed(), Some(false));
+    assert_eq!(ticket.wait().as_slice(), [Outcome::Unknown]);
+}
