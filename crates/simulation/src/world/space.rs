@@ -34,11 +34,16 @@ impl World {
             self.spacious_from_ms = self.steady_ms + SPACE_MS;
         }
         self.amqp.copies.is_full = self.may_refuse;
-        if self.may_refuse {
-            let all = self.settlements_wait;
-            self.amqp
-                .copies
-                .wait_since(self.full_from_ms, self.steady_ms, all);
+        let has_failed = self.has_failed();
+        if self.may_refuse || has_failed {
+            // On a disk that has failed, settlements wait until the journal notices.
+            let from_ms = if self.may_refuse {
+                self.full_from_ms
+            } else {
+                self.steady_ms
+            };
+            let all = self.settlements_wait || has_failed;
+            self.amqp.copies.wait_since(from_ms, self.steady_ms, all);
         }
         if self.full_until_ms.is_none() && self.spacious_from_ms <= self.steady_ms {
             self.may_refuse = false;
