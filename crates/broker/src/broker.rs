@@ -110,6 +110,7 @@ impl Broker {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());
             store_synced(&*broker.journal, [put]).await?;
         }
+        broker.catalog.finish_deletions();
         broker.apply_group_settings();
         let defaults = broker.overrides.over(base);
         broker

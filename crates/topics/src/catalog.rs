@@ -98,6 +98,9 @@ pub struct TopicCatalog {
     /// Settings of topics that have not set their own.
     defaults: Arc<SharedLock<TopicDefaults>>,
     no_settings: Arc<TopicSettings>,
+    /// Earlier definitions with the name of another topic: their deletions were lost with a part of the
+    /// journal.
+    superseded: Vec<Arc<Topic>>,
     producer_ids: ProducerIds,
     changes: Changes,
     /// Cancelled to end retries.
@@ -109,9 +112,11 @@ impl TopicCatalog {
     pub fn load(journal: Arc<dyn Journal>, defaults: TopicDefaults) -> Result<Self, StateUnreadable> {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
+        let mut superseded = Vec::new();
         spaces::TOPICS.load_values(&*journal, |key, value| {
             let id = TopicId(u128::from_be_bytes(key.try_into().ok()?));
-            insert_newer(&topics, Topic::decode(id, value, &no_settings)?);
+            let topic = Arc::new(Topic::decode(id, value, &no_settings)?);
+            superseded.extend(insert_newer(&topics, topic));
             Some(())
         })?;
         Ok(Self {
@@ -120,9 +125,18 @@ impl TopicCatalog {
             topics,
             defaults: Arc::new(SharedLock::new(defaults)),
             no_settings,
+            superseded,
             changes: Changes::default(),
             stop: CancellationToken::new(),
         })
+    }
+
+    /// Deletes again, in the background, the topics with lost deletions. Must be called once all parts of the
+    /// broker are loaded. If the disk is full, the next start retries.
+    pub fn finish_deletions(&self) {
+        let deletions = self.superseded.iter().map(|topic| self.deletion(topic));
+        let appends = deletions.map(|frames| Append::state(frames, StateWait::Written));
+        drop(self.append(appends.collect()));
     }
 
     /// Returns the stored form of the defaults that the topics' logs followed in the previous run.
@@ -353,16 +367,21 @@ impl TopicCatalog {
         parts
     }
 
+    /// Returns the frames that delete a topic.
+    fn deletion(&self, topic: &Topic) -> Vec<Frame> {
+        let logs = runs(topic).flat_map(|run| self.existing(run));
+        let logs = logs.map(|(first, count)| Frame::DeleteLogs { first, count });
+        logs.chain([stored(topic.id, Change::Delete)]).collect()
+    }
+
     /// Deletes a topic and its logs; durable when this returns. `on_deleted` is called while the name is
     /// still claimed. Must run as a change of its own, or within one.
     pub async fn delete(&self, id: TopicId, on_deleted: impl FnOnce(&Topic)) -> Result<(), DeleteError> {
         let topic = self.topics.claim_existing(id).await;
         let topic = topic.ok_or(DeleteError::NoSuchTopic)?;
-        let mut frames: Vec<Frame> = runs(&topic)
-            .flat_map(|run| self.existing(run))
-            .map(|(first, count)| Frame::DeleteLogs { first, count })
-            .collect();
-        frames.push(stored(id, Change::Delete));
+        // The name may not come back with an earlier topic.
+        let earlier = self.superseded.iter().filter(|earlier| earlier.name == topic.name);
+        let frames = earlier.chain([&topic]).flat_map(|topic| self.deletion(topic));
         let deleted = store_synced(&*self.journal, frames).await;
         if deleted.is_ok() {
             self.topics.remove(&topic);
@@ -540,20 +559,23 @@ fn stored(id: TopicId, change: Change) -> Frame {
     spaces::TOPICS.change(Bytes::copy_from_slice(&id.0.to_be_bytes()), change)
 }
 
-/// Inserts a loaded topic. Of two topics with one name the later one is kept, by log id: the deletion of the
-/// earlier one was lost with a part of the journal.
-fn insert_newer(topics: &Topics, topic: Topic) {
+/// Inserts a loaded topic. Of two topics with one name the later one is kept, by log id, and the earlier one
+/// is returned: its deletion was lost with a part of the journal.
+fn insert_newer(topics: &Topics, topic: Arc<Topic>) -> Option<Arc<Topic>> {
     let Some(other) = topics.named(&topic.name) else {
-        return topics.insert(Arc::new(topic));
+        topics.insert(topic);
+        return None;
     };
     tracing::error!(
         topic = &*topic.name,
-        "two definitions of one topic are left: the deletion of the earlier one is lost, and the later one is served"
+        "two definitions of one topic are left: the deletion of the earlier one is lost, and is done again"
     );
-    if other.log(0) < topic.log(0) {
-        topics.remove(&other);
-        topics.insert(Arc::new(topic));
+    if topic.log(0) < other.log(0) {
+        return Some(topic);
     }
+    topics.remove(&other);
+    topics.insert(topic);
+    Some(other)
 }
 
 /// Returns the stored form of the settings that logs follow.

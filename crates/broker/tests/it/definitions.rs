@@ -168,7 +168,7 @@ async fn settings_of_a_scope_are_forgotten_with_the_last_of_them() {
 /// A deletion can be lost with a part of the journal. The topic that took the name since then keeps it, with
 /// any id.
 #[tokio::test]
-async fn of_two_definitions_with_one_name_the_later_one_is_served() {
+async fn of_two_definitions_with_one_name_the_later_one_is_served_and_the_earlier_one_is_deleted() {
     for ids in [[1, 2], [2, 1]] {
         let folder = tempfile::tempdir().unwrap();
         let journal = DiskJournal::open(folder.path(), settings(), Metrics::new()).unwrap();
@@ -191,7 +191,15 @@ async fn of_two_definitions_with_one_name_the_later_one_is_served() {
         }
         drop(journal);
         let broker = start(folder.path()).await;
-        assert_eq!(broker.topics().named("name").unwrap().log(0), Some(logs[1]));
+        let topic = broker.topics().named("name").unwrap();
+        assert_eq!(topic.log(0), Some(logs[1]));
+        broker.delete_topic(topic.id).await.unwrap();
+        stop(broker).await;
+        let journal = DiskJournal::open(folder.path(), settings(), Metrics::new()).unwrap();
+        assert_eq!(logs.map(|log| journal.bounds(log)), [None, None]);
+        drop(journal);
+        let broker = start(folder.path()).await;
+        assert!(broker.topics().named("name").is_none());
         stop(broker).await;
     }
 }
