@@ -126,11 +126,7 @@ mod tests {
     use super::*;
 
     fn log_position(client: u32, offset: u64) -> LogPosition {
-        LogPosition {
-            client,
-            place: 0,
-            offset: Offset(offset),
-        }
+        LogPosition::new(client, 0, Offset(offset), crate::TopicHash::default())
     }
 
     /// Writes at most `max` bytes.

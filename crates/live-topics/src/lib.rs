@@ -43,7 +43,7 @@ mod topics;
 pub use clients::{CLIENT_NAME_BYTES_MAX, ClientName, ClientNumber};
 pub use duplicates::{DuplicateRule, SameBy};
 pub use live::{Live, Published, TooManyClients};
-pub use log_delivery::{LogRule, PendingAppends, StartFrom};
+pub use log_delivery::{HeldSubscription, LogRule, PendingAppends, StartFrom};
 pub use log_state::{GapNotice, GapReason, LogPosition};
 pub use message::{Format, Message, Payload};
 pub use metrics::LiveMetrics;

@@ -169,11 +169,9 @@ impl Live {
                 if log.is_some_and(|(_, progress)| progress.is_held(client, outbox, message.topic)) {
                     return;
                 }
-                let log_position = log.zip(message.offset).map(|((place, _), offset)| LogPosition {
-                    client,
-                    place,
-                    offset: Offset(offset),
-                });
+                let log_position = log
+                    .zip(message.offset)
+                    .map(|((place, _), offset)| LogPosition::new(client, place, Offset(offset), hash));
                 let form = encoded.form(outbox.format());
                 receivers += usize::from(outbox.push(form, log_position));
             }

@@ -68,6 +68,21 @@ struct WaitingMessages {
     missed: Vec<GapNotice>,
 }
 
+impl WaitingMessages {
+    /// Removes the messages for which `is_kept` is false; it is given the position of a message from a log.
+    fn retain(&mut self, mut is_kept: impl FnMut(Option<LogPosition>) -> bool) {
+        let mut removed = 0;
+        self.messages.retain(|(message, log_position)| {
+            let is_kept = is_kept(*log_position);
+            if !is_kept {
+                removed += message.len() + MESSAGE_OVERHEAD;
+            }
+            is_kept
+        });
+        self.bytes -= removed;
+    }
+}
+
 /// Outcome of an offered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfferOutcome {
@@ -302,20 +317,20 @@ impl Outbox {
         let mut unsent = Vec::new();
         let mut in_transit = self.in_transit();
         in_transit.leave(client, is_gone, &mut unsent);
-        let mut waiting = self.lock();
-        let waiting = &mut *waiting;
-        let mut bytes = waiting.bytes;
-        waiting.messages.retain(|(message, log_position)| {
-            let Some(log_position) = log_position.filter(|log_position| log_position.client == client.0)
-            else {
-                return true;
-            };
-            bytes -= message.len() + MESSAGE_OVERHEAD;
-            unsent.push(log_position);
-            false
+        self.lock().retain(|message| {
+            let leaves = message.filter(|message| message.client == client.0);
+            unsent.extend(leaves);
+            leaves.is_none()
         });
-        waiting.bytes = bytes;
         unsent
+    }
+
+    /// Removes waiting messages of a client that come again, at their places.
+    pub(crate) fn take_back(&self, client: ClientNumber, mut comes_again: impl FnMut(LogPosition) -> bool) {
+        self.lock().retain(|message| {
+            !message.is_some_and(|message| message.client == client.0 && comes_again(message))
+        });
+        self.moved.notify_waiters();
     }
 
     fn in_transit(&self) -> MutexGuard<'_, InTransit> {
@@ -380,11 +395,8 @@ mod tests {
     #[test]
     fn what_is_caught_up_with_takes_one_half_and_what_was_not_sent_is_known() {
         let outbox = outbox(Overflow::DropOldest);
-        let log_position = |offset| LogPosition {
-            client: 1,
-            place: 0,
-            offset: stafett_model::Offset(offset),
-        };
+        let log_position =
+            |offset| LogPosition::new(1, 0, stafett_model::Offset(offset), crate::TopicHash::default());
         assert_eq!(outbox.offer(vec![0].into(), log_position(5)), OfferOutcome::Taken);
         assert_eq!(
             outbox.offer(vec![0].into(), log_position(6)),

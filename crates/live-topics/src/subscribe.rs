@@ -17,7 +17,7 @@ use tokio::sync::SemaphorePermit;
 
 use super::clients::{Client, ClientName, ClientNumber, Rows};
 use super::live::{Live, TooManyClients};
-use super::log_delivery::{LiveLogs, StartFrom};
+use super::log_delivery::{HeldSubscription, LiveLogs, StartFrom};
 use super::log_state::ClientPositions;
 use super::outbox::Outbox;
 use super::stored::{EditKind, RowBuilder, RowKey, client_frame};
@@ -143,7 +143,8 @@ impl Live {
     }
 
     /// Subscribes a client that listens with `outbox`, from a given position: stored messages of the topics'
-    /// logs are delivered first, then live ones, without gaps or duplicates.
+    /// logs are delivered first, then live ones, without gaps or duplicates, from the call of
+    /// [`Live::catch_up`] on. So the caller can answer before.
     ///
     /// The change completes even if the caller stops waiting.
     pub async fn subscribe_from(
@@ -152,10 +153,10 @@ impl Live {
         topics: NameList,
         from: StartFrom,
         outbox: &Arc<Outbox>,
-    ) -> Result<usize, ChangeError> {
+    ) -> (Result<usize, ChangeError>, Option<HeldSubscription>) {
         let whole = Arc::clone(self).subscribe_and_catch_up(client, topics, from, Arc::clone(outbox));
         let ended = self.changes.spawn(whole).await;
-        ended.unwrap_or_else(|_| Err(NotStored::Unknown.into()))
+        ended.unwrap_or_else(|_| (Err(NotStored::Unknown.into()), None))
     }
 
     pub(crate) async fn change_all(

@@ -17,7 +17,7 @@ const PLACES_AT_ONCE: u32 = 100_000;
 pub(crate) struct TopicId(pub(crate) u32);
 
 /// Hash of a topic's name, constant while the broker runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TopicHash(u64);
 
 /// Number of topics up to which all of them fit into the processor's caches.

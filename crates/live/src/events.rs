@@ -122,8 +122,12 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Resul
         is_over: false,
     };
     if !wanted.topics.is_empty() && wanted.from != StartFrom::New {
-        live.subscribe_from(client, wanted.topics, wanted.from, &listening.outbox)
-            .await?;
+        let subscribed = live.subscribe_from(client, wanted.topics, wanted.from, &listening.outbox);
+        let (result, held) = subscribed.await;
+        if let Some(held) = held {
+            live.catch_up(held);
+        }
+        result?;
     }
     Ok(Events {
         next: Box::pin(listening.next()),

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use bytes::{Buf, BytesMut};
 use serde_json::Value;
 use stafett_live_topics::{
-    ChangeError, ClientName, ClientNumber, Format, Live, Message, NameList, Outbox, OutboxBound, OutboxDrain,
-    Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange, SubscriptionEdit, Ticket,
-    TopicHash,
+    ChangeError, ClientName, ClientNumber, Format, HeldSubscription, Live, Message, NameList, Outbox,
+    OutboxBound, OutboxDrain, Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange,
+    SubscriptionEdit, Ticket, TopicHash,
 };
 
 use crate::command::{Bounds, Command, Content, Names, Publish, Request};
@@ -74,6 +74,8 @@ pub struct Work {
 pub struct Done {
     messages: Result<(), Fault>,
     changes: Vec<Result<usize, ChangeError>>,
+    /// Topics that are held back until the subscription is answered.
+    held: Option<HeldSubscription>,
 }
 
 impl Work {
@@ -93,14 +95,19 @@ impl Work {
                 Some(stored) => all_stored(stored).await,
                 None => Ok(()),
             };
-            let changes = match self.from {
+            let (changes, held) = match self.from {
                 Some((client, topics, from, outbox)) => {
-                    vec![live.subscribe_from(client, topics, from, &outbox).await]
+                    let (result, held) = live.subscribe_from(client, topics, from, &outbox).await;
+                    (vec![result], held)
                 }
-                None if self.changes.is_empty() => Vec::new(),
-                None => live.change(self.changes).await,
+                None if self.changes.is_empty() => (Vec::new(), None),
+                None => (live.change(self.changes).await, None),
             };
-            Done { messages, changes }
+            Done {
+                messages,
+                changes,
+                held,
+            }
         }
     }
 }
@@ -372,6 +379,9 @@ impl Session {
                 Err(error) => json::error(id, &error.into()),
             };
             (self.dialect.frame)(&answer, out);
+        }
+        if let Some(held) = done.held {
+            self.live.catch_up(held);
         }
     }
 

@@ -62,6 +62,8 @@ struct Client {
     got: BTreeSet<u64>,
     /// Last offset that arrived on it for each topic, since the subscription.
     last: BTreeMap<u8, u64>,
+    /// Topics whose next message must be the first one.
+    begins: BTreeSet<u8>,
     /// Its place, if it is the one that resumes.
     place: Place,
 }
@@ -69,8 +71,16 @@ struct Client {
 #[derive(Debug, Clone)]
 enum Asked {
     Listen,
-    Subscribe { topic: u8, is_on: bool, before: Known },
-    Publish { topic: u8, number: u64 },
+    Subscribe {
+        topic: u8,
+        is_on: bool,
+        from_first: bool,
+        before: Known,
+    },
+    Publish {
+        topic: u8,
+        number: u64,
+    },
     Leave,
     List,
 }
@@ -126,6 +136,7 @@ impl Client {
             expected: BTreeSet::new(),
             got: BTreeSet::new(),
             last: BTreeMap::new(),
+            begins: BTreeSet::new(),
             place: Place::default(),
         }
     }
@@ -172,8 +183,6 @@ impl Client {
         let mut fields = json!({ kind(topic): name(topic) });
         if let Some(from) = from {
             fields = json!({ "topic": name(topic), "from": from });
-            // Stored messages are delivered again.
-            self.last.remove(&topic);
         }
         if !is_on {
             self.expected
@@ -185,7 +194,12 @@ impl Client {
             self.subscriptions.insert(topic, Known::Perhaps);
         }
         let command = if is_on { "subscribe" } else { "unsubscribe" };
-        let asked = Asked::Subscribe { topic, is_on, before };
+        let asked = Asked::Subscribe {
+            topic,
+            is_on,
+            from_first: from == Some("earliest"),
+            before,
+        };
         self.ask(command, fields, asked);
     }
 
@@ -259,6 +273,11 @@ impl Client {
         } else if self.last.insert(topic, offset).is_some_and(|last| last >= offset) {
             return Err(wrong("it comes behind a later one"));
         }
+        if self.begins.remove(&topic)
+            && let Some(first) = messages.first(topic).filter(|first| *first < offset)
+        {
+            return Err(wrong(&format!("{first} would be the first behind the answer")));
+        }
         messages.see_at(topic, number, offset)
     }
 
@@ -275,7 +294,20 @@ impl Client {
         let is_done = read.get("error").is_none();
         match asked {
             Asked::Listen => self.listens |= is_done,
-            Asked::Subscribe { topic, is_on, before } => {
+            Asked::Subscribe {
+                topic,
+                is_on,
+                from_first,
+                before,
+            } => {
+                if is_done {
+                    self.begins.remove(&topic);
+                }
+                if is_done && from_first {
+                    // Stored messages are delivered again.
+                    self.last.remove(&topic);
+                    self.begins.insert(topic);
+                }
                 let is_last = !self
                     .waiting
                     .iter()

@@ -380,7 +380,10 @@ impl TopicCatalog {
         let topic = self.topics.claim_existing(id).await;
         let topic = topic.ok_or(DeleteError::NoSuchTopic)?;
         // The name may not come back with an earlier topic.
-        let earlier = self.superseded.iter().filter(|earlier| earlier.name == topic.name);
+        let earlier = self
+            .superseded
+            .iter()
+            .filter(|earlier| earlier.name == topic.name);
         let frames = earlier.chain([&topic]).flat_map(|topic| self.deletion(topic));
         let deleted = store_synced(&*self.journal, frames).await;
         if deleted.is_ok() {

@@ -222,8 +222,6 @@ pub(super) struct Heard {
     numbers: Vec<u64>,
     /// Offset behind the last message.
     offset: u64,
-    /// Messages that came before the subscription was answered, by offset.
-    early: BTreeMap<u64, u64>,
 }
 
 impl Heard {
@@ -249,13 +247,11 @@ impl Heard {
     }
 
     fn open(&mut self, address: &str) -> io::Result<Client> {
-        self.early.clear();
         let mut client = Client::open(address)?;
         client.send("listener", "listen", json!({ "outbox_bytes": 32 << 20 }))?;
         let fields = json!({ "topic": TOPIC, "from": self.offset });
         client.send("listener", "subscribe", fields)?;
-        // Messages between the two commands are delivered at once, and again at their offset; those of the
-        // subscription may overtake its answer.
+        // Messages between the two commands are delivered at once, and again behind the answer.
         let mut answers = 0;
         while answers < 2 {
             let said = client.receive()?;
@@ -266,8 +262,6 @@ impl Heard {
                     return Err(io::ErrorKind::Other.into());
                 }
                 answers += 1;
-            } else if let Some(offset) = said["offset"].as_u64() {
-                self.early.insert(offset, number_of(&said));
             }
         }
         client.stream.set_read_timeout(Some(LOOK))?;
@@ -285,12 +279,6 @@ impl Heard {
         let offset = said["offset"].as_u64().unwrap();
         let number = number_of(&said);
         assert!(broadcast == &text(number), "live: {number} is not as it was sent");
-        while self.offset < offset
-            && let Some(early) = self.early.remove(&self.offset)
-        {
-            self.numbers.push(early);
-            self.offset += 1;
-        }
         assert_eq!(offset, self.offset, "live: {number} comes behind a gap or again");
         self.numbers.push(number);
         self.offset = offset + 1;

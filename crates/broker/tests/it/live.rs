@@ -355,11 +355,12 @@ async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
     publish_all(0, 500);
     let one = outbox(live);
     let client = live.listen(&number(1), &one).unwrap();
-    let (subscribed, ()) = tokio::join!(
+    let ((subscribed, held), ()) = tokio::join!(
         live.subscribe_from(number(1), topics(), StartFrom::Earliest, &one),
         async { publish_all(500, 1000) },
     );
     assert_eq!(subscribed, Ok(3));
+    live.catch_up(held.unwrap());
     publish_all(1000, 1100);
     assert_eq!(wait_for(&one, 1100).await, numbered(0, 1100));
     live.leave(client, &one, true);
@@ -367,9 +368,10 @@ async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
     publish_all(1100, 1110);
     let two = outbox(live);
     live.listen(&number(1), &two).unwrap();
-    live.subscribe_from(number(1), topics(), StartFrom::Resume, &two)
-        .await
-        .unwrap();
+    let resumed = live.subscribe_from(number(1), topics(), StartFrom::Resume, &two);
+    let (subscribed, held) = resumed.await;
+    assert_eq!(subscribed, Ok(0));
+    live.catch_up(held.unwrap());
     publish_all(1110, 1120);
     let found = wait_for(&two, 20).await;
     assert_eq!(found, numbered(1100, 1120));

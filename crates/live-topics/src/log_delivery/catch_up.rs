@@ -5,7 +5,7 @@
 //! the position and changes of listeners all happen under the delivery lock, so a client that leaves or is
 //! taken over has been given exactly the messages before its position.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -18,11 +18,13 @@ use super::{LiveLogs, Partition, record};
 use crate::clients::{ClientName, ClientNumber};
 use crate::live::Live;
 use crate::log_state::{
-    Beginning, CatchUpRange, CatchUpRanges, GapReason, LogPosition, NextRead, TopicStart,
+    Beginning, CatchUpPass, CatchUpRange, CatchUpRanges, GapReason, LogPosition, NextRead, PartitionProgress,
+    TopicStart,
 };
 use crate::message::Encoded;
 use crate::outbox::{OfferOutcome, Outbox};
 use crate::subscribe::{ChangeError, NameList, SubscriptionChange, SubscriptionEdit};
+use crate::topics::TopicHash;
 
 const READ_BYTES: usize = 256 << 10;
 /// Bound on the topics for which a pass consults the index; more are in nearly every stretch.
@@ -42,11 +44,14 @@ pub enum StartFrom {
     Resume,
 }
 
-/// Topics held back for one subscription.
+/// Topics of a subscription that are held back until [`Live::catch_up`] is called.
+#[must_use]
 #[derive(Debug)]
-struct HeldSubscription {
+pub struct HeldSubscription {
     logs: Arc<LiveLogs>,
     client: ClientNumber,
+    outbox: Arc<Outbox>,
+    is_stored: bool,
     /// Partitions concerned, with the id of the request in each.
     places: Vec<(usize, u64)>,
     /// Expired parts of the requested range, by partition: from, to.
@@ -70,7 +75,7 @@ enum PriorSubscription {
 
 /// Result of a reading.
 struct CatchUpBatch {
-    messages: Vec<(Offset, Bytes)>,
+    messages: Vec<(Offset, TopicHash, Bytes)>,
     next: Offset,
 }
 
@@ -82,21 +87,19 @@ impl Live {
         topics: NameList,
         from: StartFrom,
         outbox: Arc<Outbox>,
-    ) -> Result<usize, ChangeError> {
+    ) -> (Result<usize, ChangeError>, Option<HeldSubscription>) {
         let number = self.clients().find(&client);
-        let held = number.and_then(|number| self.hold(number, &topics, from, &outbox));
+        let mut held = number.and_then(|number| self.hold(number, &topics, from, &outbox));
         let what = SubscriptionEdit::Subscribe(topics);
         let mut results = self.change_all(vec![SubscriptionChange { client, what }]).await;
         let result = results
             .pop()
             .unwrap_or_else(|| Err(stafett_store::NotStored::Unknown.into()));
-        if let Some(held) = held {
-            if result.is_ok() {
-                self.tell_expired(&held, &outbox);
-            }
-            self.on_answer(&held, result.is_ok(), &outbox);
+        if let Some(held) = held.as_mut().filter(|_| result.is_ok()) {
+            held.is_stored = true;
+            self.tell_expired(held);
         }
-        result
+        (result, held)
     }
 
     /// Holds back the topics that a client is about to catch up with. `None` if no topic has a log, or if the
@@ -172,6 +175,8 @@ impl Live {
         Some(HeldSubscription {
             logs,
             client,
+            outbox: Arc::clone(outbox),
+            is_stored: false,
             places,
             expired,
         })
@@ -190,37 +195,57 @@ impl Live {
     }
 
     /// Tells a client of the requested ranges that have expired.
-    fn tell_expired(&self, held: &HeldSubscription, outbox: &Arc<Outbox>) {
+    fn tell_expired(&self, held: &HeldSubscription) {
         for (place, from, to) in &held.expired {
             if let Some(partition) = held.logs.partitions.get(*place) {
                 let why = GapReason::Expired;
-                self.notify_gap(partition, held.client, Some(outbox), (*from, *to), why);
+                self.notify_gap(partition, held.client, Some(&held.outbox), (*from, *to), why);
             }
         }
     }
 
-    /// Starts to catch up after the outcome of the subscription.
-    fn on_answer(self: &Arc<Self>, held: &HeldSubscription, is_stored: bool, outbox: &Arc<Outbox>) {
-        for (place, id) in &held.places {
-            let Some(partition) = held.logs.partitions.get(*place) else {
+    /// Starts to deliver the messages of a subscription, or, if it was refused, those held back meanwhile.
+    /// Messages that wait in the outbox and come again are removed: so the first message behind the answer to
+    /// the subscription is the one at the position asked for.
+    pub fn catch_up(self: &Arc<Self>, held: HeldSubscription) {
+        for (place, id) in held.places {
+            let Some(partition) = held.logs.partitions.get(place) else {
                 continue;
             };
-            let run = partition.progress().answer(held.client.0, *id, is_stored);
+            let mut progress = partition.progress();
+            let run = progress.answer(held.client.0, id, held.is_stored);
+            if held.is_stored {
+                self.take_back(&progress, place, held.client, &held.outbox);
+            }
+            drop(progress);
             if let Some(run) = run {
-                let (live, logs, outbox) = (Arc::clone(self), Arc::clone(&held.logs), Arc::clone(outbox));
-                let (ended, place, client) = (self.ended.clone(), *place, held.client);
+                let (live, logs) = (Arc::clone(self), Arc::clone(&held.logs));
+                let (ended, client, outbox) = (self.ended.clone(), held.client, Arc::clone(&held.outbox));
                 // The task ends when the client stops listening, or with all live topics.
                 drop(self.changes.spawn(async move {
                     ended
-                        .run_until_cancelled(live.catch_up(&logs, place, client, run, &outbox))
+                        .run_until_cancelled(live.catch_up_with(&logs, place, client, run, &outbox))
                         .await;
                 }));
             }
         }
     }
 
+    /// Removes waiting messages that the next pass brings again.
+    fn take_back(&self, progress: &PartitionProgress, place: usize, client: ClientNumber, outbox: &Outbox) {
+        let mut ranges: Option<HashMap<TopicHash, CatchUpRange>> = None;
+        outbox.take_back(client, |message| {
+            let ranges = ranges.get_or_insert_with(|| {
+                let by_hash = |(topic, range): (&Arc<str>, &CatchUpRange)| (self.topics.hash(topic), *range);
+                progress.next_pass(client.0).map(by_hash).collect()
+            });
+            let range = ranges.get(&message.topic);
+            message.place() == place && range.is_some_and(|range| range.contains(message.offset))
+        });
+    }
+
     /// Brings a client from its position to the live stream.
-    async fn catch_up(
+    async fn catch_up_with(
         &self,
         logs: &LiveLogs,
         place: usize,
@@ -243,7 +268,7 @@ impl Live {
             let Some(found) = self.find(logs, partition, &step, client, outbox).await else {
                 return;
             };
-            self.hand_over((place, partition), (client, run), outbox, found);
+            self.hand_over((place, partition), (client, run), &step.pass, outbox, found);
             drop(last_pass.replace(step.pass));
             tokio::task::yield_now().await;
         }
@@ -323,7 +348,8 @@ impl Live {
             step.pass.is_wanted(topic, offset) && self.topics.has(topic, client.0)
         };
         record::each(run, step.at, next, is_wanted, |message, offset| {
-            messages.push((offset, Encoded::new(*message).form(outbox.format())));
+            let hash = self.topics.hash(message.topic);
+            messages.push((offset, hash, Encoded::new(*message).form(outbox.format())));
         });
         partition.index().learn(step.at, next, &topics);
         CatchUpBatch { messages, next }
@@ -334,21 +360,18 @@ impl Live {
         &self,
         (place, partition): (usize, &Partition),
         (client, run): (ClientNumber, u64),
+        pass: &Arc<CatchUpPass>,
         outbox: &Arc<Outbox>,
         found: CatchUpBatch,
     ) {
         let mut progress = partition.progress();
-        if !progress.is_running(client.0, run) {
+        if !progress.is_in_pass(client.0, run, pass) {
             return;
         }
         let mut at = found.next;
         let mut count = 0;
-        for (offset, message) in found.messages {
-            let log_position = LogPosition {
-                client: client.0,
-                place,
-                offset,
-            };
+        for (offset, topic, message) in found.messages {
+            let log_position = LogPosition::new(client.0, place, offset, topic);
             match outbox.offer(message, log_position) {
                 OfferOutcome::Taken => count += 1,
                 OfferOutcome::Dropped => {}

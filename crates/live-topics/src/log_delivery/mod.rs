@@ -40,7 +40,7 @@ use crate::log_state::{Backlog, Index, PartitionProgress};
 use crate::outbox::Outbox;
 
 pub use append::PendingAppends;
-pub use catch_up::StartFrom;
+pub use catch_up::{HeldSubscription, StartFrom};
 
 /// Rule that live topics whose names begin with `prefix` are stored in the stored topic `topic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Live {
     ) -> Vec<Backlog> {
         let mut at: Vec<Offset> = still.iter().map(|progress| progress.position(client.0)).collect();
         for log_position in outbox.forget(client, is_gone) {
-            if let Some(at) = at.get_mut(log_position.place) {
+            if let Some(at) = at.get_mut(log_position.place()) {
                 *at = log_position.offset.min(*at);
             }
         }

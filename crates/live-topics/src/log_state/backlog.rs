@@ -26,6 +26,12 @@ pub(crate) struct CatchUpRange {
     pub(crate) until: Option<Offset>,
 }
 
+impl CatchUpRange {
+    pub(crate) fn contains(&self, offset: Offset) -> bool {
+        self.from <= offset && self.until.is_none_or(|until| offset < until)
+    }
+}
+
 pub(crate) type CatchUpRanges = HashMap<Arc<str>, CatchUpRange>;
 
 /// Delivery state of a partition, and the clients behind it.
@@ -129,6 +135,7 @@ impl PartitionProgress {
         let backlog = self.backlog.get_mut(&client)?;
         let place = backlog.asked.iter().position(|asked| asked.id == id)?;
         let PendingCatchUp { wants, now, .. } = backlog.asked.swap_remove(place);
+        let mut begins_again = false;
         for (topic, want) in wants {
             let want = match (is_stored, want.until) {
                 (true, _) => want,
@@ -138,14 +145,20 @@ impl PartitionProgress {
                 },
                 (false, Some(_)) => continue,
             };
-            let both = |known: &mut CatchUpRange| {
-                known.from = known.from.min(want.from);
-                // No end is later than any end.
-                known.until = known.until.zip(want.until).map(|(one, other)| one.max(other));
-            };
-            backlog.next.entry(topic).and_modify(both).or_insert(want);
+            let pass = backlog.pass.as_ref();
+            begins_again |= is_stored && pass.is_some_and(|pass| pass.wants.contains_key(&topic));
+            backlog.add_next(topic, want);
+        }
+        if begins_again {
+            backlog.end_pass();
         }
         (!std::mem::replace(&mut backlog.is_running, true)).then_some(backlog.run)
+    }
+
+    /// Returns the ranges of the client's next pass.
+    pub(crate) fn next_pass(&self, client: u32) -> impl Iterator<Item = (&Arc<str>, &CatchUpRange)> {
+        let backlog = self.backlog.get(&client);
+        backlog.into_iter().flat_map(|backlog| &backlog.next)
     }
 
     /// Returns the next range for a task to read. `None` ends the task: the client has caught up or has left.
@@ -187,6 +200,13 @@ impl PartitionProgress {
             .is_some_and(|backlog| backlog.run == run)
     }
 
+    /// Returns true if a task is still in a pass.
+    pub(crate) fn is_in_pass(&self, client: u32, run: u64, pass: &Arc<CatchUpPass>) -> bool {
+        let backlog = self.backlog.get(&client).filter(|backlog| backlog.run == run);
+        let current = backlog.and_then(|backlog| backlog.pass.as_ref());
+        current.is_some_and(|current| Arc::ptr_eq(current, pass))
+    }
+
     /// Records that a task has reached `at`.
     pub(crate) fn advance(&mut self, client: u32, run: u64, at: Offset) {
         if let Some(backlog) = self.backlog.get_mut(&client).filter(|backlog| backlog.run == run) {
@@ -213,6 +233,27 @@ impl PartitionProgress {
 }
 
 impl Backlog {
+    fn add_next(&mut self, topic: Arc<str>, want: CatchUpRange) {
+        let both = |known: &mut CatchUpRange| {
+            known.from = known.from.min(want.from);
+            // No end is later than any end.
+            known.until = known.until.zip(want.until).map(|(one, other)| one.max(other));
+        };
+        self.next.entry(topic).and_modify(both).or_insert(want);
+    }
+
+    /// Leaves the rest of the pass to the next one.
+    fn end_pass(&mut self) {
+        let Some(pass) = self.pass.take() else { return };
+        let at = self.at;
+        for (topic, want) in &pass.wants {
+            let from = want.from.max(at);
+            if want.until.is_none_or(|until| from < until) {
+                self.add_next(Arc::clone(topic), CatchUpRange { from, ..*want });
+            }
+        }
+    }
+
     fn holds(&self, topic: &str) -> bool {
         let in_wants = |wants: &CatchUpRanges| wants.get(topic).is_some_and(|want| want.until.is_none());
         self.pass.as_ref().is_some_and(|pass| in_wants(&pass.wants))
@@ -237,9 +278,7 @@ impl CatchUpPass {
 
     /// Returns true if the message is wanted.
     pub(crate) fn is_wanted(&self, topic: &str, offset: Offset) -> bool {
-        self.wants
-            .get(topic)
-            .is_some_and(|want| want.from <= offset && want.until.is_none_or(|until| offset < until))
+        self.wants.get(topic).is_some_and(|want| want.contains(offset))
     }
 }
 

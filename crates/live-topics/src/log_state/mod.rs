@@ -10,7 +10,7 @@ mod gap_notice;
 mod index;
 mod positions;
 
-pub(crate) use backlog::{Backlog, CatchUpRange, CatchUpRanges, NextRead, PartitionProgress};
+pub(crate) use backlog::{Backlog, CatchUpPass, CatchUpRange, CatchUpRanges, NextRead, PartitionProgress};
 pub use gap_notice::{GapNotice, GapReason};
 pub(crate) use index::Index;
 pub use positions::LogPosition;

@@ -29,6 +29,7 @@ use stafett_topics::TopicId;
 
 use crate::clients::ClientNumber;
 use crate::log_delivery::{LiveLogs, Partition};
+use crate::topics::TopicHash;
 
 const VERSION: u8 = 1;
 
@@ -37,8 +38,24 @@ const VERSION: u8 = 1;
 pub struct LogPosition {
     pub(crate) client: u32,
     /// Place of the partition among those of all logs.
-    pub(crate) place: usize,
+    pub(crate) place: u32,
     pub(crate) offset: Offset,
+    pub(crate) topic: TopicHash,
+}
+
+impl LogPosition {
+    pub(crate) fn new(client: u32, place: usize, offset: Offset, topic: TopicHash) -> Self {
+        Self {
+            client,
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            offset,
+            topic,
+        }
+    }
+
+    pub(crate) fn place(&self) -> usize {
+        usize::try_from(self.place).unwrap_or(usize::MAX)
+    }
 }
 
 type StoredPositions = Vec<(TopicId, u32, Offset)>;

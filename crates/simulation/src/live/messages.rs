@@ -55,6 +55,14 @@ impl Messages {
         self.all.insert((topic, number), State::Never);
     }
 
+    /// Returns the lowest offset of a stored message of a topic, as far as it is known.
+    pub(super) fn first(&self, topic: u8) -> Option<u64> {
+        let is_stored = |number| self.is_acknowledged(topic, number);
+        let places = self.places.range((topic, 0)..=(topic, u64::MAX));
+        let stored = places.filter(|((_, number), _)| is_stored(*number));
+        stored.map(|(_, offset)| *offset).min()
+    }
+
     pub(super) fn is_acknowledged(&self, topic: u8, number: u64) -> bool {
         self.all.get(&(topic, number)) == Some(&State::Acknowledged)
     }

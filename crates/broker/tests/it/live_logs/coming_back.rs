@@ -25,6 +25,47 @@ async fn what_comes_between_listen_and_resume_comes_once() {
 }
 
 #[tokio::test]
+async fn a_message_that_waits_when_an_earlier_one_is_asked_for_comes_at_its_place() {
+    let charts = away().await;
+    let (_, outbox) = charts.listen();
+    charts.deliver("charts/a", 20..30).await;
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
+    charts.publish("charts/a", 30..40);
+    assert_eq!(charts.all(&outbox).await, numbered("charts/a", 0..40));
+}
+
+#[tokio::test]
+async fn no_message_of_a_subscription_comes_before_the_caller_has_answered() {
+    let charts = away().await;
+    let (_, outbox) = charts.listen();
+    let (topics, from) = (["charts/a"].into_iter().collect(), StartFrom::Earliest);
+    let (subscribed, held) = charts.live().subscribe_from(ME, topics, from, &outbox).await;
+    assert_eq!(subscribed, Ok(0));
+    charts.deliver("charts/a", 20..30).await;
+    assert!(taken(&outbox).is_empty());
+    charts.live().catch_up(held.unwrap());
+    assert_eq!(charts.all(&outbox).await, numbered("charts/a", 0..30));
+}
+
+#[tokio::test]
+async fn a_topic_that_is_asked_for_again_while_it_catches_up_begins_again() {
+    let charts = away().await;
+    let (_, outbox) = charts.listen_within(500);
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
+    outbox.ready().await;
+    assert!(!taken(&outbox).is_empty());
+    outbox.ready().await;
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
+    assert_eq!(charts.all(&outbox).await, numbered("charts/a", 0..20));
+}
+
+#[tokio::test]
 async fn an_unsubscription_that_is_not_stored_leaves_the_position() {
     let charts = away().await;
     charts.journal.refuse(true);

@@ -100,10 +100,11 @@ impl Charts {
 
     pub(crate) async fn subscribe(&self, topics: &[&str], from: StartFrom, outbox: &Arc<Outbox>) {
         let topics: NameList = topics.iter().copied().collect();
-        self.live()
-            .subscribe_from(ME, topics, from, outbox)
-            .await
-            .unwrap();
+        let (result, held) = self.live().subscribe_from(ME, topics, from, outbox).await;
+        if let Some(held) = held {
+            self.live().catch_up(held);
+        }
+        result.unwrap();
     }
 
     pub(crate) async fn change(&self, what: SubscriptionEdit) {
