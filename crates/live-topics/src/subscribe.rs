@@ -228,6 +228,12 @@ impl Live {
         for number in &numbers {
             self.rewrite_if_wasteful(*number).await;
         }
+        if self.journal.failure().is_some() {
+            // Undone changes may be stored all the same: so it is unknown if there was nothing to change.
+            for result in results.iter_mut().filter(|result| result.is_ok()) {
+                *result = Err(NotStored::Unknown.into());
+            }
+        }
         drop(turns);
         let mut clients = self.clients_mut();
         for number in numbers {

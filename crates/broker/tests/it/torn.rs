@@ -1,4 +1,4 @@
-//! A journal with ranges that can be made unreadable, and that refuses appends on demand.
+//! A journal with ranges that can be made unreadable, and that refuses appends and fails on demand.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +14,7 @@ pub(crate) struct Torn {
     whole: Arc<MemoryJournal>,
     hole: Mutex<Option<(LogId, Offset, Offset)>>,
     refuses: AtomicBool,
+    has_failed: AtomicBool,
 }
 
 impl Torn {
@@ -28,6 +29,11 @@ impl Torn {
     /// Refuses all appends, or none any more.
     pub(crate) fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
+    }
+
+    /// Fails for good, at the next look.
+    pub(crate) fn fail(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 
     /// Makes a range unreadable from now on.
@@ -105,7 +111,10 @@ impl Journal for Torn {
     }
 
     fn failure(&self) -> Option<String> {
-        self.whole.failure()
+        let has_failed = self.has_failed.load(Ordering::Relaxed);
+        has_failed
+            .then(|| "a sync failed".to_owned())
+            .or_else(|| self.whole.failure())
     }
 
     fn close(&self) {

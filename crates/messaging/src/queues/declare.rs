@@ -37,22 +37,28 @@ pub struct Declaring {
     queues: Arc<Queues>,
     result: Result<Arc<Queue>, DeclareError>,
     ticket: Option<Ticket>,
+    /// True if this created the queue, which goes if it is not stored.
+    creates: bool,
 }
 
 impl Queues {
     /// Declares a queue: it exists when this returns, and is stored when the result has resolved.
     pub fn declare(self: &Arc<Self>, namespace: &Namespace, name: &str, declare: Declare) -> Declaring {
-        let declaring = |result, ticket| Declaring {
+        let declaring = |result, ticket, creates| Declaring {
             queues: Arc::clone(self),
             result,
             ticket,
+            creates,
         };
-        if let Some(queue) = self.get(namespace, name) {
+        let again = |queue: Arc<Queue>| {
             let result = self.declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
             // The first declaration may not be stored yet.
             let waits = result.is_ok() && !queue.stored.load(Ordering::Acquire);
             let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
-            return declaring(result, ticket);
+            declaring(result, ticket, false)
+        };
+        if let Some(queue) = self.get(namespace, name) {
+            return again(queue);
         }
         let now_ms = self.clock.now_ms();
         let hash = self.hash_of(namespace, name);
@@ -60,12 +66,11 @@ impl Queues {
             let mut table = self.write_for(namespace, name);
             if let Some(queue) = table.find(hash, |queue| is(queue, namespace, name)).cloned() {
                 drop(table);
-                let result = self.declare_again(&queue, &declare).map(|()| queue);
-                return declaring(result, None);
+                return again(queue);
             }
             let topic = match self.ground(namespace, &declare) {
                 Ok(topic) => topic,
-                Err(why) => return declaring(Err(why), None),
+                Err(why) => return declaring(Err(why), None, false),
             };
             let log = self.journal.allocate(1);
             let (owner, over) = (declare.exclusive, declare.over);
@@ -108,7 +113,7 @@ impl Queues {
             owned.entry(owner).or_default().push(Arc::clone(&queue));
         }
         self.use_now(&queue);
-        declaring(Ok(queue), Some(ticket))
+        declaring(Ok(queue), Some(ticket), true)
     }
 
     /// Checks that the namespace exists, and returns the topic if the queue is to be over one.
@@ -203,8 +208,10 @@ impl Future for Declaring {
             match only_outcome(outcomes.pop().as_ref()) {
                 Ok(()) => queue.stored.store(true, Ordering::Release),
                 Err(why) => {
-                    // The queue never existed; messages published to it are lost with it.
-                    drop(this.queues.remove(queue, |_| Ok(())));
+                    if this.creates {
+                        // The queue never existed; messages published to it are lost with it.
+                        drop(this.queues.remove(queue, |_| Ok(())));
+                    }
                     this.result = Err(why.into());
                 }
             }

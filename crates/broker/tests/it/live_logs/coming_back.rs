@@ -79,6 +79,25 @@ async fn an_unsubscription_that_is_not_stored_leaves_the_position() {
 }
 
 #[tokio::test]
+async fn a_change_of_nothing_is_not_acknowledged_once_the_journal_has_failed() {
+    let charts = Charts::new().await;
+    let names = |name: &str| [name].into_iter().collect();
+    charts
+        .change(SubscriptionEdit::Subscribe(names("charts/a")))
+        .await;
+    charts.journal.fail();
+    // What is undone in memory may be stored all the same.
+    for what in [
+        SubscriptionEdit::Subscribe(names("charts/a")),
+        SubscriptionEdit::Unsubscribe(names("charts/b")),
+    ] {
+        let change = SubscriptionChange { client: ME, what };
+        let error = charts.live().change(vec![change]).await.remove(0).unwrap_err();
+        assert!(error.is_outcome_unknown(), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_delivered_yet_when_a_client_listens_comes_once() {
     let charts = away().await;
     charts.publish("charts/a", 20..30);

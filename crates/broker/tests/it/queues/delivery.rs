@@ -12,6 +12,23 @@ use super::support::{Listener, World, body, durable, message, messages, settle_d
 use crate::simulated::on_disk;
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_second_declaration_leaves_the_queue_of_the_first() {
+    let (world, journal) = World::undecided().await;
+    journal.hold();
+    let queues = world.broker.messaging().queues();
+    let declare = || queues.declare(&Namespace::default(), "q", durable());
+    let (first, second) = (declare(), declare());
+    assert_eq!(journal.undecided(), 2, "neither is answered before it is stored");
+    assert!(journal.commit(0));
+    assert!(journal.refuse(0));
+    second.await.unwrap_err();
+    let queue = first.await.unwrap();
+    assert!(!queue.is_deleted());
+    journal.release();
+    world.publish(&queue, messages(0..1)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_come_in_order_and_go_once_settled() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
