@@ -120,7 +120,7 @@ impl Session {
         {
             Ok(stored) => self.stored(stored, method.no_wait).await?,
             // Deleting a missing exchange is no error (RabbitMQ since 3.2).
-            Err(DeleteError::NoSuchExchange) => {}
+            Err(DeleteError::NoSuchExchange) => self.gone(method.no_wait).await?,
             Err(DeleteError::InUse) => return Err(Exception::precondition(format!("{what} in use")).into()),
             Err(DeleteError::IsDefault) => {
                 return Err(Exception::refused("operation not permitted on the default exchange").into());
@@ -146,6 +146,15 @@ impl Session {
         stored
             .await
             .map_err(|not_stored| error::not_stored(&not_stored, "the change").into())
+    }
+
+    /// Waits until the deletion of something that is gone is durable.
+    pub(super) async fn gone(&mut self, no_wait: bool) -> Result<(), Trouble> {
+        if no_wait {
+            return Ok(());
+        }
+        let stored = self.shared.broker.messaging().queues().await_stored().await;
+        stored.map_err(|not_stored| error::not_stored(&not_stored, "the change").into())
     }
 
     /// Adds a binding to a queue or an exchange. It is in force when this returns.
@@ -195,7 +204,7 @@ impl Session {
         {
             Ok(stored) => self.stored(stored, no_wait).await,
             // Removing a missing binding is no error (RabbitMQ since 3.2).
-            Err(UnbindError::NoSuchBinding | UnbindError::NoSuchExchange) => Ok(()),
+            Err(UnbindError::NoSuchBinding | UnbindError::NoSuchExchange) => self.gone(no_wait).await,
             Err(UnbindError::NoSuchNamespace) => Err(error::no_namespace(&self.namespace).into()),
             Err(UnbindError::NotStored(not_stored)) => {
                 Err(error::not_stored(&not_stored, "the change").into())

@@ -239,9 +239,7 @@ impl Session {
         if let Some(topic) = self.stream(&name) {
             let what = error::queue_in(&name, &vhost);
             self.delete_stream(&topic, &what).await?;
-        }
-        // Deleting a missing queue is no error (RabbitMQ since 3.2).
-        if self
+        } else if self
             .shared
             .broker
             .messaging()
@@ -264,8 +262,12 @@ impl Session {
                     if let Some(exception) = error::delete(&error, &what) {
                         return Err(exception.into());
                     }
+                    self.gone(method.no_wait).await?;
                 }
             }
+        } else {
+            // Deleting a missing queue is no error (RabbitMQ since 3.2).
+            self.gone(method.no_wait).await?;
         }
         if !method.no_wait {
             self.out.send(number, queue::DeleteOk { message_count });

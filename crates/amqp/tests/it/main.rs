@@ -10,6 +10,7 @@ mod deleted_hosts;
 mod ends;
 mod flood;
 mod global_prefetch;
+mod gone;
 mod half_messages;
 mod heartbeats;
 mod rejected;

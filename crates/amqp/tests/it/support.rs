@@ -70,6 +70,16 @@ impl Server {
         }
     }
 
+    /// Waits until `count` appends are held.
+    pub(crate) async fn until_undecided(&self, count: usize) {
+        let held = async {
+            while self.journal.undecided() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, held).await.unwrap();
+    }
+
     /// Returns the number of blocked connections.
     pub(crate) fn blocked(&self) -> u64 {
         let mut text = String::new();

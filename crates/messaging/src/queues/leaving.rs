@@ -7,13 +7,14 @@
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 use hashbrown::HashTable;
-use stafett_journal::Ticket;
+use stafett_journal::{Change, Ticket};
 use stafett_model::Namespace;
-use stafett_store::{NotStored, only_outcome};
+use stafett_store::{NotStored, only_outcome, store_synced};
 use tokio::task::JoinHandle;
 
+use super::definition::QueueId;
 use super::queue::Queue;
-use super::registry::{Queues, is};
+use super::registry::{Queues, definition_frame, is};
 
 /// Deletion of a queue in progress. It completes even if this is dropped.
 #[derive(Debug)]
@@ -39,6 +40,13 @@ impl Removing {
 }
 
 impl Queues {
+    /// Waits until all changes staged before are durable, for an answer that something is gone already: its
+    /// deletion may not be stored yet, or the journal may have failed.
+    pub async fn await_stored(&self) -> Result<(), NotStored> {
+        // No queue has this id, so the deletion changes nothing.
+        store_synced(&*self.journal, [definition_frame(QueueId(0), Change::Delete)]).await
+    }
+
     /// Removes the remaining bindings of a queue, in a task.
     pub(super) fn forget_rest(self: &Arc<Self>, queue: &Arc<Queue>) -> JoinHandle<()> {
         let (queues, queue) = (Arc::clone(self), Arc::clone(queue));
