@@ -52,7 +52,7 @@ fn freed_until(core: &Engine, log: &Log, now: i64) -> Option<Offset> {
             return None;
         }
         let runs: SmallVec<[_; 8]> = state.runs.iter().copied().collect();
-        let next = state.recent.first().map_or(state.next, |recent| recent.base);
+        let next = state.recent.first().map(|recent| recent.base);
         (retention, runs, state.bytes, next)
     };
     let oldest = retention
@@ -62,7 +62,7 @@ fn freed_until(core: &Engine, log: &Log, now: i64) -> Option<Offset> {
     let mut freed = None;
     for (run, following) in runs
         .iter()
-        .zip(runs.iter().skip(1).map(|run| run.first).chain([next]))
+        .zip(runs.iter().skip(1).map(|run| Some(run.first)).chain([next]))
     {
         let Some(segment) = core.segments.get(run.segment) else {
             break;
@@ -77,7 +77,8 @@ fn freed_until(core: &Engine, log: &Log, now: i64) -> Option<Offset> {
             break;
         }
         surplus = surplus.saturating_sub(row.bytes);
-        freed = Some(following);
+        // Behind the last segment, batches may be staged and not written yet.
+        freed = Some(following.unwrap_or(row.end));
     }
     freed
 }

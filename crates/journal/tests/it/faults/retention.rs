@@ -68,6 +68,23 @@ fn what_retention_freed_stays_freed_behind_a_checkpoint() {
     assert_eq!(journal.bounds(log).unwrap(), bounds);
 }
 
+/// The sealed segments of a quiet log are freed just as a batch arrives.
+#[test]
+fn a_batch_that_is_not_written_yet_is_not_freed_with_those_before_it() {
+    let disk = SimulatedDisk::new();
+    let journal = open(&disk, 1).unwrap();
+    let log = filled(&journal, 0, 3);
+    filled(&journal, u64::MAX, 100);
+    journal.checkpoint();
+    let arriving = journal.append(vec![Append::batch(log, batch(&["new"]))]);
+    journal.enforce_retention();
+    journal.pump();
+    assert!(matches!(arriving.wait()[..], [Outcome::Committed(_)]));
+    assert_eq!(journal.bounds(log).unwrap().start, Offset(3));
+    let read = read_all(&journal, log, 5000).unwrap();
+    assert_eq!(read, [(3, "new".to_owned())]);
+}
+
 #[test]
 fn what_was_truncated_does_not_count_for_retention() {
     let disk = SimulatedDisk::new();
