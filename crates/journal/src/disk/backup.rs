@@ -100,7 +100,11 @@ pub(crate) fn backup_into(core: &Engine, target: &dyn BackupTarget) -> Result<Ba
     // During the checkpoint turn, no later checkpoint is stored, and no segment is replaced or released.
     let _turn = core.checkpoint.turn();
     housekeeping::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
-    fill(core, target)
+    let report = fill(core, target)?;
+    // Otherwise what failed meanwhile may be missing.
+    core.failure
+        .get()
+        .map_or(Ok(report), |reason| Err(BackupError::Journal(reason.clone())))
 }
 
 /// Creates the directory for an unfinished backup. An existing one is never reused: its files may be links to

@@ -138,12 +138,9 @@ impl DiskJournal {
         } else {
             Vec::new()
         };
-        // Everything replayed is in the checkpoint before it is read, or in memory until there is space.
-        match housekeeping::checkpoint(&core) {
-            Err(error) if core.pool.is_disk_full() => {
-                tracing::error!(%error, "the disk is full: no checkpoint can be stored yet");
-            }
-            stored => stored?,
+        // Everything replayed is in the checkpoint before it is read, or in memory until one can be stored.
+        if let Err(error) = housekeeping::checkpoint(&core) {
+            tracing::error!(%error, "no checkpoint can be stored yet");
         }
         state::load_requests(&core)?;
         tracing::info!(

@@ -248,7 +248,7 @@ impl Pool {
     }
 
     /// Returns true if the disk has less space left than a segment.
-    pub(crate) fn is_disk_full(&self) -> bool {
+    fn is_disk_full(&self) -> bool {
         let free = self.storage.free_bytes();
         free.is_ok_and(|free| free < u64::from(self.segment_bytes))
     }

@@ -1,5 +1,7 @@
-//! The checkpoint's database: its file is created, opened, and stood in for while the disk has no space for
-//! it.
+//! The checkpoint's database: its file is created and opened. While the disk has no space for it, another one
+//! in memory takes its place.
+
+mod unstored;
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, StorageBackend};
 
+use self::unstored::Unstored;
 use super::{CheckpointError, DELTAS, FILE, LOGS, LOST, META, SEGMENTS, STATE, failed};
 use crate::disk::segment::FileRole;
 use crate::disk::storage::{Storage, StorageFile, is_full, read_exact_at};
@@ -18,18 +21,27 @@ const CACHE_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct OpenDatabase {
     pub(super) database: Database,
-    /// False if it is an empty one in memory, as the disk has no space for the file.
+    /// False if the disk has no space for changes of the file: they stay in memory.
     pub(super) is_stored: bool,
 }
 
-/// Opens the database. A missing one is created, or is an empty one in memory if the disk is full.
+/// Opens the database. A missing one is created. If the disk is full, changes stay in memory, those that
+/// opening a file makes too.
 pub(super) fn open_database(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, CheckpointError> {
     match open_or_create(storage) {
         Err(CreateError::Full(error)) => {
             tracing::error!(%error, "the disk is full: there is no space for a checkpoint yet");
-            let database = builder().create_with_backend(InMemoryBackend::new());
-            let database = database.map_err(failed)?;
-            create_tables(&database, false).map_err(failed)?;
+            let names = storage.list().map_err(failed)?;
+            let database = if names.iter().any(|name| name == FILE) {
+                let file = storage.open(FILE).map_err(failed)?;
+                let backend = Unstored::over(file).map_err(failed)?;
+                builder().create_with_backend(backend).map_err(failed)?
+            } else {
+                let database = builder().create_with_backend(InMemoryBackend::new());
+                let database = database.map_err(failed)?;
+                create_tables(&database, false).map_err(failed)?;
+                database
+            };
             Ok(OpenDatabase {
                 database,
                 is_stored: false,
@@ -46,7 +58,7 @@ pub(super) fn open_stored(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, Ch
 
 /// Error: the database could not be created or opened.
 enum CreateError {
-    /// The disk has no space for a new one.
+    /// The disk has no space for a new one, or to repair this one.
     Full(CheckpointError),
     Other(CheckpointError),
 }
@@ -94,7 +106,7 @@ fn open_or_create(storage: &Arc<dyn Storage>) -> Result<OpenDatabase, CreateErro
     // loss of power.
     file.forget_unsynced().map_err(other)?;
     let opened = builder().create_with_backend(Backend { file });
-    let database = opened.map_err(|error| CreateError::Other(failed(error)))?;
+    let database = opened.map_err(redb::Error::from)?;
     Ok(OpenDatabase {
         database,
         is_stored: true,

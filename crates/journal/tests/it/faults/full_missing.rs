@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use stafett_journal::simulated::SimulatedDisk;
+use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{Append, DiskJournal, Journal, Outcome, RecoveryReport, Refusal};
 use stafett_model::{Durability, LogId, Offset};
 
@@ -113,6 +113,36 @@ fn without_a_segment_or_the_checkpoint_a_full_journal_comes_up_and_names_what_is
             starts_without(&full, name, log, &expected);
         }
     }
+}
+
+/// The checkpoint's file is repaired after a kill, which may need space.
+#[test]
+fn a_checkpoint_that_cannot_be_repaired_on_a_full_disk_is_read_and_repaired_later() {
+    let (full, log, expected) = killed_when_full(true);
+    let dry = full.fork();
+    drop(open(&dry, 1));
+    let mut hits = 0;
+    for change in full.changes() + 1..=dry.changes() {
+        if dry.change(change).is_none_or(|(_, file)| file != CHECKPOINT) {
+            continue;
+        }
+        let disk = full.fork();
+        disk.set_fault(Some(Fault {
+            change,
+            effect: Effect::Full,
+        }));
+        let journal = open(&disk, 1);
+        hits += 1;
+        let what = format!("change {change}");
+        assert!(!journal.report().checkpoint_lost, "{what}");
+        assert_held(&journal, log, &expected, &what);
+        disk.set_capacity_bytes(2 * CAPACITY_BYTES);
+        journal.checkpoint();
+        disk.kill();
+        drop(journal);
+        assert_held(&open(&disk, 1), log, &expected, &what);
+    }
+    assert!(hits > 0, "the file is not repaired");
 }
 
 #[test]
