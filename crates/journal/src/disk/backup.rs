@@ -101,7 +101,7 @@ pub(crate) fn backup_into(core: &Engine, target: &dyn BackupTarget) -> Result<Ba
     let _turn = core.checkpoint.turn();
     housekeeping::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
     let report = fill(core, target)?;
-    // Otherwise what failed meanwhile may be missing.
+    // After a failure meanwhile, acknowledged data may be missing.
     core.failure
         .get()
         .map_or(Ok(report), |reason| Err(BackupError::Journal(reason.clone())))

@@ -75,7 +75,7 @@ impl World {
         let methods = std::iter::once(delete.into()).chain(again).collect();
         let told = self.tell(server, methods).await;
         if told.is_err() {
-            // What clients held of other queues may expire after a start without this one, their target.
+            // Messages that clients held of other queues may expire after a start without this one, their target.
             drop(self.amqp.copies.endanger(queue, &BTreeSet::new()));
         }
         told?;

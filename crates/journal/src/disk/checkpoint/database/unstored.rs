@@ -85,7 +85,7 @@ impl StorageBackend for Unstored {
         Ok(())
     }
 
-    /// Shortens or extends the file. What lies behind a new end does not come back.
+    /// Shortens or extends the file. Bytes behind a new end do not come back.
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut changed = self.changed.lock();
         for number in len / BLOCK_BYTES..changed.len.div_ceil(BLOCK_BYTES) {
