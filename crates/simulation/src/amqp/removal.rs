@@ -75,7 +75,8 @@ impl World {
         let methods = std::iter::once(delete.into()).chain(again).collect();
         let told = self.tell(server, methods).await;
         if told.is_err() {
-            // Messages that clients held of other queues may expire after a start without this one, their target.
+            // Messages of other queues that clients held may expire after a start, while this target of dead
+            // letters does not exist.
             drop(self.amqp.copies.endanger(queue, &BTreeSet::new()));
         }
         told?;
