@@ -1,6 +1,7 @@
 //! A file whose changes stay in memory.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::Arc;
 
@@ -110,12 +111,11 @@ impl StorageBackend for Unstored {
         changed.len = changed.len.max(offset + data.len() as u64);
         for (number, first, bytes) in parts(offset, data.len()) {
             let (part, rest) = data.split_at(bytes);
-            if !changed.blocks.contains_key(&number) {
-                let block = self.stored_block(number)?;
-                changed.blocks.insert(number, block);
-            }
-            let block = changed.blocks.get_mut(&number);
-            if let Some(into) = block.and_then(|block| block.get_mut(first..first + bytes)) {
+            let block = match changed.blocks.entry(number) {
+                Entry::Occupied(block) => block.into_mut(),
+                Entry::Vacant(place) => place.insert(self.stored_block(number)?),
+            };
+            if let Some(into) = block.get_mut(first..first + bytes) {
                 into.copy_from_slice(part);
             }
             data = rest;
