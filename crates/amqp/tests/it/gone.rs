@@ -1,4 +1,4 @@
-//! Deletion of queues, exchanges and bindings that are gone already.
+//! Deletion of queues and exchanges that are gone already.
 
 use stafett_amqp_wire::Method;
 use stafett_amqp_wire::methods::{Exchange, Queue, exchange, queue};

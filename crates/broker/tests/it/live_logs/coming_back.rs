@@ -86,7 +86,7 @@ async fn a_change_of_nothing_is_not_acknowledged_once_the_journal_has_failed() {
         .change(SubscriptionEdit::Subscribe(names("charts/a")))
         .await;
     charts.journal.fail();
-    // What is undone in memory may be stored all the same.
+    // The journal may hold a change that is undone in memory.
     for what in [
         SubscriptionEdit::Subscribe(names("charts/a")),
         SubscriptionEdit::Unsubscribe(names("charts/b")),
