@@ -229,7 +229,7 @@ impl Live {
             self.rewrite_if_wasteful(*number).await;
         }
         if self.journal.failure().is_some() {
-            // The journal may hold changes that are undone in memory: it is unknown if there is nothing to change.
+            // The journal may hold changes that are undone in memory: all outcomes are unknown.
             for result in results.iter_mut().filter(|result| result.is_ok()) {
                 *result = Err(NotStored::Unknown.into());
             }
