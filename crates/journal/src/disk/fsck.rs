@@ -18,7 +18,7 @@ use super::index::{Indexer, sort};
 use super::os_storage::Directory;
 use super::position::{Position, SegmentId};
 use super::recovery::OpenError;
-use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, ScannedGroup, scan};
+use super::scan::{Chain, EndReason, LaterMark, ScanEnd, ScannedFrame, ScannedGroup, scan};
 use super::segment::{FileRole, HeadBlock, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
 use super::sidecar::{EntryCursor, Sidecar, SidecarError};
 use super::storage::{Storage, StorageFile};
@@ -62,8 +62,10 @@ pub struct SegmentReport {
     pub groups: u64,
     pub frames: u64,
     pub bytes: u64,
-    /// Reason why the scan ended early; `None` if it reached the end of the written data.
+    /// Reason why the scan ended early; `None` if it reached the end of what was durable.
     pub damage: Option<String>,
+    /// True if the segment ends at a write that was cut short: nothing in it was durable.
+    pub torn: bool,
     pub sidecar: SidecarReport,
 }
 
@@ -119,6 +121,7 @@ impl fmt::Display for CheckReport {
             }
             match &segment.damage {
                 Some(damage) => writeln!(f, "; DAMAGED: {damage}")?,
+                None if segment.torn => writeln!(f, "; the last write was cut short")?,
                 None => writeln!(f)?,
             }
         }
@@ -332,9 +335,18 @@ fn check_segment(
             Err(why) => (SidecarReport::Damaged(why), None),
         },
     };
-    let damage = damage_of(&end, id, valid_bytes, mark).or_else(|| {
+    if id == known.position.segment {
+        mark = mark.max(known.position);
+    }
+    let is_damaged = match valid_bytes {
+        Some(valid) => end.byte < valid,
+        None => is_damaged_at(file, id, &end, mark)?,
+    };
+    let damage = is_damaged.then(|| format!("at byte {}: {}", end.byte, end.reason));
+    let damage = damage.or_else(|| {
         not_whole.map(|byte| format!("a chunk of a batch in the group at byte {byte} is missing"))
     });
+    let torn = damage.is_none() && !matches!(end.reason, EndReason::NoGroup | EndReason::Stranger);
     let bytes = u64::from(end.byte).saturating_sub(SEGMENT_HEAD_BYTES as u64);
     let report = SegmentReport {
         file: name.to_owned(),
@@ -342,21 +354,22 @@ fn check_segment(
         frames,
         bytes,
         damage,
+        torn,
         sidecar,
     };
     Ok((report, end.chain))
 }
 
-/// Reports damage if a scan ends before the end in the sidecar, or before the synced position.
-fn damage_of(end: &ScanEnd, id: SegmentId, valid_bytes: Option<u32>, mark: Position) -> Option<String> {
+/// Returns true if the bad group at the end of a scan was durable: a whole group lies behind it, or a mark says
+/// so, as for recovery. A write that was cut short leaves a bad group too, with nothing behind it.
+fn is_damaged_at(file: &dyn StorageFile, id: SegmentId, end: &ScanEnd, mark: Position) -> io::Result<bool> {
+    let sequence = end.chain.sequence;
+    let later = LaterMark::find(file, id, end.byte, sequence, end.run)?;
     let at = Position {
         segment: id,
         byte: end.byte,
     };
-    let short = valid_bytes.is_some_and(|valid| end.byte < valid);
-    let lost = valid_bytes.is_none() && mark > at;
-    (short || lost || matches!(end.reason, EndReason::Frame { .. } if valid_bytes.is_none()))
-        .then(|| format!("at byte {}: {}", end.byte, end.reason))
+    Ok(later.has_whole(end.byte, sequence) || later.mark().max(Some(mark)) > Some(at))
 }
 
 /// Compares a sidecar with its segment's contents; returns the valid bytes according to the sidecar.

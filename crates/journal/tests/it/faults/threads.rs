@@ -1,6 +1,7 @@
 //! With threads: acknowledged data survives a stop of the disk at any time, and nothing hangs.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -198,18 +199,16 @@ fn backups_checkpoints_and_rewriting_do_not_wait_for_each_other() {
     }
 }
 
-/// A check of the stopped journal reports the same losses as the next start.
-#[test]
-fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("data");
-    let settings = || Settings {
+/// Makes a journal of twenty large batches, and copies it as a kill leaves it.
+fn killed_journal(home: &Path) -> PathBuf {
+    let path = home.join("data");
+    let settings = Settings {
         segment_bytes: 64 << 10,
         disk_free_bytes_min: 0,
         threads: false,
         ..Settings::default()
     };
-    let journal = DiskJournal::open(&path, settings(), Metrics::new()).unwrap();
+    let journal = DiskJournal::open(&path, settings, Metrics::new()).unwrap();
     let log = journal.allocate(1);
     let spec = LogSpec::default();
     let create = Frame::CreateLogs {
@@ -225,14 +224,20 @@ fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() 
         journal.pump();
         assert!(matches!(ticket.wait()[..], [Outcome::Committed(_)]));
     }
-    // A copy as a kill leaves it.
-    let killed = home.path().join("killed");
+    let killed = home.join("killed");
     std::fs::create_dir(&killed).unwrap();
     for entry in std::fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
     }
-    drop(journal);
+    killed
+}
+
+/// A check of the stopped journal reports the same losses as the next start.
+#[test]
+fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() {
+    let home = tempfile::tempdir().unwrap();
+    let killed = killed_journal(home.path());
     let check = || stafett_journal::disk::fsck::check(&killed).unwrap();
     assert!(check().is_sound(), "{}", check());
     std::fs::remove_file(killed.join("arrival-0000000003.seg")).unwrap();
@@ -243,4 +248,26 @@ fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() 
         !killed.join("checkpoint.redb").exists(),
         "a check changes nothing"
     );
+}
+
+#[test]
+fn a_check_takes_a_write_cut_short_for_damage_only_before_a_whole_group() {
+    let home = tempfile::tempdir().unwrap();
+    let killed = killed_journal(home.path());
+    let check = || stafett_journal::disk::fsck::check(&killed).unwrap();
+    let newest = killed.join(&check().segments.last().unwrap().file);
+    let whole = std::fs::read(&newest).unwrap();
+    let zeroed = |range: std::ops::Range<usize>| {
+        let mut bytes = whole.clone();
+        bytes[range].fill(0);
+        std::fs::write(&newest, bytes).unwrap();
+        let segment = check().segments.pop().unwrap();
+        (segment.damage.is_some(), segment.torn)
+    };
+    let is_body = |bytes: &[u8]| bytes == [b'x'; 100];
+    let first = whole.windows(100).position(is_body).unwrap();
+    let last = whole.windows(100).rposition(is_body).unwrap();
+    assert!(last - first > 30_000, "two batches at least");
+    assert_eq!(zeroed(last..whole.len()), (false, true));
+    assert_eq!(zeroed(first..first + 100), (true, false));
 }
