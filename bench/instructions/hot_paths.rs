@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use gungraun::{LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
+use stafett_bench_instructions::core::{self, Core};
 use stafett_bench_instructions::{
     Bench, PRODUCE_VERSION, batch, fetch_response, pieces, produce_request, produce_response, record,
 };
@@ -11,6 +12,7 @@ use stafett_journal::LogSlice;
 use stafett_kafka_wire::frame::{open_request, read_request, write_response};
 use stafett_kafka_wire::messages::produce::{ProduceRequest, ProduceResponse};
 use stafett_kafka_wire::{DecodeLimits, Encoded};
+use stafett_messaging::exchanges::Publish;
 use stafett_model::{BatchHeader, Durability, ProduceLimits, sole_batch};
 
 /// What a bench returns beside its result is dropped outside of what is counted.
@@ -96,6 +98,50 @@ fn read_cold(bench: Bench) -> Kept<Bench, LogSlice> {
     (bench, run)
 }
 
+#[library_benchmark]
+#[bench::six_batches(setup = core::with_batch)]
+fn core_append(input: (Core, Bytes)) -> (Core, Bytes) {
+    let (core, batch) = input;
+    core.append(black_box(&batch));
+    (core, batch)
+}
+
+#[library_benchmark]
+#[bench::of_64(setup = core::with_unpublished)]
+fn core_publish(input: (Core, Vec<Publish>)) -> Core {
+    let (core, messages) = input;
+    core.publish(black_box(messages));
+    core
+}
+
+#[library_benchmark]
+#[bench::of_64(setup = Core::with_messages)]
+fn core_consume(core: Core) -> Core {
+    core.consume();
+    core
+}
+
+#[library_benchmark]
+#[bench::to_1000(setup = Core::start)]
+fn core_live(core: Core) -> Core {
+    core.publish_live();
+    core
+}
+
+#[library_benchmark]
+#[bench::unchanged(setup = Core::start)]
+fn core_heartbeat(core: Core) -> Core {
+    core.heartbeat();
+    core
+}
+
+#[library_benchmark]
+#[bench::of_64(setup = Core::start)]
+fn core_commit(core: Core) -> Core {
+    core.commit();
+    core
+}
+
 library_benchmark_group!(
     name = hot_paths,
     benchmarks = [
@@ -107,7 +153,13 @@ library_benchmark_group!(
         append_1024,
         append_16_times_64,
         read_hot,
-        read_cold
+        read_cold,
+        core_append,
+        core_publish,
+        core_consume,
+        core_live,
+        core_heartbeat,
+        core_commit
     ]
 );
 main!(

@@ -1,5 +1,6 @@
 //! What the benches need: batches, requests, a journal without threads on files in memory.
 
+pub mod core;
 mod memory;
 
 use bytes::Bytes;

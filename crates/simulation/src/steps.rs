@@ -126,6 +126,28 @@ pub enum Action {
     Rest { seconds: u32 },
 }
 
+impl Action {
+    /// True for an action of clients that waits for no answer: a failed broker may serve it until it ends.
+    pub fn may_meet_failure(&self) -> bool {
+        match self {
+            Self::Produce { .. }
+            | Self::Leave { .. }
+            | Self::Publish { .. }
+            | Self::Consume { .. }
+            | Self::Get { .. }
+            | Self::Settle { .. }
+            | Self::Cancel { .. }
+            | Self::Close { .. }
+            | Self::Pause { .. }
+            | Self::Repeat { .. }
+            | Self::Rest { .. } => true,
+            Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
+            Self::Live(step) => !matches!(step, LiveStep::Look),
+            _ => false,
+        }
+    }
+}
+
 /// Messages that are published together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {

@@ -86,6 +86,10 @@ pub struct World {
     full_until_ms: Option<i64>,
     /// Time from which the journal must have noticed free space.
     spacious_from_ms: i64,
+    /// True during an action that a failed broker may serve.
+    may_meet_failure: bool,
+    /// Time at which the failed broker ends.
+    ends_ms: Option<i64>,
     /// Loss to apply after the end of the program.
     loss: Option<Loss>,
     /// True if there was a loss in this run. There is only one: a second one could bring back data that was
@@ -151,6 +155,8 @@ impl World {
             full_from_ms: 0,
             full_until_ms: None,
             spacious_from_ms: 0,
+            may_meet_failure: false,
+            ends_ms: None,
             loss: None,
             has_lost: false,
             lost: None,
@@ -189,6 +195,7 @@ impl World {
 
     fn live(&mut self, steps: &mut VecDeque<Step>, mut died: Option<Death>) -> Result<(), Broken> {
         self.life = None;
+        (self.may_meet_failure, self.ends_ms) = (false, None);
         if self.restore()? {
             died = Some(backup::LIKE);
         }
@@ -268,8 +275,15 @@ impl World {
         }
         self.check_lives(server).await?;
         while let Some(step) = steps.pop_front() {
+            self.may_meet_failure = step.action.may_meet_failure();
+            if let Err(broken) = self.look(server) {
+                // The failed broker ends before this step.
+                steps.push_front(step);
+                return Err(broken);
+            }
             self.step(server, step).await?;
         }
+        self.may_meet_failure = false;
         // Data that waits for space is stored before the last stop.
         while self.may_refuse {
             self.rest(server, 200).await?;
@@ -414,14 +428,23 @@ impl World {
             return Err(Finding("a task panicked".to_owned()).into());
         }
         if let Some(failure) = server.journal.failure() {
-            self.trace.note(|| format!("the journal failed: {failure}"));
-            return Err(if self.has_failed() {
-                Broken::Died(Death::Failed)
-            } else {
-                Finding(format!("the journal failed by itself: {failure}")).into()
-            });
+            if !self.has_failed() {
+                return Err(Finding(format!("the journal failed by itself: {failure}")).into());
+            }
+            if !self.serves_on() {
+                self.trace.note(|| format!("the journal failed: {failure}"));
+                return Err(Broken::Died(Death::Failed));
+            }
         }
         Ok(())
+    }
+
+    /// Returns true while a broker whose journal has failed still answers from memory.
+    fn serves_on(&mut self) -> bool {
+        // Between 0 and 600 ms, and the same for a seed.
+        let some_ms = self.steady_ms.wrapping_mul(7919).rem_euclid(7) * 100;
+        let ends_ms = *self.ends_ms.get_or_insert(self.steady_ms + some_ms);
+        self.may_meet_failure && self.steady_ms < ends_ms
     }
 
     /// Advances time, in steps of a millisecond at first.

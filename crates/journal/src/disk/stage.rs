@@ -404,6 +404,8 @@ impl<'a> Staging<'a> {
             let end = base.0 + u64::from(span_of(header, target.records));
             self.duplicate_shown &= state.visible.0 >= end;
             self.wait = self.wait.max(match self.level_in(state) {
+                // The first one waits until its offsets are reserved durably.
+                _ if end > state.reserved_durably.0 => Wait::Synced,
                 Durability::Memory => Wait::Nothing,
                 Durability::Os | Durability::Interval { .. } => Wait::Written,
                 Durability::Sync => Wait::Synced,

@@ -95,6 +95,12 @@ impl Dying {
         self.mourners.retain(|(wanted, _)| *wanted > buried);
     }
 
+    /// Ends the task: nothing is buried any more, and nothing waits for it.
+    fn end(&mut self) {
+        self.runs = false;
+        self.dismiss();
+    }
+
     /// Releases all waiters.
     pub(super) fn dismiss(&mut self) {
         self.mourners.clear();
@@ -150,7 +156,9 @@ impl Inner {
 async fn run(queue: Arc<Queue>) {
     let mut count = TOGETHER_MAX;
     loop {
-        let Some(hub) = queue.hub.upgrade() else { return };
+        let Some(hub) = queue.hub.upgrade() else {
+            return queue.lock().dying.end();
+        };
         let mut taken = {
             let mut inner = queue.lock();
             let taken = inner.dying.take(count);
@@ -177,13 +185,10 @@ async fn run(queue: Arc<Queue>) {
             Burial::TooMany => count = (count / 2).max(1),
             Burial::NotNow => {
                 if !held_up(&queue, hub).await {
-                    return;
+                    return queue.lock().dying.end();
                 }
             }
-            Burial::Over => {
-                queue.lock().dying.dismiss();
-                return;
-            }
+            Burial::Over => return queue.lock().dying.end(),
         }
     }
 }

@@ -421,3 +421,24 @@ async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_th
     queue.buried().await;
     assert_eq!((world.ready("dead"), queue.counts().in_flight), (1, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_rejected_after_its_queue_was_deleted_keeps_nothing_waiting() {
+    let world = World::new().await;
+    let queue = world.declare("q", with(dying_into("dead"))).await;
+    world.publish(&queue, messages(0..2)).await;
+    let mut listener = Listener::new(&queue, spec());
+    let got = listener.next(2).await;
+    let queues = world.broker.messaging().queues();
+    let owner = queues.new_owner();
+    let namespace = Namespace::default();
+    let deleted = queues.delete(&namespace, "q", false, false, owner);
+    assert_eq!(deleted.await, Ok(0));
+    for delivery in got {
+        listener.settle(&[delivery], Settle::Discard);
+        settle_down().await;
+        assert!(!queue.is_burying());
+        let waited = tokio::time::timeout(Duration::from_secs(60), queue.buried()).await;
+        assert!(waited.is_ok(), "nothing is buried any more");
+    }
+}

@@ -2,7 +2,7 @@
 
 use stafett_model::{Durability, LogId};
 
-use super::stepwise_journal::{Bench, base_of, body_of};
+use super::stepwise_journal::{Bench, base_of, body_of, numbered_of};
 use crate::contract::{Append, OwnerEpoch, RequestId};
 use crate::ticket::Ticket;
 
@@ -48,5 +48,25 @@ fn what_survived_is_known_and_what_did_not_is_stored() {
         let mut twice = send(&bench, log);
         bench.journal.pump();
         assert_eq!(base_of(&mut twice), Some(base));
+    }
+}
+
+#[test]
+fn a_duplicate_waits_until_the_offsets_of_the_first_are_reserved() {
+    for level in [Durability::Memory, Durability::Os] {
+        let bench = Bench::new();
+        let log = bench.log(level);
+        let send = || bench.append(Append::batch(log, numbered_of(10, 7, 0)));
+        let (mut first, mut again) = (send(), send());
+        bench.write();
+        assert_eq!(
+            (base_of(&mut first), base_of(&mut again)),
+            (None, None),
+            "{level:?}"
+        );
+        bench.sync();
+        assert_eq!((base_of(&mut first), base_of(&mut again)), (Some(0), Some(0)));
+        let mut shown = send();
+        assert_eq!(base_of(&mut shown), Some(0), "there is nothing to wait for");
     }
 }
