@@ -360,8 +360,8 @@ fn check_segment(
     Ok((report, end.chain))
 }
 
-/// Returns true if the bad group at the end of a scan was durable: a whole group lies behind it, or a mark says
-/// so, as for recovery. A write that was cut short leaves a bad group too, with nothing behind it.
+/// Returns true if the bad group at the end of a scan was durable: a whole group lies behind it, or a mark
+/// says so, as for recovery. A write that was cut short leaves a bad group too, with nothing behind it.
 fn is_damaged_at(file: &dyn StorageFile, id: SegmentId, end: &ScanEnd, mark: Position) -> io::Result<bool> {
     let sequence = end.chain.sequence;
     let later = LaterMark::find(file, id, end.byte, sequence, end.run)?;
