@@ -27,8 +27,10 @@ use crate::steps::{CLIENTS, Closing, Message, Settling};
 use crate::world::{Broken, Death, Finding, World};
 
 /// Queues of a run.
-pub const QUEUES: [&str; QUEUE_COUNT] = ["plain", "short", "ranked", "brief", "dead", "late", "aside"];
-const QUEUE_COUNT: usize = 7;
+pub const QUEUES: [&str; QUEUE_COUNT] = [
+    "plain", "short", "ranked", "brief", "dead", "late", "aside", "over",
+];
+const QUEUE_COUNT: usize = 8;
 /// The queue with priorities.
 const RANKED: u8 = 2;
 /// The queue that receives dead letters.
@@ -36,12 +38,15 @@ pub const DEAD: u8 = 4;
 /// Queues with a dead-letter exchange: `short` and `brief`.
 pub const DYING: [u8; 2] = [1, 3];
 /// Target besides the queues: a fanout exchange that leads to `plain` and `ranked`.
-pub const FAN: u8 = 7;
+pub const FAN: u8 = 8;
 /// The queue that is published to through a delaying exchange.
 pub const LATE: u8 = 5;
 /// Target queue of moves.
 const ASIDE: u8 = 6;
 const FAN_QUEUES: [u8; 2] = [0, 2];
+/// The queue over a stored topic, and the topic, which has what is published to the queue.
+pub const OVER: u8 = 7;
+const STREAM: &str = "records";
 
 /// AMQP side of a run.
 #[derive(Debug, Clone)]
@@ -134,6 +139,16 @@ fn definitions() -> Vec<Method> {
         }
         .into(),
     ];
+    let stream = TableBuilder::new().with("x-queue-type", "stream");
+    methods.push(
+        queue::Declare {
+            queue: STREAM.into(),
+            durable: true,
+            arguments: stream.finish(),
+            ..queue::Declare::default()
+        }
+        .into(),
+    );
     for number in (0_u8..).take(QUEUE_COUNT) {
         methods.extend(queue_definition(number));
     }
@@ -154,6 +169,7 @@ fn queue_definition(number: u8) -> Vec<Method> {
             "short" => arguments.with("x-max-length", Value::I32(12)),
             "ranked" => arguments.with("x-max-priority", Value::I32(3)),
             "brief" => arguments.with("x-message-ttl", Value::I32(3000)),
+            "over" => arguments.with("x-stafett-topic", STREAM),
             _ => arguments,
         };
         methods.push(
@@ -201,7 +217,9 @@ impl World {
             }
             .into()
         };
-        self.tell(server, QUEUES.iter().map(delete).collect()).await
+        // The queue over the stream goes first.
+        self.tell(server, QUEUES.iter().chain([&STREAM]).map(delete).collect())
+            .await
     }
 
     /// Sends methods as the administrator's client and waits for all answers.
@@ -240,8 +258,8 @@ impl World {
             it.stream = self.amqp.streams;
         }
         let message = Message {
-            // Messages that wait at an exchange are always stored.
-            is_persistent: message.is_persistent || target == LATE,
+            // Messages that wait at an exchange and records of topics are always stored.
+            is_persistent: message.is_persistent || matches!(target, LATE | OVER),
             patience: message.patience.at(target),
             ..message
         };

@@ -108,7 +108,8 @@ impl Runner {
         match run(&mut command) {
             Ok((text, is_good)) => {
                 if steps.is_none() {
-                    self.count(&text);
+                    // A finding is no count.
+                    self.count(if is_good { &text } else { "" });
                 }
                 Answer { is_good, text }
             }

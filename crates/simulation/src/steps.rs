@@ -1,6 +1,6 @@
 //! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
-use crate::amqp::{FAN, LATE, Move, Patience, Removal, Removing, SpaceStep, StreamStep};
+use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep};
 use crate::full::UsedUp;
 use crate::kafka::GroupStep;
 use crate::live::LiveStep;
@@ -413,7 +413,7 @@ impl Mix {
             Kind::Group => Action::Group(GroupStep::draw(random)),
             Kind::Publish => Action::Publish {
                 client: small(PUBLISHERS),
-                target: match small(8) {
+                target: match small(9) {
                     LATE if self.has_losses => FAN,
                     target => target,
                 },
@@ -427,11 +427,11 @@ impl Mix {
             },
             Kind::Consume => Action::Consume {
                 client: small(CLIENTS),
-                queue: small(7),
+                queue: small(8),
             },
             Kind::Get => Action::Get {
                 client: small(CLIENTS),
-                queue: small(7),
+                queue: small(8),
             },
             Kind::Settle => Action::Settle {
                 client: small(CLIENTS),
@@ -465,7 +465,10 @@ impl Mix {
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
             Kind::Remove => Action::Remove(Removal {
-                queue: small(5),
+                queue: match small(6) {
+                    5 => OVER,
+                    queue => queue,
+                },
                 last: (small(CLIENTS), small(8)),
                 how: random.pick(&[Removing::Purge, Removing::Delete]),
             }),

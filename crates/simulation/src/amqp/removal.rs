@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use stafett_amqp_wire::methods::queue;
 
 use super::copies::CopyId;
-use super::{Patience, QUEUES, queue_definition};
+use super::{OVER, Patience, QUEUES, queue_definition};
 use crate::server::Server;
 use crate::steps::Message;
 use crate::world::{Broken, Finding, World};
@@ -34,6 +34,8 @@ pub enum Removing {
 impl World {
     pub async fn remove(&mut self, server: &mut Server, removal: Removal) -> Result<(), Broken> {
         let Removal { queue, how, last } = removal;
+        // Its topic would bring the messages back to the next queue.
+        let how = if queue == OVER { Removing::Purge } else { how };
         let Some(name) = QUEUES.get(usize::from(queue)).copied() else {
             return Ok(());
         };
