@@ -23,7 +23,7 @@ use super::registry::Queues;
 /// Time for which settlements are collected.
 const GATHER: Duration = Duration::from_millis(5);
 /// Bytes of deltas that are always allowed before a snapshot is stored.
-const CHANGED_BYTES_MIN: usize = 4096;
+pub(super) const DELTA_BYTES_MIN: usize = 4096;
 /// Number of messages that are freed at once while others wait behind them.
 const FREED_AT_ONCE: u64 = 4096;
 /// Bound on the changes of one delta, so that it fits into the smallest segment.
@@ -216,7 +216,7 @@ impl Piece {
         if inner.wholes == self.wholes {
             // Otherwise the snapshot stored meanwhile includes them.
             inner.changes.put_before(self.changes);
-            inner.changed_bytes = inner.changed_bytes.saturating_sub(self.bytes);
+            inner.sizes.on_delta_refused(self.bytes);
         }
         hub.mark_dirty(&self.queue, &mut inner);
     }
@@ -242,7 +242,7 @@ impl Inner {
             if !piece.changes.is_empty() {
                 let delta = piece.changes.encode();
                 piece.bytes = delta.len();
-                self.changed_bytes += delta.len();
+                self.sizes.on_delta(delta.len());
                 piece
                     .frames
                     .push(delivery_frame(queue, Change::Delta(delta.into())));
@@ -284,9 +284,8 @@ impl Inner {
     /// Stores a snapshot if the deltas stored since the last one are larger than twice its size. If refused,
     /// the changes are kept and stored as deltas.
     pub(super) fn store_whole_if_due(&mut self, hub: &Queues, queue: &Queue) {
-        let is_due = self.changed_bytes > CHANGED_BYTES_MIN.max(2 * self.whole_bytes);
         // Messages being moved would be settled in the journal but not in the snapshot.
-        if !is_due || self.moving > 0 || !queue.outlives() {
+        if !self.sizes.is_due() || self.moving > 0 || !queue.outlives() {
             return;
         }
         let whole = self.state.encode(self.holds_transient);
@@ -296,14 +295,12 @@ impl Inner {
         let put = delivery_frame(queue, Change::Put(whole.into()));
         match StageOutcome::of_settlements(&*hub.journal, [put]) {
             StageOutcome::Stored | StageOutcome::Waits(_) => {
-                (self.whole_bytes, self.changed_bytes) = (whole_bytes, 0);
+                self.sizes.on_snapshot(whole_bytes);
                 self.wholes += 1;
                 self.changes.clear();
             }
             // Retried when the next snapshot would be due.
-            StageOutcome::Refused(Refusal::TooLarge { .. }) => {
-                (self.whole_bytes, self.changed_bytes) = (whole_bytes, 0);
-            }
+            StageOutcome::Refused(Refusal::TooLarge { .. }) => self.sizes.on_snapshot(whole_bytes),
             StageOutcome::Refused(_) => {}
         }
     }

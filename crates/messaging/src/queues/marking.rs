@@ -130,7 +130,7 @@ impl Inner {
             [delivery_frame(queue, Change::Delta(delta.into()))],
         );
         match &staged {
-            StageOutcome::Stored | StageOutcome::Waits(_) => self.changed_bytes += bytes,
+            StageOutcome::Stored | StageOutcome::Waits(_) => self.sizes.on_delta(bytes),
             StageOutcome::Refused(_) => {
                 self.changes.put_before(changes);
                 hub.mark_dirty(queue, self);

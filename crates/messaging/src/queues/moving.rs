@@ -44,7 +44,7 @@ impl Queue {
         inner.moving = inner.moving.saturating_sub(1);
         if stored.is_ok() {
             if self.outlives() {
-                inner.changed_bytes += changes.encode().len();
+                inner.sizes.on_delta(changes.encode().len());
             }
             // These changes are stored already.
             let mut known = Changes::default();

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use stafett_journal::Watch;
 use stafett_model::{Epoch, Lock, LogId, Namespace, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, Overflow, QueueSettings, QueueState};
+use stafett_store::DeltaPolicy;
 use stafett_topics::{Topic, TopicId};
 use tokio::sync::oneshot;
 
@@ -21,6 +22,7 @@ use super::ahead::ReadAhead;
 use super::burial::Dying;
 use super::consumer::Link;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
+use super::flush::DELTA_BYTES_MIN;
 use super::grown::Grown;
 use super::lanes::LaneLog;
 use super::marking::Marking;
@@ -75,10 +77,7 @@ pub(super) struct Inner {
     /// Changes to be stored.
     pub(super) changes: Changes,
     pub(super) dirty: bool,
-    /// Bytes of deltas stored since the last snapshot.
-    pub(super) changed_bytes: usize,
-    /// Bytes of the last snapshot.
-    pub(super) whole_bytes: usize,
+    pub(super) sizes: DeltaPolicy<DELTA_BYTES_MIN, 2>,
     /// Number of stored snapshots.
     pub(super) wholes: u64,
     /// Hand-out marks that may not be stored yet.
@@ -169,8 +168,7 @@ impl Queue {
                 again: false,
                 changes: Changes::default(),
                 dirty: false,
-                changed_bytes: 0,
-                whole_bytes: 0,
+                sizes: DeltaPolicy::default(),
                 wholes: 0,
                 marking: Vec::new(),
                 dying: Dying::default(),
