@@ -69,19 +69,19 @@ impl Queues {
             limited: Vec::new(),
             refused: Vec::new(),
         };
-        let there = self.there();
+        let no_removal = self.context.lock_out_removals();
         if source.is_some_and(Queue::is_deleted) {
             return publication.into_nothing();
         }
         let (appends, ticket) = publication.into_appends(
-            self.clock.wall_ms(),
+            self.context.clock.wall_ms(),
             &self.arrivals,
             self.batch_bytes,
             |message, targets| judge.judge(message, targets),
             frames,
         );
         let staged = (!appends.is_empty()).then(|| self.journal.append(appends));
-        drop(there);
+        drop(no_removal);
         let Judge {
             unit,
             published,
@@ -90,7 +90,7 @@ impl Queues {
             ..
         } = judge;
         if unit == Unit::Batch || staged.is_some() {
-            self.metrics.published.inc_by(published);
+            self.context.metrics.published.inc_by(published);
         }
         if !refused.is_empty() {
             self.dead_letter_refused(refused);
@@ -105,7 +105,7 @@ impl Queues {
             return true;
         }
         let mut inner = queue.lock();
-        inner.look_at_logs(self);
+        inner.look_at_logs(&self.context);
         let waiting = inner.state.ready() + inner.staged;
         let bytes = inner.state.bytes_ready() + message.value.len() as u64;
         // A message that is handed out at once needs no room.
@@ -130,7 +130,7 @@ impl Queues {
         inner.may_expire |= message.ttl_ms.is_some();
         inner.has_new_transient |= is_last_run;
         if is_last_run && !inner.holds_transient {
-            inner.note_transient(self, queue);
+            inner.note_transient(&self.context, queue);
         }
         if settings.has_limits() {
             inner.state.add_bytes(message.value.len() as u64);
@@ -169,7 +169,7 @@ impl Judge<'_> {
     fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Verdict {
         let dies = full.settings.overflow == Overflow::RejectPublishDeadLetter;
         if self.unit != Unit::Whole {
-            self.queues.metrics.refused.inc();
+            self.queues.context.metrics.refused.inc();
         }
         if self.unit != Unit::Taken {
             if self.unit == Unit::Batch && dies {

@@ -15,11 +15,10 @@ use stafett_model::{DeathReason, Offset, StoredMessage};
 use stafett_queue::DeliveryId;
 use stafett_store::NotStored;
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
+use super::context::DeliveryContext;
 use super::publication::NotTogether;
 use super::queue::{Inner, Queue};
-use super::registry::Queues;
 
 /// Bound on the dead letters of one append.
 const TOGETHER_MAX: usize = 1024;
@@ -138,10 +137,10 @@ fn bytes_of(message: Option<&StoredMessage>) -> usize {
 
 impl Inner {
     /// Starts the task, unless it is running or there is nothing to bury.
-    pub(super) fn begin_burying(&mut self, queue: &Arc<Queue>, hub: &Arc<Queues>) {
+    pub(super) fn begin_burying(&mut self, queue: &Arc<Queue>, context: &Arc<DeliveryContext>) {
         if !self.dying.runs && !self.dying.waiting.is_empty() {
             self.dying.runs = true;
-            hub.tasks.spawn(run(Arc::clone(queue)));
+            context.tasks.spawn(run(Arc::clone(queue)));
         }
     }
 }
@@ -150,7 +149,9 @@ impl Inner {
 async fn run(queue: Arc<Queue>) {
     let mut count = TOGETHER_MAX;
     loop {
-        let Some(hub) = queue.hub.upgrade() else { return };
+        let Some(context) = queue.context.upgrade() else {
+            return;
+        };
         let mut taken = {
             let mut inner = queue.lock();
             let taken = inner.dying.take(count);
@@ -161,7 +162,7 @@ async fn run(queue: Arc<Queue>) {
             return;
         }
         let before = taken.len();
-        let burial = queue.bury(&hub, &mut taken).await;
+        let burial = queue.bury(&context, &mut taken).await;
         {
             let dying = &mut queue.lock().dying;
             dying.on_buried(before - taken.len());
@@ -170,13 +171,13 @@ async fn run(queue: Arc<Queue>) {
         match burial {
             Burial::Done => {
                 count = TOGETHER_MAX;
-                if !hub.stopped().is_cancelled() {
+                if !context.stop.is_cancelled() {
                     queue.pump();
                 }
             }
             Burial::TooMany => count = (count / 2).max(1),
             Burial::NotNow => {
-                if !held_up(&queue, hub).await {
+                if !held_up(&queue, context).await {
                     return;
                 }
             }
@@ -189,10 +190,10 @@ async fn run(queue: Arc<Queue>) {
 }
 
 /// Waits until the journal may accept appends again. False if the broker stops first.
-async fn held_up(queue: &Queue, hub: Arc<Queues>) -> bool {
-    let (space, stop): (_, CancellationToken) = (hub.journal.space(), hub.stopped());
+async fn held_up(queue: &Queue, context: Arc<DeliveryContext>) -> bool {
+    let (space, stop) = (context.journal.space(), context.stop.clone());
     // A waiting task must not keep the queues alive.
-    drop(hub);
+    drop(context);
     {
         let mut inner = queue.lock();
         inner.dying.is_held_up = true;
@@ -232,29 +233,36 @@ impl Queue {
     }
 
     /// Buries messages in flight.
-    pub(super) fn bury_all(self: &Arc<Self>, hub: &Arc<Queues>, dead: Vec<(DeliveryId, DeathReason)>) {
+    pub(super) fn bury_all(
+        self: &Arc<Self>,
+        context: &Arc<DeliveryContext>,
+        dead: Vec<(DeliveryId, DeathReason)>,
+    ) {
         let mut inner = self.lock();
         for (id, reason) in dead {
-            hub.metrics.on_death(reason);
+            context.metrics.on_death(reason);
             inner.dying.add(id, reason, None);
         }
-        inner.begin_burying(self, hub);
+        inner.begin_burying(self, context);
     }
 
     /// Buries letters in one append; those that were not buried stay in `taken`.
-    async fn bury(self: &Arc<Self>, hub: &Arc<Queues>, taken: &mut VecDeque<Dead>) -> Burial {
+    async fn bury(self: &Arc<Self>, context: &Arc<DeliveryContext>, taken: &mut VecDeque<Dead>) -> Burial {
         if self.is_deleted() {
             return Burial::Over;
         }
-        let Some((some, messages)) = self.read_dead(hub, taken).await else {
+        let Some(queues) = self.queues.upgrade() else {
+            return Burial::Over;
+        };
+        let Some((some, messages)) = self.read_dead(context, taken).await else {
             return Burial::NotNow;
         };
         let ids: Vec<DeliveryId> = some.iter().map(|dead| dead.id).collect();
-        let publication = hub.dead_letters(self, messages.into_iter());
+        let publication = queues.dead_letters(self, messages.into_iter());
         let letters = publication.len() as u64;
-        let refusal = match self.store_moved(hub, publication, &ids).await {
+        let refusal = match self.store_moved(&queues, publication, &ids).await {
             Ok(_) => {
-                hub.metrics.dead_lettered.inc_by(letters);
+                context.metrics.dead_lettered.inc_by(letters);
                 return Burial::Done;
             }
             Err(NotTogether::NotStored(NotStored::Refused(refusal))) if refusal != Refusal::Closed => refusal,
@@ -266,9 +274,9 @@ impl Queue {
         if is_too_large && some.len() == 1 {
             // It never fits: a dead letter is larger than the original message.
             tracing::error!("queue {}: a dead letter is lost: {refusal}", self.name);
-            hub.metrics.lost.inc();
-            let nothing = hub.dead_letters(self, std::iter::empty());
-            return match self.store_moved(hub, nothing, &ids).await {
+            context.metrics.lost.inc();
+            let nothing = queues.dead_letters(self, std::iter::empty());
+            return match self.store_moved(&queues, nothing, &ids).await {
                 Ok(_) => Burial::Done,
                 Err(_) => Burial::Over,
             };
@@ -284,7 +292,7 @@ impl Queue {
     /// Takes out and reads as many letters as go into one append. `None` if one cannot be read now.
     async fn read_dead(
         &self,
-        hub: &Queues,
+        context: &DeliveryContext,
         taken: &mut VecDeque<Dead>,
     ) -> Option<(VecDeque<Dead>, Vec<(StoredMessage, DeathReason)>)> {
         let mut found: Vec<Option<StoredMessage>> = Vec::with_capacity(taken.len());
@@ -301,7 +309,7 @@ impl Queue {
                 break;
             }
             if lane.replace(dead.id.lane) != Some(dead.id.lane) {
-                tail = self.messages_of(hub, dead.id.lane);
+                tail = self.messages_of(context, dead.id.lane);
             }
             // A message that was reported dead twice is buried once.
             let is_new = last.replace(dead.id) != Some(dead.id);
@@ -312,12 +320,12 @@ impl Queue {
                     let found = match &mut tail {
                         Some(tail) => {
                             let offset = Offset(dead.id.offset);
-                            tail.message_at(&*hub.journal, offset).await.ok()?
+                            tail.message_at(&*context.journal, offset).await.ok()?
                         }
                         None => None,
                     };
                     if found.is_none() {
-                        hub.metrics.lost.inc();
+                        context.metrics.lost.inc();
                     }
                     found
                 }

@@ -70,7 +70,7 @@ impl Queue {
         outbox: Arc<Outbox>,
         token: u64,
     ) -> Result<Consumer, ConsumeError> {
-        let hub = self.hub.upgrade().ok_or(ConsumeError::Gone)?;
+        let context = self.context.upgrade().ok_or(ConsumeError::Gone)?;
         if self.exclusive.is_some_and(|owner| owner != spec.owner) {
             return Err(ConsumeError::Locked);
         }
@@ -102,9 +102,8 @@ impl Queue {
                 pending_bytes: 0,
             };
             inner.links.insert(key, link);
-            inner.had_consumer = true;
             inner.grown = Grown::All;
-            inner.used_ms = hub.clock.now_ms();
+            inner.used_ms = context.clock.now_ms();
             key
         };
         self.pump();
@@ -116,7 +115,9 @@ impl Queue {
 
     /// Ends a consumer: deliveries that wait in its outbox return as if they had never been handed out.
     fn end_consumer(self: &Arc<Self>, key: ConsumerKey) {
-        let Some(hub) = self.hub.upgrade() else { return };
+        let Some(context) = self.context.upgrade() else {
+            return;
+        };
         let (withdrawn, credit, last) = {
             let mut inner = self.lock();
             let Some(link) = inner.links.remove(&key) else {
@@ -130,12 +131,12 @@ impl Queue {
             for delivery in back.rev() {
                 inner.state.return_unseen(delivery.id);
             }
-            inner.used_ms = hub.clock.now_ms();
+            inner.used_ms = context.clock.now_ms();
             let last = inner.state.consumers.is_empty();
             if last {
                 inner.forget_read();
                 if let Some(at) = self.unused_at(&inner) {
-                    inner.wake_at(&hub, self, at);
+                    inner.wake_at(&context, self, at);
                 }
             }
             (withdrawn, link.credit, last)
@@ -147,7 +148,7 @@ impl Queue {
             waiting.iter().for_each(Waiter::go_on);
         }
         if last && self.auto_delete {
-            hub.delete_unused(self);
+            self.delete_unused(true);
         } else {
             // Needed without consumers too: the queue may be over its limits, or returned messages may have
             // expired.
@@ -186,8 +187,8 @@ impl Queue {
             let mut inner = self.lock();
             inner.state.consumers.unblock(consumer) && inner.state.ready() > 0
         };
-        if goes_on && let Some(hub) = self.hub.upgrade() {
-            hub.wake(self);
+        if goes_on && let Some(context) = self.context.upgrade() {
+            context.wake(self);
         }
     }
 

@@ -34,7 +34,10 @@ impl Queues {
     pub(super) fn dead_letter_of(&self, full: &Queue, message: Message) -> Option<(Message, Targets)> {
         let router = self.router.get()?;
         let dead = self.dead_letter(&**router, full, message, DeathReason::Length);
-        self.metrics.dead_lettered.inc_by(u64::from(dead.is_some()));
+        self.context
+            .metrics
+            .dead_lettered
+            .inc_by(u64::from(dead.is_some()));
         dead
     }
 
@@ -71,7 +74,7 @@ impl Queues {
             &queue.name,
             reason,
             loses_keys,
-            self.clock.wall_ms(),
+            self.context.clock.wall_ms(),
         );
         let by_more_keys = !death_history::keys_are_lost(&message);
         message.exchange = exchange.clone();

@@ -60,7 +60,7 @@ impl Queues {
         if let Some(queue) = self.get(namespace, name) {
             return again(queue);
         }
-        let now_ms = self.clock.now_ms();
+        let now_ms = self.context.clock.now_ms();
         let hash = self.hash_of(namespace, name);
         let (queue, ticket) = {
             let mut table = self.write_for(namespace, name);
@@ -85,6 +85,7 @@ impl Queues {
             ];
             let queue = Arc::new(Queue::new(
                 Arc::downgrade(self),
+                Arc::downgrade(&self.context),
                 definition,
                 topic.as_deref(),
                 owner,
@@ -100,7 +101,7 @@ impl Queues {
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
             for lane in &queue.lock().logs {
-                self.shards.watch(&*self.journal, &queue, lane.lane, lane.log);
+                self.context.watch(&queue, lane.lane, lane.log);
             }
             table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
             (queue, ticket)
@@ -188,8 +189,7 @@ impl Queues {
             return Err(Refused::Journal(*refusal));
         }
         for (priority, log) in (lowest..=highest).zip(first.0..) {
-            self.shards
-                .watch(&*self.journal, queue, priority.into(), LogId(log));
+            self.context.watch(queue, priority.into(), LogId(log));
         }
         self.show(queue, inner);
         inner.log(highest.into()).ok_or(Refused::Gone)

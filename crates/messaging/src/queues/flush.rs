@@ -16,9 +16,10 @@ use stafett_store::StageOutcome;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::context::DeliveryContext;
+use super::lanes::LogOwnership;
 use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
-use super::registry::Queues;
 
 /// Time for which settlements are collected.
 const GATHER: Duration = Duration::from_millis(5);
@@ -88,7 +89,7 @@ struct Piece {
     wholes: u64,
 }
 
-impl Queues {
+impl DeliveryContext {
     /// Registers a queue if it has something to store.
     pub(super) fn mark_dirty(&self, queue: &Arc<Queue>, inner: &mut Inner) {
         if !inner.dirty && !queue.is_deleted() && (!inner.changes.is_empty() || inner.can_free(queue)) {
@@ -100,7 +101,7 @@ impl Queues {
     /// Stores the changes of all queues. False if some were refused and have to be retried.
     pub(super) fn flush(&self) -> bool {
         // No log may be deleted between its check and its truncation.
-        let _there = self.there();
+        let _no_removal = self.lock_out_removals();
         let are_gone = self.store_refused();
         let mut pieces = Vec::new();
         for queue in self.dirty.take() {
@@ -134,24 +135,24 @@ impl Queues {
     }
 
     /// Stores the state of every queue, with exact marks: before a stop.
-    pub(super) async fn flush_all(&self) {
+    pub(super) async fn flush_all(&self, all: &[Arc<Queue>]) {
         for _ in 1..LAST_TRIES {
             // Marks are exact only after everything else is stored.
-            if self.flush() && self.flush_exactly() {
+            if self.flush() && self.flush_exactly(all) {
                 return;
             }
             tokio::time::sleep(AGAIN_MIN).await;
         }
-        if !(self.flush() && self.flush_exactly()) {
+        if !(self.flush() && self.flush_exactly(all)) {
             tracing::error!(
                 "the disk is full: some of what consumers settled last is not stored, and comes again"
             );
         }
     }
 
-    fn flush_exactly(&self) -> bool {
+    fn flush_exactly(&self, all: &[Arc<Queue>]) -> bool {
         let mut pieces = Vec::new();
-        for queue in self.all() {
+        for queue in all {
             let mut inner = queue.lock();
             if queue.is_deleted() || !queue.outlives() {
                 continue;
@@ -164,7 +165,7 @@ impl Queues {
                     changes.exact_mark(number, lane.mark_exactly());
                 }
             }
-            inner.store(self, &queue, &mut pieces);
+            inner.store(self, queue, &mut pieces);
         }
         self.store(pieces)
     }
@@ -206,7 +207,7 @@ impl Queues {
 }
 
 impl Piece {
-    fn give_back(self, hub: &Queues) {
+    fn give_back(self, context: &DeliveryContext) {
         let mut inner = self.queue.lock();
         for (lane, freed) in self.freed {
             if let Some(log) = inner.logs.iter_mut().find(|log| log.lane == lane) {
@@ -218,14 +219,14 @@ impl Piece {
             inner.changes.put_before(self.changes);
             inner.sizes.on_delta_refused(self.bytes);
         }
-        hub.mark_dirty(&self.queue, &mut inner);
+        context.mark_dirty(&self.queue, &mut inner);
     }
 }
 
 impl Inner {
-    fn store(&mut self, hub: &Queues, queue: &Arc<Queue>, pieces: &mut Vec<Piece>) {
+    fn store(&mut self, context: &DeliveryContext, queue: &Arc<Queue>, pieces: &mut Vec<Piece>) {
         if queue.outlives() {
-            self.store_whole_if_due(hub, queue);
+            self.store_whole_if_due(context, queue);
         } else {
             self.changes.clear();
         }
@@ -262,7 +263,7 @@ impl Inner {
 
     /// Adds truncations of the logs up to the heads.
     fn free(&mut self, queue: &Queue, piece: &mut Piece) {
-        if self.lies_over {
+        if self.ownership == LogOwnership::Topic {
             return;
         }
         for lane in &mut self.logs {
@@ -283,7 +284,7 @@ impl Inner {
 
     /// Stores a snapshot if the deltas stored since the last one are larger than twice its size. If refused,
     /// the changes are kept and stored as deltas.
-    pub(super) fn store_whole_if_due(&mut self, hub: &Queues, queue: &Queue) {
+    pub(super) fn store_whole_if_due(&mut self, context: &DeliveryContext, queue: &Queue) {
         // Messages being moved would be settled in the journal but not in the snapshot.
         if !self.sizes.is_due() || self.moving > 0 || !queue.outlives() {
             return;
@@ -293,7 +294,7 @@ impl Inner {
         // The snapshot replaces all deltas staged before: under the lock, none can come between that it
         // lacks.
         let put = delivery_frame(queue, Change::Put(whole.into()));
-        match StageOutcome::of_settlements(&*hub.journal, [put]) {
+        match StageOutcome::of_settlements(&*context.journal, [put]) {
             StageOutcome::Stored | StageOutcome::Waits(_) => {
                 self.sizes.on_snapshot(whole_bytes);
                 self.wholes += 1;
@@ -307,7 +308,7 @@ impl Inner {
 
     /// Returns true if a log can be freed up to its head.
     fn can_free(&self, queue: &Queue) -> bool {
-        !self.lies_over
+        self.ownership == LogOwnership::Own
             && self.logs.iter().any(|lane| {
                 self.state.lane(lane.lane).is_some_and(|state| {
                     let before = state.head().saturating_sub(queue.settings.retain);
@@ -319,8 +320,8 @@ impl Inner {
 }
 
 /// Runs until the queues are dropped or stopped.
-pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
-    let Some(wake) = queues.upgrade().map(|queues| Arc::clone(&queues.dirty.wake)) else {
+pub(super) async fn run(context: Weak<DeliveryContext>, stop: CancellationToken) {
+    let Some(wake) = context.upgrade().map(|context| Arc::clone(&context.dirty.wake)) else {
         return;
     };
     loop {
@@ -330,7 +331,7 @@ pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
         }
         tokio::time::sleep(GATHER).await;
         let mut pause = AGAIN_MIN;
-        while !queues.upgrade().is_none_or(|queues| queues.flush()) {
+        while !context.upgrade().is_none_or(|context| context.flush()) {
             if stop
                 .run_until_cancelled(tokio::time::sleep(pause))
                 .await

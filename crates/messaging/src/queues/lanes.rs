@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 use stafett_model::LogId;
 use stafett_topics::Topic;
 
+use super::context::DeliveryContext;
 use super::grown::Grown;
 use super::queue::Inner;
-use super::registry::Queues;
 
 /// Log of a lane.
 #[derive(Debug, Clone, Copy)]
@@ -18,40 +18,49 @@ pub(super) struct LaneLog {
     pub(super) freed: u64,
 }
 
+/// Owner of the logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogOwnership {
+    /// Settled messages are freed.
+    Own,
+    /// A topic, which has its own retention.
+    Topic,
+}
+
 impl Inner {
     /// Updates the ends of all lanes from their logs.
-    pub(super) fn look_at_logs(&mut self, hub: &Queues) {
+    pub(super) fn look_at_logs(&mut self, context: &DeliveryContext) {
         self.grown = Grown::none();
         for at in 0..self.logs.len() {
             if let Some(LaneLog { lane, log, .. }) = self.logs.get(at).copied() {
-                self.look_at(hub, lane, log);
+                self.look_at(context, lane, log);
             }
         }
-        hub.metrics.looks.inc_by(self.logs.len() as u64);
+        context.metrics.looks.inc_by(self.logs.len() as u64);
     }
 
     /// Updates the ends of the lanes whose logs may have grown.
-    pub(super) fn look_at_grown(&mut self, hub: &Queues) {
+    pub(super) fn look_at_grown(&mut self, context: &DeliveryContext) {
         match self.grown.take() {
-            Grown::These(lanes) if self.lies_over => {
+            Grown::These(lanes) if self.ownership == LogOwnership::Topic => {
                 for lane in &lanes {
                     if let Some(log) = self.log(*lane) {
-                        self.look_at(hub, *lane, log);
+                        self.look_at(context, *lane, log);
                     }
                 }
-                hub.metrics.looks.inc_by(lanes.len() as u64);
+                context.metrics.looks.inc_by(lanes.len() as u64);
             }
-            Grown::These(_) | Grown::All => self.look_at_logs(hub),
+            Grown::These(_) | Grown::All => self.look_at_logs(context),
         }
     }
 
-    fn look_at(&mut self, hub: &Queues, lane: u32, log: LogId) {
-        let Some(bounds) = hub.journal.bounds(log) else {
+    fn look_at(&mut self, context: &DeliveryContext, lane: u32, log: LogId) {
+        let Some(bounds) = context.journal.bounds(log) else {
             return;
         };
-        if self.lies_over {
+        if self.ownership == LogOwnership::Topic {
             let lost = self.state.start_at(lane, bounds.start.0, &mut self.changes);
-            hub.metrics.lost.inc_by(lost);
+            context.metrics.lost.inc_by(lost);
         }
         let state = self.state.lane_mut(lane);
         let before = state.end();

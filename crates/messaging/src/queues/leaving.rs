@@ -50,7 +50,7 @@ impl Queues {
     /// Removes the remaining bindings of a queue, in a task.
     pub(super) fn forget_rest(self: &Arc<Self>, queue: &Arc<Queue>) -> JoinHandle<()> {
         let (queues, queue) = (Arc::clone(self), Arc::clone(queue));
-        self.tasks.spawn(async move {
+        self.context.tasks.spawn(async move {
             while queues.forget_step(&queue) {
                 tokio::task::yield_now().await;
             }

@@ -54,13 +54,14 @@ impl Queues {
     ) -> Result<HashMap<u64, Arc<Queue>>, StateUnreadable> {
         let mut found: HashMap<u64, Arc<Queue>> = HashMap::new();
         let mut by_name: HashMap<(Namespace, ByteString), u64> = HashMap::new();
-        let now_ms = self.clock.now_ms();
+        let now_ms = self.context.clock.now_ms();
         spaces::QUEUES.load_values(&*self.journal, |key, value| {
             let id = u64::from_be_bytes(key.try_into().ok()?);
             let definition = Definition::decode(value)?;
             match self.topic_of(&definition) {
                 Ok(topic) if definition.durable && !definition.exclusive => {
-                    let queue = Queue::new(Arc::downgrade(self), definition, topic.as_deref(), None, now_ms);
+                    let context = Arc::downgrade(&self.context);
+                    let queue = Queue::new(Arc::downgrade(self), context, definition, topic.as_deref(), None, now_ms);
                     queue.stored.store(true, Ordering::Release);
                     // Ids rise. The deletion of the earlier queue was lost with a part of the journal.
                     let name = (queue.namespace.clone(), queue.name.clone());
@@ -111,7 +112,7 @@ impl Queues {
                     let Inner { state, changes, .. } = &mut *inner;
                     let lost = state.start_at(lane.lane, bounds.start.0, changes);
                     if queue.over.is_some() {
-                        self.metrics.lost.inc_by(lost);
+                        self.context.metrics.lost.inc_by(lost);
                     }
                     let state = state.lane_mut(lane.lane);
                     state.grow(bounds.end.0);
@@ -132,7 +133,7 @@ impl Queues {
         let ragged = queue.over.is_none()
             && (queue.lock().holds_transient || self.log_level(queue) != Durability::Sync);
         for lane in queue.lock().logs.clone() {
-            self.shards.watch(&*self.journal, queue, lane.lane, lane.log);
+            self.context.watch(queue, lane.lane, lane.log);
         }
         let hash = self.hash_queue(queue);
         self.write()
@@ -142,10 +143,10 @@ impl Queues {
         self.show(queue, &queue.lock());
         self.use_now(queue);
         if waits {
-            self.wake(queue);
+            self.context.wake(queue);
         }
         if waits && ragged {
-            self.scan_soon(queue);
+            self.context.scan_soon(queue);
         }
     }
 }

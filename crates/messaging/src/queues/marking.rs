@@ -13,9 +13,9 @@ use stafett_journal::{Change, Outcome, Refusal, Ticket};
 use stafett_queue::Changes;
 use stafett_store::StageOutcome;
 
+use super::context::DeliveryContext;
 use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
-use super::registry::Queues;
 
 /// A staged mark.
 #[derive(Debug)]
@@ -37,24 +37,30 @@ pub(super) enum Marked {
 
 impl Marking {
     /// Waits until the mark is stored or refused, and updates the queue.
-    pub(super) async fn decided(self, hub: &Queues, queue: &Arc<Queue>) {
+    pub(super) async fn decided(self, context: &DeliveryContext, queue: &Arc<Queue>) {
         let outcome = self.ticket.await.pop();
         let mut inner = queue.lock();
-        inner.on_marked(hub, queue, self.lane, self.mark, outcome.as_ref());
+        inner.on_marked(context, queue, self.lane, self.mark, outcome.as_ref());
     }
 }
 
 impl Inner {
     /// Checks that a message may be handed out, either the next one of its lane or a returned one. Stages a
     /// further mark if needed.
-    pub(super) fn marked(&mut self, hub: &Queues, queue: &Arc<Queue>, number: u32, at: u64) -> Marked {
+    pub(super) fn marked(
+        &mut self,
+        context: &DeliveryContext,
+        queue: &Arc<Queue>,
+        number: u32,
+        at: u64,
+    ) -> Marked {
         if !queue.outlives() || self.state.lane_mut(number).is_marked_ahead(at) {
             return Marked::Yes;
         }
         if let Some(mark) = self.state.lane_mut(number).mark_ahead() {
             let mut changes = Changes::default();
             changes.mark(number, mark);
-            match self.store_at_once(hub, queue, changes) {
+            match self.store_at_once(context, queue, changes) {
                 StageOutcome::Waits(ticket) => self.marking.push(Marking {
                     lane: number,
                     mark,
@@ -69,7 +75,7 @@ impl Inner {
             }
         }
         if !self.state.lane_mut(number).is_marked(at) {
-            self.learn_marks(hub, queue);
+            self.learn_marks(context, queue);
         }
         if self.state.lane_mut(number).is_marked(at) {
             return Marked::Yes;
@@ -82,14 +88,14 @@ impl Inner {
     }
 
     /// Updates the marks that are stored by now.
-    fn learn_marks(&mut self, hub: &Queues, queue: &Arc<Queue>) {
+    fn learn_marks(&mut self, context: &DeliveryContext, queue: &Arc<Queue>) {
         for mut marking in std::mem::take(&mut self.marking) {
-            let mut context = Context::from_waker(Waker::noop());
-            match Pin::new(&mut marking.ticket).poll(&mut context) {
+            let mut task = Context::from_waker(Waker::noop());
+            match Pin::new(&mut marking.ticket).poll(&mut task) {
                 Poll::Pending => self.marking.push(marking),
                 Poll::Ready(mut outcomes) => {
                     let outcome = outcomes.pop();
-                    self.on_marked(hub, queue, marking.lane, marking.mark, outcome.as_ref());
+                    self.on_marked(context, queue, marking.lane, marking.mark, outcome.as_ref());
                 }
             }
         }
@@ -97,7 +103,7 @@ impl Inner {
 
     fn on_marked(
         &mut self,
-        hub: &Queues,
+        context: &DeliveryContext,
         queue: &Arc<Queue>,
         lane: u32,
         mark: u64,
@@ -107,7 +113,7 @@ impl Inner {
             Some(Outcome::Committed(_)) => {}
             Some(Outcome::Refused(refusal)) if *refusal != Refusal::Closed => {
                 self.changes.mark(lane, mark);
-                hub.mark_dirty(queue, self);
+                context.mark_dirty(queue, self);
             }
             // The journal has stopped.
             Some(Outcome::Refused(_) | Outcome::Unknown) | None => return,
@@ -119,21 +125,21 @@ impl Inner {
     /// changes.
     pub(super) fn store_at_once(
         &mut self,
-        hub: &Queues,
+        context: &DeliveryContext,
         queue: &Arc<Queue>,
         changes: Changes,
     ) -> StageOutcome {
         let delta = changes.encode();
         let bytes = delta.len();
         let staged = StageOutcome::of(
-            &*hub.journal,
+            &*context.journal,
             [delivery_frame(queue, Change::Delta(delta.into()))],
         );
         match &staged {
             StageOutcome::Stored | StageOutcome::Waits(_) => self.sizes.on_delta(bytes),
             StageOutcome::Refused(_) => {
                 self.changes.put_before(changes);
-                hub.mark_dirty(queue, self);
+                context.mark_dirty(queue, self);
             }
         }
         staged

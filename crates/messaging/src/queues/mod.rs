@@ -6,7 +6,7 @@
 //! - `definition`: the definition of a queue, and its stored format
 //! - `registry`: all queues: look-up, deletion; `declare`: declaration; `load`: loading at the start
 //! - `publication`: messages published together, as appends; `append`: checks of queue limits
-//! - `queue`: one queue and its operations
+//! - `queue`: one queue and its operations; `context`: services that all queues share
 //! - `pump`: hand-out; `ahead`: read-ahead of the lanes
 //! - `outbox`: deliveries that wait for their connection; `credit`: credit shared by consumers; `source`:
 //!   origins of deliveries
@@ -25,6 +25,7 @@ mod ahead;
 mod append;
 mod burial;
 mod consumer;
+mod context;
 mod credit;
 mod dead_letter;
 mod declare;

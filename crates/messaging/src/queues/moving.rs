@@ -11,6 +11,7 @@ use stafett_queue::{Changes, DeliveryId};
 use stafett_store::NotStored;
 use stafett_topics::Tail;
 
+use super::context::DeliveryContext;
 use super::publication::{Appended, NotTogether, Publication};
 use super::queue::Queue;
 use super::registry::Queues;
@@ -23,7 +24,7 @@ impl Queue {
     /// in flight are ignored.
     pub(crate) async fn store_moved(
         self: &Arc<Self>,
-        hub: &Arc<Queues>,
+        queues: &Arc<Queues>,
         publication: Publication,
         ids: &[DeliveryId],
     ) -> Result<Vec<Appended>, NotTogether> {
@@ -34,7 +35,7 @@ impl Queue {
             in_flight.for_each(|id| changes.settled(id.lane, id.offset, 1));
             inner.moving += 1;
         }
-        let stored = hub.append_from(self, publication, &changes).together().await;
+        let stored = queues.append_from(self, publication, &changes).together().await;
         let mut inner = self.lock();
         if stored == Err(NotTogether::NotStored(NotStored::Unknown)) {
             // The journal has stopped, so the state is unknown: `moving` stays raised, and no snapshot is
@@ -53,15 +54,20 @@ impl Queue {
             }
         }
         if !self.is_deleted() {
-            inner.store_whole_if_due(hub, self);
-            hub.mark_dirty(self, &mut inner);
+            inner.store_whole_if_due(&queues.context, self);
+            queues.context.mark_dirty(self, &mut inner);
         }
         stored
     }
 
     /// Returns a reader of single messages of a lane, in any state. `None` if the lane has no log.
-    pub(super) fn messages_of(&self, hub: &Queues, lane: u32) -> Option<Tail> {
+    pub(super) fn messages_of(&self, context: &DeliveryContext, lane: u32) -> Option<Tail> {
         let log = self.lock().log(lane)?;
-        Some(Tail::new(log, Offset::ZERO, READ_BYTES, Arc::clone(&hub.kept)))
+        Some(Tail::new(
+            log,
+            Offset::ZERO,
+            READ_BYTES,
+            Arc::clone(&context.read_ahead),
+        ))
     }
 }

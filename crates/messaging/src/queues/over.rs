@@ -96,10 +96,10 @@ impl Queues {
         for lane in LaneLog::of_topic(topic, known) {
             inner.logs.push(lane);
             inner.grown.note(lane.lane);
-            self.shards.watch(&*self.journal, queue, lane.lane, lane.log);
+            self.context.watch(queue, lane.lane, lane.log);
         }
         drop(inner);
-        self.wake(queue);
+        self.context.wake(queue);
     }
 
     /// Returns true if a dead letter that goes to a log would return to a queue that it left automatically.

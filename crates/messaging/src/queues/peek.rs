@@ -18,15 +18,17 @@ impl Queue {
         self: &Arc<Self>,
         mut visit: impl FnMut(DeliveryId, &StoredMessage) -> ControlFlow<()> + Send,
     ) {
-        let Some(hub) = self.hub.upgrade() else { return };
+        let Some(context) = self.context.upgrade() else {
+            return;
+        };
         let lanes: Vec<u32> = {
             let mut inner = self.lock();
-            inner.look_at_logs(&hub);
+            inner.look_at_logs(&context);
             inner.state.lanes().map(|(number, _)| number).collect()
         };
         let mut looked_at = 0_usize;
         for lane in lanes {
-            let Some(mut tail) = self.messages_of(&hub, lane) else {
+            let Some(mut tail) = self.messages_of(&context, lane) else {
                 continue;
             };
             let mut from = 0;
@@ -39,7 +41,7 @@ impl Queue {
                 let Some(offset) = next else { break };
                 from = offset + 1;
                 let id = DeliveryId { lane, offset };
-                let Ok(message) = tail.message_at(&*hub.journal, Offset(offset)).await else {
+                let Ok(message) = tail.message_at(&*context.journal, Offset(offset)).await else {
                     break;
                 };
                 if message.is_some_and(|message| visit(id, &message).is_break()) {

@@ -14,10 +14,10 @@ use stafett_store::spaces;
 use stafett_topics::{CursorItem, LogRead, LogTicket, SkipReason, Skipped, read_log};
 
 use super::ahead::ReadAhead;
+use super::context::DeliveryContext;
 use super::marking::{Marked, Marking};
 use super::outbox::Delivery;
-use super::queue::{Inner, Queue};
-use super::registry::Queues;
+use super::queue::{HandOutState, Inner, Queue};
 use super::source::{Source, Waiter};
 
 /// Bytes of one read.
@@ -35,7 +35,7 @@ const STALLED_MS: i64 = 1000;
 /// Hand-out between two checks of the logs.
 struct Turn<'a> {
     queue: &'a Arc<Queue>,
-    hub: &'a Arc<Queues>,
+    context: &'a Arc<DeliveryContext>,
     now_ms: i64,
     /// Messages that may still be handed out in this turn.
     left: usize,
@@ -78,35 +78,35 @@ impl Queue {
     pub(super) fn pump(self: &Arc<Self>) {
         {
             let mut inner = self.lock();
-            if inner.pumping {
-                inner.again = true;
+            if inner.hand_out_state != HandOutState::Idle {
+                inner.hand_out_state = HandOutState::RunAgain;
                 return;
             }
-            inner.pumping = true;
+            inner.hand_out_state = HandOutState::Running;
         }
-        if let Some(hub) = self.hub.upgrade() {
-            self.pump_on(&hub);
+        if let Some(context) = self.context.upgrade() {
+            self.pump_on(&context);
         }
     }
 
-    /// Continues a hand-out; `pumping` is set.
-    fn pump_on(self: &Arc<Self>, hub: &Arc<Queues>) {
+    /// Continues a hand-out in progress.
+    fn pump_on(self: &Arc<Self>, context: &Arc<DeliveryContext>) {
         let mut left = TURN_MESSAGES;
         loop {
-            let step = self.lock().turn(self, hub, &mut left);
+            let step = self.lock().turn(self, context, &mut left);
             match step {
                 Step::Idle => return,
                 Step::More => {
-                    hub.wake(self);
+                    context.wake(self);
                     return;
                 }
                 Step::Mark(marking) => {
-                    let (queue, hub) = (Arc::clone(self), Arc::clone(hub));
-                    hub.clone().tasks.spawn(async move {
-                        let decided = marking.decided(&hub, &queue);
-                        match hub.stopped().run_until_cancelled(decided).await {
-                            Some(()) => queue.pump_on(&hub),
-                            None => queue.lock().pumping = false,
+                    let (queue, context) = (Arc::clone(self), Arc::clone(context));
+                    context.clone().tasks.spawn(async move {
+                        let decided = marking.decided(&context, &queue);
+                        match context.stop.run_until_cancelled(decided).await {
+                            Some(()) => queue.pump_on(&context),
+                            None => queue.lock().hand_out_state = HandOutState::Idle,
                         }
                     });
                     return;
@@ -117,17 +117,19 @@ impl Queue {
                     from,
                     bytes,
                 } => {
-                    let Some(ticket) = self.read(hub, lane, from, bytes) else {
+                    let Some(ticket) = self.read(context, lane, from, bytes) else {
                         return;
                     };
                     match ticket.now() {
-                        Ok(read) => self.lock().on_read(self, hub, lane, was_returned, from, read),
+                        Ok(read) => self.lock().on_read(self, context, lane, was_returned, from, read),
                         Err(ticket) => {
-                            let (queue, hub) = (Arc::clone(self), Arc::clone(hub));
-                            hub.clone().tasks.spawn(async move {
+                            let (queue, context) = (Arc::clone(self), Arc::clone(context));
+                            context.clone().tasks.spawn(async move {
                                 let read = ticket.finish().await;
-                                queue.lock().on_read(&queue, &hub, lane, was_returned, from, read);
-                                queue.pump_on(&hub);
+                                queue
+                                    .lock()
+                                    .on_read(&queue, &context, lane, was_returned, from, read);
+                                queue.pump_on(&context);
                             });
                             return;
                         }
@@ -137,50 +139,50 @@ impl Queue {
         }
     }
 
-    fn read(&self, hub: &Queues, lane: u32, from: u64, bytes_max: usize) -> Option<LogTicket> {
+    fn read(&self, context: &DeliveryContext, lane: u32, from: u64, bytes_max: usize) -> Option<LogTicket> {
         let mut inner = self.lock();
         let Some(log) = inner.log(lane).filter(|_| !self.is_deleted()) else {
-            inner.pumping = false;
+            inner.hand_out_state = HandOutState::Idle;
             return None;
         };
         drop(inner);
-        Some(read_log(&*hub.journal, log, Offset(from), bytes_max))
+        Some(read_log(&*context.journal, log, Offset(from), bytes_max))
     }
 }
 
 impl Inner {
     /// Hands out until something is missing, and fills the outboxes.
-    fn turn(&mut self, queue: &Arc<Queue>, hub: &Arc<Queues>, left: &mut usize) -> Step {
+    fn turn(&mut self, queue: &Arc<Queue>, context: &Arc<DeliveryContext>, left: &mut usize) -> Step {
         if queue.is_deleted() {
-            self.pumping = false;
+            self.hand_out_state = HandOutState::Idle;
             return Step::Idle;
         }
         let mut turn = Turn {
             queue,
-            hub,
-            now_ms: hub.clock.now_ms(),
+            context,
+            now_ms: context.clock.now_ms(),
             left: *left,
             delivered: 0,
         };
         let step = loop {
-            self.again = false;
-            self.look_at_grown(hub);
+            self.hand_out_state = HandOutState::Running;
+            self.look_at_grown(context);
             let step = self.hand_out(&mut turn);
-            if !matches!(step, Step::Idle) || !self.again {
+            if !matches!(step, Step::Idle) || self.hand_out_state != HandOutState::RunAgain {
                 break step;
             }
         };
         *left = turn.left;
         if matches!(step, Step::Idle | Step::More) {
-            self.pumping = false;
+            self.hand_out_state = HandOutState::Idle;
             if matches!(step, Step::Idle) {
-                self.rest(hub);
+                self.rest(context);
             }
         }
         self.fill_outboxes(queue);
-        self.begin_burying(queue, hub);
-        hub.metrics.delivered.inc_by(turn.delivered);
-        hub.mark_dirty(queue, self);
+        self.begin_burying(queue, context);
+        context.metrics.delivered.inc_by(turn.delivered);
+        context.mark_dirty(queue, self);
         step
     }
 
@@ -227,7 +229,7 @@ impl Inner {
         if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
             // Dropped without being read.
             turn.left -= 1;
-            turn.hub.metrics.on_death(DeathReason::Length);
+            turn.context.metrics.on_death(DeathReason::Length);
             state.drop_ready(ready.id, 0, changes);
             return None;
         }
@@ -278,15 +280,15 @@ impl Inner {
         let settings = &turn.queue.settings;
         let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
         let Self { state, changes, .. } = self;
-        if turn.queue.has_ended(message, found.stored_by, turn.hub.epoch) {
+        if turn.queue.has_ended(message, found.stored_by, turn.context.epoch) {
             // A transient message of an earlier run.
             state.drop_ready(ready.id, bytes, changes);
             return None;
         }
         let lifetime = lifetime_ms(settings, message.ttl_ms());
         let expires = lifetime.map(|ms| {
-            let clock = &turn.hub.clock;
-            let arrived = clock.arrival(message.arrived_ms(), found.stored_by == turn.hub.epoch);
+            let clock = &turn.context.clock;
+            let arrived = clock.arrival(message.arrived_ms(), found.stored_by == turn.context.epoch);
             arrived.saturating_add(ms)
         });
         // A message with a TTL of 0 goes only to a consumer that is waiting already; a new request comes too
@@ -306,7 +308,7 @@ impl Inner {
                 }
                 return Some(Step::Idle);
             }
-            turn.hub.metrics.on_death(reason);
+            turn.context.metrics.on_death(reason);
             if settings.dead_letter.is_none() {
                 state.drop_ready(ready.id, bytes, changes);
             } else {
@@ -318,12 +320,12 @@ impl Inner {
         if !wanted {
             self.head_expires = Some((ready.id, expires.unwrap_or(i64::MAX)));
             if let Some(at) = expires {
-                self.wake_at(turn.hub, turn.queue, at);
+                self.wake_at(turn.context, turn.queue, at);
             }
             self.put_back(ready, found.message, found.stored_by);
             return Some(Step::Idle);
         }
-        match self.marked(turn.hub, turn.queue, ready.id.lane, ready.id.offset) {
+        match self.marked(turn.context, turn.queue, ready.id.lane, ready.id.offset) {
             Marked::Yes => {}
             Marked::After(marking) => {
                 self.put_back(ready, found.message, found.stored_by);
@@ -331,7 +333,7 @@ impl Inner {
             }
             Marked::No => {
                 self.put_back(ready, found.message, found.stored_by);
-                self.stall(turn.hub, turn.queue);
+                self.stall(turn.context, turn.queue);
                 return Some(Step::Idle);
             }
         }
@@ -432,12 +434,12 @@ impl Inner {
     }
 
     /// Stores, ahead of the first one, that the queue may have transient messages, which end with this run.
-    pub(super) fn note_transient(&mut self, hub: &Queues, queue: &Arc<Queue>) {
+    pub(super) fn note_transient(&mut self, context: &DeliveryContext, queue: &Arc<Queue>) {
         self.holds_transient = true;
         let mut changes = Changes::default();
         changes.holds_transient();
         // If refused, it is stored with the next changes.
-        let _ = self.store_at_once(hub, queue, changes);
+        let _ = self.store_at_once(context, queue, changes);
     }
 
     /// Returns true if the queue is over its limits and has to drop the oldest message.
@@ -478,7 +480,7 @@ impl Inner {
     fn on_read(
         &mut self,
         queue: &Arc<Queue>,
-        hub: &Arc<Queues>,
+        context: &Arc<DeliveryContext>,
         lane: u32,
         was_returned: bool,
         from: u64,
@@ -492,7 +494,7 @@ impl Inner {
         let wanted = [self.state.first_ready(), self.state.passed_over()];
         let is_wanted = wanted.contains(&Some(missing));
         match read {
-            LogRead::Batches(run) => self.read_of(missing).fill(&hub.kept, lane, from, run),
+            LogRead::Batches(run) => self.read_of(missing).fill(&context.read_ahead, lane, from, run),
             LogRead::Skip(skipped @ Skipped { from, to, why }) => {
                 if why == SkipReason::Damaged
                     && let Some(log) = self.log(lane)
@@ -500,39 +502,39 @@ impl Inner {
                     tracing::error!("queue {}: {log} is damaged from {from} to {to}", queue.name);
                 }
                 if is_wanted {
-                    self.skip(hub, missing, skipped);
+                    self.skip(context, missing, skipped);
                 }
             }
             LogRead::End(_) => {
                 tracing::error!("queue {} cannot be read at {from}: it is tried again", queue.name);
-                self.stall(hub, queue);
+                self.stall(context, queue);
             }
         }
     }
 
     /// Skips a range that cannot be handed out.
-    fn skip(&mut self, hub: &Queues, missing: ReadyMessage, skipped: Skipped) {
+    fn skip(&mut self, context: &DeliveryContext, missing: ReadyMessage, skipped: Skipped) {
         let Self { state, changes, .. } = self;
         let Skipped { from, to, why } = skipped;
         match why {
             SkipReason::Gap => state.skip(missing, to.0, changes),
             SkipReason::Expired => {
                 let lost = state.start_at(missing.id.lane, to.0, changes);
-                hub.metrics.lost.inc_by(lost);
+                context.metrics.lost.inc_by(lost);
             }
             SkipReason::Damaged => {
-                hub.metrics.lost.inc_by(to.0.saturating_sub(from.0));
+                context.metrics.lost.inc_by(to.0.saturating_sub(from.0));
                 state.skip(missing, to.0, changes);
             }
         }
     }
 
     /// Stalls the queue: nothing is handed out for a while.
-    fn stall(&mut self, hub: &Queues, queue: &Arc<Queue>) {
+    fn stall(&mut self, context: &DeliveryContext, queue: &Arc<Queue>) {
         self.forget_read();
         self.getters.clear();
-        self.stalled_until = hub.clock.now_ms() + STALLED_MS;
-        self.wake_at(hub, queue, self.stalled_until);
+        self.stalled_until = context.clock.now_ms() + STALLED_MS;
+        self.wake_at(context, queue, self.stalled_until);
     }
 
     /// Moves the pending deliveries to the outboxes.
@@ -545,8 +547,8 @@ impl Inner {
     }
 
     /// Drops the read-ahead of an idle queue, unless there is memory for it.
-    fn rest(&mut self, hub: &Queues) {
-        if self.links.is_empty() || self.state.ready() == 0 || hub.kept.bytes() > KEPT_BYTES_MAX {
+    fn rest(&mut self, context: &DeliveryContext) {
+        if self.links.is_empty() || self.state.ready() == 0 || context.read_ahead.bytes() > KEPT_BYTES_MAX {
             self.forget_read();
         }
     }

@@ -21,10 +21,11 @@ use tokio::sync::oneshot;
 use super::ahead::ReadAhead;
 use super::burial::Dying;
 use super::consumer::Link;
+use super::context::DeliveryContext;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::flush::DELTA_BYTES_MIN;
 use super::grown::Grown;
-use super::lanes::LaneLog;
+use super::lanes::{LaneLog, LogOwnership};
 use super::marking::Marking;
 use super::outbox::{Delivery, Event};
 use super::publication::Refused;
@@ -46,7 +47,8 @@ pub struct Queue {
     pub over: Option<TopicId>,
     /// Ends the interest in the topic's logs with the queue.
     pub(super) topic_watch: OnceLock<Watch>,
-    pub(super) hub: Weak<Queues>,
+    pub(super) queues: Weak<Queues>,
+    pub(super) context: Weak<DeliveryContext>,
     pub(super) deleted: AtomicBool,
     /// True if the definition is stored.
     pub(super) stored: AtomicBool,
@@ -58,8 +60,7 @@ pub struct Queue {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Inner {
     pub(super) state: QueueState,
-    /// True if the logs are a topic's, which has its own retention.
-    pub(super) lies_over: bool,
+    pub(super) ownership: LogOwnership,
     /// Logs to check for growth, if they are a topic's.
     pub(super) grown: Grown,
     /// Logs of the lanes, with the offsets up to which they are freed.
@@ -70,10 +71,7 @@ pub(super) struct Inner {
     pub(super) ahead: ReadAhead,
     /// Read-ahead of returned messages.
     pub(super) back: ReadAhead,
-    /// True if a hand-out is in progress.
-    pub(super) pumping: bool,
-    /// True if another round was requested meanwhile.
-    pub(super) again: bool,
+    pub(super) hand_out_state: HandOutState,
     /// Changes to be stored.
     pub(super) changes: Changes,
     pub(super) dirty: bool,
@@ -90,7 +88,6 @@ pub(super) struct Inner {
     pub(super) holds_transient: bool,
     /// True if transient messages were published in this run.
     pub(super) has_new_transient: bool,
-    pub(super) had_consumer: bool,
     /// True if there may be messages with a TTL.
     pub(super) may_expire: bool,
     /// Expiry of the message at the head, in steady time.
@@ -103,6 +100,15 @@ pub(super) struct Inner {
     pub(super) timer_at: i64,
     /// Time before which nothing is handed out, as the log could not be read.
     pub(super) stalled_until: i64,
+}
+
+/// Progress of a hand-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HandOutState {
+    Idle,
+    Running,
+    /// A hand-out is in progress, and another round was requested meanwhile.
+    RunAgain,
 }
 
 /// Request for one message, if there is one now.
@@ -126,7 +132,8 @@ pub struct Counts {
 
 impl Queue {
     pub(super) fn new(
-        hub: Weak<Queues>,
+        queues: Weak<Queues>,
+        context: Weak<DeliveryContext>,
         definition: Definition,
         topic: Option<&Topic>,
         owner: Option<OwnerId>,
@@ -152,20 +159,24 @@ impl Queue {
             arguments: definition.arguments,
             over: definition.over,
             topic_watch: OnceLock::new(),
-            hub,
+            queues,
+            context,
             deleted: AtomicBool::new(false),
             stored: AtomicBool::new(false),
             inner: Lock::new(Inner {
                 state,
-                lies_over: definition.over.is_some(),
+                ownership: if definition.over.is_some() {
+                    LogOwnership::Topic
+                } else {
+                    LogOwnership::Own
+                },
                 grown: Grown::All,
                 logs,
                 links: BTreeMap::new(),
                 getters: VecDeque::new(),
                 ahead: ReadAhead::default(),
                 back: ReadAhead::default(),
-                pumping: false,
-                again: false,
+                hand_out_state: HandOutState::Idle,
                 changes: Changes::default(),
                 dirty: false,
                 sizes: DeltaPolicy::default(),
@@ -175,7 +186,6 @@ impl Queue {
                 moving: 0,
                 holds_transient: false,
                 has_new_transient: false,
-                had_consumer: false,
                 // It is unknown which messages of a topic have a TTL.
                 may_expire: settings.ttl_ms.is_some() || definition.over.is_some(),
                 head_expires: None,
@@ -205,7 +215,7 @@ impl Queue {
 
     /// Returns the queue's own logs, by priority.
     pub(super) fn own_logs(&self, inner: &Inner) -> Vec<(u8, LogId)> {
-        if inner.lies_over {
+        if inner.ownership == LogOwnership::Topic {
             return vec![(0, LogId(self.id.0))];
         }
         let own = inner.logs.iter();
@@ -247,6 +257,13 @@ impl Queue {
         !is_kept && stored_by < now
     }
 
+    /// Deletes the queue, if it is unused or, with `had_consumers`, has no consumers.
+    pub(super) fn delete_unused(self: &Arc<Self>, had_consumers: bool) {
+        if let Some(queues) = self.queues.upgrade() {
+            queues.delete_unused(self, had_consumers);
+        }
+    }
+
     /// Returns true if the queue survives a restart.
     pub(super) fn outlives(&self) -> bool {
         self.durable && self.exclusive.is_none()
@@ -268,8 +285,8 @@ impl Queue {
     /// Returns the counts.
     pub fn counts(&self) -> Counts {
         let mut inner = self.lock();
-        if let Some(hub) = self.hub.upgrade() {
-            inner.look_at_logs(&hub);
+        if let Some(context) = self.context.upgrade() {
+            inner.look_at_logs(&context);
         }
         Counts {
             ready: inner.state.ready(),
@@ -282,14 +299,14 @@ impl Queue {
     /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
     /// this settles it.
     pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {
-        let hub = self.hub.upgrade()?;
+        let context = self.context.upgrade()?;
         let (sender, receiver) = oneshot::channel();
         {
             let mut inner = self.lock();
             if self.is_deleted() {
                 return None;
             }
-            inner.used_ms = hub.clock.now_ms();
+            inner.used_ms = context.clock.now_ms();
             inner.getters.push_back(Getter {
                 settles,
                 has_waited: false,
@@ -298,7 +315,7 @@ impl Queue {
             // Stored messages are available at once, even if their growth was not reported yet.
             inner.grown = Grown::All;
         }
-        drop(hub);
+        drop(context);
         self.pump();
         let asking = Asking {
             queue: self,
@@ -325,8 +342,8 @@ impl Queue {
     /// Returns true if the queue is stalled, as its logs could not be read.
     pub(crate) fn is_stalled(&self) -> bool {
         let stalled_until = self.lock().stalled_until;
-        let hub = self.hub.upgrade();
-        hub.is_some_and(|hub| hub.clock.now_ms() < stalled_until)
+        let context = self.context.upgrade();
+        context.is_some_and(|context| context.clock.now_ms() < stalled_until)
     }
 
     /// Returns the log for messages of a priority, which is created if it does not exist.
@@ -344,8 +361,8 @@ impl Queue {
         if let Some(log) = inner.log(priority.into()) {
             return Ok(log);
         }
-        let hub = self.hub.upgrade().ok_or(Refused::Gone)?;
-        hub.add_lanes(self, &mut inner, priority)
+        let queues = self.queues.upgrade().ok_or(Refused::Gone)?;
+        queues.add_lanes(self, &mut inner, priority)
     }
 
     /// Ends the queue for all its users.

@@ -11,21 +11,18 @@ use prometheus_client::registry::Registry;
 use stafett_journal::{
     Append, Change, DiskSpace, Frame, Journal, LogSpec, Retention, StateUnreadable, StateWait, Ticket,
 };
-use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
+use stafett_model::{Durability, Lock, Message, Namespace, SharedLock};
 use stafett_store::{Clock, NotStored, spaces};
-use stafett_topics::{ReadAheadBudget, TopicId, TopicSettings, Topics};
+use stafett_topics::{TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
+use super::context::DeliveryContext;
 use super::definition::{OwnerId, QueueId};
-use super::flush::{self, Dirty};
 use super::leaving::Removing;
-use super::metrics::{QueueMetrics, Standing};
+use super::metrics::Standing;
 use super::publication::Targets;
 use super::queue::{Inner, Queue};
-use super::shard::{self, Shards};
-use super::timer::{self, Timer};
 
 /// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;
@@ -64,24 +61,14 @@ pub struct Queues {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) topics: Arc<Topics>,
     pub(super) no_settings: Arc<TopicSettings>,
-    pub(super) epoch: Epoch,
-    pub(super) clock: Arc<Clock>,
-    pub(super) metrics: QueueMetrics,
+    pub(super) context: Arc<DeliveryContext>,
     pub(super) router: OnceLock<Arc<dyn Route>>,
-    pub(super) kept: Arc<ReadAheadBudget>,
-    pub(super) dirty: Dirty,
-    pub(super) timer: Timer,
-    pub(super) tasks: TaskTracker,
     table: SharedLock<HashTable<Arc<Queue>>>,
     hash: RandomState,
     pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
-    /// Held for reading while appends are staged, so that no queue is deleted between its check and its
-    /// append.
-    going: SharedLock<()>,
     /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
     pub(super) leaving: Lock<Vec<Arc<Queue>>>,
-    pub(super) shards: Shards,
     durability: Durability,
     /// Preferred size of a batch for the journal, in bytes.
     pub(super) batch_bytes: usize,
@@ -89,7 +76,6 @@ pub struct Queues {
     /// Number of messages that were numbered in this run.
     pub(super) arrivals: AtomicU64,
     pub(super) count: AtomicUsize,
-    stop: CancellationToken,
 }
 
 /// Error of deleting a queue.
@@ -116,42 +102,27 @@ impl Queues {
         durability: Durability,
         clock: Arc<Clock>,
     ) -> Result<Arc<Self>, StateUnreadable> {
-        let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let queues = Arc::new(Self {
-            epoch: journal.epoch(),
-            clock,
-            metrics: QueueMetrics::default(),
+            context: DeliveryContext::new(Arc::clone(&journal), clock),
             router: OnceLock::new(),
-            kept: Arc::default(),
-            dirty: Dirty::default(),
-            timer: Timer::default(),
-            tasks: TaskTracker::new(),
             table: SharedLock::default(),
             hash: RandomState::new(),
             owned: Lock::default(),
             over: Lock::default(),
-            going: SharedLock::default(),
             leaving: Lock::default(),
-            shards: Shards::new(&*journal, parallel),
             durability,
             batch_bytes: journal.batch_bytes(),
             last_owner: AtomicU64::new(0),
             arrivals: AtomicU64::new(0),
             count: AtomicUsize::new(0),
-            stop: CancellationToken::new(),
             no_settings: Arc::default(),
             topics,
             journal,
         });
         queues.load()?;
-        for shard in queues.shards.all() {
-            queues
-                .tasks
-                .spawn(shard::run(Arc::clone(shard), queues.stop.clone()));
-        }
-        let weak = || Arc::downgrade(&queues);
-        queues.tasks.spawn(flush::run(weak(), queues.stop.clone()));
-        queues.tasks.spawn(timer::run(weak(), queues.stop.clone()));
+        let weak = Arc::downgrade(&queues);
+        let all = move || weak.upgrade().map(|queues| queues.all()).unwrap_or_default();
+        queues.context.start(all);
         Ok(queues)
     }
 
@@ -162,7 +133,7 @@ impl Queues {
 
     /// Registers the metrics.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
-        self.metrics.register(registry);
+        self.context.metrics.register(registry);
         registry.register_collector(Box::new(Standing(Arc::downgrade(self))));
     }
 
@@ -221,9 +192,9 @@ impl Queues {
     pub fn use_now(&self, queue: &Arc<Queue>) {
         if queue.settings.expires_ms.is_some() {
             let mut inner = queue.lock();
-            inner.used_ms = self.clock.now_ms();
+            inner.used_ms = self.context.clock.now_ms();
             if let Some(at) = queue.unused_at(&inner) {
-                inner.wake_at(self, queue, at);
+                inner.wake_at(&self.context, queue, at);
             }
         }
     }
@@ -282,16 +253,17 @@ impl Queues {
         }
     }
 
-    /// Deletes an unused queue. If it was used meanwhile, the timer checks it again later.
-    pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let now_ms = self.clock.now_ms();
+    /// Deletes an unused queue, or an auto-delete one that has lost its last consumer. If it was used meanwhile,
+    /// the timer checks it again later.
+    pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>, had_consumers: bool) {
+        let now_ms = self.context.clock.now_ms();
         let removed = self.remove(queue, |inner| {
-            let is_left = inner.state.consumers.is_empty() && queue.auto_delete && inner.had_consumer;
+            let is_left = had_consumers && queue.auto_delete && inner.state.consumers.is_empty();
             match queue.unused_at(inner) {
                 _ if is_left => Ok(()),
                 Some(at) if at <= now_ms => Ok(()),
                 Some(at) => {
-                    inner.wake_at(self, queue, at);
+                    inner.wake_at(&self.context, queue, at);
                     Err(DeleteQueueError::InUse)
                 }
                 None => Err(DeleteQueueError::InUse),
@@ -309,12 +281,12 @@ impl Queues {
     ) -> Result<(u64, Removing), DeleteQueueError> {
         let router = self.router.get();
         let (ready, ticket, has_more) = {
-            let _alone = self.going.write();
+            let _alone = self.context.lock_for_removal();
             let mut inner = queue.lock();
             if queue.is_deleted() {
                 return Err(DeleteQueueError::NoSuchQueue);
             }
-            inner.look_at_logs(self);
+            inner.look_at_logs(&self.context);
             check(&mut inner)?;
             let ready = inner.state.ready();
             queue.end(&mut inner);
@@ -368,7 +340,7 @@ impl Queues {
             let frames: Vec<Frame> = frames.drain(..).chain(forget).collect();
             let staged = self.journal.append(vec![Append::state(frames.clone(), wait)]);
             if staged.glance().committed() == Some(false) {
-                self.dirty.push_refused(frames);
+                self.context.dirty.push_refused(frames);
             }
             ticket = Some(staged);
         };
@@ -381,26 +353,14 @@ impl Queues {
         (ticket, has_more)
     }
 
-    /// Locks out deletions of queues and of their logs.
-    pub(super) fn there(&self) -> std::sync::RwLockReadGuard<'_, ()> {
-        self.going.read()
-    }
-
-    /// Schedules a hand-out of a queue.
-    pub(super) fn wake(&self, queue: &Arc<Queue>) {
-        self.shards.wake(queue);
-    }
-
     /// Stores everything unstored and stops. The queues must not be used any more.
     pub async fn finish(&self) {
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.flush_all().await;
+        self.context.finish().await;
+        self.context.flush_all(&self.all()).await;
     }
 
     pub(crate) fn stopped(&self) -> CancellationToken {
-        self.stop.clone()
+        self.context.stop.clone()
     }
 
     /// Spawns a task that runs to its end even if no caller waits for it; [`Self::finish`] waits for it.
@@ -408,7 +368,7 @@ impl Queues {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.tasks.spawn(work)
+        self.context.tasks.spawn(work)
     }
 
     pub(crate) fn space(&self) -> DiskSpace {
@@ -484,7 +444,7 @@ impl Ord for ByName<'_> {
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.context.stop.cancel();
     }
 }
 

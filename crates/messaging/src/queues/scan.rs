@@ -7,26 +7,26 @@ use std::sync::Arc;
 use stafett_model::Offset;
 use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 
+use super::context::DeliveryContext;
 use super::queue::Queue;
-use super::registry::Queues;
 
 const READ_BYTES: usize = 1 << 20;
 
-impl Queues {
+impl DeliveryContext {
     /// Starts the scan of a loaded queue.
     pub(super) fn scan_soon(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let (hub, queue) = (Arc::clone(self), Arc::clone(queue));
-        let stop = self.stopped();
+        let (context, queue) = (Arc::clone(self), Arc::clone(queue));
+        let stop = self.stop.clone();
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = scan(&hub, &queue) => {}
+                () = scan(&context, &queue) => {}
             }
         });
     }
 }
 
-async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
+async fn scan(context: &Arc<DeliveryContext>, queue: &Arc<Queue>) {
     let lanes = queue.lock().logs.clone();
     let mut is_complete = true;
     for lane in lanes {
@@ -37,10 +37,10 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
             };
             (Offset(state.head()), Offset(state.end()))
         };
-        let mut tail = Tail::new(lane.log, head, READ_BYTES, Arc::clone(&hub.kept));
+        let mut tail = Tail::new(lane.log, head, READ_BYTES, Arc::clone(&context.read_ahead));
         while tail.next_offset() < end && !queue.is_deleted() {
-            let gone = match tail.read(&*hub.journal).await {
-                Ok(()) => look_through(hub, queue, &mut tail, end),
+            let gone = match tail.read(&*context.journal).await {
+                Ok(()) => look_through(context, queue, &mut tail, end),
                 Err(ReadEnd::Stopped) => return,
                 Err(_) => None,
             };
@@ -49,7 +49,7 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
                 is_complete = false;
                 break;
             };
-            queue.take_out(hub, lane.lane, gone);
+            queue.take_out(context, lane.lane, gone);
             tokio::task::yield_now().await;
         }
     }
@@ -63,14 +63,19 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
 
 /// Returns the offsets to remove of the read-ahead, up to `end`: ended messages, and holes. `None` if it has
 /// offsets that cannot be read.
-fn look_through(hub: &Queues, queue: &Queue, tail: &mut Tail, end: Offset) -> Option<Vec<Range<u64>>> {
+fn look_through(
+    context: &DeliveryContext,
+    queue: &Queue,
+    tail: &mut Tail,
+    end: Offset,
+) -> Option<Vec<Range<u64>>> {
     let mut gone = Vec::new();
     while tail.next_offset() < end
         && let Some(item) = tail.item()
     {
         match item {
             TailItem::Message(at, message, epoch) => {
-                if queue.has_ended(&message, epoch, hub.epoch) {
+                if queue.has_ended(&message, epoch, context.epoch) {
                     gone.push(at.0..at.0 + 1);
                 }
             }
@@ -84,7 +89,7 @@ fn look_through(hub: &Queues, queue: &Queue, tail: &mut Tail, end: Offset) -> Op
 }
 
 impl Queue {
-    fn take_out(self: &Arc<Self>, hub: &Arc<Queues>, number: u32, gone: Vec<Range<u64>>) {
+    fn take_out(self: &Arc<Self>, context: &Arc<DeliveryContext>, number: u32, gone: Vec<Range<u64>>) {
         let mut inner = self.lock();
         let inner = &mut *inner;
         for Range { start, end } in gone {
@@ -101,6 +106,6 @@ impl Queue {
                 at = at.max(offset + run);
             }
         }
-        hub.mark_dirty(self, inner);
+        context.mark_dirty(self, inner);
     }
 }

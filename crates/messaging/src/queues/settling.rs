@@ -23,7 +23,9 @@ impl Queue {
     /// Settles messages in flight, all under one lock. Ids that are not in flight are ignored. Returns the
     /// number of those that were.
     pub fn settle(self: &Arc<Self>, settlements: &[(DeliveryId, Settle)]) -> usize {
-        let Some(hub) = self.hub.upgrade() else { return 0 };
+        let Some(context) = self.context.upgrade() else {
+            return 0;
+        };
         let mut settled = 0_u64;
         let mut known = 0;
         let mut dead: Vec<(DeliveryId, DeathReason)> = Vec::new();
@@ -63,7 +65,7 @@ impl Queue {
                 // The message no longer counts for its consumer, which need not wait for the burial.
                 state.disown(*id);
             }
-            hub.mark_dirty(self, &mut inner);
+            context.mark_dirty(self, &mut inner);
             let goes_back = || settlements.iter().any(|(_, what)| *what == Settle::Requeue);
             let is_limited = self.settings.has_limits() && goes_back();
             if is_limited {
@@ -73,9 +75,9 @@ impl Queue {
             // A requeued message may be before the examined head, and may exceed the limits.
             inner.state.ready() > 0 && (inner.state.consumers.any_ready() || inner.may_expire || is_limited)
         };
-        hub.metrics.settled.inc_by(settled);
+        context.metrics.settled.inc_by(settled);
         if !dead.is_empty() {
-            self.bury_all(&hub, dead);
+            self.bury_all(&context, dead);
         }
         if goes_on {
             self.pump();
@@ -85,14 +87,16 @@ impl Queue {
 
     /// Settles all waiting messages. Returns their number.
     pub fn purge(self: &Arc<Self>) -> u64 {
-        let Some(hub) = self.hub.upgrade() else { return 0 };
+        let Some(context) = self.context.upgrade() else {
+            return 0;
+        };
         let mut inner = self.lock();
-        inner.look_at_logs(&hub);
+        inner.look_at_logs(&context);
         let Inner { state, changes, .. } = &mut *inner;
         let purged = state.purge(changes);
         inner.forget_read();
         inner.head_expires = None;
-        hub.mark_dirty(self, &mut inner);
+        context.mark_dirty(self, &mut inner);
         purged
     }
 }

@@ -94,14 +94,16 @@ impl Queue {
 
     /// Returns messages in flight to their places, as if they had never been taken.
     pub(super) fn untake(self: &Arc<Self>, ids: &[DeliveryId]) {
-        let Some(hub) = self.hub.upgrade() else { return };
+        let Some(context) = self.context.upgrade() else {
+            return;
+        };
         {
             let mut inner = self.lock();
             for id in ids.iter().rev() {
                 inner.state.return_unseen(*id);
             }
-            hub.mark_dirty(self, &mut inner);
+            context.mark_dirty(self, &mut inner);
         }
-        hub.wake(self);
+        context.wake(self);
     }
 }

@@ -9,8 +9,8 @@ use stafett_model::Lock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::context::DeliveryContext;
 use super::queue::{Inner, Queue};
-use super::registry::Queues;
 
 /// Interval between checks of the system's clock.
 const FOLLOW: Duration = Duration::from_secs(1);
@@ -84,18 +84,18 @@ impl Timer {
 
 impl Inner {
     /// Schedules a check of the queue, unless an earlier one is scheduled.
-    pub(super) fn wake_at(&mut self, hub: &Queues, queue: &Arc<Queue>, at_ms: i64) {
+    pub(super) fn wake_at(&mut self, context: &DeliveryContext, queue: &Arc<Queue>, at_ms: i64) {
         if at_ms < self.timer_at {
             self.timer_at = at_ms;
-            hub.timer.push(at_ms, queue);
+            context.timer.push(at_ms, queue);
         }
     }
 }
 
 impl Queue {
     /// Handles a due deadline: something may have expired.
-    fn tick(self: &Arc<Self>, hub: &Arc<Queues>) {
-        let now_ms = hub.clock.now_ms();
+    fn tick(self: &Arc<Self>, context: &Arc<DeliveryContext>) {
+        let now_ms = context.clock.now_ms();
         let unused = {
             let mut inner = self.lock();
             if self.is_deleted() {
@@ -105,14 +105,14 @@ impl Queue {
             match self.unused_at(&inner) {
                 Some(at) if at <= now_ms => true,
                 Some(at) => {
-                    inner.wake_at(hub, self, at);
+                    inner.wake_at(context, self, at);
                     false
                 }
                 None => false,
             }
         };
         if unused {
-            hub.delete_unused(self);
+            self.delete_unused(false);
         } else {
             self.pump();
         }
@@ -130,40 +130,44 @@ impl Queue {
     }
 }
 
-impl Queues {
+impl DeliveryContext {
     /// Checks all heads again: messages of earlier runs expire by the wall clock.
-    fn on_clock_set(&self) {
-        for queue in self.all() {
+    fn on_clock_set(&self, all: &[Arc<Queue>]) {
+        for queue in all {
             let mut inner = queue.lock();
             inner.head_expires = None;
             if inner.may_expire && inner.state.ready() > 0 {
-                self.wake(&queue);
+                self.wake(queue);
             }
         }
     }
 }
 
 /// Runs until the queues are dropped or stopped.
-pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
-    let Some((wake, clock)) = queues
+pub(super) async fn run(
+    context: Weak<DeliveryContext>,
+    all: impl Fn() -> Vec<Arc<Queue>>,
+    stop: CancellationToken,
+) {
+    let Some((wake, clock)) = context
         .upgrade()
-        .map(|queues| (Arc::clone(&queues.timer.wake), Arc::clone(&queues.clock)))
+        .map(|context| (Arc::clone(&context.timer.wake), Arc::clone(&context.clock)))
     else {
         return;
     };
     loop {
         let first = {
-            let Some(queues) = queues.upgrade() else { return };
+            let Some(context) = context.upgrade() else { return };
             if clock.follow() {
-                queues.on_clock_set();
+                context.on_clock_set(&all());
             }
             let now_ms = clock.now_ms();
-            while let Some(queue) = queues.timer.pop_due(now_ms) {
+            while let Some(queue) = context.timer.pop_due(now_ms) {
                 if let Some(queue) = queue.upgrade() {
-                    queue.tick(&queues);
+                    queue.tick(&context);
                 }
             }
-            queues.timer.first()
+            context.timer.first()
         };
         let look = tokio::time::Instant::now() + FOLLOW;
         let due = first.map_or(look, |at| clock.instant(at).min(look));
