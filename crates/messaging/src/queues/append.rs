@@ -47,7 +47,7 @@ impl Queues {
     ) -> AppendTicket {
         let mut frames = SmallVec::new();
         if source.outlives() && !changes.is_empty() {
-            frames.push(super::pump::delivery_frame(
+            frames.push(super::flush::delivery_frame(
                 source,
                 Change::Delta(changes.encode().into()),
             ));
@@ -128,8 +128,8 @@ impl Queues {
         }
         let mut inner = queue.lock();
         inner.may_expire |= message.ttl_ms.is_some();
-        inner.has_new_transient |= is_last_run;
-        if is_last_run && !inner.holds_transient {
+        inner.persistence.has_new_transient |= is_last_run;
+        if is_last_run && !inner.persistence.holds_transient {
             inner.note_transient(&self.context, queue);
         }
         if settings.has_limits() {

@@ -8,23 +8,23 @@
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_journal::{Change, Frame, Refusal};
 use stafett_model::{Lock, Offset};
 use stafett_queue::Changes;
-use stafett_store::StageOutcome;
+use stafett_store::{DeltaPolicy, StageOutcome, spaces};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::context::DeliveryContext;
 use super::lanes::LogOwnership;
-use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
 
 /// Time for which settlements are collected.
 const GATHER: Duration = Duration::from_millis(5);
 /// Bytes of deltas that are always allowed before a snapshot is stored.
-pub(super) const DELTA_BYTES_MIN: usize = 4096;
+const DELTA_BYTES_MIN: usize = 4096;
 /// Number of messages that are freed at once while others wait behind them.
 const FREED_AT_ONCE: u64 = 4096;
 /// Bound on the changes of one delta, so that it fits into the smallest segment.
@@ -75,6 +75,23 @@ impl Dirty {
     }
 }
 
+/// Changes of a queue's delivery state that are not stored yet, and sizes of the stored ones.
+#[derive(Debug, Default)]
+pub(super) struct Persistence {
+    pub(super) changes: Changes,
+    /// True if the queue is in the list of those with something to store.
+    is_listed: bool,
+    pub(super) sizes: DeltaPolicy<DELTA_BYTES_MIN, 2>,
+    /// Number of stored snapshots.
+    snapshots: u64,
+    /// Number of appends in progress that settle messages: no snapshot may be stored until they are decided.
+    pub(super) open_moves: usize,
+    /// True if there may be transient messages, which end with this run.
+    pub(super) holds_transient: bool,
+    /// True if transient messages were published in this run.
+    pub(super) has_new_transient: bool,
+}
+
 /// Unit of storing: changes of one queue.
 #[derive(Debug)]
 struct Piece {
@@ -86,14 +103,17 @@ struct Piece {
     /// Previous freed offsets of its lanes.
     freed: SmallVec<[(u32, u64); 1]>,
     /// Number of snapshots stored before it.
-    wholes: u64,
+    snapshots: u64,
 }
 
 impl DeliveryContext {
     /// Registers a queue if it has something to store.
     pub(super) fn mark_dirty(&self, queue: &Arc<Queue>, inner: &mut Inner) {
-        if !inner.dirty && !queue.is_deleted() && (!inner.changes.is_empty() || inner.can_free(queue)) {
-            inner.dirty = true;
+        let Persistence {
+            changes, is_listed, ..
+        } = &inner.persistence;
+        if !is_listed && !queue.is_deleted() && (!changes.is_empty() || inner.can_free(queue)) {
+            inner.persistence.is_listed = true;
             self.dirty.push(Arc::clone(queue));
         }
     }
@@ -106,7 +126,7 @@ impl DeliveryContext {
         let mut pieces = Vec::new();
         for queue in self.dirty.take() {
             let mut inner = queue.lock();
-            inner.dirty = false;
+            inner.persistence.is_listed = false;
             if !queue.is_deleted() {
                 inner.store(self, &queue, &mut pieces);
             }
@@ -158,7 +178,7 @@ impl DeliveryContext {
                 continue;
             }
             let lanes: Vec<u32> = inner.logs.iter().map(|lane| lane.lane).collect();
-            let Inner { state, changes, .. } = &mut *inner;
+            let (state, changes) = inner.parts();
             for number in lanes {
                 let lane = state.lane_mut(number);
                 if lane.has_mark() {
@@ -214,10 +234,10 @@ impl Piece {
                 log.freed = freed;
             }
         }
-        if inner.wholes == self.wholes {
+        if inner.persistence.snapshots == self.snapshots {
             // Otherwise the snapshot stored meanwhile includes them.
-            inner.changes.put_before(self.changes);
-            inner.sizes.on_delta_refused(self.bytes);
+            inner.persistence.changes.put_before(self.changes);
+            inner.persistence.sizes.on_delta_refused(self.bytes);
         }
         context.mark_dirty(&self.queue, &mut inner);
     }
@@ -228,27 +248,28 @@ impl Inner {
         if queue.outlives() {
             self.store_whole_if_due(context, queue);
         } else {
-            self.changes.clear();
+            self.persistence.changes.clear();
         }
         loop {
-            let changes = self.changes.take(DELTA_CHANGES_MAX);
+            let persistence = &mut self.persistence;
+            let changes = persistence.changes.take(DELTA_CHANGES_MAX);
             let mut piece = Piece {
                 queue: Arc::clone(queue),
                 changes,
                 frames: SmallVec::new(),
                 bytes: 0,
                 freed: SmallVec::new(),
-                wholes: self.wholes,
+                snapshots: persistence.snapshots,
             };
             if !piece.changes.is_empty() {
                 let delta = piece.changes.encode();
                 piece.bytes = delta.len();
-                self.sizes.on_delta(delta.len());
+                persistence.sizes.on_delta(delta.len());
                 piece
                     .frames
                     .push(delivery_frame(queue, Change::Delta(delta.into())));
             }
-            let is_last = self.changes.is_empty();
+            let is_last = persistence.changes.is_empty();
             if is_last {
                 self.free(queue, &mut piece);
             }
@@ -286,24 +307,58 @@ impl Inner {
     /// the changes are kept and stored as deltas.
     pub(super) fn store_whole_if_due(&mut self, context: &DeliveryContext, queue: &Queue) {
         // Messages being moved would be settled in the journal but not in the snapshot.
-        if !self.sizes.is_due() || self.moving > 0 || !queue.outlives() {
+        let persistence = &mut self.persistence;
+        if !persistence.sizes.is_due() || persistence.open_moves > 0 || !queue.outlives() {
             return;
         }
-        let whole = self.state.encode(self.holds_transient);
-        let whole_bytes = whole.len();
+        let whole = self.state.encode(persistence.holds_transient);
+        let bytes = whole.len();
         // The snapshot replaces all deltas staged before: under the lock, none can come between that it
         // lacks.
         let put = delivery_frame(queue, Change::Put(whole.into()));
         match StageOutcome::of_settlements(&*context.journal, [put]) {
             StageOutcome::Stored | StageOutcome::Waits(_) => {
-                self.sizes.on_snapshot(whole_bytes);
-                self.wholes += 1;
-                self.changes.clear();
+                persistence.sizes.on_snapshot(bytes);
+                persistence.snapshots += 1;
+                persistence.changes.clear();
             }
             // Retried when the next snapshot would be due.
-            StageOutcome::Refused(Refusal::TooLarge { .. }) => self.sizes.on_snapshot(whole_bytes),
+            StageOutcome::Refused(Refusal::TooLarge { .. }) => persistence.sizes.on_snapshot(bytes),
             StageOutcome::Refused(_) => {}
         }
+    }
+
+    /// Stores, ahead of the first one, that the queue may have transient messages, which end with this run.
+    pub(super) fn note_transient(&mut self, context: &DeliveryContext, queue: &Arc<Queue>) {
+        self.persistence.holds_transient = true;
+        let mut changes = Changes::default();
+        changes.holds_transient();
+        // If refused, it is stored with the next changes.
+        let _ = self.store_at_once(context, queue, changes);
+    }
+
+    /// Stages changes ahead of everything that is stored later. If refused, they are stored with the next
+    /// changes.
+    pub(super) fn store_at_once(
+        &mut self,
+        context: &DeliveryContext,
+        queue: &Arc<Queue>,
+        changes: Changes,
+    ) -> StageOutcome {
+        let delta = changes.encode();
+        let bytes = delta.len();
+        let staged = StageOutcome::of(
+            &*context.journal,
+            [delivery_frame(queue, Change::Delta(delta.into()))],
+        );
+        match &staged {
+            StageOutcome::Stored | StageOutcome::Waits(_) => self.persistence.sizes.on_delta(bytes),
+            StageOutcome::Refused(_) => {
+                self.persistence.changes.put_before(changes);
+                context.mark_dirty(queue, self);
+            }
+        }
+        staged
     }
 
     /// Returns true if a log can be freed up to its head.
@@ -317,6 +372,11 @@ impl Inner {
                 })
             })
     }
+}
+
+/// Returns the frame of a change of a queue's delivery state.
+pub(super) fn delivery_frame(queue: &Queue, change: Change) -> Frame {
+    spaces::DELIVERIES.change(Bytes::copy_from_slice(&queue.id.0.to_be_bytes()), change)
 }
 
 /// Runs until the queues are dropped or stopped.

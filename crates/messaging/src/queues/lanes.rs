@@ -59,7 +59,8 @@ impl Inner {
             return;
         };
         if self.ownership == LogOwnership::Topic {
-            let lost = self.state.start_at(lane, bounds.start.0, &mut self.changes);
+            let (state, changes) = self.parts();
+            let lost = state.start_at(lane, bounds.start.0, changes);
             context.metrics.lost.inc_by(lost);
         }
         let state = self.state.lane_mut(lane);

@@ -12,7 +12,7 @@ use stafett_model::{Durability, LogId, Namespace};
 use stafett_store::spaces;
 
 use super::definition::{Definition, QueueId};
-use super::queue::{Inner, Queue};
+use super::queue::Queue;
 use super::registry::{Queues, definition_frame};
 
 /// Bound on the frames stored together.
@@ -36,7 +36,7 @@ impl Queues {
                 StateItem::Value { value, .. } => inner.state.restore(value),
                 StateItem::Delta { delta, .. } => inner.state.apply(delta),
             };
-            inner.holds_transient |= restored.ok()?;
+            inner.persistence.holds_transient |= restored.ok()?;
             Some(())
         })?;
         gone.extend(left_over.into_iter().map(|key| spaces::DELIVERIES.delete(key)));
@@ -109,7 +109,7 @@ impl Queues {
             let lanes = inner.logs.clone();
             for lane in &lanes {
                 if let Some(bounds) = self.journal.bounds(lane.log) {
-                    let Inner { state, changes, .. } = &mut *inner;
+                    let (state, changes) = inner.parts();
                     let lost = state.start_at(lane.lane, bounds.start.0, changes);
                     if queue.over.is_some() {
                         self.context.metrics.lost.inc_by(lost);
@@ -131,7 +131,7 @@ impl Queues {
             inner.state.ready() > 0
         };
         let ragged = queue.over.is_none()
-            && (queue.lock().holds_transient || self.log_level(queue) != Durability::Sync);
+            && (queue.lock().persistence.holds_transient || self.log_level(queue) != Durability::Sync);
         for lane in queue.lock().logs.clone() {
             self.context.watch(queue, lane.lane, lane.log);
         }

@@ -9,12 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use stafett_journal::{Change, Outcome, Refusal, Ticket};
+use stafett_journal::{Outcome, Refusal, Ticket};
 use stafett_queue::Changes;
 use stafett_store::StageOutcome;
 
 use super::context::DeliveryContext;
-use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
 
 /// A staged mark.
@@ -112,36 +111,12 @@ impl Inner {
         match outcome {
             Some(Outcome::Committed(_)) => {}
             Some(Outcome::Refused(refusal)) if *refusal != Refusal::Closed => {
-                self.changes.mark(lane, mark);
+                self.persistence.changes.mark(lane, mark);
                 context.mark_dirty(queue, self);
             }
             // The journal has stopped.
             Some(Outcome::Refused(_) | Outcome::Unknown) | None => return,
         }
         self.state.lane_mut(lane).mark_is_stored(mark);
-    }
-
-    /// Stages changes ahead of everything that is stored later. If refused, they are stored with the next
-    /// changes.
-    pub(super) fn store_at_once(
-        &mut self,
-        context: &DeliveryContext,
-        queue: &Arc<Queue>,
-        changes: Changes,
-    ) -> StageOutcome {
-        let delta = changes.encode();
-        let bytes = delta.len();
-        let staged = StageOutcome::of(
-            &*context.journal,
-            [delivery_frame(queue, Change::Delta(delta.into()))],
-        );
-        match &staged {
-            StageOutcome::Stored | StageOutcome::Waits(_) => self.sizes.on_delta(bytes),
-            StageOutcome::Refused(_) => {
-                self.changes.put_before(changes);
-                context.mark_dirty(queue, self);
-            }
-        }
-        staged
     }
 }

@@ -33,19 +33,20 @@ impl Queue {
             let mut inner = self.lock();
             let in_flight = ids.iter().filter(|id| inner.state.taken(**id).is_some());
             in_flight.for_each(|id| changes.settled(id.lane, id.offset, 1));
-            inner.moving += 1;
+            inner.persistence.open_moves += 1;
         }
         let stored = queues.append_from(self, publication, &changes).together().await;
         let mut inner = self.lock();
         if stored == Err(NotTogether::NotStored(NotStored::Unknown)) {
-            // The journal has stopped, so the state is unknown: `moving` stays raised, and no snapshot is
+            // The journal has stopped, so the state is unknown: `open_moves` stays raised, and no snapshot is
             // stored.
             return stored;
         }
-        inner.moving = inner.moving.saturating_sub(1);
+        let persistence = &mut inner.persistence;
+        persistence.open_moves = persistence.open_moves.saturating_sub(1);
         if stored.is_ok() {
             if self.outlives() {
-                inner.sizes.on_delta(changes.encode().len());
+                persistence.sizes.on_delta(changes.encode().len());
             }
             // These changes are stored already.
             let mut known = Changes::default();

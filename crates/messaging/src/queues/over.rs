@@ -13,8 +13,8 @@ use stafett_queue::death_history;
 use stafett_topics::{Topic, TopicId};
 
 use super::definition::Definition;
+use super::flush::delivery_frame;
 use super::lanes::LaneLog;
-use super::pump::delivery_frame;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
@@ -36,8 +36,12 @@ impl Queues {
     pub(super) fn begin_over(&self, queue: &Queue, from_end: bool) -> Frame {
         let mut inner = queue.lock();
         let Inner {
-            state, changes, logs, ..
+            state,
+            persistence,
+            logs,
+            ..
         } = &mut *inner;
+        let changes = &mut persistence.changes;
         for lane in logs.iter() {
             if let Some(bounds) = self.journal.bounds(lane.log) {
                 let start = if from_end { bounds.end } else { bounds.start };

@@ -6,11 +6,9 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{Change, Frame};
 use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
-use stafett_queue::{Changes, DeliveryId, ReadyMessage};
-use stafett_store::spaces;
+use stafett_queue::{DeliveryId, ReadyMessage};
 use stafett_topics::{CursorItem, LogRead, LogTicket, SkipReason, Skipped, read_log};
 
 use super::ahead::ReadAhead;
@@ -225,7 +223,7 @@ impl Inner {
             Ok(first) => first,
             Err(step) => return Some(step),
         };
-        let Self { state, changes, .. } = self;
+        let (state, changes) = self.parts();
         if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
             // Dropped without being read.
             turn.left -= 1;
@@ -244,7 +242,7 @@ impl Inner {
                 self.dispose(turn, found, wanted, too_many)
             }
             CursorItem::Hole(to) => {
-                let Self { state, changes, .. } = self;
+                let (state, changes) = self.parts();
                 state.skip(ready, to, changes);
                 None
             }
@@ -279,9 +277,9 @@ impl Inner {
         let (ready, message) = (found.ready, &found.message);
         let settings = &turn.queue.settings;
         let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
-        let Self { state, changes, .. } = self;
         if turn.queue.has_ended(message, found.stored_by, turn.context.epoch) {
             // A transient message of an earlier run.
+            let (state, changes) = self.parts();
             state.drop_ready(ready.id, bytes, changes);
             return None;
         }
@@ -294,7 +292,7 @@ impl Inner {
         // A message with a TTL of 0 goes only to a consumer that is waiting already; a new request comes too
         // late.
         let has_no_time = lifetime == Some(0) && !ready.was_returned;
-        let at_once = has_no_time && wanted && state.consumers.any_ready();
+        let at_once = has_no_time && wanted && self.state.consumers.any_ready();
         let reason = match expires {
             Some(at) if at <= turn.now_ms && !at_once => Some(DeathReason::Expired),
             _ => too_many.then_some(DeathReason::Length),
@@ -309,6 +307,7 @@ impl Inner {
                 return Some(Step::Idle);
             }
             turn.context.metrics.on_death(reason);
+            let (state, changes) = self.parts();
             if settings.dead_letter.is_none() {
                 state.drop_ready(ready.id, bytes, changes);
             } else {
@@ -423,7 +422,7 @@ impl Inner {
         message: StoredMessage,
         bytes: u32,
     ) -> Delivery {
-        let Self { state, changes, .. } = self;
+        let (state, changes) = self.parts();
         let handed = state.hand_out(id, consumer, settles, bytes, changes);
         Delivery {
             id,
@@ -431,15 +430,6 @@ impl Inner {
             redelivered: handed.redelivered,
             delivery_count: handed.returns,
         }
-    }
-
-    /// Stores, ahead of the first one, that the queue may have transient messages, which end with this run.
-    pub(super) fn note_transient(&mut self, context: &DeliveryContext, queue: &Arc<Queue>) {
-        self.holds_transient = true;
-        let mut changes = Changes::default();
-        changes.holds_transient();
-        // If refused, it is stored with the next changes.
-        let _ = self.store_at_once(context, queue, changes);
     }
 
     /// Returns true if the queue is over its limits and has to drop the oldest message.
@@ -514,7 +504,7 @@ impl Inner {
 
     /// Skips a range that cannot be handed out.
     fn skip(&mut self, context: &DeliveryContext, missing: ReadyMessage, skipped: Skipped) {
-        let Self { state, changes, .. } = self;
+        let (state, changes) = self.parts();
         let Skipped { from, to, why } = skipped;
         match why {
             SkipReason::Gap => state.skip(missing, to.0, changes),
@@ -552,9 +542,4 @@ impl Inner {
             self.forget_read();
         }
     }
-}
-
-/// Returns the frame of a change of a queue's delivery state.
-pub(super) fn delivery_frame(queue: &Queue, change: Change) -> Frame {
-    spaces::DELIVERIES.change(bytes::Bytes::copy_from_slice(&queue.id.0.to_be_bytes()), change)
 }

@@ -14,7 +14,6 @@ use smallvec::SmallVec;
 use stafett_journal::Watch;
 use stafett_model::{Epoch, Lock, LogId, Namespace, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, Overflow, QueueSettings, QueueState};
-use stafett_store::DeltaPolicy;
 use stafett_topics::{Topic, TopicId};
 use tokio::sync::oneshot;
 
@@ -23,7 +22,7 @@ use super::burial::Dying;
 use super::consumer::Link;
 use super::context::DeliveryContext;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
-use super::flush::DELTA_BYTES_MIN;
+use super::flush::Persistence;
 use super::grown::Grown;
 use super::lanes::{LaneLog, LogOwnership};
 use super::marking::Marking;
@@ -57,7 +56,6 @@ pub struct Queue {
 
 /// Mutable part of a queue.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Inner {
     pub(super) state: QueueState,
     pub(super) ownership: LogOwnership,
@@ -72,22 +70,11 @@ pub(super) struct Inner {
     /// Read-ahead of returned messages.
     pub(super) back: ReadAhead,
     pub(super) hand_out_state: HandOutState,
-    /// Changes to be stored.
-    pub(super) changes: Changes,
-    pub(super) dirty: bool,
-    pub(super) sizes: DeltaPolicy<DELTA_BYTES_MIN, 2>,
-    /// Number of stored snapshots.
-    pub(super) wholes: u64,
+    pub(super) persistence: Persistence,
     /// Hand-out marks that may not be stored yet.
     pub(super) marking: Vec<Marking>,
     /// Messages that have died and are still in flight.
     pub(super) dying: Dying,
-    /// Number of appends in progress that settle messages: no snapshot may be stored until they are decided.
-    pub(super) moving: usize,
-    /// True if there may be transient messages, which end with this run.
-    pub(super) holds_transient: bool,
-    /// True if transient messages were published in this run.
-    pub(super) has_new_transient: bool,
     /// True if there may be messages with a TTL.
     pub(super) may_expire: bool,
     /// Expiry of the message at the head, in steady time.
@@ -177,15 +164,9 @@ impl Queue {
                 ahead: ReadAhead::default(),
                 back: ReadAhead::default(),
                 hand_out_state: HandOutState::Idle,
-                changes: Changes::default(),
-                dirty: false,
-                sizes: DeltaPolicy::default(),
-                wholes: 0,
+                persistence: Persistence::default(),
                 marking: Vec::new(),
                 dying: Dying::default(),
-                moving: 0,
-                holds_transient: false,
-                has_new_transient: false,
                 // It is unknown which messages of a topic have a TTL.
                 may_expire: settings.ttl_ms.is_some() || definition.over.is_some(),
                 head_expires: None,
@@ -379,6 +360,12 @@ impl Queue {
 }
 
 impl Inner {
+    /// Returns the state, and the changes that its transitions add to.
+    #[inline]
+    pub(super) fn parts(&mut self) -> (&mut QueueState, &mut Changes) {
+        (&mut self.state, &mut self.persistence.changes)
+    }
+
     /// Drops the read-ahead.
     pub(super) fn forget_read(&mut self) {
         self.ahead.clear();

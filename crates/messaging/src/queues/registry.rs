@@ -292,7 +292,7 @@ impl Queues {
             queue.end(&mut inner);
             let own = queue.own_logs(&inner);
             let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
-            frames.push(super::pump::delivery_frame(queue, Change::Delete));
+            frames.push(super::flush::delivery_frame(queue, Change::Delete));
             drop(inner);
             let (ticket, has_more) = self.store_removal(queue, frames);
             let hash = self.hash_queue(queue);

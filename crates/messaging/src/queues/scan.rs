@@ -56,7 +56,7 @@ async fn scan(context: &Arc<DeliveryContext>, queue: &Arc<Queue>) {
     {
         let mut inner = queue.lock();
         // Messages since the start have not ended; unread ones may not have been transient.
-        inner.holds_transient = inner.has_new_transient || !is_complete;
+        inner.persistence.holds_transient = inner.persistence.has_new_transient || !is_complete;
     }
     queue.pump();
 }
@@ -102,7 +102,7 @@ impl Queue {
             {
                 at = offset + 1;
                 let run = inner.state.lane_mut(number).drop_run(offset, end);
-                inner.changes.settled(number, offset, run);
+                inner.persistence.changes.settled(number, offset, run);
                 at = at.max(offset + run);
             }
         }

@@ -6,7 +6,7 @@ use stafett_model::DeathReason;
 use stafett_queue::{DeliveryId, ReturnOutcome};
 
 use super::grown::Grown;
-use super::queue::{Inner, Queue};
+use super::queue::Queue;
 
 /// Settlement of a message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Queue {
         let mut dead: Vec<(DeliveryId, DeathReason)> = Vec::new();
         let goes_on = {
             let mut inner = self.lock();
-            let Inner { state, changes, .. } = &mut *inner;
+            let (state, changes) = inner.parts();
             for (id, what) in settlements {
                 match what {
                     Settle::Complete => {
@@ -92,7 +92,7 @@ impl Queue {
         };
         let mut inner = self.lock();
         inner.look_at_logs(&context);
-        let Inner { state, changes, .. } = &mut *inner;
+        let (state, changes) = inner.parts();
         let purged = state.purge(changes);
         inner.forget_read();
         inner.head_expires = None;
