@@ -138,9 +138,8 @@ async fn drain(queue: &Arc<Queue>) {
         priority: 0,
         credit: Some(4000),
         shared_credit: None,
-        owner: OwnerId(1),
     };
-    let consumer = queue.consume(spec, Arc::clone(&outbox), 1).unwrap();
+    let consumer = queue.consume(OwnerId(1), spec, Arc::clone(&outbox), 1).unwrap();
     let (mut runs, mut events) = (Vec::new(), Vec::new());
     let mut left = DEEP as usize;
     while left > 0 {

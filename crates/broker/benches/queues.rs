@@ -177,9 +177,8 @@ async fn consume(queue: Arc<Queue>, settles: bool, messages: u32) {
         priority: 0,
         credit: settles.then_some(5000),
         shared_credit: None,
-        owner: OwnerId(1),
     };
-    let consumer = queue.consume(spec, Arc::clone(&outbox), 1).unwrap();
+    let consumer = queue.consume(OwnerId(1), spec, Arc::clone(&outbox), 1).unwrap();
     let (mut runs, mut events) = (Vec::new(), Vec::new());
     let mut settlements: Vec<(DeliveryId, Settle)> = Vec::new();
     let mut left = messages;

@@ -13,7 +13,7 @@ use stafett_store::{Changing, NotStored};
 
 use crate::exchanges::Target;
 use crate::exchanges::way::Way;
-use crate::queues::{NotTogether, Publication, Queue, Refused, Taken};
+use crate::queues::{NotTogether, OpenMove, Publication, PulledBatch, Queue, Refused};
 
 /// Bound on the messages of a batch.
 const TOGETHER_MAX: usize = 1024;
@@ -108,10 +108,7 @@ impl Transfer {
             Some(Err(_)) => return Err(Stopped::NoSpace),
             Some(Ok(())) => {}
         }
-        let mut taken = self
-            .from
-            .take_some(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX)
-            .await;
+        let mut taken = self.from.pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX).await;
         if taken.deliveries().is_empty() {
             return match self.from.is_stalled() {
                 _ if self.from.is_deleted() => Err(Stopped::SourceGone),
@@ -141,7 +138,7 @@ impl Transfer {
     }
 
     /// Stores all messages in the target and settles them, or does nothing.
-    async fn store(&self, taken: &Taken) -> Result<(), NotMoved> {
+    async fn store(&self, taken: &PulledBatch) -> Result<(), NotMoved> {
         let Way { queues, topics, .. } = &self.way;
         let is_there =
             queues.is_there(&self.to) && self.to.over.is_none_or(|id| topics.with_id(id).is_some());
@@ -161,8 +158,12 @@ impl Transfer {
             let route = publication.route(targets);
             publication.push(message, route);
         }
-        let stored = self.from.store_moved(queues, publication, &taken.ids()).await;
-        stored.map(drop).map_err(|why| match why {
+        let open = OpenMove::begin(&self.from, taken.ids());
+        let settlement = open.settlement(&queues.context);
+        let ticket = queues.append_from(&self.from, publication, settlement);
+        let stored = ticket.together().await.map(drop);
+        open.end(&queues.context, stored.map_err(NotTogether::not_stored));
+        stored.map_err(|why| match why {
             NotTogether::Misfit { at, why } => NotMoved::Misfit { at, why: reason(why) },
             NotTogether::SourceGone => NotMoved::All(Stopped::SourceGone),
             NotTogether::NotStored(NotStored::Refused(Refusal::DiskFull)) => NotMoved::All(Stopped::NoSpace),

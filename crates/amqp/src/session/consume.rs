@@ -131,7 +131,7 @@ impl Session {
         };
         self.holders.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
-        let consumer = match queue.consume(spec, outbox, token) {
+        let consumer = match queue.consume(self.owner, spec, outbox, token) {
             Ok(consumer) => consumer,
             Err(error) => {
                 self.holders.remove(&token);
@@ -162,7 +162,6 @@ impl Session {
             None => 0,
             Some(value) => consumer_priority(&value, what)?,
         };
-        let owner = self.owner;
         let prefetch = &self.channel(number)?.prefetch;
         Ok(ConsumerSpec {
             settles: !no_ack,
@@ -170,7 +169,6 @@ impl Session {
             priority,
             credit: if no_ack { None } else { prefetch.each },
             shared_credit: prefetch.shared.clone(),
-            owner,
         })
     }
 

@@ -53,7 +53,7 @@ impl Session {
         self.shared.metrics.delivered.inc();
         if !method.no_ack {
             let unsettled = Unsettled {
-                source: Source::Queue(queue),
+                source: Source::of(&queue),
                 id: delivery.id,
                 token: None,
             };

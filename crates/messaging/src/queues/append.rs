@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use stafett_journal::{Change, Frame};
+use stafett_journal::Frame;
 use stafett_model::Message;
-use stafett_queue::{Changes, Overflow};
+use stafett_queue::Overflow;
 
 use super::publication::{AppendTicket, Counted, Publication, Refused, Targets, Unit, Verdict};
 use super::queue::Queue;
@@ -38,21 +38,14 @@ impl Queues {
         self.stage(publication, frames, None)
     }
 
-    /// Appends messages, together with the `changes` that settle them in their source queue.
-    pub(super) fn append_from(
+    /// Appends messages, together with the frame that settles them in their source queue.
+    pub(crate) fn append_from(
         self: &Arc<Self>,
         source: &Queue,
         publication: Publication,
-        changes: &Changes,
+        settlement: Option<Frame>,
     ) -> AppendTicket {
-        let mut frames = SmallVec::new();
-        if source.outlives() && !changes.is_empty() {
-            frames.push(super::flush::delivery_frame(
-                source,
-                Change::Delta(changes.encode().into()),
-            ));
-        }
-        self.stage(publication, frames, Some(source))
+        self.stage(publication, settlement.into_iter().collect(), Some(source))
     }
 
     fn stage(
@@ -90,53 +83,12 @@ impl Queues {
             ..
         } = judge;
         if unit == Unit::Batch || staged.is_some() {
-            self.context.metrics.published.inc_by(published);
+            self.metrics.published.inc_by(published);
         }
         if !refused.is_empty() {
             self.dead_letter_refused(refused);
         }
         ticket.wait_for(staged, limited)
-    }
-
-    /// Returns true if a queue takes one more message.
-    fn has_room(&self, queue: &Queue, message: &Message) -> bool {
-        let settings = &queue.settings;
-        if !settings.has_limits() || settings.overflow == Overflow::DropHead {
-            return true;
-        }
-        let mut inner = queue.lock();
-        inner.look_at_logs(&self.context);
-        let waiting = inner.state.ready() + inner.staged;
-        let bytes = inner.state.bytes_ready() + message.value.len() as u64;
-        // A message that is handed out at once needs no room.
-        let goes = |count: u64| inner.state.consumers.can_take(count);
-        settings
-            .length_max
-            .is_none_or(|max| goes((waiting + 1).saturating_sub(max)))
-            && settings
-                .bytes_max
-                .is_none_or(|max| bytes <= max || goes(waiting + 1))
-    }
-
-    /// Updates the queue's counts for a message that is being appended. True if the queue has to be told if
-    /// it is not stored.
-    fn count_in(&self, queue: &Arc<Queue>, message: &Message) -> bool {
-        let settings = &queue.settings;
-        let is_last_run = !message.persistent && queue.outlives() && !settings.keeps_transient;
-        if message.ttl_ms.is_none() && !settings.has_limits() && !is_last_run {
-            return false;
-        }
-        let mut inner = queue.lock();
-        inner.may_expire |= message.ttl_ms.is_some();
-        inner.persistence.has_new_transient |= is_last_run;
-        if is_last_run && !inner.persistence.holds_transient {
-            inner.note_transient(&self.context, queue);
-        }
-        if settings.has_limits() {
-            inner.state.add_bytes(message.value.len() as u64);
-            inner.staged += u64::from(settings.overflow != Overflow::DropHead);
-        }
-        settings.has_limits() && (settings.overflow != Overflow::DropHead || settings.bytes_max.is_some())
     }
 }
 
@@ -148,13 +100,14 @@ impl Judge<'_> {
         if self.unit == Unit::Whole && targets.queues.iter().any(|queue| queue.is_deleted()) {
             return Verdict::Refused(Refused::Gone);
         }
-        let has_room = |queue: &Arc<Queue>| self.queues.has_room(queue, message);
+        let context = &self.queues.context;
+        let has_room = |queue: &Arc<Queue>| queue.has_room(context, message);
         if let Some(full) = targets.queues.iter().find(|queue| !has_room(queue)) {
             return self.refuse(full, message, targets);
         }
         self.published += targets.queues.len() as u64;
         for queue in &targets.queues {
-            if self.queues.count_in(queue, message) {
+            if queue.reserve_room(context, message) {
                 self.limited.push(Counted {
                     queue: Arc::clone(queue),
                     message: index,
@@ -169,7 +122,7 @@ impl Judge<'_> {
     fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Verdict {
         let dies = full.settings.overflow == Overflow::RejectPublishDeadLetter;
         if self.unit != Unit::Whole {
-            self.queues.context.metrics.refused.inc();
+            self.queues.metrics.refused.inc();
         }
         if self.unit != Unit::Taken {
             if self.unit == Unit::Batch && dies {

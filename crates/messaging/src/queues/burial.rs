@@ -1,10 +1,10 @@
-//! Burial: dead letters are routed to their targets, in the order in which they died.
+//! Dead letters: messages that have died are stored at their targets, in the order in which they died.
 //!
-//! One task per queue with dead letters takes as many as fit into an append, so more at a time if appends are
-//! slow. They stay in flight until the append is stored. Letters refused by their targets are dropped. If the
-//! journal refuses (the disk is full), they wait until it accepts appends, and a restart finds them in the
-//! queue. While many wait, the queue does not expire or drop further messages that would have to be
-//! dead-lettered.
+//! One task per dispatcher with dead letters takes as many as fit into an append, so more at a time if
+//! appends are slow. They stay in flight until the append is stored. Letters refused by their targets are
+//! dropped. If the journal refuses (the disk is full), they wait until it accepts appends, and a restart
+//! finds them waiting for consumers. While many wait, no further messages expire or are dropped that would
+//! have to be dead-lettered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use stafett_store::NotStored;
 use tokio::sync::oneshot;
 
 use super::context::DeliveryContext;
-use super::publication::NotTogether;
-use super::queue::{Inner, Queue};
+use super::dispatcher::{DeliveryState, Dispatcher, DispatcherOwner};
+use super::moving::OpenMove;
 
 /// Bound on the dead letters of one append.
 const TOGETHER_MAX: usize = 1024;
@@ -33,70 +33,70 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// A dead letter in flight.
 #[derive(Debug)]
-struct Dead {
+struct PendingDeadLetter {
     id: DeliveryId,
     reason: DeathReason,
     /// The message, if it is in memory.
     message: Option<StoredMessage>,
 }
 
-/// Dead letters of a queue that are not buried yet.
+/// Dead letters that are not stored at their targets yet.
 #[derive(Debug, Default)]
-pub(super) struct Dying {
-    waiting: VecDeque<Dead>,
+pub(super) struct DeadLetterQueue {
+    waiting: VecDeque<PendingDeadLetter>,
     /// Bytes of the messages in memory.
     bytes: usize,
     /// True if the task is running.
     runs: bool,
     /// True if the task waits until the journal accepts appends.
-    is_held_up: bool,
+    waits_for_journal: bool,
     /// Number of letters that have died.
     died: u64,
-    /// Number of letters that are buried.
-    buried: u64,
-    /// Waiters, each with the value of `buried` that it waits for.
-    mourners: Vec<(u64, oneshot::Sender<()>)>,
+    /// Number of letters that are stored.
+    stored: u64,
+    /// Waiters, each with the value of `stored` that it waits for.
+    waiters: Vec<(u64, oneshot::Sender<()>)>,
 }
 
-/// Outcome of an attempt to bury some letters.
-enum Burial {
+/// Outcome of an attempt to store some letters.
+enum DeadLetterOutcome {
     Done,
     /// The letters do not fit into one append.
     TooMany,
     NotNow,
-    /// The queue is deleted, or the journal has stopped.
+    /// The dispatcher has ended, or the journal has stopped.
     Over,
 }
 
-impl Dying {
+impl DeadLetterQueue {
     /// Adds a message in flight.
     pub(super) fn add(&mut self, id: DeliveryId, reason: DeathReason, message: Option<StoredMessage>) {
         self.bytes += bytes_of(message.as_ref());
         self.died += 1;
-        self.waiting.push_back(Dead { id, reason, message });
+        self.waiting.push_back(PendingDeadLetter { id, reason, message });
     }
 
-    /// Returns true if letters are being buried and do not wait for the journal.
+    /// Returns true if letters are being stored and do not wait for the journal.
     fn is_busy(&self) -> bool {
-        self.runs && !self.is_held_up && self.buried < self.died
+        self.runs && !self.waits_for_journal && self.stored < self.died
     }
 
-    /// Returns the number of letters that are not buried.
+    /// Returns the number of letters that are not stored.
     pub(super) fn count(&self) -> usize {
-        usize::try_from(self.died.saturating_sub(self.buried)).unwrap_or(usize::MAX)
+        usize::try_from(self.died.saturating_sub(self.stored)).unwrap_or(usize::MAX)
     }
 
-    /// Counts buried letters, and releases the waiters for this number.
-    fn on_buried(&mut self, count: usize) {
-        self.buried += count as u64;
-        let buried = self.buried;
+    /// Counts stored letters, and releases the waiters for this number.
+    fn on_stored(&mut self, count: usize) {
+        self.stored += count as u64;
+        let stored = self.stored;
         // Dropping a sender wakes its receiver.
-        self.mourners.retain(|(wanted, _)| *wanted > buried);
+        self.waiters.retain(|(wanted, _)| *wanted > stored);
     }
 
     /// Releases all waiters.
     pub(super) fn dismiss(&mut self) {
-        self.mourners.clear();
+        self.waiters.clear();
     }
 
     /// Returns true if so much is waiting that no further messages may expire or be dropped for length.
@@ -104,11 +104,11 @@ impl Dying {
         self.waiting.len() >= WAITING_MAX || self.bytes >= WAITING_BYTES_MAX
     }
 
-    pub(super) fn is_held_up(&self) -> bool {
-        self.is_held_up
+    pub(super) fn waits_for_journal(&self) -> bool {
+        self.waits_for_journal
     }
 
-    fn take(&mut self, count: usize) -> VecDeque<Dead> {
+    fn take(&mut self, count: usize) -> VecDeque<PendingDeadLetter> {
         let left = self.waiting.split_off(count.min(self.waiting.len()));
         let taken = std::mem::replace(&mut self.waiting, left);
         let bytes: usize = taken.iter().map(|dead| bytes_of(dead.message.as_ref())).sum();
@@ -117,7 +117,7 @@ impl Dying {
     }
 
     /// Puts letters back at the front.
-    fn put_back(&mut self, taken: VecDeque<Dead>) {
+    fn put_back(&mut self, taken: VecDeque<PendingDeadLetter>) {
         for dead in taken.into_iter().rev() {
             self.bytes += bytes_of(dead.message.as_ref());
             self.waiting.push_front(dead);
@@ -135,54 +135,58 @@ fn bytes_of(message: Option<&StoredMessage>) -> usize {
     message.map_or(0, StoredMessage::bytes)
 }
 
-impl Inner {
-    /// Starts the task, unless it is running or there is nothing to bury.
-    pub(super) fn begin_burying(&mut self, queue: &Arc<Queue>, context: &Arc<DeliveryContext>) {
-        if !self.dying.runs && !self.dying.waiting.is_empty() {
-            self.dying.runs = true;
-            context.tasks.spawn(run(Arc::clone(queue)));
+impl DeliveryState {
+    /// Starts the task, unless it is running or there are no dead letters.
+    pub(super) fn start_dead_letter_task(
+        &mut self,
+        dispatcher: &Arc<Dispatcher>,
+        context: &Arc<DeliveryContext>,
+    ) {
+        if !self.dead_letters.runs && !self.dead_letters.waiting.is_empty() {
+            self.dead_letters.runs = true;
+            context.tasks.spawn(run(Arc::clone(dispatcher)));
         }
     }
 }
 
-/// Buries letters until there are none.
-async fn run(queue: Arc<Queue>) {
+/// Stores dead letters until there are none.
+async fn run(dispatcher: Arc<Dispatcher>) {
     let mut count = TOGETHER_MAX;
     loop {
-        let Some(context) = queue.context.upgrade() else {
+        let Some(context) = dispatcher.context.upgrade() else {
             return;
         };
         let mut taken = {
-            let mut inner = queue.lock();
-            let taken = inner.dying.take(count);
-            inner.dying.runs = !taken.is_empty();
+            let mut inner = dispatcher.lock();
+            let taken = inner.dead_letters.take(count);
+            inner.dead_letters.runs = !taken.is_empty();
             taken
         };
         if taken.is_empty() {
             return;
         }
         let before = taken.len();
-        let burial = queue.bury(&context, &mut taken).await;
+        let outcome = dispatcher.dead_letter_batch(&context, &mut taken).await;
         {
-            let dying = &mut queue.lock().dying;
-            dying.on_buried(before - taken.len());
-            dying.put_back(taken);
+            let dead_letters = &mut dispatcher.lock().dead_letters;
+            dead_letters.on_stored(before - taken.len());
+            dead_letters.put_back(taken);
         }
-        match burial {
-            Burial::Done => {
+        match outcome {
+            DeadLetterOutcome::Done => {
                 count = TOGETHER_MAX;
                 if !context.stop.is_cancelled() {
-                    queue.pump();
+                    dispatcher.dispatch();
                 }
             }
-            Burial::TooMany => count = (count / 2).max(1),
-            Burial::NotNow => {
-                if !held_up(&queue, context).await {
+            DeadLetterOutcome::TooMany => count = (count / 2).max(1),
+            DeadLetterOutcome::NotNow => {
+                if !wait_for_journal(&dispatcher, context).await {
                     return;
                 }
             }
-            Burial::Over => {
-                queue.lock().dying.dismiss();
+            DeadLetterOutcome::Over => {
+                dispatcher.lock().dead_letters.dismiss();
                 return;
             }
         }
@@ -190,15 +194,15 @@ async fn run(queue: Arc<Queue>) {
 }
 
 /// Waits until the journal may accept appends again. False if the broker stops first.
-async fn held_up(queue: &Queue, context: Arc<DeliveryContext>) -> bool {
+async fn wait_for_journal(dispatcher: &Dispatcher, context: Arc<DeliveryContext>) -> bool {
     let (space, stop) = (context.journal.space(), context.stop.clone());
-    // A waiting task must not keep the queues alive.
+    // A waiting task must not keep the journal open.
     drop(context);
     {
-        let mut inner = queue.lock();
-        inner.dying.is_held_up = true;
-        inner.dying.forget_messages();
-        inner.dying.dismiss();
+        let mut inner = dispatcher.lock();
+        inner.dead_letters.waits_for_journal = true;
+        inner.dead_letters.forget_messages();
+        inner.dead_letters.dismiss();
         // A request for a message behind these would wait with them.
         inner.getters.clear();
     }
@@ -207,33 +211,33 @@ async fn held_up(queue: &Queue, context: Arc<DeliveryContext>) -> bool {
         space.enough().await;
     };
     let goes_on = stop.run_until_cancelled(again).await.is_some();
-    queue.lock().dying.is_held_up = false;
+    dispatcher.lock().dead_letters.waits_for_journal = false;
     goes_on
 }
 
-impl Queue {
-    /// Returns true if dead letters of the queue are being buried.
-    pub fn is_burying(&self) -> bool {
-        self.lock().dying.is_busy()
+impl Dispatcher {
+    /// Returns true if dead letters are being stored.
+    pub fn is_dead_lettering(&self) -> bool {
+        self.lock().dead_letters.is_busy()
     }
 
-    /// Waits until the messages that have died so far are buried, or have to wait for space.
-    pub async fn buried(&self) {
-        let buried = {
-            let dying = &mut self.lock().dying;
-            if !dying.is_busy() {
+    /// Waits until the messages that have died so far are stored as dead letters, or have to wait for space.
+    pub async fn dead_letters_stored(&self) {
+        let stored = {
+            let dead_letters = &mut self.lock().dead_letters;
+            if !dead_letters.is_busy() {
                 return;
             }
             let (sender, receiver) = oneshot::channel();
-            dying.mourners.push((dying.died, sender));
+            dead_letters.waiters.push((dead_letters.died, sender));
             receiver
         };
         // The sender is only dropped.
-        let _ = buried.await;
+        let _ = stored.await;
     }
 
-    /// Buries messages in flight.
-    pub(super) fn bury_all(
+    /// Dead-letters messages in flight.
+    pub(super) fn queue_dead_letters(
         self: &Arc<Self>,
         context: &Arc<DeliveryContext>,
         dead: Vec<(DeliveryId, DeathReason)>,
@@ -241,60 +245,69 @@ impl Queue {
         let mut inner = self.lock();
         for (id, reason) in dead {
             context.metrics.on_death(reason);
-            inner.dying.add(id, reason, None);
+            inner.dead_letters.add(id, reason, None);
         }
-        inner.begin_burying(self, context);
+        inner.start_dead_letter_task(self, context);
     }
 
-    /// Buries letters in one append; those that were not buried stay in `taken`.
-    async fn bury(self: &Arc<Self>, context: &Arc<DeliveryContext>, taken: &mut VecDeque<Dead>) -> Burial {
-        if self.is_deleted() {
-            return Burial::Over;
-        }
-        let Some(queues) = self.queues.upgrade() else {
-            return Burial::Over;
+    /// Stores letters in one append; those that were not stored remain in `taken`.
+    async fn dead_letter_batch(
+        self: &Arc<Self>,
+        context: &Arc<DeliveryContext>,
+        taken: &mut VecDeque<PendingDeadLetter>,
+    ) -> DeadLetterOutcome {
+        let Some(owner) = self.owner.upgrade().filter(|_| !self.is_ended()) else {
+            return DeadLetterOutcome::Over;
         };
-        let Some((some, messages)) = self.read_dead(context, taken).await else {
-            return Burial::NotNow;
+        let Some((some, letters)) = self.read_dead(context, taken).await else {
+            return DeadLetterOutcome::NotNow;
         };
         let ids: Vec<DeliveryId> = some.iter().map(|dead| dead.id).collect();
-        let publication = queues.dead_letters(self, messages.into_iter());
-        let letters = publication.len() as u64;
-        let refusal = match self.store_moved(&queues, publication, &ids).await {
-            Ok(_) => {
-                context.metrics.dead_lettered.inc_by(letters);
-                return Burial::Done;
-            }
-            Err(NotTogether::NotStored(NotStored::Refused(refusal))) if refusal != Refusal::Closed => refusal,
-            Err(NotTogether::NotStored(_) | NotTogether::SourceGone | NotTogether::Misfit { .. }) => {
-                return Burial::Over;
-            }
+        let store = async |letters| self.store_elsewhere(context, &owner, letters, ids.clone()).await;
+        let refusal = match store(letters).await {
+            Ok(()) => return DeadLetterOutcome::Done,
+            Err(NotStored::Refused(refusal)) if refusal != Refusal::Closed => refusal,
+            Err(NotStored::Refused(_) | NotStored::Unknown) => return DeadLetterOutcome::Over,
         };
         let is_too_large = matches!(refusal, Refusal::TooLarge { .. });
         if is_too_large && some.len() == 1 {
             // It never fits: a dead letter is larger than the original message.
-            tracing::error!("queue {}: a dead letter is lost: {refusal}", self.name);
+            tracing::error!("{}: a dead letter is lost: {refusal}", owner.describe());
             context.metrics.lost.inc();
-            let nothing = queues.dead_letters(self, std::iter::empty());
-            return match self.store_moved(&queues, nothing, &ids).await {
-                Ok(_) => Burial::Done,
-                Err(_) => Burial::Over,
+            return match store(Vec::new()).await {
+                Ok(()) => DeadLetterOutcome::Done,
+                Err(_) => DeadLetterOutcome::Over,
             };
         }
         put_first(taken, some);
         if is_too_large {
-            return Burial::TooMany;
+            return DeadLetterOutcome::TooMany;
         }
-        tracing::warn!("queue {}: dead letters wait: {refusal}", self.name);
-        Burial::NotNow
+        tracing::warn!("{}: dead letters wait: {refusal}", owner.describe());
+        DeadLetterOutcome::NotNow
+    }
+
+    /// Has the owner store letters, in the append that settles the messages `ids` here.
+    async fn store_elsewhere(
+        self: &Arc<Self>,
+        context: &DeliveryContext,
+        owner: &Arc<dyn DispatcherOwner>,
+        letters: Vec<(StoredMessage, DeathReason)>,
+        ids: Vec<DeliveryId>,
+    ) -> Result<(), NotStored> {
+        let open = OpenMove::begin(self, ids);
+        let settlement = open.settlement(context);
+        let stored = Arc::clone(owner).store_dead_letters(letters, settlement).await;
+        open.end(context, stored);
+        stored
     }
 
     /// Takes out and reads as many letters as go into one append. `None` if one cannot be read now.
     async fn read_dead(
         &self,
         context: &DeliveryContext,
-        taken: &mut VecDeque<Dead>,
-    ) -> Option<(VecDeque<Dead>, Vec<(StoredMessage, DeathReason)>)> {
+        taken: &mut VecDeque<PendingDeadLetter>,
+    ) -> Option<(VecDeque<PendingDeadLetter>, Vec<(StoredMessage, DeathReason)>)> {
         let mut found: Vec<Option<StoredMessage>> = Vec::with_capacity(taken.len());
         found.resize_with(taken.len(), || None);
         let mut order: Vec<usize> = (0..taken.len()).collect();
@@ -311,7 +324,7 @@ impl Queue {
             if lane.replace(dead.id.lane) != Some(dead.id.lane) {
                 tail = self.messages_of(context, dead.id.lane);
             }
-            // A message that was reported dead twice is buried once.
+            // A message that was reported dead twice is dead-lettered once.
             let is_new = last.replace(dead.id) != Some(dead.id);
             let message = match dead.message.take() {
                 Some(message) => Some(message),
@@ -350,7 +363,7 @@ impl Queue {
 }
 
 /// Puts letters back in front of the others.
-fn put_first(others: &mut VecDeque<Dead>, mut first: VecDeque<Dead>) {
+fn put_first(others: &mut VecDeque<PendingDeadLetter>, mut first: VecDeque<PendingDeadLetter>) {
     first.append(others);
     *others = first;
 }

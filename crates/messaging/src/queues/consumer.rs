@@ -1,4 +1,4 @@
-//! Consumers of a queue: registration, messages in flight, and end.
+//! Consumers of a dispatcher: registration, messages in flight, and end.
 
 use std::sync::Arc;
 
@@ -6,15 +6,14 @@ use stafett_queue::consumers::ConsumerConflict;
 use stafett_queue::{ConsumerKey, ConsumerRules};
 
 use super::credit::Credit;
-use super::definition::OwnerId;
-use super::grown::Grown;
+use super::dispatcher::Dispatcher;
+use super::grown::GrownLanes;
 use super::outbox::{Delivery, Outbox, Withdrawn};
-use super::queue::Queue;
 use super::source::Waiter;
 
-/// Queue's record of a consumer.
+/// Dispatcher's record of a consumer.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ConsumerLink {
     pub(super) outbox: Arc<Outbox>,
     pub(super) token: u64,
     pub(super) credit: Option<Arc<Credit>>,
@@ -38,62 +37,40 @@ pub struct ConsumerSpec {
     /// Credit shared with other consumers. A message settled by delivery takes none, but waits until there is
     /// some.
     pub shared_credit: Option<Arc<Credit>>,
-    pub owner: OwnerId,
 }
 
 /// A consumer; dropping it ends it. Deliveries waiting in its outbox are then returned; those already taken
 /// from the outbox stay in flight until they are settled.
 #[derive(Debug)]
 pub struct Consumer {
-    queue: Arc<Queue>,
+    dispatcher: Arc<Dispatcher>,
     key: ConsumerKey,
 }
 
-/// Refusal of a consumer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ConsumeError {
-    #[error("the queue has an exclusive consumer")]
-    Exclusive,
-    #[error("the queue has consumers: none can be exclusive")]
-    InUse,
-    #[error("the queue belongs to somebody else")]
-    Locked,
-    #[error("the queue is gone")]
-    Gone,
-}
-
-impl Queue {
-    /// Registers a consumer; its deliveries are put into `outbox` under `token`.
-    pub fn consume(
+impl Dispatcher {
+    /// Adds a consumer; its deliveries are put into `outbox` under `token`. `None` if the dispatcher has
+    /// ended.
+    pub(crate) fn add_consumer(
         self: &Arc<Self>,
         spec: ConsumerSpec,
         outbox: Arc<Outbox>,
         token: u64,
-    ) -> Result<Consumer, ConsumeError> {
-        let context = self.context.upgrade().ok_or(ConsumeError::Gone)?;
-        if self.exclusive.is_some_and(|owner| owner != spec.owner) {
-            return Err(ConsumeError::Locked);
-        }
+    ) -> Result<Option<Consumer>, ConsumerConflict> {
+        let Some(context) = self.context.upgrade() else {
+            return Ok(None);
+        };
         let key = {
             let mut inner = self.lock();
-            if self.is_deleted() {
-                return Err(ConsumeError::Gone);
+            if self.is_ended() {
+                return Ok(None);
             }
-            let rules = ConsumerRules {
+            let key = inner.state.consumers.add(ConsumerRules {
                 priority: spec.priority,
                 credit: spec.credit.filter(|_| spec.settles),
                 settles: spec.settles,
                 exclusive: spec.exclusive,
-            };
-            let key = inner
-                .state
-                .consumers
-                .add(rules)
-                .map_err(|occupied| match occupied {
-                    ConsumerConflict::ByExclusive => ConsumeError::Exclusive,
-                    ConsumerConflict::ByOthers => ConsumeError::InUse,
-                })?;
-            let link = Link {
+            })?;
+            let link = ConsumerLink {
                 outbox,
                 token,
                 credit: spec.shared_credit,
@@ -102,15 +79,15 @@ impl Queue {
                 pending_bytes: 0,
             };
             inner.links.insert(key, link);
-            inner.grown = Grown::All;
+            inner.grown = GrownLanes::All;
             inner.used_ms = context.clock.now_ms();
             key
         };
-        self.pump();
-        Ok(Consumer {
-            queue: Arc::clone(self),
+        self.dispatch();
+        Ok(Some(Consumer {
+            dispatcher: Arc::clone(self),
             key,
-        })
+        }))
     }
 
     /// Ends a consumer: deliveries that wait in its outbox return as if they had never been handed out.
@@ -134,7 +111,7 @@ impl Queue {
             inner.used_ms = context.clock.now_ms();
             let last = inner.state.consumers.is_empty();
             if last {
-                inner.forget_read();
+                inner.read_ahead.clear();
                 if let Some(at) = self.unused_at(&inner) {
                     inner.wake_at(&context, self, at);
                 }
@@ -145,15 +122,14 @@ impl Queue {
             if let Some(credit) = credit {
                 credit.release(u32::try_from(deliveries.len()).unwrap_or(u32::MAX));
             }
-            waiting.iter().for_each(Waiter::go_on);
+            waiting.iter().for_each(Waiter::resume);
         }
-        if last && self.auto_delete {
-            self.delete_unused(true);
-        } else {
-            // Needed without consumers too: the queue may be over its limits, or returned messages may have
-            // expired.
-            self.pump();
+        if last && let Some(owner) = self.owner.upgrade() {
+            owner.on_unused(true);
         }
+        // Needed without consumers too: the dispatcher may be over its limits, or returned messages may have
+        // expired.
+        self.dispatch();
     }
 
     /// Stops handing out to a consumer. It may still settle its messages.
@@ -166,7 +142,7 @@ impl Queue {
     /// all of them twice, so this is a check, not a metric.
     ///
     /// # Panics
-    /// If the counters of the queue disagree.
+    /// If the counters of the dispatcher disagree.
     pub fn held_by_consumers(&self) -> usize {
         let inner = self.lock();
         let holders = inner.state.holders();
@@ -203,19 +179,15 @@ impl Queue {
             unblocked && inner.state.ready() > 0
         };
         if goes_on {
-            self.pump();
+            self.dispatch();
         }
     }
 }
 
 impl Consumer {
-    pub fn queue(&self) -> &Arc<Queue> {
-        &self.queue
-    }
-
     /// Lets the consumer share `credit` from now on; its messages in flight count.
     pub fn share(&self, credit: &Arc<Credit>) {
-        let mut inner = self.queue.lock();
+        let mut inner = self.dispatcher.lock();
         let held = inner.state.consumers.in_flight_of(self.key);
         if let Some(link) = inner.links.get_mut(&self.key) {
             credit.add(held);
@@ -226,7 +198,7 @@ impl Consumer {
     /// Stops handing out to the consumer. Its messages that are returned before it ends go to others, in
     /// order.
     pub fn hold(&self) {
-        self.queue.hold_consumer(self.key);
+        self.dispatcher.hold_consumer(self.key);
     }
 
     /// Ends the consumer. Messages that were sent to it stay in flight until they are settled.
@@ -237,6 +209,6 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.queue.end_consumer(self.key);
+        self.dispatcher.end_consumer(self.key);
     }
 }

@@ -2,17 +2,18 @@
 
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
-use stafett_journal::Journal;
+use bytes::Bytes;
+use stafett_journal::{Change, Frame, Journal};
 use stafett_model::{Epoch, LogId, SharedLock};
-use stafett_store::Clock;
+use stafett_store::{Clock, Table};
 use stafett_topics::ReadAheadBudget;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::delivery_metrics::DeliveryMetrics;
+use super::dispatcher::Dispatcher;
 use super::flush::{self, Dirty};
-use super::metrics::QueueMetrics;
-use super::queue::Queue;
-use super::shard::{self, Shards};
+use super::shard::{self, Wakeups};
 use super::timer::{self, Timer};
 
 #[derive(Debug)]
@@ -20,39 +21,42 @@ pub(crate) struct DeliveryContext {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) epoch: Epoch,
     pub(super) clock: Arc<Clock>,
-    pub(super) metrics: QueueMetrics,
+    pub(super) metrics: DeliveryMetrics,
     pub(super) read_ahead: Arc<ReadAheadBudget>,
     pub(super) dirty: Dirty,
     pub(super) timer: Timer,
-    pub(super) shards: Shards,
+    pub(super) wakeups: Wakeups,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     /// Held for reading while appends and truncations are staged, so that no log is deleted between its check
     /// and its append.
     removal_lock: SharedLock<()>,
+    /// Rows of the dispatchers' states.
+    table: Table,
 }
 
 impl DeliveryContext {
-    pub(crate) fn new(journal: Arc<dyn Journal>, clock: Arc<Clock>) -> Arc<Self> {
+    pub(crate) fn new(journal: Arc<dyn Journal>, clock: Arc<Clock>, table: Table) -> Arc<Self> {
         let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Arc::new(Self {
             epoch: journal.epoch(),
             clock,
-            metrics: QueueMetrics::default(),
+            metrics: DeliveryMetrics::default(),
             read_ahead: Arc::default(),
             dirty: Dirty::default(),
             timer: Timer::default(),
-            shards: Shards::new(&*journal, parallel),
+            wakeups: Wakeups::new(&*journal, parallel),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             removal_lock: SharedLock::default(),
+            table,
             journal,
         })
     }
 
     /// Starts the tasks. Must be called within a Tokio runtime. `all` lists everything that is handed out.
-    pub(crate) fn start(self: &Arc<Self>, all: impl Fn() -> Vec<Arc<Queue>> + Send + 'static) {
-        for shard in self.shards.all() {
+    pub(crate) fn start(self: &Arc<Self>, all: impl Fn() -> Vec<Arc<Dispatcher>> + Send + 'static) {
+        for shard in self.wakeups.all() {
             self.tasks.spawn(shard::run(Arc::clone(shard), self.stop.clone()));
         }
         let weak = || Arc::downgrade(self);
@@ -60,14 +64,20 @@ impl DeliveryContext {
         self.tasks.spawn(timer::run(weak(), all, self.stop.clone()));
     }
 
+    /// Returns the frame of a change of a dispatcher's stored state.
+    pub(crate) fn state_frame(&self, dispatcher: &Dispatcher, change: Change) -> Frame {
+        self.table
+            .change(Bytes::copy_from_slice(&dispatcher.id.to_be_bytes()), change)
+    }
+
     /// Schedules a hand-out.
-    pub(super) fn wake(&self, queue: &Arc<Queue>) {
-        self.shards.wake(queue);
+    pub(crate) fn wake(&self, dispatcher: &Arc<Dispatcher>) {
+        self.wakeups.wake(dispatcher);
     }
 
     /// Hands out when the log of a lane grows.
-    pub(super) fn watch(&self, queue: &Arc<Queue>, lane: u32, log: LogId) {
-        self.shards.watch(&*self.journal, queue, lane, log);
+    pub(super) fn watch(&self, dispatcher: &Arc<Dispatcher>, lane: u32, log: LogId) {
+        self.wakeups.watch(&*self.journal, dispatcher, lane, log);
     }
 
     /// Stops the tasks, and waits until they have ended.

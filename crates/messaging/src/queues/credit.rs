@@ -91,17 +91,17 @@ impl Credit {
         }
     }
 
-    /// Resumes consumers in line while there is credit. Each queue hands out before the next is resumed, so
-    /// that the first in line is served first.
+    /// Resumes consumers in line while there is credit. Each dispatcher hands out before the next is resumed,
+    /// so that the first in line is served first.
     fn wake(&self) {
         loop {
             let next = self.next_waiters(self.left());
             let Some(first) = next.first() else { return };
-            first.go_on_at_once(&next);
+            first.resume_at_once(&next);
         }
     }
 
-    /// Takes the first in line and those of the same queue right behind it, at most `count`.
+    /// Takes the first in line and those of the same dispatcher right behind it, at most `count`.
     fn next_waiters(&self, count: u32) -> SmallVec<[Waiter; 4]> {
         let mut next = SmallVec::new();
         if count == 0 {

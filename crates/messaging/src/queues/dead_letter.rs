@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
+use stafett_journal::{Frame, Refusal};
 use stafett_model::{DeathReason, Message, StoredMessage};
 use stafett_queue::{DeadLetter, death_history};
+use stafett_store::NotStored;
 
-use super::publication::{Publication, Targets};
+use super::dispatcher::{DispatcherOwner, StoringLetters};
+use super::publication::{NotTogether, Publication, Targets};
 use super::queue::Queue;
 use super::registry::{Queues, Route};
 
 impl Queues {
     /// Returns the publication of messages that leave a queue as dead letters. Letters refused by their
     /// targets are dropped.
-    pub(super) fn dead_letters(
-        &self,
-        queue: &Queue,
-        messages: impl Iterator<Item = (StoredMessage, DeathReason)>,
-    ) -> Publication {
+    fn dead_letters(&self, queue: &Queue, messages: Vec<(StoredMessage, DeathReason)>) -> Publication {
         let mut publication = Publication::together();
         if let Some(router) = self.router.get() {
             for (stored, reason) in messages {
@@ -93,5 +92,39 @@ impl Queues {
             .retain(|queue| !death_history::is_circle(&message, &queue.name));
         targets.logs.retain(|log| !self.comes_back(&message, *log));
         (!targets.is_empty()).then_some((message, targets))
+    }
+}
+
+impl DispatcherOwner for Queue {
+    fn describe(&self) -> String {
+        format!("queue {}", self.name)
+    }
+
+    fn on_unused(self: Arc<Self>, had_consumers: bool) {
+        if (self.auto_delete || !had_consumers)
+            && let Some(queues) = self.queues.upgrade()
+        {
+            queues.delete_unused(&self, had_consumers);
+        }
+    }
+
+    fn store_dead_letters(
+        self: Arc<Self>,
+        letters: Vec<(StoredMessage, DeathReason)>,
+        settlement: Option<Frame>,
+    ) -> StoringLetters {
+        let Some(queues) = self.queues.upgrade() else {
+            return Box::pin(std::future::ready(Err(NotStored::Refused(Refusal::Closed))));
+        };
+        let publication = queues.dead_letters(&self, letters);
+        let count = publication.len() as u64;
+        let ticket = queues.append_from(&self, publication, settlement);
+        Box::pin(async move {
+            let stored = ticket.together().await.map(drop).map_err(NotTogether::not_stored);
+            if stored.is_ok() {
+                queues.context.metrics.dead_lettered.inc_by(count);
+            }
+            stored
+        })
     }
 }

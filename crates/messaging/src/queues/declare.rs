@@ -11,9 +11,10 @@ use stafett_store::{NotStored, only_outcome};
 use stafett_topics::Topic;
 
 use super::definition::{Declare, QueueId};
+use super::dispatcher::DeliveryState;
 use super::lanes::LaneLog;
 use super::publication::Refused;
-use super::queue::{Inner, Queue};
+use super::queue::Queue;
 use super::registry::{Queues, definition_frame, is};
 
 /// Error of declaring a queue.
@@ -51,7 +52,7 @@ impl Queues {
             creates,
         };
         let again = |queue: Arc<Queue>| {
-            let result = self.declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
+            let result = declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
             // The first declaration may not be stored yet.
             let waits = result.is_ok() && !queue.stored.load(Ordering::Acquire);
             let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
@@ -60,7 +61,6 @@ impl Queues {
         if let Some(queue) = self.get(namespace, name) {
             return again(queue);
         }
-        let now_ms = self.context.clock.now_ms();
         let hash = self.hash_of(namespace, name);
         let (queue, ticket) = {
             let mut table = self.write_for(namespace, name);
@@ -83,16 +83,9 @@ impl Queues {
                 },
                 definition_frame(QueueId(log.0), Change::Put(definition.encode().into())),
             ];
-            let queue = Arc::new(Queue::new(
-                Arc::downgrade(self),
-                Arc::downgrade(&self.context),
-                definition,
-                topic.as_deref(),
-                owner,
-                now_ms,
-            ));
+            let queue = Queue::new(self, definition, topic.as_deref(), owner);
             if let Some(over) = over {
-                frames.push(self.begin_over(&queue, over.from_end));
+                frames.push(queue.start_at(&self.context, over.from_end));
             }
             let wait = if queue.outlives() {
                 StateWait::Synced
@@ -113,7 +106,7 @@ impl Queues {
             let mut owned = self.owned.lock();
             owned.entry(owner).or_default().push(Arc::clone(&queue));
         }
-        self.use_now(&queue);
+        queue.use_now();
         declaring(Ok(queue), Some(ticket), true)
     }
 
@@ -130,21 +123,7 @@ impl Queues {
         topic.map(Some).ok_or(DeclareError::NoSuchTopic)
     }
 
-    fn declare_again(&self, queue: &Arc<Queue>, declare: &Declare) -> Result<(), DeclareError> {
-        if queue
-            .exclusive
-            .is_some_and(|owner| Some(owner) != declare.exclusive)
-        {
-            return Err(DeclareError::Locked);
-        }
-        if let Some(what) = queue.differs(declare) {
-            return Err(DeclareError::Differs { what });
-        }
-        self.use_now(queue);
-        Ok(())
-    }
-
-    fn store_definition(&self, queue: &Queue, inner: &Inner) -> Ticket {
+    fn store_definition(&self, queue: &Queue, inner: &DeliveryState) -> Ticket {
         let definition = queue.definition(inner).encode();
         let frame = definition_frame(queue.id, Change::Put(definition.into()));
         self.journal
@@ -155,7 +134,7 @@ impl Queues {
     pub(super) fn add_lanes(
         &self,
         queue: &Arc<Queue>,
-        inner: &mut Inner,
+        inner: &mut DeliveryState,
         highest: u8,
     ) -> Result<LogId, Refused> {
         if queue.is_deleted() {
@@ -194,6 +173,21 @@ impl Queues {
         self.show(queue, inner);
         inner.log(highest.into()).ok_or(Refused::Gone)
     }
+}
+
+/// Declares an existing queue.
+fn declare_again(queue: &Arc<Queue>, declare: &Declare) -> Result<(), DeclareError> {
+    if queue
+        .exclusive
+        .is_some_and(|owner| Some(owner) != declare.exclusive)
+    {
+        return Err(DeclareError::Locked);
+    }
+    if let Some(what) = queue.differs(declare) {
+        return Err(DeclareError::Differs { what });
+    }
+    queue.use_now();
+    Ok(())
 }
 
 impl Future for Declaring {

@@ -1,25 +1,24 @@
-//! Storing settlements: collected over all queues for some milliseconds, and never waited for.
+//! Storing settlements: collected over all dispatchers for some milliseconds, and never waited for.
 //!
-//! Each queue's changes are deltas of its state. Once the deltas are larger than twice the snapshot, a new
-//! snapshot replaces them. Messages before a lane's head are freed in its log. If the journal refuses (the
-//! disk is full), the changes return to their queue and are retried at growing intervals, as are deletions of
-//! queues; there are some last retries before a stop.
+//! Each dispatcher's changes are deltas of its state. Once the deltas are larger than twice the snapshot, a
+//! new snapshot replaces them. Messages before a lane's head are freed in its log. If the journal refuses
+//! (the disk is full), the changes return to their dispatcher and are retried at growing intervals, as are
+//! deletions of dispatchers; there are some last retries before a stop.
 
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_journal::{Change, Frame, Refusal};
 use stafett_model::{Lock, Offset};
-use stafett_queue::Changes;
-use stafett_store::{DeltaPolicy, StageOutcome, spaces};
+use stafett_queue::{Changes, QueueState};
+use stafett_store::{DeltaPolicy, StageOutcome};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::context::DeliveryContext;
-use super::lanes::LogOwnership;
-use super::queue::{Inner, Queue};
+use super::dispatcher::{DeliveryState, Dispatcher};
+use super::lanes::{LaneLog, LogOwnership};
 
 /// Time for which settlements are collected.
 const GATHER: Duration = Duration::from_millis(5);
@@ -39,28 +38,28 @@ const AGAIN_MAX: Duration = Duration::from_secs(1);
 /// Number of attempts before a stop.
 const LAST_TRIES: u32 = 5;
 
-/// Queues with something to store.
+/// Dispatchers with something to store.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
-    queues: Lock<Vec<Arc<Queue>>>,
-    /// Refused deletions of queues, each one append.
+    dispatchers: Lock<Vec<Arc<Dispatcher>>>,
+    /// Refused deletions of dispatchers, each one append.
     refused: Lock<Vec<Vec<Frame>>>,
     wake: Arc<Notify>,
 }
 
 impl Dirty {
-    fn push(&self, queue: Arc<Queue>) {
+    fn push(&self, dispatcher: Arc<Dispatcher>) {
         let first = {
-            let mut queues = self.queues.lock();
-            queues.push(queue);
-            queues.len() == 1
+            let mut dispatchers = self.dispatchers.lock();
+            dispatchers.push(dispatcher);
+            dispatchers.len() == 1
         };
         if first {
             self.wake.notify_one();
         }
     }
 
-    /// Adds a refused deletion of a queue, to be retried.
+    /// Adds a refused deletion of a dispatcher, to be retried.
     pub(super) fn push_refused(&self, deletion: Vec<Frame>) {
         self.refused().push(deletion);
         self.wake.notify_one();
@@ -70,16 +69,16 @@ impl Dirty {
         self.refused.lock()
     }
 
-    fn take(&self) -> Vec<Arc<Queue>> {
-        std::mem::take(&mut *self.queues.lock())
+    fn take(&self) -> Vec<Arc<Dispatcher>> {
+        std::mem::take(&mut *self.dispatchers.lock())
     }
 }
 
-/// Changes of a queue's delivery state that are not stored yet, and sizes of the stored ones.
+/// Changes of a dispatcher's delivery state that are not stored yet, and sizes of the stored ones.
 #[derive(Debug, Default)]
 pub(super) struct Persistence {
     pub(super) changes: Changes,
-    /// True if the queue is in the list of those with something to store.
+    /// True if the dispatcher is in the list of those with something to store.
     is_listed: bool,
     pub(super) sizes: DeltaPolicy<DELTA_BYTES_MIN, 2>,
     /// Number of stored snapshots.
@@ -92,10 +91,10 @@ pub(super) struct Persistence {
     pub(super) has_new_transient: bool,
 }
 
-/// Unit of storing: changes of one queue.
+/// Unit of storing: changes of one dispatcher.
 #[derive(Debug)]
 struct Piece {
-    queue: Arc<Queue>,
+    dispatcher: Arc<Dispatcher>,
     changes: Changes,
     /// Delta, and the truncations that it permits.
     frames: SmallVec<[Frame; 2]>,
@@ -107,28 +106,28 @@ struct Piece {
 }
 
 impl DeliveryContext {
-    /// Registers a queue if it has something to store.
-    pub(super) fn mark_dirty(&self, queue: &Arc<Queue>, inner: &mut Inner) {
+    /// Registers a dispatcher if it has something to store.
+    pub(super) fn mark_dirty(&self, dispatcher: &Arc<Dispatcher>, inner: &mut DeliveryState) {
         let Persistence {
             changes, is_listed, ..
         } = &inner.persistence;
-        if !is_listed && !queue.is_deleted() && (!changes.is_empty() || inner.can_free(queue)) {
+        if !is_listed && !dispatcher.is_ended() && (!changes.is_empty() || inner.can_free(dispatcher)) {
             inner.persistence.is_listed = true;
-            self.dirty.push(Arc::clone(queue));
+            self.dirty.push(Arc::clone(dispatcher));
         }
     }
 
-    /// Stores the changes of all queues. False if some were refused and have to be retried.
+    /// Stores the changes of all dispatchers. False if some were refused and have to be retried.
     pub(super) fn flush(&self) -> bool {
         // No log may be deleted between its check and its truncation.
         let _no_removal = self.lock_out_removals();
         let are_gone = self.store_refused();
         let mut pieces = Vec::new();
-        for queue in self.dirty.take() {
-            let mut inner = queue.lock();
+        for dispatcher in self.dirty.take() {
+            let mut inner = dispatcher.lock();
             inner.persistence.is_listed = false;
-            if !queue.is_deleted() {
-                inner.store(self, &queue, &mut pieces);
+            if !dispatcher.is_ended() {
+                inner.store(self, &dispatcher, &mut pieces);
             }
         }
         self.store(pieces) && are_gone
@@ -143,7 +142,7 @@ impl DeliveryContext {
                     false
                 }
                 StageOutcome::Refused(why @ Refusal::TooLarge { .. }) => {
-                    tracing::error!("the deletion of a queue cannot be stored: {why}");
+                    tracing::error!("a deletion cannot be stored: {why}");
                     false
                 }
                 StageOutcome::Refused(_) => true,
@@ -154,8 +153,8 @@ impl DeliveryContext {
         is_stored
     }
 
-    /// Stores the state of every queue, with exact marks: before a stop.
-    pub(super) async fn flush_all(&self, all: &[Arc<Queue>]) {
+    /// Stores the state of every dispatcher, with exact marks: before a stop.
+    pub(super) async fn flush_all(&self, all: &[Arc<Dispatcher>]) {
         for _ in 1..LAST_TRIES {
             // Marks are exact only after everything else is stored.
             if self.flush() && self.flush_exactly(all) {
@@ -170,11 +169,11 @@ impl DeliveryContext {
         }
     }
 
-    fn flush_exactly(&self, all: &[Arc<Queue>]) -> bool {
+    fn flush_exactly(&self, all: &[Arc<Dispatcher>]) -> bool {
         let mut pieces = Vec::new();
-        for queue in all {
-            let mut inner = queue.lock();
-            if queue.is_deleted() || !queue.outlives() {
+        for dispatcher in all {
+            let mut inner = dispatcher.lock();
+            if dispatcher.is_ended() || !dispatcher.is_stored {
                 continue;
             }
             let lanes: Vec<u32> = inner.logs.iter().map(|lane| lane.lane).collect();
@@ -185,12 +184,12 @@ impl DeliveryContext {
                     changes.exact_mark(number, lane.mark_exactly());
                 }
             }
-            inner.store(self, queue, &mut pieces);
+            inner.store(self, dispatcher, &mut pieces);
         }
         self.store(pieces)
     }
 
-    /// Stores pieces, many per append; refused ones return to their queues. False if there are any.
+    /// Stores pieces, many per append; refused ones return to their dispatchers. False if there are any.
     fn store(&self, pieces: Vec<Piece>) -> bool {
         let mut is_stored = true;
         let (mut together, mut frames, mut bytes) = (Vec::new(), 0, 0);
@@ -215,7 +214,10 @@ impl DeliveryContext {
             // After the journal has stopped, nothing more can be stored.
             StageOutcome::Stored | StageOutcome::Waits(_) | StageOutcome::Refused(Refusal::Closed) => true,
             StageOutcome::Refused(why) => {
-                tracing::warn!("{} queues wait to store what is settled: {why}", pieces.len());
+                tracing::warn!(
+                    "{} changes of delivery state wait to be stored: {why}",
+                    pieces.len()
+                );
                 // In reverse, so that the earliest changes end up first.
                 for piece in pieces.into_iter().rev() {
                     piece.give_back(self);
@@ -228,7 +230,7 @@ impl DeliveryContext {
 
 impl Piece {
     fn give_back(self, context: &DeliveryContext) {
-        let mut inner = self.queue.lock();
+        let mut inner = self.dispatcher.lock();
         for (lane, freed) in self.freed {
             if let Some(log) = inner.logs.iter_mut().find(|log| log.lane == lane) {
                 log.freed = freed;
@@ -239,14 +241,14 @@ impl Piece {
             inner.persistence.changes.put_before(self.changes);
             inner.persistence.sizes.on_delta_refused(self.bytes);
         }
-        context.mark_dirty(&self.queue, &mut inner);
+        context.mark_dirty(&self.dispatcher, &mut inner);
     }
 }
 
-impl Inner {
-    fn store(&mut self, context: &DeliveryContext, queue: &Arc<Queue>, pieces: &mut Vec<Piece>) {
-        if queue.outlives() {
-            self.store_whole_if_due(context, queue);
+impl DeliveryState {
+    fn store(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>, pieces: &mut Vec<Piece>) {
+        if dispatcher.is_stored {
+            self.store_whole_if_due(context, dispatcher);
         } else {
             self.persistence.changes.clear();
         }
@@ -254,7 +256,7 @@ impl Inner {
             let persistence = &mut self.persistence;
             let changes = persistence.changes.take(DELTA_CHANGES_MAX);
             let mut piece = Piece {
-                queue: Arc::clone(queue),
+                dispatcher: Arc::clone(dispatcher),
                 changes,
                 frames: SmallVec::new(),
                 bytes: 0,
@@ -267,11 +269,11 @@ impl Inner {
                 persistence.sizes.on_delta(delta.len());
                 piece
                     .frames
-                    .push(delivery_frame(queue, Change::Delta(delta.into())));
+                    .push(context.state_frame(dispatcher, Change::Delta(delta.into())));
             }
             let is_last = persistence.changes.is_empty();
             if is_last {
-                self.free(queue, &mut piece);
+                self.free(dispatcher, &mut piece);
             }
             if !piece.frames.is_empty() {
                 pieces.push(piece);
@@ -283,16 +285,12 @@ impl Inner {
     }
 
     /// Adds truncations of the logs up to the heads.
-    fn free(&mut self, queue: &Queue, piece: &mut Piece) {
-        if self.ownership == LogOwnership::Topic {
+    fn free(&mut self, dispatcher: &Dispatcher, piece: &mut Piece) {
+        if dispatcher.ownership == LogOwnership::Topic {
             return;
         }
         for lane in &mut self.logs {
-            let Some(state) = self.state.lane(lane.lane) else {
-                continue;
-            };
-            let before = state.head().saturating_sub(queue.settings.retain);
-            if before > lane.freed && (state.head() == state.end() || before - lane.freed >= FREED_AT_ONCE) {
+            if let Some(before) = lane.freeable(&self.state, dispatcher.settings.retain) {
                 piece.freed.push((lane.lane, lane.freed));
                 lane.freed = before;
                 piece.frames.push(Frame::Truncate {
@@ -305,17 +303,17 @@ impl Inner {
 
     /// Stores a snapshot if the deltas stored since the last one are larger than twice its size. If refused,
     /// the changes are kept and stored as deltas.
-    pub(super) fn store_whole_if_due(&mut self, context: &DeliveryContext, queue: &Queue) {
+    pub(super) fn store_whole_if_due(&mut self, context: &DeliveryContext, dispatcher: &Dispatcher) {
         // Messages being moved would be settled in the journal but not in the snapshot.
         let persistence = &mut self.persistence;
-        if !persistence.sizes.is_due() || persistence.open_moves > 0 || !queue.outlives() {
+        if !persistence.sizes.is_due() || persistence.open_moves > 0 || !dispatcher.is_stored {
             return;
         }
         let whole = self.state.encode(persistence.holds_transient);
         let bytes = whole.len();
         // The snapshot replaces all deltas staged before: under the lock, none can come between that it
         // lacks.
-        let put = delivery_frame(queue, Change::Put(whole.into()));
+        let put = context.state_frame(dispatcher, Change::Put(whole.into()));
         match StageOutcome::of_settlements(&*context.journal, [put]) {
             StageOutcome::Stored | StageOutcome::Waits(_) => {
                 persistence.sizes.on_snapshot(bytes);
@@ -328,13 +326,14 @@ impl Inner {
         }
     }
 
-    /// Stores, ahead of the first one, that the queue may have transient messages, which end with this run.
-    pub(super) fn note_transient(&mut self, context: &DeliveryContext, queue: &Arc<Queue>) {
+    /// Stores, ahead of the first one, that the dispatcher may have transient messages, which end with this
+    /// run.
+    pub(super) fn note_transient(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
         self.persistence.holds_transient = true;
         let mut changes = Changes::default();
         changes.holds_transient();
         // If refused, it is stored with the next changes.
-        let _ = self.store_at_once(context, queue, changes);
+        let _ = self.store_at_once(context, dispatcher, changes);
     }
 
     /// Stages changes ahead of everything that is stored later. If refused, they are stored with the next
@@ -342,44 +341,43 @@ impl Inner {
     pub(super) fn store_at_once(
         &mut self,
         context: &DeliveryContext,
-        queue: &Arc<Queue>,
+        dispatcher: &Arc<Dispatcher>,
         changes: Changes,
     ) -> StageOutcome {
         let delta = changes.encode();
         let bytes = delta.len();
         let staged = StageOutcome::of(
             &*context.journal,
-            [delivery_frame(queue, Change::Delta(delta.into()))],
+            [context.state_frame(dispatcher, Change::Delta(delta.into()))],
         );
         match &staged {
             StageOutcome::Stored | StageOutcome::Waits(_) => self.persistence.sizes.on_delta(bytes),
             StageOutcome::Refused(_) => {
                 self.persistence.changes.put_before(changes);
-                context.mark_dirty(queue, self);
+                context.mark_dirty(dispatcher, self);
             }
         }
         staged
     }
 
     /// Returns true if a log can be freed up to its head.
-    fn can_free(&self, queue: &Queue) -> bool {
-        self.ownership == LogOwnership::Own
-            && self.logs.iter().any(|lane| {
-                self.state.lane(lane.lane).is_some_and(|state| {
-                    let before = state.head().saturating_sub(queue.settings.retain);
-                    before > lane.freed
-                        && (state.head() == state.end() || before - lane.freed >= FREED_AT_ONCE)
-                })
-            })
+    fn can_free(&self, dispatcher: &Dispatcher) -> bool {
+        let freeable = |lane: &LaneLog| lane.freeable(&self.state, dispatcher.settings.retain);
+        dispatcher.ownership == LogOwnership::Own && self.logs.iter().any(|lane| freeable(lane).is_some())
     }
 }
 
-/// Returns the frame of a change of a queue's delivery state.
-pub(super) fn delivery_frame(queue: &Queue, change: Change) -> Frame {
-    spaces::DELIVERIES.change(Bytes::copy_from_slice(&queue.id.0.to_be_bytes()), change)
+impl LaneLog {
+    /// Returns the offset up to which the log can be freed now: the head, without `retain` messages.
+    fn freeable(&self, state: &QueueState, retain: u64) -> Option<u64> {
+        let lane = state.lane(self.lane)?;
+        let before = lane.head().saturating_sub(retain);
+        let is_due = lane.head() == lane.end() || before.saturating_sub(self.freed) >= FREED_AT_ONCE;
+        (before > self.freed && is_due).then_some(before)
+    }
 }
 
-/// Runs until the queues are dropped or stopped.
+/// Runs until the dispatchers are dropped or stopped.
 pub(super) async fn run(context: Weak<DeliveryContext>, stop: CancellationToken) {
     let Some(wake) = context.upgrade().map(|context| Arc::clone(&context.dirty.wake)) else {
         return;

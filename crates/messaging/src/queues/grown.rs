@@ -1,5 +1,5 @@
-//! Logs of a queue that may have grown. A queue over a topic has as many logs as the topic has partitions: it
-//! checks those reported as grown, or all of them if there was no report.
+//! Logs of a dispatcher that may have grown. A dispatcher over a topic has as many logs as the topic has
+//! partitions: it checks those reported as grown, or all of them if there was no report.
 
 use smallvec::SmallVec;
 
@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 const LANES_MAX: usize = 64;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Grown {
+pub(super) enum GrownLanes {
     All,
     /// These lanes, without duplicates.
     These(SmallVec<[u32; 4]>),
 }
 
-impl Grown {
+impl GrownLanes {
     pub(super) fn none() -> Self {
         Self::These(SmallVec::new())
     }
@@ -39,18 +39,18 @@ mod tests {
 
     #[test]
     fn lanes_are_remembered_once_until_they_are_too_many() {
-        let mut grown = Grown::none();
-        assert_eq!(grown.take(), Grown::none());
+        let mut grown = GrownLanes::none();
+        assert_eq!(grown.take(), GrownLanes::none());
         for lane in [3, 1, 3] {
             grown.note(lane);
         }
-        assert_eq!(grown.take(), Grown::These(SmallVec::from_slice(&[3, 1])));
-        assert_eq!(grown.take(), Grown::none());
+        assert_eq!(grown.take(), GrownLanes::These(SmallVec::from_slice(&[3, 1])));
+        assert_eq!(grown.take(), GrownLanes::none());
         (0..64).for_each(|lane| grown.note(lane));
-        assert!(matches!(&grown, Grown::These(lanes) if lanes.len() == 64));
+        assert!(matches!(&grown, GrownLanes::These(lanes) if lanes.len() == 64));
         grown.note(7);
-        assert!(matches!(grown, Grown::These(_)), "it is among them");
+        assert!(matches!(grown, GrownLanes::These(_)), "it is among them");
         grown.note(64);
-        assert_eq!(grown.take(), Grown::All);
+        assert_eq!(grown.take(), GrownLanes::All);
     }
 }

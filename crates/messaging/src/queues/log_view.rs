@@ -13,7 +13,8 @@ use stafett_model::{LogId, Namespace, TopicName};
 use stafett_topics::names::escape;
 use stafett_topics::{Topic, TopicId};
 
-use super::queue::{Inner, Queue};
+use super::dispatcher::DeliveryState;
+use super::queue::Queue;
 use super::registry::Queues;
 
 impl Queue {
@@ -36,7 +37,7 @@ impl Queue {
 
 impl Queues {
     /// Shows the queue, in its current state, to clients that read logs.
-    pub(super) fn show(&self, queue: &Queue, inner: &Inner) {
+    pub(super) fn show(&self, queue: &Queue, inner: &DeliveryState) {
         let Some(name) = queue.topic_name() else { return };
         let id = TopicId::of_queue(queue.id.0);
         if self.topics.named(&name).is_some_and(|known| known.id != id) {

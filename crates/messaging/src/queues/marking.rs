@@ -14,7 +14,7 @@ use stafett_queue::Changes;
 use stafett_store::StageOutcome;
 
 use super::context::DeliveryContext;
-use super::queue::{Inner, Queue};
+use super::dispatcher::{DeliveryState, Dispatcher};
 
 /// A staged mark.
 #[derive(Debug)]
@@ -35,31 +35,31 @@ pub(super) enum Marked {
 }
 
 impl Marking {
-    /// Waits until the mark is stored or refused, and updates the queue.
-    pub(super) async fn decided(self, context: &DeliveryContext, queue: &Arc<Queue>) {
+    /// Waits until the mark is stored or refused, and updates the dispatcher.
+    pub(super) async fn decided(self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
         let outcome = self.ticket.await.pop();
-        let mut inner = queue.lock();
-        inner.on_marked(context, queue, self.lane, self.mark, outcome.as_ref());
+        let mut inner = dispatcher.lock();
+        inner.on_marked(context, dispatcher, self.lane, self.mark, outcome.as_ref());
     }
 }
 
-impl Inner {
+impl DeliveryState {
     /// Checks that a message may be handed out, either the next one of its lane or a returned one. Stages a
     /// further mark if needed.
     pub(super) fn marked(
         &mut self,
         context: &DeliveryContext,
-        queue: &Arc<Queue>,
+        dispatcher: &Arc<Dispatcher>,
         number: u32,
         at: u64,
     ) -> Marked {
-        if !queue.outlives() || self.state.lane_mut(number).is_marked_ahead(at) {
+        if !dispatcher.is_stored || self.state.lane_mut(number).is_marked_ahead(at) {
             return Marked::Yes;
         }
         if let Some(mark) = self.state.lane_mut(number).mark_ahead() {
             let mut changes = Changes::default();
             changes.mark(number, mark);
-            match self.store_at_once(context, queue, changes) {
+            match self.store_at_once(context, dispatcher, changes) {
                 StageOutcome::Waits(ticket) => self.marking.push(Marking {
                     lane: number,
                     mark,
@@ -74,7 +74,7 @@ impl Inner {
             }
         }
         if !self.state.lane_mut(number).is_marked(at) {
-            self.learn_marks(context, queue);
+            self.learn_marks(context, dispatcher);
         }
         if self.state.lane_mut(number).is_marked(at) {
             return Marked::Yes;
@@ -87,14 +87,14 @@ impl Inner {
     }
 
     /// Updates the marks that are stored by now.
-    fn learn_marks(&mut self, context: &DeliveryContext, queue: &Arc<Queue>) {
+    fn learn_marks(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
         for mut marking in std::mem::take(&mut self.marking) {
             let mut task = Context::from_waker(Waker::noop());
             match Pin::new(&mut marking.ticket).poll(&mut task) {
                 Poll::Pending => self.marking.push(marking),
                 Poll::Ready(mut outcomes) => {
                     let outcome = outcomes.pop();
-                    self.on_marked(context, queue, marking.lane, marking.mark, outcome.as_ref());
+                    self.on_marked(context, dispatcher, marking.lane, marking.mark, outcome.as_ref());
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Inner {
     fn on_marked(
         &mut self,
         context: &DeliveryContext,
-        queue: &Arc<Queue>,
+        dispatcher: &Arc<Dispatcher>,
         lane: u32,
         mark: u64,
         outcome: Option<&Outcome>,
@@ -112,7 +112,7 @@ impl Inner {
             Some(Outcome::Committed(_)) => {}
             Some(Outcome::Refused(refusal)) if *refusal != Refusal::Closed => {
                 self.persistence.changes.mark(lane, mark);
-                context.mark_dirty(queue, self);
+                context.mark_dirty(dispatcher, self);
             }
             // The journal has stopped.
             Some(Outcome::Refused(_) | Outcome::Unknown) | None => return,

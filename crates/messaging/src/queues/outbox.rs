@@ -1,6 +1,6 @@
 //! Deliveries that wait for their connection: bounded in bytes, one wake-up per batch.
 //!
-//! A queue that finds an outbox full skips its consumers and registers a waiter; taking the deliveries
+//! A dispatcher that finds an outbox full skips its consumers and registers a waiter; taking the deliveries
 //! resumes them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ pub struct Delivery {
 
 /// Deliveries of one consumer, in order.
 #[derive(Debug)]
-pub struct Run {
+pub struct DeliveryBatch {
     /// Token of the consumer, unique in this outbox.
     pub token: u64,
     pub source: Source,
@@ -62,7 +62,7 @@ pub struct Outbox {
 
 #[derive(Debug, Default)]
 struct Content {
-    runs: Vec<Run>,
+    runs: Vec<DeliveryBatch>,
     events: Vec<Event>,
     /// Skipped consumers and readers.
     waiting: Vec<Waiter>,
@@ -89,8 +89,8 @@ impl Outbox {
         self.wake.notified().await;
     }
 
-    /// Takes everything, and resumes the queues and readers that found it full.
-    pub fn take(&self, runs: &mut Vec<Run>, events: &mut Vec<Event>) {
+    /// Takes everything, and resumes the dispatchers and readers that found it full.
+    pub fn take(&self, runs: &mut Vec<DeliveryBatch>, events: &mut Vec<Event>) {
         let waiting = {
             let mut content = self.lock();
             runs.append(&mut content.runs);
@@ -99,7 +99,7 @@ impl Outbox {
             std::mem::take(&mut content.waiting)
         };
         for waiter in waiting {
-            waiter.go_on();
+            waiter.resume();
         }
     }
 
@@ -161,7 +161,7 @@ impl Outbox {
                 Some(run) if run.token == token => {
                     run.deliveries.append(deliveries);
                 }
-                _ => content.runs.push(Run {
+                _ => content.runs.push(DeliveryBatch {
                     token,
                     source: source(),
                     deliveries: std::mem::take(deliveries),

@@ -7,15 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
-use stafett_journal::{Change, Frame};
 use stafett_model::{LogId, Message};
 use stafett_queue::death_history;
 use stafett_topics::{Topic, TopicId};
 
 use super::definition::Definition;
-use super::flush::delivery_frame;
-use super::lanes::LaneLog;
-use super::queue::{Inner, Queue};
+use super::queue::Queue;
 use super::registry::Queues;
 
 /// The topic of a stored queue no longer exists.
@@ -31,35 +28,13 @@ impl Queues {
         self.topics.with_id(id).map(Some).ok_or(TopicGone)
     }
 
-    /// Sets the start of a new queue over a topic, at its first or its next messages. Returns the frame that
-    /// stores it.
-    pub(super) fn begin_over(&self, queue: &Queue, from_end: bool) -> Frame {
-        let mut inner = queue.lock();
-        let Inner {
-            state,
-            persistence,
-            logs,
-            ..
-        } = &mut *inner;
-        let changes = &mut persistence.changes;
-        for lane in logs.iter() {
-            if let Some(bounds) = self.journal.bounds(lane.log) {
-                let start = if from_end { bounds.end } else { bounds.start };
-                state.start_at(lane.lane, start.0, changes);
-            }
-        }
-        // The snapshot includes them.
-        changes.clear();
-        delivery_frame(queue, Change::Put(state.encode(false).into()))
-    }
-
     /// Lets a new queue follow the growth and deletion of its topic.
     pub(super) fn lay_over(self: &Arc<Self>, queue: &Arc<Queue>) {
         let Some(id) = queue.over else { return };
         self.over().entry(id).or_default().push(Arc::clone(queue));
         // The topic may have changed before the queue was registered.
         match self.topics.with_id(id) {
-            Some(topic) => self.follow(queue, &topic),
+            Some(topic) => queue.follow(&self.context, &topic),
             None => drop(self.remove(queue, |_| Ok(()))),
         }
     }
@@ -79,7 +54,7 @@ impl Queues {
     /// Handles the growth of a topic to more partitions.
     pub(crate) fn on_topic_grown(&self, topic: &Topic) {
         for queue in self.all_over(topic.id) {
-            self.follow(&queue, topic);
+            queue.follow(&self.context, topic);
         }
     }
 
@@ -89,21 +64,6 @@ impl Queues {
             // The queue may be deleted already.
             drop(self.remove(&queue, |_| Ok(())));
         }
-    }
-
-    fn follow(&self, queue: &Arc<Queue>, topic: &Topic) {
-        let mut inner = queue.lock();
-        let known = u32::try_from(inner.logs.len()).unwrap_or(u32::MAX);
-        if queue.is_deleted() || known >= topic.partitions() {
-            return;
-        }
-        for lane in LaneLog::of_topic(topic, known) {
-            inner.logs.push(lane);
-            inner.grown.note(lane.lane);
-            self.context.watch(queue, lane.lane, lane.log);
-        }
-        drop(inner);
-        self.context.wake(queue);
     }
 
     /// Returns true if a dead letter that goes to a log would return to a queue that it left automatically.

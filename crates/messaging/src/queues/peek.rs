@@ -6,12 +6,12 @@ use std::sync::Arc;
 use stafett_model::{Offset, StoredMessage};
 use stafett_queue::DeliveryId;
 
-use super::queue::Queue;
+use super::dispatcher::Dispatcher;
 
 /// Messages examined before other tasks get their turns.
 const TURN_MESSAGES: usize = 256;
 
-impl Queue {
+impl Dispatcher {
     /// Visits waiting messages, lane by lane, in hand-out order, until `visit` breaks or there are no more.
     /// Their state does not change.
     pub async fn peek(
@@ -23,7 +23,7 @@ impl Queue {
         };
         let lanes: Vec<u32> = {
             let mut inner = self.lock();
-            inner.look_at_logs(&context);
+            inner.look_at_logs(self, &context);
             inner.state.lanes().map(|(number, _)| number).collect()
         };
         let mut looked_at = 0_usize;
@@ -32,7 +32,7 @@ impl Queue {
                 continue;
             };
             let mut from = 0;
-            while !self.is_deleted() {
+            while !self.is_ended() {
                 let next = self
                     .lock()
                     .state

@@ -19,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::DeliveryContext;
 use super::definition::{OwnerId, QueueId};
+use super::dispatcher::{DeliveryState, Dispatcher};
 use super::leaving::Removing;
-use super::metrics::Standing;
+use super::metrics::{QueueMetrics, Standing};
 use super::publication::Targets;
-use super::queue::{Inner, Queue};
+use super::queue::Queue;
 
 /// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;
@@ -61,7 +62,8 @@ pub struct Queues {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) topics: Arc<Topics>,
     pub(super) no_settings: Arc<TopicSettings>,
-    pub(super) context: Arc<DeliveryContext>,
+    pub(crate) context: Arc<DeliveryContext>,
+    pub(super) metrics: QueueMetrics,
     pub(super) router: OnceLock<Arc<dyn Route>>,
     table: SharedLock<HashTable<Arc<Queue>>>,
     hash: RandomState,
@@ -103,7 +105,8 @@ impl Queues {
         clock: Arc<Clock>,
     ) -> Result<Arc<Self>, StateUnreadable> {
         let queues = Arc::new(Self {
-            context: DeliveryContext::new(Arc::clone(&journal), clock),
+            context: DeliveryContext::new(Arc::clone(&journal), clock, spaces::DELIVERIES),
+            metrics: QueueMetrics::default(),
             router: OnceLock::new(),
             table: SharedLock::default(),
             hash: RandomState::new(),
@@ -121,7 +124,11 @@ impl Queues {
         });
         queues.load()?;
         let weak = Arc::downgrade(&queues);
-        let all = move || weak.upgrade().map(|queues| queues.all()).unwrap_or_default();
+        let all = move || {
+            weak.upgrade()
+                .map(|queues| queues.dispatchers())
+                .unwrap_or_default()
+        };
         queues.context.start(all);
         Ok(queues)
     }
@@ -133,7 +140,7 @@ impl Queues {
 
     /// Registers the metrics.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
-        self.context.metrics.register(registry);
+        self.metrics.register(&self.context, registry);
         registry.register_collector(Box::new(Standing(Arc::downgrade(self))));
     }
 
@@ -162,6 +169,13 @@ impl Queues {
         self.read().iter().cloned().collect()
     }
 
+    fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
+        self.read()
+            .iter()
+            .map(|queue| Arc::<Dispatcher>::clone(queue))
+            .collect()
+    }
+
     /// Returns the first `count` queues by namespace and name, of one namespace or of all, behind the one
     /// that `after` names.
     pub fn page(
@@ -188,17 +202,6 @@ impl Queues {
         sorted.map(|found| Arc::clone(found.0)).collect()
     }
 
-    /// Records a use of the queue: its idle time begins anew.
-    pub fn use_now(&self, queue: &Arc<Queue>) {
-        if queue.settings.expires_ms.is_some() {
-            let mut inner = queue.lock();
-            inner.used_ms = self.context.clock.now_ms();
-            if let Some(at) = queue.unused_at(&inner) {
-                inner.wake_at(&self.context, queue, at);
-            }
-        }
-    }
-
     /// Deletes a queue with its messages. Returns the number of waiting messages, once the deletion is
     /// stored.
     pub async fn delete(
@@ -214,9 +217,9 @@ impl Queues {
             return Err(DeleteQueueError::Locked);
         }
         let (ready, removing) = self.remove(&queue, |inner| {
-            if if_unused && !inner.state.consumers.is_empty() {
+            if if_unused && inner.has_consumers() {
                 Err(DeleteQueueError::InUse)
-            } else if if_empty && inner.state.ready() > 0 {
+            } else if if_empty && inner.ready() > 0 {
                 Err(DeleteQueueError::NotEmpty)
             } else {
                 Ok(())
@@ -253,12 +256,12 @@ impl Queues {
         }
     }
 
-    /// Deletes an unused queue, or an auto-delete one that has lost its last consumer. If it was used meanwhile,
-    /// the timer checks it again later.
+    /// Deletes an unused queue, or an auto-delete one that has lost its last consumer. If it was used
+    /// meanwhile, the timer checks it again later.
     pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>, had_consumers: bool) {
         let now_ms = self.context.clock.now_ms();
         let removed = self.remove(queue, |inner| {
-            let is_left = had_consumers && queue.auto_delete && inner.state.consumers.is_empty();
+            let is_left = had_consumers && queue.auto_delete && !inner.has_consumers();
             match queue.unused_at(inner) {
                 _ if is_left => Ok(()),
                 Some(at) if at <= now_ms => Ok(()),
@@ -277,23 +280,16 @@ impl Queues {
     pub(super) fn remove(
         self: &Arc<Self>,
         queue: &Arc<Queue>,
-        check: impl FnOnce(&mut Inner) -> Result<(), DeleteQueueError>,
+        check: impl FnOnce(&mut DeliveryState) -> Result<(), DeleteQueueError>,
     ) -> Result<(u64, Removing), DeleteQueueError> {
         let router = self.router.get();
         let (ready, ticket, has_more) = {
             let _alone = self.context.lock_for_removal();
-            let mut inner = queue.lock();
-            if queue.is_deleted() {
-                return Err(DeleteQueueError::NoSuchQueue);
-            }
-            inner.look_at_logs(&self.context);
-            check(&mut inner)?;
-            let ready = inner.state.ready();
-            queue.end(&mut inner);
-            let own = queue.own_logs(&inner);
+            let ready = queue.end(&self.context, check)?;
+            let ready = ready.ok_or(DeleteQueueError::NoSuchQueue)?;
+            let own = queue.own_logs(&queue.lock());
             let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
-            frames.push(super::flush::delivery_frame(queue, Change::Delete));
-            drop(inner);
+            frames.push(self.context.state_frame(queue, Change::Delete));
             let (ticket, has_more) = self.store_removal(queue, frames);
             let hash = self.hash_queue(queue);
             let mut table = self.write();
@@ -356,7 +352,7 @@ impl Queues {
     /// Stores everything unstored and stops. The queues must not be used any more.
     pub async fn finish(&self) {
         self.context.finish().await;
-        self.context.flush_all(&self.all()).await;
+        self.context.flush_all(&self.dispatchers()).await;
     }
 
     pub(crate) fn stopped(&self) -> CancellationToken {

@@ -8,39 +8,39 @@ use stafett_model::Offset;
 use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 
 use super::context::DeliveryContext;
-use super::queue::Queue;
+use super::dispatcher::Dispatcher;
 
 const READ_BYTES: usize = 1 << 20;
 
 impl DeliveryContext {
-    /// Starts the scan of a loaded queue.
-    pub(super) fn scan_soon(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let (context, queue) = (Arc::clone(self), Arc::clone(queue));
+    /// Starts the scan of a loaded dispatcher.
+    pub(super) fn scan_soon(self: &Arc<Self>, dispatcher: &Arc<Dispatcher>) {
+        let (context, dispatcher) = (Arc::clone(self), Arc::clone(dispatcher));
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = scan(&context, &queue) => {}
+                () = scan(&context, &dispatcher) => {}
             }
         });
     }
 }
 
-async fn scan(context: &Arc<DeliveryContext>, queue: &Arc<Queue>) {
-    let lanes = queue.lock().logs.clone();
+async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
+    let lanes = dispatcher.lock().logs.clone();
     let mut is_complete = true;
     for lane in lanes {
         let (head, end) = {
-            let inner = queue.lock();
+            let inner = dispatcher.lock();
             let Some(state) = inner.state.lane(lane.lane) else {
                 continue;
             };
             (Offset(state.head()), Offset(state.end()))
         };
         let mut tail = Tail::new(lane.log, head, READ_BYTES, Arc::clone(&context.read_ahead));
-        while tail.next_offset() < end && !queue.is_deleted() {
+        while tail.next_offset() < end && !dispatcher.is_ended() {
             let gone = match tail.read(&*context.journal).await {
-                Ok(()) => look_through(context, queue, &mut tail, end),
+                Ok(()) => look_through(context, dispatcher, &mut tail, end),
                 Err(ReadEnd::Stopped) => return,
                 Err(_) => None,
             };
@@ -49,23 +49,23 @@ async fn scan(context: &Arc<DeliveryContext>, queue: &Arc<Queue>) {
                 is_complete = false;
                 break;
             };
-            queue.take_out(context, lane.lane, gone);
+            dispatcher.take_out(context, lane.lane, gone);
             tokio::task::yield_now().await;
         }
     }
     {
-        let mut inner = queue.lock();
+        let mut inner = dispatcher.lock();
         // Messages since the start have not ended; unread ones may not have been transient.
         inner.persistence.holds_transient = inner.persistence.has_new_transient || !is_complete;
     }
-    queue.pump();
+    dispatcher.dispatch();
 }
 
 /// Returns the offsets to remove of the read-ahead, up to `end`: ended messages, and holes. `None` if it has
 /// offsets that cannot be read.
 fn look_through(
     context: &DeliveryContext,
-    queue: &Queue,
+    dispatcher: &Dispatcher,
     tail: &mut Tail,
     end: Offset,
 ) -> Option<Vec<Range<u64>>> {
@@ -75,7 +75,7 @@ fn look_through(
     {
         match item {
             TailItem::Message(at, message, epoch) => {
-                if queue.has_ended(&message, epoch, context.epoch) {
+                if dispatcher.is_of_ended_run(&message, epoch, context.epoch) {
                     gone.push(at.0..at.0 + 1);
                 }
             }
@@ -88,7 +88,7 @@ fn look_through(
     Some(gone)
 }
 
-impl Queue {
+impl Dispatcher {
     fn take_out(self: &Arc<Self>, context: &Arc<DeliveryContext>, number: u32, gone: Vec<Range<u64>>) {
         let mut inner = self.lock();
         let inner = &mut *inner;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use stafett_model::DeathReason;
 use stafett_queue::{DeliveryId, ReturnOutcome};
 
-use super::grown::Grown;
-use super::queue::Queue;
+use super::dispatcher::Dispatcher;
+use super::grown::GrownLanes;
 
 /// Settlement of a message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum Settle {
     Complete,
     /// The message returns to its place.
     Requeue,
-    /// The message is dead-lettered, if the queue has a dead-letter exchange, and otherwise dropped.
+    /// The message is dead-lettered, if dead letters have a target, and otherwise dropped.
     Discard,
 }
 
-impl Queue {
+impl Dispatcher {
     /// Settles messages in flight, all under one lock. Ids that are not in flight are ignored. Returns the
     /// number of those that were.
     pub fn settle(self: &Arc<Self>, settlements: &[(DeliveryId, Settle)]) -> usize {
@@ -70,17 +70,17 @@ impl Queue {
             let is_limited = self.settings.has_limits() && goes_back();
             if is_limited {
                 // All stored messages count towards the limits.
-                inner.grown = Grown::All;
+                inner.grown = GrownLanes::All;
             }
             // A requeued message may be before the examined head, and may exceed the limits.
             inner.state.ready() > 0 && (inner.state.consumers.any_ready() || inner.may_expire || is_limited)
         };
         context.metrics.settled.inc_by(settled);
         if !dead.is_empty() {
-            self.bury_all(&context, dead);
+            self.queue_dead_letters(&context, dead);
         }
         if goes_on {
-            self.pump();
+            self.dispatch();
         }
         known
     }
@@ -91,10 +91,10 @@ impl Queue {
             return 0;
         };
         let mut inner = self.lock();
-        inner.look_at_logs(&context);
+        inner.look_at_logs(self, &context);
         let (state, changes) = inner.parts();
         let purged = state.purge(changes);
-        inner.forget_read();
+        inner.read_ahead.clear();
         inner.head_expires = None;
         context.mark_dirty(self, &mut inner);
         purged

@@ -1,42 +1,51 @@
-//! Sources of deliveries, consumers of queues and readers of topics, and their waiters.
+//! Sources of deliveries, and consumers that wait for room or credit.
 
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 use stafett_queue::{ConsumerKey, DeliveryId};
 
-use super::queue::Queue;
+use super::dispatcher::Dispatcher;
 use super::settling::Settle;
-use crate::readers::Reader;
+
+/// Source of deliveries that are only read, such as a reader of a topic: settling them returns credit.
+pub trait ReadSource: fmt::Debug + Send + Sync {
+    /// Takes back the credit of `count` messages.
+    fn release(&self, count: usize);
+
+    /// Goes on after it waited for room in an outbox.
+    fn resume(&self);
+}
 
 /// Source of a delivery, which settlements go to.
 #[derive(Debug, Clone)]
 pub enum Source {
-    Queue(Arc<Queue>),
-    /// A reader. Reading changes nothing: any settlement only returns credit.
-    Reader(Arc<Reader>),
+    Dispatcher(Arc<Dispatcher>),
+    Reader(Arc<dyn ReadSource>),
 }
 
 /// A consumer or reader that was skipped and is resumed later.
 #[derive(Debug)]
 pub(crate) enum Waiter {
-    Consumer(Weak<Queue>, ConsumerKey),
-    Reader(Weak<Reader>),
+    Consumer(Weak<Dispatcher>, ConsumerKey),
+    Reader(Weak<dyn ReadSource>),
 }
 
 impl Source {
-    pub(crate) fn of(queue: &Arc<Queue>) -> Self {
-        Self::Queue(Arc::clone(queue))
+    pub fn of(dispatcher: &Arc<Dispatcher>) -> Self {
+        Self::Dispatcher(Arc::clone(dispatcher))
     }
 
-    /// Settles messages, all at once. Ids that are not in flight are ignored. Returns the queue if dead
-    /// letters of it are now being buried ([`Queue::buried`]).
-    pub fn settle(&self, settlements: &[(DeliveryId, Settle)]) -> Option<&Arc<Queue>> {
+    /// Settles messages, all at once. Ids that are not in flight are ignored. Returns the dispatcher if dead
+    /// letters of it are now being stored ([`Dispatcher::dead_letters_stored`]).
+    pub fn settle(&self, settlements: &[(DeliveryId, Settle)]) -> Option<&Arc<Dispatcher>> {
         match self {
-            Self::Queue(queue) => {
-                queue.settle(settlements);
+            Self::Dispatcher(dispatcher) => {
+                dispatcher.settle(settlements);
                 let may_die = || settlements.iter().any(|(_, what)| *what != Settle::Complete);
-                let dies = queue.settings.dead_letter.is_some() && may_die() && queue.is_burying();
-                dies.then_some(queue)
+                let dies =
+                    dispatcher.settings.dead_letter.is_some() && may_die() && dispatcher.is_dead_lettering();
+                dies.then_some(dispatcher)
             }
             Self::Reader(reader) => {
                 reader.release(settlements.len());
@@ -48,34 +57,36 @@ impl Source {
     /// Returns true if both are the same source.
     pub fn is(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Queue(one), Self::Queue(other)) => Arc::ptr_eq(one, other),
-            (Self::Reader(one), Self::Reader(other)) => Arc::ptr_eq(one, other),
-            (Self::Queue(_), Self::Reader(_)) | (Self::Reader(_), Self::Queue(_)) => false,
+            (Self::Dispatcher(one), Self::Dispatcher(other)) => Arc::ptr_eq(one, other),
+            (Self::Reader(one), Self::Reader(other)) => {
+                std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+            }
+            (Self::Dispatcher(_), Self::Reader(_)) | (Self::Reader(_), Self::Dispatcher(_)) => false,
         }
     }
 }
 
 impl Waiter {
-    pub(crate) fn consumer(queue: &Arc<Queue>, key: ConsumerKey) -> Self {
-        Self::Consumer(Arc::downgrade(queue), key)
+    pub(crate) fn consumer(dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> Self {
+        Self::Consumer(Arc::downgrade(dispatcher), key)
     }
 
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         match self {
-            Self::Consumer(queue, key) => {
-                if let Some(queue) = queue.upgrade() {
-                    queue.unblock(*key);
+            Self::Consumer(dispatcher, key) => {
+                if let Some(dispatcher) = dispatcher.upgrade() {
+                    dispatcher.unblock(*key);
                 }
             }
             Self::Reader(reader) => {
                 if let Some(reader) = reader.upgrade() {
-                    reader.go_on();
+                    reader.resume();
                 }
             }
         }
     }
 
-    /// Returns true if both are consumers of the same queue.
+    /// Returns true if both are consumers of the same dispatcher.
     pub(crate) fn is_of_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Consumer(one, _), Self::Consumer(other, _)) => one.ptr_eq(other),
@@ -83,17 +94,17 @@ impl Waiter {
         }
     }
 
-    /// Resumes `all` waiters, which are of this one's queue; the queue hands out before this returns.
-    pub(crate) fn go_on_at_once(&self, all: &[Self]) {
-        let Self::Consumer(queue, _) = self else {
-            return self.go_on();
+    /// Resumes `all` waiters, which are of this one's dispatcher, which hands out before this returns.
+    pub(crate) fn resume_at_once(&self, all: &[Self]) {
+        let Self::Consumer(dispatcher, _) = self else {
+            return self.resume();
         };
         let keys = all.iter().filter_map(|waiter| match waiter {
             Self::Consumer(_, key) => Some(*key),
             Self::Reader(_) => None,
         });
-        if let Some(queue) = queue.upgrade() {
-            queue.unblock_at_once(keys);
+        if let Some(dispatcher) = dispatcher.upgrade() {
+            dispatcher.unblock_at_once(keys);
         }
     }
 }

@@ -5,41 +5,45 @@ use std::sync::Arc;
 use stafett_queue::DeliveryId;
 use tokio::sync::oneshot;
 
+use super::dispatcher::Dispatcher;
+use super::grown::GrownLanes;
 use super::outbox::Delivery;
-use super::queue::Queue;
+
+/// Request for one message, if there is one now. The answer has the number of further ones.
+#[derive(Debug)]
+pub(super) struct GetRequest {
+    pub(super) settles: bool,
+    /// True if consumers had a whole turn before it.
+    pub(super) has_waited: bool,
+    pub(super) sender: oneshot::Sender<Option<(Delivery, u64)>>,
+}
 
 /// Request for one message, in progress.
 #[derive(Debug)]
-pub(super) struct Asking<'a> {
-    pub(super) queue: &'a Arc<Queue>,
-    pub(super) receiver: oneshot::Receiver<Option<(Delivery, u64)>>,
+struct PendingGet<'a> {
+    dispatcher: &'a Arc<Dispatcher>,
+    receiver: oneshot::Receiver<Option<(Delivery, u64)>>,
 }
 
-impl Asking<'_> {
-    pub(super) async fn answer(mut self) -> Option<(Delivery, u64)> {
-        (&mut self.receiver).await.ok().flatten()
-    }
-}
-
-impl Drop for Asking<'_> {
+impl Drop for PendingGet<'_> {
     fn drop(&mut self) {
         self.receiver.close();
         // A message that was handed out but not received returns. If it was settled by the hand-out, it is
         // lost.
         if let Ok(Some((delivery, _))) = self.receiver.try_recv() {
-            self.queue.untake(&[delivery.id]);
+            self.dispatcher.return_unseen(&[delivery.id]);
         }
     }
 }
 
 /// Messages taken to be moved. Those that did not move return to their places when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    queue: Arc<Queue>,
+pub(crate) struct PulledBatch {
+    dispatcher: Arc<Dispatcher>,
     deliveries: Vec<Delivery>,
 }
 
-impl Taken {
+impl PulledBatch {
     pub(crate) fn deliveries(&self) -> &[Delivery] {
         &self.deliveries
     }
@@ -48,10 +52,10 @@ impl Taken {
         self.deliveries.iter().map(|delivery| delivery.id).collect()
     }
 
-    /// Returns all but the first `count` messages.
+    /// Returns all but the first `count` messages to their places.
     pub(crate) fn keep(&mut self, count: usize) {
         let rest = self.deliveries.split_off(count.min(self.deliveries.len()));
-        give_back(&self.queue, &rest);
+        give_back(&self.dispatcher, &rest);
     }
 
     /// Records that all messages have moved. Returns their number.
@@ -60,40 +64,67 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for PulledBatch {
     fn drop(&mut self) {
-        give_back(&self.queue, &self.deliveries);
+        give_back(&self.dispatcher, &self.deliveries);
     }
 }
 
-fn give_back(queue: &Arc<Queue>, deliveries: &[Delivery]) {
+fn give_back(dispatcher: &Arc<Dispatcher>, deliveries: &[Delivery]) {
     if !deliveries.is_empty() {
         let ids: Vec<DeliveryId> = deliveries.iter().map(|delivery| delivery.id).collect();
-        queue.untake(&ids);
+        dispatcher.return_unseen(&ids);
     }
 }
 
-impl Queue {
+impl Dispatcher {
+    /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
+    /// this settles it.
+    pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let context = self.context.upgrade()?;
+            let mut inner = self.lock();
+            if self.is_ended() {
+                return None;
+            }
+            inner.used_ms = context.clock.now_ms();
+            inner.getters.push_back(GetRequest {
+                settles,
+                has_waited: false,
+                sender,
+            });
+            // Stored messages are available at once, even if their growth was not reported yet.
+            inner.grown = GrownLanes::All;
+        }
+        self.dispatch();
+        let mut pending = PendingGet {
+            dispatcher: self,
+            receiver,
+        };
+        (&mut pending.receiver).await.ok().flatten()
+    }
+
     /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
     /// exceed them.
-    pub(crate) async fn take_some(self: &Arc<Self>, count: usize, bytes_max: usize) -> Taken {
-        let mut taken = Taken {
-            queue: Arc::clone(self),
+    pub(crate) async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize) -> PulledBatch {
+        let mut pulled = PulledBatch {
+            dispatcher: Arc::clone(self),
             deliveries: Vec::new(),
         };
         let mut bytes = 0;
-        while taken.deliveries.len() < count
+        while pulled.deliveries.len() < count
             && bytes < bytes_max
             && let Some((delivery, _)) = self.take_one(true).await
         {
             bytes += delivery.message.bytes();
-            taken.deliveries.push(delivery);
+            pulled.deliveries.push(delivery);
         }
-        taken
+        pulled
     }
 
     /// Returns messages in flight to their places, as if they had never been taken.
-    pub(super) fn untake(self: &Arc<Self>, ids: &[DeliveryId]) {
+    fn return_unseen(self: &Arc<Self>, ids: &[DeliveryId]) {
         let Some(context) = self.context.upgrade() else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Task that keeps time for all queues: messages that expire at a head, and unused queues.
+//! Task that keeps time for all dispatchers: messages that expire at a head, and unused dispatchers.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::context::DeliveryContext;
-use super::queue::{Inner, Queue};
+use super::dispatcher::{DeliveryState, Dispatcher};
 
 /// Interval between checks of the system's clock.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// Deadlines of queues.
+/// Deadlines of dispatchers.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
     entries: Lock<BinaryHeap<Entry>>,
@@ -25,7 +25,7 @@ pub(super) struct Timer {
 #[derive(Debug)]
 struct Entry {
     at_ms: i64,
-    queue: Weak<Queue>,
+    dispatcher: Weak<Dispatcher>,
 }
 
 impl PartialEq for Entry {
@@ -50,13 +50,13 @@ impl Ord for Entry {
 }
 
 impl Timer {
-    fn push(&self, at_ms: i64, queue: &Arc<Queue>) {
+    fn push(&self, at_ms: i64, dispatcher: &Arc<Dispatcher>) {
         let is_first = {
             let mut entries = self.lock();
             let is_first = entries.peek().is_none_or(|first| at_ms < first.at_ms);
             entries.push(Entry {
                 at_ms,
-                queue: Arc::downgrade(queue),
+                dispatcher: Arc::downgrade(dispatcher),
             });
             is_first
         };
@@ -65,12 +65,12 @@ impl Timer {
         }
     }
 
-    pub(super) fn pop_due(&self, now_ms: i64) -> Option<Weak<Queue>> {
+    pub(super) fn pop_due(&self, now_ms: i64) -> Option<Weak<Dispatcher>> {
         let mut entries = self.lock();
         if entries.peek()?.at_ms > now_ms {
             return None;
         }
-        entries.pop().map(|entry| entry.queue)
+        entries.pop().map(|entry| entry.dispatcher)
     }
 
     fn first(&self) -> Option<i64> {
@@ -82,23 +82,23 @@ impl Timer {
     }
 }
 
-impl Inner {
-    /// Schedules a check of the queue, unless an earlier one is scheduled.
-    pub(super) fn wake_at(&mut self, context: &DeliveryContext, queue: &Arc<Queue>, at_ms: i64) {
+impl DeliveryState {
+    /// Schedules a check of the dispatcher, unless an earlier one is scheduled.
+    pub(super) fn wake_at(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>, at_ms: i64) {
         if at_ms < self.timer_at {
             self.timer_at = at_ms;
-            context.timer.push(at_ms, queue);
+            context.timer.push(at_ms, dispatcher);
         }
     }
 }
 
-impl Queue {
+impl Dispatcher {
     /// Handles a due deadline: something may have expired.
     fn tick(self: &Arc<Self>, context: &Arc<DeliveryContext>) {
         let now_ms = context.clock.now_ms();
         let unused = {
             let mut inner = self.lock();
-            if self.is_deleted() {
+            if self.is_ended() {
                 return;
             }
             inner.timer_at = i64::MAX;
@@ -112,15 +112,17 @@ impl Queue {
             }
         };
         if unused {
-            self.delete_unused(false);
+            if let Some(owner) = self.owner.upgrade() {
+                owner.on_unused(false);
+            }
         } else {
-            self.pump();
+            self.dispatch();
         }
     }
 
-    /// Returns the time at which the queue is deleted if it stays unused. `None` if it has consumers or no
-    /// limit.
-    pub(super) fn unused_at(&self, inner: &Inner) -> Option<i64> {
+    /// Returns the time at which the dispatcher is deleted if it stays unused. `None` if it has consumers or
+    /// no limit.
+    pub(super) fn unused_at(&self, inner: &DeliveryState) -> Option<i64> {
         let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
         inner
             .state
@@ -132,21 +134,21 @@ impl Queue {
 
 impl DeliveryContext {
     /// Checks all heads again: messages of earlier runs expire by the wall clock.
-    fn on_clock_set(&self, all: &[Arc<Queue>]) {
-        for queue in all {
-            let mut inner = queue.lock();
+    fn on_clock_set(&self, all: &[Arc<Dispatcher>]) {
+        for dispatcher in all {
+            let mut inner = dispatcher.lock();
             inner.head_expires = None;
             if inner.may_expire && inner.state.ready() > 0 {
-                self.wake(queue);
+                self.wake(dispatcher);
             }
         }
     }
 }
 
-/// Runs until the queues are dropped or stopped.
+/// Runs until the dispatchers are dropped or stopped.
 pub(super) async fn run(
     context: Weak<DeliveryContext>,
-    all: impl Fn() -> Vec<Arc<Queue>>,
+    all: impl Fn() -> Vec<Arc<Dispatcher>>,
     stop: CancellationToken,
 ) {
     let Some((wake, clock)) = context
@@ -162,9 +164,9 @@ pub(super) async fn run(
                 context.on_clock_set(&all());
             }
             let now_ms = clock.now_ms();
-            while let Some(queue) = context.timer.pop_due(now_ms) {
-                if let Some(queue) = queue.upgrade() {
-                    queue.tick(&context);
+            while let Some(dispatcher) = context.timer.pop_due(now_ms) {
+                if let Some(dispatcher) = dispatcher.upgrade() {
+                    dispatcher.tick(&context);
                 }
             }
             context.timer.first()

@@ -1,6 +1,6 @@
 //! Task of a reader: reads as its outbox and its credit permit, and otherwise waits.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use stafett_journal::Watch;
@@ -175,11 +175,8 @@ impl Run {
     fn has_room(&mut self) -> bool {
         while !self.reader.outbox.has_room(self.pending_bytes) {
             self.flush();
-            if self
-                .reader
-                .outbox
-                .wait(Waiter::Reader(Arc::downgrade(&self.reader)))
-            {
+            let reader: Weak<Reader> = Arc::downgrade(&self.reader);
+            if self.reader.outbox.wait(Waiter::Reader(reader)) {
                 return false;
             }
         }
@@ -207,7 +204,7 @@ impl Run {
         metrics.passed_over.inc_by(std::mem::take(&mut self.passed_over));
         let bytes = std::mem::take(&mut self.pending_bytes);
         let Reader { token, outbox, .. } = &*self.reader;
-        let source = || Source::Reader(Arc::clone(&self.reader));
+        let source = || Source::Reader(Arc::<Reader>::clone(&self.reader));
         outbox.put(*token, source, &mut self.pending, bytes);
     }
 }

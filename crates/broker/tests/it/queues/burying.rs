@@ -400,13 +400,13 @@ async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_th
     let (world, journal) = World::undecided().await;
     let queue = world.declare("q", with(dying_into("dead"))).await;
     world.declare("dead", durable()).await;
-    queue.buried().await;
+    queue.dead_letters_stored().await;
     world.publish(&queue, messages(0..2)).await;
     let (first, _) = queue.take_one(true).await.unwrap();
     let (second, _) = queue.take_one(true).await.unwrap();
     journal.hold_batches();
     queue.settle(&[(first.id, Settle::Discard)]);
-    let mut buried = std::pin::pin!(queue.buried());
+    let mut buried = std::pin::pin!(queue.dead_letters_stored());
     tokio::select! {
         biased;
         () = &mut buried => panic!("it is not stored"),
@@ -418,6 +418,6 @@ async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_th
     journal.release();
     journal.set_full(true);
     queue.settle(&[(second.id, Settle::Discard)]);
-    queue.buried().await;
+    queue.dead_letters_stored().await;
     assert_eq!((world.ready("dead"), queue.counts().in_flight), (1, 1));
 }

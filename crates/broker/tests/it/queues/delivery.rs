@@ -148,7 +148,7 @@ async fn a_request_for_one_message_waits_no_longer_than_a_turn_of_consumers_that
     let queue = world.declare("q", durable()).await;
     world.publish(&queue, messages(0..20_000)).await;
     let outbox = stafett_messaging::queues::Outbox::new(usize::MAX);
-    let _greedy = queue.consume(spec(), outbox, 1).unwrap();
+    let _greedy = queue.consume(OwnerId(0), spec(), outbox, 1).unwrap();
     assert!(queue.take_one(true).await.is_some());
 }
 
@@ -157,7 +157,7 @@ async fn a_full_outbox_holds_only_its_own_consumers() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
     let outbox = stafett_messaging::queues::Outbox::new(1000);
-    let slow = queue.consume(spec(), Arc::clone(&outbox), 1).unwrap();
+    let slow = queue.consume(OwnerId(0), spec(), Arc::clone(&outbox), 1).unwrap();
     let mut fast = Listener::new(&queue, spec());
     world.publish(&queue, messages(0..1000)).await;
     let got = fast.rest().await.len();

@@ -538,7 +538,7 @@ async fn what_goes_back_to_a_full_queue_makes_the_oldest_a_dead_letter_at_once()
         let (first, _) = queue.take_one(true).await.unwrap();
         world.publish(&queue, [message("second")]).await;
         queue.settle(&[(first.id, Settle::Requeue)]);
-        queue.buried().await;
+        queue.dead_letters_stored().await;
         assert_eq!((world.ready("q"), world.ready("dead")), (1, round));
         let (second, _) = queue.take_one(false).await.unwrap();
         assert_eq!(body(&second), "second");
@@ -572,7 +572,7 @@ async fn who_looks_for_a_queue_uses_it() {
     let queue = world.declare("q", with(settings)).await;
     for _ in 0..5 {
         pass(700).await;
-        world.broker.messaging().queues().use_now(&queue);
+        queue.use_now();
     }
     pass(1100).await;
     assert!(world.get("q").is_none());

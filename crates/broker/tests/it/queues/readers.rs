@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_messaging::queues::{Delivery, Event, Outbox, Run, Settle, Source};
+use stafett_messaging::queues::{Delivery, DeliveryBatch, Event, Outbox, Settle, Source};
 use stafett_messaging::readers::{ReaderSpec, Reading, Start, Wanted};
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
 use stafett_topics::{Append, Outcome, Topic};
@@ -46,7 +46,7 @@ impl Reads {
     /// Returns the messages available once all tasks have settled.
     async fn rest(&mut self) -> Vec<Delivery> {
         settle_down().await;
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<DeliveryBatch> = Vec::new();
         self.outbox.take(&mut runs, &mut self.events);
         let mut got = Vec::new();
         for run in runs {
@@ -201,7 +201,7 @@ async fn a_full_outbox_holds_a_reader_until_it_is_emptied() {
         outbox.filled().await;
         let (mut runs, mut events) = (Vec::new(), Vec::new());
         outbox.take(&mut runs, &mut events);
-        let now: usize = runs.iter().map(|run: &Run| run.deliveries.len()).sum();
+        let now: usize = runs.iter().map(|run: &DeliveryBatch| run.deliveries.len()).sum();
         assert!(now < 50, "{now} at once");
         (got, times) = (got + now, times + 1);
     }

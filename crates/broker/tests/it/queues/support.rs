@@ -153,7 +153,6 @@ pub(crate) fn spec() -> ConsumerSpec {
         priority: 0,
         credit: None,
         shared_credit: None,
-        owner: OwnerId(0),
     }
 }
 
@@ -169,7 +168,7 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn new(queue: &Arc<Queue>, spec: ConsumerSpec) -> Self {
         let outbox = Outbox::new(1 << 20);
-        let consumer = queue.consume(spec, Arc::clone(&outbox), 7).unwrap();
+        let consumer = queue.consume(OwnerId(0), spec, Arc::clone(&outbox), 7).unwrap();
         Self {
             outbox,
             _consumer: consumer,
