@@ -19,9 +19,8 @@ use bytes::Bytes;
 use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{DiskJournal, Settings};
-use stafett_messaging::queues::{
-    ConsumerSpec, Declare, DeliveryId, Outbox, OwnerId, Publication, Queue, Settle, Targets,
-};
+use stafett_messaging::delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
+use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 const MESSAGES: u32 = 2_000_000;

@@ -8,6 +8,7 @@
 //! - [`readers`]: readers of stored topics, each from a position of its own
 
 mod delayed;
+pub mod delivery;
 pub mod exchanges;
 mod messaging;
 pub mod queues;

@@ -11,9 +11,10 @@ use std::time::Duration;
 use stafett_journal::Refusal;
 use stafett_store::{Changing, NotStored};
 
+use crate::delivery::{OpenMove, PulledBatch};
 use crate::exchanges::Target;
 use crate::exchanges::way::Way;
-use crate::queues::{NotTogether, OpenMove, Publication, PulledBatch, Queue, Refused};
+use crate::queues::{NotTogether, Publication, Queue, Refused};
 
 /// Bound on the messages of a batch.
 const TOGETHER_MAX: usize = 1024;

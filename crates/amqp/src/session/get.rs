@@ -1,7 +1,7 @@
 //! `basic.get`: one message, if one is ready.
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::queues::Source;
+use stafett_messaging::delivery::Source;
 
 use super::channel::Unsettled;
 use super::deliver::{Head, get_ok, write_message};

@@ -39,9 +39,8 @@ use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 use stafett_messaging::DiskSpace;
-use stafett_messaging::queues::{
-    DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, OwnerId, Settle, Source,
-};
+use stafett_messaging::delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
+use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;

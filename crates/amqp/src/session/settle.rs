@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::queues::Settle;
+use stafett_messaging::delivery::Settle;
 
 use super::channel::{Channel, How, Mode, Settlement, Unsettled};
 use super::{Session, Trouble};

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::MemoryJournal;
-use stafett_messaging::queues::{
-    ConsumerSpec, Declare, DeliveryBatch, DeliveryId, Outbox, OwnerId, Publication, Queue, Settle, Targets,
-};
+use stafett_messaging::delivery::{ConsumerSpec, DeliveryBatch, DeliveryId, Outbox, Settle};
+use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 /// Counts the allocations of publishing `count` messages, their delivery and their settlement.

@@ -7,10 +7,10 @@ use stafett_model::{DeathReason, Message, StoredMessage};
 use stafett_queue::{DeadLetter, death_history};
 use stafett_store::NotStored;
 
-use super::dispatcher::{DispatcherOwner, StoringLetters};
 use super::publication::{NotTogether, Publication, Targets};
 use super::queue::Queue;
 use super::registry::{Queues, Route};
+use crate::delivery::{DispatcherOwner, StoringLetters};
 
 impl Queues {
     /// Returns the publication of messages that leave a queue as dead letters. Letters refused by their

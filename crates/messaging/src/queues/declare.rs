@@ -11,11 +11,11 @@ use stafett_store::{NotStored, only_outcome};
 use stafett_topics::Topic;
 
 use super::definition::{Declare, QueueId};
-use super::dispatcher::DeliveryState;
-use super::lanes::LaneLog;
 use super::publication::Refused;
 use super::queue::Queue;
 use super::registry::{Queues, definition_frame, is};
+use crate::delivery::DeliveryState;
+use crate::delivery::LaneLog;
 
 /// Error of declaring a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -93,9 +93,7 @@ impl Queues {
                 StateWait::Written
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
-            for lane in &queue.lock().logs {
-                self.context.watch(&queue, lane.lane, lane.log);
-            }
+            queue.watch_logs(&self.context);
             table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
             (queue, ticket)
         };

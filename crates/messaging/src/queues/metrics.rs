@@ -9,8 +9,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::context::DeliveryContext;
 use super::registry::Queues;
+use crate::delivery::DeliveryContext;
 
 #[derive(Debug, Default)]
 pub(crate) struct QueueMetrics {

@@ -12,13 +12,13 @@ use stafett_queue::QueueSettings;
 use stafett_queue::consumers::ConsumerConflict;
 use stafett_topics::{Topic, TopicId};
 
-use super::consumer::{Consumer, ConsumerSpec};
 use super::definition::{Declare, Definition, OwnerId, QueueId};
-use super::dispatcher::{DeliveryState, Dispatcher, DispatcherSpec};
-use super::lanes::{LaneLog, LogOwnership};
-use super::outbox::Outbox;
 use super::publication::Refused;
 use super::registry::Queues;
+use crate::delivery::Outbox;
+use crate::delivery::{Consumer, ConsumerSpec};
+use crate::delivery::{DeliveryState, Dispatcher, DispatcherSpec};
+use crate::delivery::{LaneLog, LogOwnership};
 
 /// A queue. Its messages are handed out and settled by its dispatcher, whose methods are the queue's.
 pub struct Queue {

@@ -17,13 +17,13 @@ use stafett_topics::{TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::context::DeliveryContext;
 use super::definition::{OwnerId, QueueId};
-use super::dispatcher::{DeliveryState, Dispatcher};
-use super::leaving::Removing;
 use super::metrics::{QueueMetrics, Standing};
 use super::publication::Targets;
 use super::queue::Queue;
+use super::removal::Removing;
+use crate::delivery::DeliveryContext;
+use crate::delivery::{DeliveryState, Dispatcher};
 
 /// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;
@@ -259,18 +259,12 @@ impl Queues {
     /// Deletes an unused queue, or an auto-delete one that has lost its last consumer. If it was used
     /// meanwhile, the timer checks it again later.
     pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>, had_consumers: bool) {
-        let now_ms = self.context.clock.now_ms();
         let removed = self.remove(queue, |inner| {
             let is_left = had_consumers && queue.auto_delete && !inner.has_consumers();
-            match queue.unused_at(inner) {
-                _ if is_left => Ok(()),
-                Some(at) if at <= now_ms => Ok(()),
-                Some(at) => {
-                    inner.wake_at(&self.context, queue, at);
-                    Err(DeleteQueueError::InUse)
-                }
-                None => Err(DeleteQueueError::InUse),
+            if is_left || queue.is_overdue(&self.context, inner) {
+                return Ok(());
             }
+            Err(DeleteQueueError::InUse)
         });
         // If the journal refuses, the flush task retries.
         drop(removed);

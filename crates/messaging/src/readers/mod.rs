@@ -32,7 +32,7 @@ use stafett_topics::{ReadAheadBudget, Topic, TopicId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::queues::Outbox;
+use crate::delivery::Outbox;
 
 pub use reader::{Reader, ReaderSpec, Reading};
 pub use start::Start;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::Readers;
 use super::start::Start;
 use super::wanted::Wanted;
-use crate::queues::{Event, Outbox, ReadSource};
+use crate::delivery::{Event, Outbox, ReadSource};
 
 /// Parameters of a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

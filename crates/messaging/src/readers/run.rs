@@ -11,8 +11,8 @@ use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 use super::Readers;
 use super::place::{Place, Places};
 use super::reader::Reader;
-use crate::queues::Delivery;
-use crate::queues::{Source, Waiter};
+use crate::delivery::Delivery;
+use crate::delivery::{Source, Waiter};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;

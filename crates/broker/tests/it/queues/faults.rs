@@ -9,10 +9,8 @@ use smallvec::smallvec;
 use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
-use stafett_messaging::queues::{
-    Appended, ConsumerSpec, Declare, DeliveryId, Outbox, OwnerId, Publication, Queue, QueueSettings, Settle,
-    Targets,
-};
+use stafett_messaging::delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
+use stafett_messaging::queues::{Appended, Declare, OwnerId, Publication, Queue, QueueSettings, Targets};
 use stafett_model::{Message, Namespace};
 
 use super::support::{durable, message, spec};

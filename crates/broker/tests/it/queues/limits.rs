@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use stafett_messaging::queues::{
-    Appended, ConsumerSpec, DeadLetter, Declare, Overflow, QueueSettings, Refused, Settle,
-};
+use stafett_messaging::delivery::{ConsumerSpec, Settle};
+use stafett_messaging::queues::{Appended, DeadLetter, Declare, Overflow, QueueSettings, Refused};
 use stafett_model::{DeathReason, Message, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_messaging::queues::{
-    ConsumerSpec, DeadLetter, Declare, Delivery, Event, Over, Queue, QueueSettings, Settle,
-};
+use stafett_messaging::delivery::{ConsumerSpec, Delivery, Event, Settle};
+use stafett_messaging::queues::{DeadLetter, Declare, Over, Queue, QueueSettings};
 use stafett_model::{BatchBuilder, Codec, Namespace, Offset, Record};
 use stafett_topics::{Append, NewTopic, Topic, TopicSettings};
 

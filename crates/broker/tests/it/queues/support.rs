@@ -7,10 +7,8 @@ use bytes::Bytes;
 use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{ManualJournal, MemoryJournal};
-use stafett_messaging::queues::{
-    Appended, Consumer, ConsumerSpec, Declare, Delivery, DeliveryId, Event, Outbox, OwnerId, Publication,
-    Queue, Settle, Targets,
-};
+use stafett_messaging::delivery::{Consumer, ConsumerSpec, Delivery, DeliveryId, Event, Outbox, Settle};
+use stafett_messaging::queues::{Appended, Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 /// Timeout that nothing reaches.

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher, DispatcherOwner};
-use super::moving::OpenMove;
+use super::settle_on_append::OpenMove;
 
 /// Bound on the dead letters of one append.
 const TOGETHER_MAX: usize = 1024;

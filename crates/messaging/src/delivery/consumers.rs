@@ -5,10 +5,10 @@ use std::sync::Arc;
 use stafett_queue::consumers::ConsumerConflict;
 use stafett_queue::{ConsumerKey, ConsumerRules};
 
-use super::credit::Credit;
 use super::dispatcher::Dispatcher;
-use super::grown::GrownLanes;
+use super::grown_lanes::GrownLanes;
 use super::outbox::{Delivery, Outbox, Withdrawn};
+use super::shared_credit::Credit;
 use super::source::Waiter;
 
 /// Dispatcher's record of a consumer.

@@ -95,21 +95,13 @@ impl DeliveryState {
 impl Dispatcher {
     /// Handles a due deadline: something may have expired.
     fn tick(self: &Arc<Self>, context: &Arc<DeliveryContext>) {
-        let now_ms = context.clock.now_ms();
         let unused = {
             let mut inner = self.lock();
             if self.is_ended() {
                 return;
             }
             inner.timer_at = i64::MAX;
-            match self.unused_at(&inner) {
-                Some(at) if at <= now_ms => true,
-                Some(at) => {
-                    inner.wake_at(context, self, at);
-                    false
-                }
-                None => false,
-            }
+            self.is_overdue(context, &mut inner)
         };
         if unused {
             if let Some(owner) = self.owner.upgrade() {
@@ -120,8 +112,26 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the time at which the dispatcher is deleted if it stays unused. `None` if it has consumers or
-    /// no limit.
+    /// Returns true if it has not been used for as long as it may; otherwise it is checked again then.
+    pub(crate) fn is_overdue(self: &Arc<Self>, context: &DeliveryContext, inner: &mut DeliveryState) -> bool {
+        let unused_at = self.unused_at(inner);
+        if unused_at.is_some_and(|at| at <= context.clock.now_ms()) {
+            return true;
+        }
+        if let Some(at) = unused_at {
+            inner.wake_at(context, self, at);
+        }
+        false
+    }
+
+    /// Forgets all deadlines, as if the timer had handled them.
+    #[cfg(test)]
+    pub(crate) fn forget_timer(&self, context: &DeliveryContext) {
+        self.lock().timer_at = i64::MAX;
+        while context.timer.pop_due(i64::MAX).is_some() {}
+    }
+
+    /// Returns the time from which it counts as unused. `None` if it has consumers or no limit.
     pub(super) fn unused_at(&self, inner: &DeliveryState) -> Option<i64> {
         let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
         inner

@@ -15,7 +15,7 @@ use stafett_topics::{
 
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
-use super::pump::HandOutStep;
+use super::hand_out::HandOutStep;
 
 /// Bound on the lanes with a cursor.
 const LANES_MAX: usize = 2;

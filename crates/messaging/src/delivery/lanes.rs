@@ -9,7 +9,7 @@ use stafett_topics::Topic;
 
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
-use super::grown::GrownLanes;
+use super::grown_lanes::GrownLanes;
 
 /// Log of a lane.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use stafett_queue::DeliveryId;
 use tokio::sync::oneshot;
 
 use super::dispatcher::Dispatcher;
-use super::grown::GrownLanes;
+use super::grown_lanes::GrownLanes;
 use super::outbox::Delivery;
 
 /// Request for one message, if there is one now. The answer has the number of further ones.

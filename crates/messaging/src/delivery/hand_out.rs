@@ -13,7 +13,7 @@ use stafett_topics::CursorItem;
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
 use super::expire::NextMessage;
-use super::grown::GrownLanes;
+use super::grown_lanes::GrownLanes;
 use super::marking::Marking;
 use super::outbox::Delivery;
 use super::source::{Source, Waiter};

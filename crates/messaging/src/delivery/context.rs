@@ -10,24 +10,24 @@ use stafett_topics::ReadAheadBudget;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::delivery_metrics::DeliveryMetrics;
 use super::dispatcher::Dispatcher;
-use super::flush::{self, Dirty};
-use super::shard::{self, Wakeups};
-use super::timer::{self, Timer};
+use super::expiry_timer::{self, Timer};
+use super::metrics::DeliveryMetrics;
+use super::persistence::{self, Dirty};
+use super::wakeups::{self, Wakeups};
 
 #[derive(Debug)]
 pub(crate) struct DeliveryContext {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) epoch: Epoch,
-    pub(super) clock: Arc<Clock>,
-    pub(super) metrics: DeliveryMetrics,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) metrics: DeliveryMetrics,
     pub(super) read_ahead: Arc<ReadAheadBudget>,
-    pub(super) dirty: Dirty,
+    pub(crate) dirty: Dirty,
     pub(super) timer: Timer,
     pub(super) wakeups: Wakeups,
-    pub(super) tasks: TaskTracker,
-    pub(super) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
     /// Held for reading while appends and truncations are staged, so that no log is deleted between its check
     /// and its append.
     removal_lock: SharedLock<()>,
@@ -57,11 +57,13 @@ impl DeliveryContext {
     /// Starts the tasks. Must be called within a Tokio runtime. `all` lists everything that is handed out.
     pub(crate) fn start(self: &Arc<Self>, all: impl Fn() -> Vec<Arc<Dispatcher>> + Send + 'static) {
         for shard in self.wakeups.all() {
-            self.tasks.spawn(shard::run(Arc::clone(shard), self.stop.clone()));
+            self.tasks
+                .spawn(wakeups::run(Arc::clone(shard), self.stop.clone()));
         }
         let weak = || Arc::downgrade(self);
-        self.tasks.spawn(flush::run(weak(), self.stop.clone()));
-        self.tasks.spawn(timer::run(weak(), all, self.stop.clone()));
+        self.tasks.spawn(persistence::run(weak(), self.stop.clone()));
+        self.tasks
+            .spawn(expiry_timer::run(weak(), all, self.stop.clone()));
     }
 
     /// Returns the frame of a change of a dispatcher's stored state.
@@ -76,7 +78,7 @@ impl DeliveryContext {
     }
 
     /// Hands out when the log of a lane grows.
-    pub(super) fn watch(&self, dispatcher: &Arc<Dispatcher>, lane: u32, log: LogId) {
+    pub(crate) fn watch(&self, dispatcher: &Arc<Dispatcher>, lane: u32, log: LogId) {
         self.wakeups.watch(&*self.journal, dispatcher, lane, log);
     }
 

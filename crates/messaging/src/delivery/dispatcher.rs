@@ -16,16 +16,16 @@ use stafett_model::{DeathReason, Epoch, Lock, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, QueueSettings, QueueState};
 use stafett_store::NotStored;
 
-use super::ahead::ReadAhead;
-use super::burial::DeadLetterQueue;
-use super::consumer::ConsumerLink;
+use super::consumers::ConsumerLink;
 use super::context::DeliveryContext;
-use super::flush::Persistence;
-use super::grown::GrownLanes;
+use super::dead_letters::DeadLetterQueue;
+use super::grown_lanes::GrownLanes;
 use super::lanes::{LaneLog, LogOwnership};
 use super::marking::Marking;
 use super::outbox::Event;
-use super::taking::GetRequest;
+use super::persistence::Persistence;
+use super::pull::GetRequest;
+use super::read_ahead::ReadAhead;
 
 /// Future of an append of dead letters.
 pub(crate) type StoringLetters = Pin<Box<dyn Future<Output = Result<(), NotStored>> + Send>>;

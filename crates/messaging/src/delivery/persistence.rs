@@ -40,7 +40,7 @@ const LAST_TRIES: u32 = 5;
 
 /// Dispatchers with something to store.
 #[derive(Debug, Default)]
-pub(super) struct Dirty {
+pub(crate) struct Dirty {
     dispatchers: Lock<Vec<Arc<Dispatcher>>>,
     /// Refused deletions of dispatchers, each one append.
     refused: Lock<Vec<Vec<Frame>>>,
@@ -60,7 +60,7 @@ impl Dirty {
     }
 
     /// Adds a refused deletion of a dispatcher, to be retried.
-    pub(super) fn push_refused(&self, deletion: Vec<Frame>) {
+    pub(crate) fn push_refused(&self, deletion: Vec<Frame>) {
         self.refused().push(deletion);
         self.wake.notify_one();
     }
@@ -154,7 +154,7 @@ impl DeliveryContext {
     }
 
     /// Stores the state of every dispatcher, with exact marks: before a stop.
-    pub(super) async fn flush_all(&self, all: &[Arc<Dispatcher>]) {
+    pub(crate) async fn flush_all(&self, all: &[Arc<Dispatcher>]) {
         for _ in 1..LAST_TRIES {
             // Marks are exact only after everything else is stored.
             if self.flush() && self.flush_exactly(all) {

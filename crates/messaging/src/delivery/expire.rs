@@ -5,8 +5,8 @@ use stafett_queue::expiry::lifetime_ms;
 use stafett_queue::{Overflow, ReadyMessage};
 
 use super::dispatcher::{DeliveryState, Dispatcher};
+use super::hand_out::{HandOutStep, Turn};
 use super::marking::Marked;
-use super::pump::{HandOutStep, Turn};
 
 /// The next message, after reading.
 pub(super) struct NextMessage {

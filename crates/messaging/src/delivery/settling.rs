@@ -6,7 +6,7 @@ use stafett_model::DeathReason;
 use stafett_queue::{DeliveryId, ReturnOutcome};
 
 use super::dispatcher::Dispatcher;
-use super::grown::GrownLanes;
+use super::grown_lanes::GrownLanes;
 
 /// Settlement of a message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use stafett_model::{LogId, Namespace, TopicName};
 use stafett_topics::names::escape;
 use stafett_topics::{Topic, TopicId};
 
-use super::dispatcher::DeliveryState;
 use super::queue::Queue;
 use super::registry::Queues;
+use crate::delivery::DeliveryState;
 
 impl Queue {
     /// Returns the name of the topic for clients that read logs; `None` if it is not shown. A queue over a
