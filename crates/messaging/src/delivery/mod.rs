@@ -40,6 +40,8 @@ mod settling;
 mod shared_credit;
 mod source;
 mod startup_scan;
+#[cfg(test)]
+mod tests;
 mod wakeups;
 
 pub use consumers::{Consumer, ConsumerSpec};
