@@ -55,13 +55,13 @@ pub enum Stopped {
 /// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller stops
 /// waiting.
 pub(crate) fn move_messages(
-    way: &Way,
+    way: &Arc<Way>,
     from: &Arc<Queue>,
     to: &Arc<Queue>,
     count: u64,
 ) -> Changing<Moved, NotStored> {
     let transfer = Transfer {
-        way: way.clone(),
+        way: Arc::clone(way),
         from: Arc::clone(from),
         to: Arc::clone(to),
     };
@@ -69,7 +69,7 @@ pub(crate) fn move_messages(
 }
 
 struct Transfer {
-    way: Way,
+    way: Arc<Way>,
     from: Arc<Queue>,
     to: Arc<Queue>,
 }
@@ -140,7 +140,7 @@ impl Transfer {
 
     /// Stores all messages in the target and settles them, or does nothing.
     async fn store(&self, taken: &PulledBatch) -> Result<(), NotMoved> {
-        let Way { queues, topics, .. } = &self.way;
+        let Way { queues, topics, .. } = &*self.way;
         let is_there =
             queues.is_there(&self.to) && self.to.over.is_none_or(|id| topics.with_id(id).is_some());
         if !is_there {

@@ -21,7 +21,7 @@ mod release;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytestring::ByteString;
@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::exchanges::space::SpaceId;
-use crate::exchanges::way::WayBack;
+use crate::exchanges::way::Way;
 use bucket::{Bucket, Minute};
 use note::Note;
 use release::run;
@@ -81,7 +81,7 @@ pub(crate) enum CannotWait {
 }
 
 impl Releasing {
-    pub(crate) fn spawn(delayed: Arc<Delayed>, way: WayBack) -> Self {
+    pub(crate) fn spawn(delayed: Arc<Delayed>, way: Weak<Way>) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(run(Arc::clone(&delayed), way, stop.clone()));
         tasks.close();

@@ -1,7 +1,7 @@
 //! Task that opens buckets and releases messages when they are due.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use stafett_journal::{Append, Change, Frame, Outcome, Precondition, StateWait};
@@ -13,7 +13,7 @@ use super::Delayed;
 use super::bucket::{Minute, done, frame};
 use super::note::{Note, without};
 use super::opened::Opened;
-use crate::exchanges::way::{Way, WayBack, route_in};
+use crate::exchanges::way::{Way, route_in};
 use crate::queues::{NotTogether, Publication};
 
 /// Time from the opening of a bucket to the beginning of its minute.
@@ -37,7 +37,7 @@ enum Released {
 }
 
 /// Releases due messages until it is stopped.
-pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationToken) {
+pub(crate) async fn run(delayed: Arc<Delayed>, way: Weak<Way>, stop: CancellationToken) {
     let watch = delayed.journal.watch();
     let mut opened: BTreeMap<Minute, Opened> = BTreeMap::new();
     let mut steps = delayed.clock.steps();
@@ -53,7 +53,7 @@ pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationT
             well &= bucket.catch_up(&*delayed.journal, &delayed.clock).await;
         }
         {
-            let Some(way) = way.way() else { return };
+            let Some(way) = way.upgrade() else { return };
             // The bucket that is due first is released first.
             for bucket in opened.values_mut() {
                 match delayed.release(bucket, &way).await {

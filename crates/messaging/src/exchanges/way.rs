@@ -15,13 +15,12 @@ use super::facts::Seen;
 use super::space::Space;
 use super::{BindError, Exchanges, NewBinding, Target};
 use crate::delayed::Delayed;
-use crate::queues::Route;
-use crate::queues::{Queue, Queues, Targets};
+use crate::queues::{DeadLetterRouter, Queue, Queues, Targets};
 
 /// Everything that routing a message needs.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Way {
-    pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) exchanges: Exchanges,
     pub(crate) queues: Arc<Queues>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) delayed: Arc<Delayed>,
@@ -194,39 +193,10 @@ pub(crate) fn route_in(
 }
 
 /// Weak resolver; queues route their dead letters through it.
-#[derive(Debug)]
-pub(crate) struct WayBack {
-    exchanges: Arc<Exchanges>,
-    queues: Weak<Queues>,
-    topics: Arc<Topics>,
-    delayed: Arc<Delayed>,
-    settings: Arc<SharedLock<TopicDefaults>>,
-}
+#[derive(Debug, Clone)]
+pub(crate) struct WayBack(pub(crate) Weak<Way>);
 
-impl WayBack {
-    pub(crate) fn of(way: &Way) -> Self {
-        Self {
-            exchanges: Arc::clone(&way.exchanges),
-            queues: Arc::downgrade(&way.queues),
-            topics: Arc::clone(&way.topics),
-            delayed: Arc::clone(&way.delayed),
-            settings: Arc::clone(&way.settings),
-        }
-    }
-
-    /// Returns the resolver, while the queues exist.
-    pub(crate) fn way(&self) -> Option<Way> {
-        Some(Way {
-            exchanges: Arc::clone(&self.exchanges),
-            queues: self.queues.upgrade()?,
-            topics: Arc::clone(&self.topics),
-            delayed: Arc::clone(&self.delayed),
-            settings: Arc::clone(&self.settings),
-        })
-    }
-}
-
-impl Route for WayBack {
+impl DeadLetterRouter for WayBack {
     fn targets(
         &self,
         namespace: &Namespace,
@@ -235,7 +205,7 @@ impl Route for WayBack {
         message: &Message,
         by_more_keys: bool,
     ) -> Targets {
-        let Some(way) = self.way() else {
+        let Some(way) = self.0.upgrade() else {
             return Targets::default();
         };
         let more_keys = if by_more_keys {
@@ -247,26 +217,35 @@ impl Route for WayBack {
     }
 
     fn has_namespace(&self, namespace: &Namespace) -> bool {
-        self.exchanges.has_namespace(namespace)
+        let way = self.0.upgrade();
+        way.is_some_and(|way| way.exchanges.has_namespace(namespace))
     }
 
-    fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
-        if let Some(space) = self.exchanges.space(&queue.namespace) {
+    fn remove_bindings(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
+        if let Some(space) = self.space_of(queue) {
             return space.forget_with(&destination(queue), append);
         }
         append(Vec::new());
         false
     }
 
-    fn forget_more(&self, queue: &Queue) -> bool {
-        let space = self.exchanges.space(&queue.namespace);
+    fn remove_more_bindings(&self, queue: &Queue) -> bool {
+        let space = self.space_of(queue);
         // If this is not stored, the next start does it.
         space.is_some_and(|space| space.forget_step(&destination(queue)).unwrap_or(false))
     }
 
-    fn forgotten(&self, queue: &Queue) {
+    fn on_queue_removed(&self, queue: &Queue) {
         // Removes bindings made after the removal began.
-        self.exchanges.forget(&queue.namespace, &destination(queue));
+        if let Some(space) = self.space_of(queue) {
+            space.forget(&destination(queue));
+        }
+    }
+}
+
+impl WayBack {
+    fn space_of(&self, queue: &Queue) -> Option<Arc<Space>> {
+        self.0.upgrade()?.exchanges.space(&queue.namespace)
     }
 }
 

@@ -9,7 +9,7 @@ use stafett_store::NotStored;
 
 use super::publication::{NotTogether, Publication, Targets};
 use super::queue::Queue;
-use super::registry::{Queues, Route};
+use super::registry::Queues;
 use crate::delivery::{DispatcherOwner, StoringLetters};
 
 impl Queues {
@@ -17,13 +17,10 @@ impl Queues {
     /// targets are dropped.
     fn dead_letters(&self, queue: &Queue, messages: Vec<(StoredMessage, DeathReason)>) -> Publication {
         let mut publication = Publication::together();
-        if let Some(router) = self.router.get() {
-            for (stored, reason) in messages {
-                let dead = self.dead_letter(&**router, queue, stored.to_message(), reason);
-                if let Some((message, targets)) = dead {
-                    let route = publication.route(targets);
-                    publication.push(message, route);
-                }
+        for (stored, reason) in messages {
+            if let Some((message, targets)) = self.dead_letter(queue, stored.to_message(), reason) {
+                let route = publication.route(targets);
+                publication.push(message, route);
             }
         }
         publication
@@ -31,8 +28,7 @@ impl Queues {
 
     /// Returns a message that a queue refused as its dead letter, with its targets; `None` if it has none.
     pub(super) fn dead_letter_of(&self, full: &Queue, message: Message) -> Option<(Message, Targets)> {
-        let router = self.router.get()?;
-        let dead = self.dead_letter(&**router, full, message, DeathReason::Length);
+        let dead = self.dead_letter(full, message, DeathReason::Length);
         self.context
             .metrics
             .dead_lettered
@@ -57,7 +53,6 @@ impl Queues {
     /// Turns a message into a dead letter with its targets. `None` if it has none, or would only circle.
     fn dead_letter(
         &self,
-        router: &dyn Route,
         queue: &Queue,
         mut message: Message,
         reason: DeathReason,
@@ -80,7 +75,7 @@ impl Queues {
         if let Some(key) = routing_key {
             message.routing_key = key.clone();
         }
-        let mut targets = router.targets(
+        let mut targets = self.router.targets(
             &queue.namespace,
             &message.exchange,
             &message.routing_key,

@@ -110,8 +110,7 @@ impl Queues {
 
     /// Checks that the namespace exists, and returns the topic if the queue is to be over one.
     fn ground(&self, namespace: &Namespace, declare: &Declare) -> Result<Option<Arc<Topic>>, DeclareError> {
-        let router = self.router.get();
-        if router.is_some_and(|router| !router.has_namespace(namespace)) {
+        if !self.router.has_namespace(namespace) {
             return Err(DeclareError::NoSuchNamespace);
         }
         let Some(over) = declare.over else {

@@ -29,5 +29,6 @@ pub use definition::{Declare, Over, OwnerId, QueueId};
 pub(crate) use publication::NotTogether;
 pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};
-pub use registry::{DeleteQueueError, Queues, Route};
+pub(crate) use registry::DeadLetterRouter;
+pub use registry::{DeleteQueueError, Queues};
 pub use stafett_queue::{DeadLetter, Overflow, QueueSettings};

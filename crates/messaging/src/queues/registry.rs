@@ -2,8 +2,8 @@
 
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hashbrown::HashTable;
@@ -28,8 +28,8 @@ use crate::delivery::{DeliveryState, Dispatcher};
 /// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;
 
-/// Router of messages, implemented by the exchanges.
-pub trait Route: Send + Sync + std::fmt::Debug {
+/// Router of dead letters, and owner of the bindings to queues: implemented by the exchanges.
+pub(crate) trait DeadLetterRouter: Send + Sync + std::fmt::Debug {
     /// Returns the targets of a message published to an exchange. With `by_more_keys`, the message's further
     /// routing keys count too.
     fn targets(
@@ -45,15 +45,15 @@ pub trait Route: Send + Sync + std::fmt::Debug {
     fn has_namespace(&self, namespace: &Namespace) -> bool;
 
     /// Removes the bindings to a queue: calls `append` once, with the frames to store together with the
-    /// queue's deletion. True if some are left: then [`Route::forget_more`] continues once the queue is
-    /// deleted.
-    fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
+    /// queue's deletion. True if some are left: then [`Self::remove_more_bindings`] continues once the queue
+    /// is deleted.
+    fn remove_bindings(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
 
     /// Removes some more bindings of a deleted queue. False if they were the last.
-    fn forget_more(&self, queue: &Queue) -> bool;
+    fn remove_more_bindings(&self, queue: &Queue) -> bool;
 
     /// Handles the end of a queue's deletion, which is staged.
-    fn forgotten(&self, queue: &Queue);
+    fn on_queue_removed(&self, queue: &Queue);
 }
 
 /// All queues of a broker.
@@ -64,7 +64,7 @@ pub struct Queues {
     pub(super) no_settings: Arc<TopicSettings>,
     pub(crate) context: Arc<DeliveryContext>,
     pub(super) metrics: QueueMetrics,
-    pub(super) router: OnceLock<Arc<dyn Route>>,
+    pub(super) router: Arc<dyn DeadLetterRouter>,
     table: SharedLock<HashTable<Arc<Queue>>>,
     hash: RandomState,
     pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
@@ -96,18 +96,17 @@ pub enum DeleteQueueError {
 }
 
 impl Queues {
-    /// Loads the queues and starts the tasks. Must be called within a Tokio runtime. State that does not
-    /// survive a restart is deleted.
-    pub(crate) fn open(
+    pub(crate) fn new(
         journal: Arc<dyn Journal>,
         topics: Arc<Topics>,
         durability: Durability,
         clock: Arc<Clock>,
-    ) -> Result<Arc<Self>, StateUnreadable> {
-        let queues = Arc::new(Self {
+        router: Arc<dyn DeadLetterRouter>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             context: DeliveryContext::new(Arc::clone(&journal), clock, spaces::DELIVERIES),
             metrics: QueueMetrics::default(),
-            router: OnceLock::new(),
+            router,
             table: SharedLock::default(),
             hash: RandomState::new(),
             owned: Lock::default(),
@@ -121,21 +120,21 @@ impl Queues {
             no_settings: Arc::default(),
             topics,
             journal,
-        });
-        queues.load()?;
-        let weak = Arc::downgrade(&queues);
+        })
+    }
+
+    /// Loads the queues and starts the tasks. Must be called within a Tokio runtime. State that does not
+    /// survive a restart is deleted.
+    pub(crate) fn open(self: &Arc<Self>) -> Result<(), StateUnreadable> {
+        self.load()?;
+        let weak = Arc::downgrade(self);
         let all = move || {
             weak.upgrade()
                 .map(|queues| queues.dispatchers())
                 .unwrap_or_default()
         };
-        queues.context.start(all);
-        Ok(queues)
-    }
-
-    /// Sets the router for dead letters. The first call wins.
-    pub fn set_router(&self, router: Arc<dyn Route>) {
-        let _ = self.router.set(router);
+        self.context.start(all);
+        Ok(())
     }
 
     /// Registers the metrics.
@@ -276,7 +275,6 @@ impl Queues {
         queue: &Arc<Queue>,
         check: impl FnOnce(&mut DeliveryState) -> Result<(), DeleteQueueError>,
     ) -> Result<(u64, Removing), DeleteQueueError> {
-        let router = self.router.get();
         let (ready, ticket, has_more) = {
             let _alone = self.context.lock_for_removal();
             let ready = queue.end(&self.context, check)?;
@@ -310,9 +308,7 @@ impl Queues {
         let rest = if has_more {
             Some(self.forget_rest(queue))
         } else {
-            if let Some(router) = router {
-                router.forgotten(queue);
-            }
+            self.router.on_queue_removed(queue);
             None
         };
         Ok((ready, Removing { ticket, rest }))
@@ -334,12 +330,7 @@ impl Queues {
             }
             ticket = Some(staged);
         };
-        let has_more = if let Some(router) = self.router.get() {
-            router.forget(queue, &mut append)
-        } else {
-            append(Vec::new());
-            false
-        };
+        let has_more = self.router.remove_bindings(queue, &mut append);
         (ticket, has_more)
     }
 

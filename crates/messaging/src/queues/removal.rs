@@ -92,12 +92,10 @@ impl Queues {
         let Some(at) = leaving.iter().position(|known| Arc::ptr_eq(known, queue)) else {
             return false;
         };
-        if let Some(router) = self.router.get() {
-            if router.forget_more(queue) {
-                return true;
-            }
-            router.forgotten(queue);
+        if self.router.remove_more_bindings(queue) {
+            return true;
         }
+        self.router.on_queue_removed(queue);
         leaving.swap_remove(at);
         false
     }
