@@ -8,15 +8,13 @@ use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
-use crate::delayed::{Delayed, Releasing, StoredBuckets};
-use crate::exchanges::facts::Facts;
-use crate::exchanges::way::{Way, WayBack};
-use crate::exchanges::{
-    BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, ReadFacts, publish,
-};
+use crate::delayed::{Delayed, StoredBuckets};
+use crate::exchanges::message_attributes::Facts;
+use crate::exchanges::resolver::{Way, WayBack};
+use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadFacts};
+use crate::publish::{self, Moved, Publish, PublishError, PublishTicket, Releasing, move_messages};
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
-use crate::transfer::{Moved, move_messages};
 
 /// Everything between a published message and its consumers.
 #[derive(Debug)]

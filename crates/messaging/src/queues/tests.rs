@@ -13,7 +13,7 @@ use stafett_routing::{ExchangeKind, HeaderMatch};
 use stafett_store::{Clock, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults};
 
-use crate::exchanges::Published;
+use crate::Published;
 use crate::queues::{Declare, Publication, Queue, Targets};
 use crate::{Destination, Messaging, NewBinding, NewExchange};
 

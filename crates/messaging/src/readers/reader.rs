@@ -5,19 +5,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use stafett_model::{Lock, StoredMessage};
-use stafett_topics::{Topic, TopicId};
+use stafett_topics::{StartPosition, Topic, TopicId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Readers;
-use super::start::Start;
-use super::wanted::Wanted;
+use super::header_filter::Wanted;
 use crate::delivery::{Event, Outbox, ReadSource};
 
 /// Parameters of a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderSpec {
-    pub start: Start,
+    pub start: StartPosition,
     /// The only partition to read; `None` for all of them, each in order.
     pub partition: Option<u32>,
     /// Bound on the messages in flight; `None` for no bound.

@@ -13,26 +13,24 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_model::codec::{get, get_text, put_text};
-use stafett_model::{Message, Namespace, StoredMessage};
-
-use crate::exchanges::space::SpaceId;
+use stafett_model::{Message, Namespace, NamespaceId, StoredMessage};
 
 const HEADER: &str = "stafett.delayed-2";
 const HEADER_WITHOUT_ID: &str = "stafett.delayed";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Note {
-    pub(super) namespace: Namespace,
-    pub(super) space: SpaceId,
+pub(crate) struct Note {
+    pub(crate) namespace: Namespace,
+    pub(crate) space: NamespaceId,
     /// Exchange that routes the message.
-    pub(super) exchange: ByteString,
-    pub(super) due_ms: i64,
+    pub(crate) exchange: ByteString,
+    pub(crate) due_ms: i64,
     /// Routing keys besides the message's own.
-    pub(super) more_keys: Vec<ByteString>,
+    pub(crate) more_keys: Vec<ByteString>,
 }
 
 impl Note {
-    pub(super) fn on(&self, mut message: Message) -> Message {
+    pub(crate) fn on(&self, mut message: Message) -> Message {
         let mut out = self.space.0.to_le_bytes().to_vec();
         out.extend_from_slice(&self.due_ms.to_le_bytes());
         put_text(self.namespace.as_str(), &mut out);
@@ -47,16 +45,16 @@ impl Note {
         message
     }
 
-    pub(super) fn of(stored: &StoredMessage) -> Option<Self> {
+    pub(crate) fn of(stored: &StoredMessage) -> Option<Self> {
         let (mut note, has_id) = match stored.header(HEADER.as_bytes()) {
             Some(note) => (note?, true),
             None => (stored.header(HEADER_WITHOUT_ID.as_bytes())??, false),
         };
         let rest = &mut note;
         let space = if has_id {
-            SpaceId(u64::from_le_bytes(get(rest)?))
+            NamespaceId(u64::from_le_bytes(get(rest)?))
         } else {
-            SpaceId::default()
+            NamespaceId::default()
         };
         let due_ms = i64::from_le_bytes(get(rest)?);
         let namespace = Namespace::new(get_text(rest)?);
@@ -76,7 +74,7 @@ impl Note {
 }
 
 /// Returns the message without its note and its delay.
-pub(super) fn without(stored: &StoredMessage) -> Message {
+pub(crate) fn without(stored: &StoredMessage) -> Message {
     let mut message = stored.to_message();
     take_off(&mut message);
     message.delay_ms = None;

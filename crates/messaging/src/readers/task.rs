@@ -9,7 +9,7 @@ use stafett_queue::DeliveryId;
 use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 
 use super::Readers;
-use super::place::{Place, Places};
+use super::partition_cursors::{Place, Places};
 use super::reader::Reader;
 use crate::delivery::Delivery;
 use crate::delivery::{Source, Waiter};

@@ -1,4 +1,12 @@
 //! Publishing: a batch of messages is routed against one state of the bindings and stored together.
+//!
+//! - `plan`: targets of a batch of messages
+//! - `release_delayed`: publishes delayed messages when they are due
+//! - `move_messages`: moves messages from one queue to another
+
+mod move_messages;
+mod plan;
+mod release_delayed;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,10 +17,14 @@ use stafett_journal::Refusal;
 use stafett_model::{Message, Namespace};
 use stafett_routing::PREFETCH_MAX;
 
-use super::plan::Plan;
-use super::way::Way;
 use crate::delayed::{CannotWait, DELAY_MS_MAX};
+use crate::exchanges::resolver::Way;
 use crate::queues::{AppendTicket, Appended, Refused};
+use plan::Plan;
+
+pub(crate) use move_messages::move_messages;
+pub use move_messages::{Moved, Stopped};
+pub(crate) use release_delayed::Releasing;
 
 /// A message to be published.
 #[derive(Debug, Clone, Default)]

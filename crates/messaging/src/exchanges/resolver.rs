@@ -11,8 +11,8 @@ use stafett_store::Stored;
 use stafett_topics::{Topic, TopicDefaults, Topics};
 
 use super::binding::Destination;
-use super::facts::Seen;
-use super::space::Space;
+use super::message_attributes::Seen;
+use super::namespace::Space;
 use super::{BindError, Exchanges, NewBinding, Target};
 use crate::delayed::Delayed;
 use crate::queues::{DeadLetterRouter, Queue, Queues, Targets};

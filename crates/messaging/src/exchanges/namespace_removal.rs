@@ -9,11 +9,11 @@ use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use stafett_journal::Change;
-use stafett_model::{Lock, Namespace};
+use stafett_model::{Lock, Namespace, NamespaceId};
 use stafett_store::{NotStored, Stored, stage};
 
 use super::error::NamespaceError;
-use super::space::{Space, SpaceId};
+use super::namespace::Space;
 use super::tables::Tables;
 use super::{Exchanges, namespace_frame};
 
@@ -24,7 +24,7 @@ const THERE: u8 = 1;
 const CLOSING: u8 = 2;
 
 /// Returns the mark of an existing namespace.
-pub(super) fn there(id: SpaceId) -> Bytes {
+pub(super) fn there(id: NamespaceId) -> Bytes {
     let mut value = vec![THERE];
     value.extend_from_slice(&id.0.to_le_bytes());
     value.into()
@@ -32,7 +32,7 @@ pub(super) fn there(id: SpaceId) -> Bytes {
 
 /// Stored mark of a namespace.
 pub(super) enum Mark {
-    There(SpaceId),
+    There(NamespaceId),
     Closing,
 }
 
@@ -40,10 +40,10 @@ impl Mark {
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         match value {
             [CLOSING] => Some(Self::Closing),
-            [THERE] => Some(Self::There(SpaceId::default())),
+            [THERE] => Some(Self::There(NamespaceId::default())),
             [THERE, id @ ..] => {
                 let id = u64::from_le_bytes(id.try_into().ok()?);
-                Some(Self::There(SpaceId(id)))
+                Some(Self::There(NamespaceId(id)))
             }
             _ => None,
         }

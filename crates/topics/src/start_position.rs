@@ -8,7 +8,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Start position of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Start {
+pub enum StartPosition {
     /// The oldest message that is kept.
     First,
     /// The newest existing message.
@@ -23,9 +23,9 @@ pub enum Start {
     Time(i64),
 }
 
-impl Start {
+impl StartPosition {
     /// Returns the offset, as far as it is known without a look-up.
-    pub(super) fn offset(self, bounds: Bounds) -> u64 {
+    pub fn offset(self, bounds: Bounds) -> u64 {
         let (start, end) = (bounds.start.0, bounds.end.0);
         match self {
             Self::First => start,
@@ -38,7 +38,7 @@ impl Start {
 
 /// Returns the first offset with this timestamp or a later one; `None` if all messages are earlier, or cannot
 /// be read.
-pub(super) async fn find_time(journal: &dyn Journal, log: LogId, time_ms: i64) -> Option<u64> {
+pub async fn offset_at_time(journal: &dyn Journal, log: LogId, time_ms: i64) -> Option<u64> {
     let bounds = journal.bounds(log)?;
     let found = journal
         .find_time(log, TimeQuery::AtOrAfter(time_ms))
@@ -60,10 +60,17 @@ mod tests {
             end: Offset(end),
             bytes: 0,
         };
-        let of = |start: Start| start.offset(bounds(10, 20));
-        assert_eq!((of(Start::First), of(Start::Last), of(Start::Next)), (10, 19, 20));
-        let offsets = [0, 10, 15, 20, 99].map(|offset| of(Start::Offset(offset)));
+        let of = |start: StartPosition| start.offset(bounds(10, 20));
+        assert_eq!(
+            (
+                of(StartPosition::First),
+                of(StartPosition::Last),
+                of(StartPosition::Next)
+            ),
+            (10, 19, 20)
+        );
+        let offsets = [0, 10, 15, 20, 99].map(|offset| of(StartPosition::Offset(offset)));
         assert_eq!(offsets, [10, 10, 15, 20, 20]);
-        assert_eq!(Start::Last.offset(bounds(7, 7)), 7, "of an empty log");
+        assert_eq!(StartPosition::Last.offset(bounds(7, 7)), 7, "of an empty log");
     }
 }

@@ -13,7 +13,7 @@ use stafett_store::{Changing, NotStored};
 
 use crate::delivery::{OpenMove, PulledBatch};
 use crate::exchanges::Target;
-use crate::exchanges::way::Way;
+use crate::exchanges::resolver::Way;
 use crate::queues::{NotTogether, Publication, Queue, Refused};
 
 /// Bound on the messages of a batch.

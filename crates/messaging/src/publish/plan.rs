@@ -4,22 +4,21 @@ use std::collections::HashMap;
 
 use bytestring::ByteString;
 use smallvec::SmallVec;
-use stafett_model::{LogId, Namespace};
+use stafett_model::{LogId, Namespace, NamespaceId};
 use stafett_routing::{DependsOn, Router, Routes};
 
-use super::Target;
-use super::facts::Seen;
-use super::publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
-use super::space::SpaceId;
-use super::way::{Places, Way, by_name};
+use super::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use crate::delayed::Waiting;
+use crate::exchanges::Target;
+use crate::exchanges::message_attributes::Seen;
+use crate::exchanges::resolver::{Places, Way, by_name};
 use crate::queues::{Publication, RouteIndex, Targets};
 
 pub(super) struct Plan<'a> {
     way: &'a Way,
     namespace: &'a Namespace,
     exchange: &'a str,
-    space: SpaceId,
+    space: NamespaceId,
     router: Router<Target>,
     routes: Routes<Target>,
     /// Sets of targets that messages of this batch go to.

@@ -12,7 +12,7 @@ use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use stafett_journal::{Frame, Journal};
-use stafett_model::{Lock, NAME_BYTES_MAX, Namespace, SharedLock};
+use stafett_model::{Lock, NAME_BYTES_MAX, Namespace, NamespaceId, SharedLock};
 use stafett_routing::{HeaderMatch, Router};
 use stafett_store::{NotStored, Progress, Stored, spaces, stage, stage_unwatched};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ pub(crate) const STEP: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Space {
     name: Namespace,
-    pub(crate) id: SpaceId,
+    pub(crate) id: NamespaceId,
     /// Cancelled when the namespace is closed.
     pub(crate) closed: CancellationToken,
     journal: Arc<dyn Journal>,
@@ -37,18 +37,6 @@ pub(crate) struct Space {
     /// Current router of `tables`; a clone never changes.
     router: SharedLock<Router<Target>>,
     progress: Arc<Progress>,
-}
-
-/// Id of a namespace, to tell it from earlier ones of its name. The default one has 0, as have those stored
-/// by versions without ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct SpaceId(pub(crate) u64);
-
-impl SpaceId {
-    /// Returns a new random id.
-    pub(crate) fn new() -> Self {
-        Self(uuid::Uuid::new_v4().as_u64_pair().0.max(1))
-    }
 }
 
 /// Parameters of a new binding.
@@ -72,7 +60,7 @@ pub struct Unbind<'a> {
 }
 
 impl Space {
-    pub(crate) fn new(name: Namespace, id: SpaceId, journal: Arc<dyn Journal>) -> Self {
+    pub(crate) fn new(name: Namespace, id: NamespaceId, journal: Arc<dyn Journal>) -> Self {
         let tables = Tables::default();
         Self {
             name,

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use stafett_journal::{Bounds, Journal};
 use stafett_model::LogId;
-use stafett_topics::Topic;
+use stafett_topics::{StartPosition, Topic, offset_at_time};
 
 use super::reader::ReaderSpec;
-use super::start::{self, Start};
 
 /// A partition that is read.
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +43,12 @@ impl Places {
     pub(super) fn follow(&mut self, journal: &dyn Journal, topic: &Arc<Topic>) -> &[Place] {
         let known = self.list.len();
         if self.only.is_none() {
-            self.add(journal, topic, Start::First);
+            self.add(journal, topic, StartPosition::First);
         }
         self.list.get(known..).unwrap_or_default()
     }
 
-    fn add(&mut self, journal: &dyn Journal, topic: &Topic, start: Start) {
+    fn add(&mut self, journal: &dyn Journal, topic: &Topic, start: StartPosition) {
         let partitions = match self.only {
             Some(partition) => partition..partition.saturating_add(1),
             None => u32::try_from(self.list.len()).unwrap_or(u32::MAX)..topic.partitions(),
@@ -66,8 +65,11 @@ impl Places {
                 log,
                 next: start.offset(bounds),
                 time_ms: match start {
-                    Start::Time(time_ms) => Some(time_ms),
-                    Start::First | Start::Last | Start::Next | Start::Offset(_) => None,
+                    StartPosition::Time(time_ms) => Some(time_ms),
+                    StartPosition::First
+                    | StartPosition::Last
+                    | StartPosition::Next
+                    | StartPosition::Offset(_) => None,
                 },
             });
         }
@@ -77,7 +79,7 @@ impl Places {
     pub(super) async fn find(&mut self, journal: &dyn Journal) {
         for place in &mut self.list {
             if let Some(time_ms) = place.time_ms.take()
-                && let Some(offset) = start::find_time(journal, place.log, time_ms).await
+                && let Some(offset) = offset_at_time(journal, place.log, time_ms).await
             {
                 place.next = offset;
             }
