@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use stafett_broker::Broker;
 use stafett_http::{Problem, Query, Slot};
-use stafett_messaging::queues::DeliveryId;
+use stafett_messaging::delivery::DeliveryId;
 use stafett_model::StoredMessage;
 
 use crate::answer_text;

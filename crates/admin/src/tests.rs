@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_http::{Problem, Slot};
 use stafett_journal::MemoryJournal;
-use stafett_messaging::exchanges::Published;
+use stafett_messaging::Published;
 use stafett_messaging::queues::{Declare, Over, Overflow, QueueSettings};
 use stafett_model::{Message, Namespace};
 use stafett_topics::{NewTopic, TopicSettings};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_amqp_wire::methods::queue;
 use stafett_amqp_wire::{Table, Value};
-use stafett_messaging::readers::{Start, Wanted};
+use stafett_messaging::readers::Wanted;
+use stafett_topics::StartPosition;
 use stafett_topics::TopicSettings;
 
 use crate::arguments::{Argument, QueueType};
@@ -109,12 +110,12 @@ pub(crate) fn check_retention(
 }
 
 /// Returns the position at which a consumer begins.
-pub(crate) fn start(arguments: &Table, now_ms: i64, what: &str) -> Result<Start, Exception> {
+pub(crate) fn start(arguments: &Table, now_ms: i64, what: &str) -> Result<StartPosition, Exception> {
     if arguments.get("x-priority").is_some() {
         return Err(not_of_streams("x-priority", what));
     }
     let Some(value) = arguments.get("x-stream-offset") else {
-        return Ok(Start::Next);
+        return Ok(StartPosition::Next);
     };
     let argument = Argument {
         name: "x-stream-offset",
@@ -125,22 +126,22 @@ pub(crate) fn start(arguments: &Table, now_ms: i64, what: &str) -> Result<Start,
         let ms = i64::try_from(seconds)
             .ok()
             .and_then(|seconds| seconds.checked_mul(1000));
-        return Ok(Start::Time(ms.unwrap_or(i64::MAX)));
+        return Ok(StartPosition::Time(ms.unwrap_or(i64::MAX)));
     }
     match (value.text(), value.integer()) {
-        (Some("first"), _) => Ok(Start::First),
-        (Some("last"), _) => Ok(Start::Last),
-        (Some("next"), _) => Ok(Start::Next),
+        (Some("first"), _) => Ok(StartPosition::First),
+        (Some("last"), _) => Ok(StartPosition::Last),
+        (Some("next"), _) => Ok(StartPosition::Next),
         (Some(text), _) => match interval(text) {
             Some(ago) => {
                 let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
-                Ok(Start::Time(now_ms.saturating_sub(ago).max(0)))
+                Ok(StartPosition::Time(now_ms.saturating_sub(ago).max(0)))
             }
             None => Err(argument.wrong(&format!(
                 "{{invalid_stream_offset_arg,{{longstr,<<\"{text}\">>}}}}"
             ))),
         },
-        (None, Some(offset)) => Ok(Start::Offset(u64::try_from(offset).unwrap_or(0))),
+        (None, Some(offset)) => Ok(StartPosition::Offset(u64::try_from(offset).unwrap_or(0))),
         (None, None) => Err(argument.wrong(&format!(
             "{{invalid_stream_offset_arg,{{{},…}}}}",
             value.type_name()
@@ -304,13 +305,13 @@ mod tests {
             let table = TableBuilder::new().with("x-stream-offset", value).finish();
             start(&table, 5_000_000, WHAT).map_err(|exception| exception.text)
         };
-        assert_eq!(from("first".into()), Ok(Start::First));
-        assert_eq!(from("last".into()), Ok(Start::Last));
-        assert_eq!(from("next".into()), Ok(Start::Next));
-        assert_eq!(from(Value::I64(7)), Ok(Start::Offset(7)));
-        assert_eq!(from(Value::Timestamp(7)), Ok(Start::Time(7000)));
-        assert_eq!(from("1h".into()), Ok(Start::Time(1_400_000)));
-        assert_eq!(start(&Table::default(), 0, WHAT), Ok(Start::Next));
+        assert_eq!(from("first".into()), Ok(StartPosition::First));
+        assert_eq!(from("last".into()), Ok(StartPosition::Last));
+        assert_eq!(from("next".into()), Ok(StartPosition::Next));
+        assert_eq!(from(Value::I64(7)), Ok(StartPosition::Offset(7)));
+        assert_eq!(from(Value::Timestamp(7)), Ok(StartPosition::Time(7000)));
+        assert_eq!(from("1h".into()), Ok(StartPosition::Time(1_400_000)));
+        assert_eq!(start(&Table::default(), 0, WHAT), Ok(StartPosition::Next));
         assert!(from("soon".into()).unwrap_err().contains("x-stream-offset"));
         assert!(from(Value::Bool(true)).is_err());
     }

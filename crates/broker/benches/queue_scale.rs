@@ -15,9 +15,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
-use stafett_messaging::queues::{
-    ConsumerSpec, Declare, Outbox, OwnerId, Publication, Queue, Settle, Targets,
-};
+use stafett_messaging::delivery::{ConsumerSpec, Outbox, Settle};
+use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 const DEEP: u32 = 10_000_000;
@@ -138,9 +137,8 @@ async fn drain(queue: &Arc<Queue>) {
         priority: 0,
         credit: Some(4000),
         shared_credit: None,
-        owner: OwnerId(1),
     };
-    let consumer = queue.consume(spec, Arc::clone(&outbox), 1).unwrap();
+    let consumer = queue.consume(OwnerId(1), spec, Arc::clone(&outbox), 1).unwrap();
     let (mut runs, mut events) = (Vec::new(), Vec::new());
     let mut left = DEEP as usize;
     while left > 0 {

@@ -19,9 +19,8 @@ use bytes::Bytes;
 use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{DiskJournal, Settings};
-use stafett_messaging::queues::{
-    ConsumerSpec, Declare, DeliveryId, Outbox, OwnerId, Publication, Queue, Settle, Targets,
-};
+use stafett_messaging::delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
+use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 const MESSAGES: u32 = 2_000_000;
@@ -177,9 +176,8 @@ async fn consume(queue: Arc<Queue>, settles: bool, messages: u32) {
         priority: 0,
         credit: settles.then_some(5000),
         shared_credit: None,
-        owner: OwnerId(1),
     };
-    let consumer = queue.consume(spec, Arc::clone(&outbox), 1).unwrap();
+    let consumer = queue.consume(OwnerId(1), spec, Arc::clone(&outbox), 1).unwrap();
     let (mut runs, mut events) = (Vec::new(), Vec::new());
     let mut settlements: Vec<(DeliveryId, Settle)> = Vec::new();
     let mut left = messages;

@@ -3,6 +3,7 @@
 //! Each step stores a delta. Once the deltas are larger than the last snapshot, a new snapshot is stored;
 //! also when the group loses its last member, as the snapshot is small then.
 
+use stafett_store::DeltaPolicy;
 use stafett_topics::TopicSource;
 
 use super::commit::NewCommit;
@@ -24,12 +25,9 @@ const DELTA_BYTES_MIN: usize = 16 << 10;
 pub struct StoredConsumerGroup {
     group: consumer::ConsumerGroup,
     rules: Rules,
-    /// Bytes of the last stored snapshot; 0 if there is none.
-    whole_bytes: usize,
+    sizes: DeltaPolicy<DELTA_BYTES_MIN, 1>,
     /// True if the journal has refused a state: the next step stores a snapshot, also if it changes nothing.
     is_lost: bool,
-    /// Bytes of deltas stored since then.
-    delta_bytes: usize,
 }
 
 impl StoredConsumerGroup {
@@ -37,9 +35,8 @@ impl StoredConsumerGroup {
         Self {
             group: consumer::ConsumerGroup::default(),
             rules,
-            whole_bytes: 0,
+            sizes: DeltaPolicy::default(),
             is_lost: false,
-            delta_bytes: 0,
         }
     }
 
@@ -161,11 +158,10 @@ impl StoredConsumerGroup {
         }
         let is_lost = std::mem::take(&mut self.is_lost);
         let delta = self.group.take_changes();
-        self.delta_bytes += delta.len();
-        let is_enough = self.delta_bytes > self.whole_bytes.max(DELTA_BYTES_MIN);
-        effects.store = if self.whole_bytes == 0 || is_lost || is_enough || self.group.is_empty() {
-            self.whole_bytes = self.group.encode().len();
-            self.delta_bytes = 0;
+        self.sizes.on_delta(delta.len());
+        let is_due = !self.sizes.has_snapshot() || self.sizes.is_due();
+        effects.store = if is_due || is_lost || self.group.is_empty() {
+            self.sizes.on_snapshot(self.group.encode().len());
             Store::Whole
         } else {
             Store::Delta(delta.into())
@@ -179,12 +175,12 @@ impl StoredConsumerGroup {
     pub(super) fn decode(bytes: &[u8], rules: Rules, now: Moment) -> Option<Self> {
         let mut decoded = Self::new(rules);
         decoded.group.restore(bytes, &rules, now.0)?;
-        decoded.whole_bytes = bytes.len();
+        decoded.sizes.on_snapshot(bytes.len());
         Some(decoded)
     }
 
     pub(super) fn apply(&mut self, delta: &[u8], now: Moment) -> Option<()> {
-        self.delta_bytes += delta.len();
+        self.sizes.on_delta(delta.len());
         self.group.restore(delta, &self.rules, now.0)
     }
 }

@@ -1,22 +1,25 @@
 //! Messages from publishers to consumers: exchanges, queues, delayed messages, readers of topics.
 //!
 //! - `messaging`: opens and stops all parts together
-//! - `transfer`: moves messages from one queue to another
-//! - [`exchanges`]: exchanges and bindings of each namespace; publishing
+//! - `publish`: messages are routed and stored: published ones, delayed ones, and those that are moved
+//! - [`exchanges`]: exchanges and bindings of each namespace
 //! - `delayed`: messages that are routed at a later time
-//! - [`queues`]: queues over the journal
-//! - [`readers`]: readers of stored topics, each from a position of its own
+//! - [`queues`]: queues by name; [`readers`]: readers of stored topics, each from a position of its own
+//! - [`delivery`]: hand-out of messages, settlement and delivery state
+//!
+//! No folder uses one that is listed above it.
 
 mod delayed;
+pub mod delivery;
 pub mod exchanges;
 mod messaging;
+mod publish;
 pub mod queues;
 pub mod readers;
-mod transfer;
 
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
+pub use publish::{Moved, Publish, PublishError, PublishRefusal, PublishTicket, Published, Stopped};
 pub use queues::Queues;
 pub use readers::Readers;
 pub use stafett_journal::DiskSpace;
-pub use transfer::{Moved, Stopped};

@@ -1,6 +1,6 @@
 //! Queues, exchanges, delayed messages and readers of topics, opened and stopped together.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use prometheus_client::registry::Registry;
 use stafett_journal::{DiskSpace, Journal, StateUnreadable};
@@ -8,20 +8,18 @@ use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
-use crate::delayed::{Delayed, Releasing, StoredBuckets};
-use crate::exchanges::facts::Facts;
-use crate::exchanges::way::{Way, WayBack};
-use crate::exchanges::{
-    BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, ReadFacts, publish,
-};
+use crate::delayed::{Delayed, StoredBuckets};
+use crate::exchanges::message_attributes::Facts;
+use crate::exchanges::resolver::{Way, WayBack};
+use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadFacts};
+use crate::publish::{self, Moved, Publish, PublishError, PublishTicket, Releasing, move_messages};
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
-use crate::transfer::{Moved, move_messages};
 
 /// Everything between a published message and its consumers.
 #[derive(Debug)]
 pub struct Messaging {
-    way: Way,
+    way: Arc<Way>,
     readers: Arc<Readers>,
     delayed: Releasing,
 }
@@ -41,24 +39,24 @@ impl Messaging {
         let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(clock), buckets));
         let durability = catalog.defaults().logs.durability;
         let topics = catalog.topics();
-        let queues = Queues::open(
-            Arc::clone(journal),
-            Arc::clone(topics),
-            durability,
-            Arc::clone(clock),
-        )?;
-        let way = Way {
-            exchanges: Arc::new(exchanges),
-            queues,
+        let way = Arc::new_cyclic(|way: &Weak<Way>| Way {
+            exchanges,
+            queues: Queues::new(
+                Arc::clone(journal),
+                Arc::clone(topics),
+                durability,
+                Arc::clone(clock),
+                Arc::new(WayBack(way.clone())),
+            ),
             topics: Arc::clone(topics),
             delayed,
             settings: Arc::clone(catalog.shared_defaults()),
-        };
-        way.queues.set_router(Arc::new(WayBack::of(&way)));
+        });
+        way.queues.open()?;
         let exists =
             |namespace: &Namespace, destination: &Destination| way.outlives(namespace, destination).is_some();
         way.exchanges.clean(left, exists);
-        let releasing = Releasing::spawn(Arc::clone(&way.delayed), WayBack::of(&way));
+        let releasing = Releasing::spawn(Arc::clone(&way.delayed), Arc::downgrade(&way));
         Ok(Self {
             way,
             readers: Readers::new(Arc::clone(journal)),

@@ -54,7 +54,7 @@ pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
 pub use lock::{Lock, SharedLock};
 pub use message::{Arrival, Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
-pub use namespace::{NAME_BYTES_MAX, Namespace};
+pub use namespace::{NAME_BYTES_MAX, Namespace, NamespaceId};
 pub use partition::partition_of;
 pub use recompress::recompress;
 pub use record::{Header, Record};

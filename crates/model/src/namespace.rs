@@ -24,6 +24,11 @@ impl Namespace {
     }
 }
 
+/// Id of a namespace, to tell it from earlier ones of its name. The default one has 0, as have those stored
+/// by versions without ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NamespaceId(pub u64);
+
 impl Default for Namespace {
     fn default() -> Self {
         Self::new(Self::DEFAULT)

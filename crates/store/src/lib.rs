@@ -7,14 +7,17 @@
 //! - `table`: rows of one kind, loaded and changed; [`spaces`]: all tables, with their numbers
 //! - `staging`: frames of state as appends, and their outcomes
 //! - `durable`: changes that are in force and being stored
+//! - `delta_policy`: when a snapshot replaces deltas
 
 mod clock;
+mod delta_policy;
 mod durable;
 pub mod spaces;
 mod staging;
 mod table;
 
 pub use clock::{Clock, ReadWallClock, wall_ms};
+pub use delta_policy::DeltaPolicy;
 pub use durable::{Changes, Changing, Progress, Stored, stage, stage_unwatched};
 pub use staging::{FRAMES_MAX, NotStored, StageOutcome, all_outcomes, appends, only_outcome, store_synced};
 pub use table::{SingleValue, Table};

@@ -9,6 +9,7 @@
 //! - `change_log`: names of recently changed topics
 //! - `log_read`: read of one log; `batches`: walk over the batches of a read
 //! - `cursor`: read-ahead of a log, message by message; `tail`: reader of one log
+//! - `start_position`: where a reader begins
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 
@@ -24,6 +25,7 @@ mod producer_ids;
 mod registry;
 mod settings;
 mod source;
+mod start_position;
 mod tail;
 mod topic;
 
@@ -40,5 +42,6 @@ pub use stafett_journal::{
     Append, Bounds, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus, ReadError, ReadFrom,
     ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket, Watch,
 };
+pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};
 pub use topic::{OFFSETS_TOPIC, Topic, TopicId, TopicSettings, is_internal};

@@ -7,7 +7,7 @@
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::publication::{self, PublicationRef};
-use stafett_messaging::exchanges::Publish;
+use stafett_messaging::Publish;
 use stafett_model::Message;
 
 use super::channel::Mode;

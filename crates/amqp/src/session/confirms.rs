@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use stafett_amqp_wire::methods::{Confirm, basic, confirm};
 use stafett_amqp_wire::{Method, ReplyCode};
-use stafett_messaging::exchanges::{PublishTicket, Published};
+use stafett_messaging::{PublishTicket, Published};
 use stafett_net::Permit;
 
 use super::channel::Mode;

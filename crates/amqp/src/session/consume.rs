@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
-use stafett_messaging::queues::{ConsumeError, ConsumerSpec, Credit, Queue};
+use stafett_messaging::delivery::{ConsumerSpec, Credit};
+use stafett_messaging::queues::{ConsumeError, Queue};
 
 use super::channel::{Tagged, Taking};
 use super::stream::Found;
@@ -131,7 +132,7 @@ impl Session {
         };
         self.holders.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
-        let consumer = match queue.consume(spec, outbox, token) {
+        let consumer = match queue.consume(self.owner, spec, outbox, token) {
             Ok(consumer) => consumer,
             Err(error) => {
                 self.holders.remove(&token);
@@ -162,7 +163,6 @@ impl Session {
             None => 0,
             Some(value) => consumer_priority(&value, what)?,
         };
-        let owner = self.owner;
         let prefetch = &self.channel(number)?.prefetch;
         Ok(ConsumerSpec {
             settles: !no_ack,
@@ -170,7 +170,6 @@ impl Session {
             priority,
             credit: if no_ack { None } else { prefetch.each },
             shared_credit: prefetch.shared.clone(),
-            owner,
         })
     }
 

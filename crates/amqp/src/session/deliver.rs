@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{Encoder, FrameKind, frame};
-use stafett_messaging::queues::{Delivery, Event, Run};
+use stafett_messaging::delivery::{Delivery, DeliveryBatch, Event};
 use stafett_model::StoredMessage;
 use stafett_net::output::SHARED_BYTES_MIN;
 
@@ -36,7 +36,7 @@ impl Session {
         self.out.len() > before
     }
 
-    fn deliver_run(&mut self, run: Run) {
+    fn deliver_run(&mut self, run: DeliveryBatch) {
         let holder = self.holders.get(&run.token);
         let channel = holder.and_then(|holder| self.channels.get_mut(&holder.channel));
         let (Some(holder), Some(channel)) = (holder, channel) else {

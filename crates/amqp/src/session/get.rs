@@ -1,7 +1,7 @@
 //! `basic.get`: one message, if one is ready.
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::queues::Source;
+use stafett_messaging::delivery::Source;
 
 use super::channel::Unsettled;
 use super::deliver::{Head, get_ok, write_message};
@@ -53,7 +53,7 @@ impl Session {
         self.shared.metrics.delivered.inc();
         if !method.no_ack {
             let unsettled = Unsettled {
-                source: Source::Queue(queue),
+                source: Source::of(&queue),
                 id: delivery.id,
                 token: None,
             };

@@ -39,7 +39,8 @@ use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 use stafett_messaging::DiskSpace;
-use stafett_messaging::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle, Source};
+use stafett_messaging::delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
+use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
@@ -125,8 +126,8 @@ pub(crate) struct Session {
     /// Settlements not passed to the queues yet.
     settlements: Vec<(Source, Settlements)>,
     /// Queues that may still be dead-lettering messages that this connection has rejected.
-    burying: Vec<Arc<Queue>>,
-    runs: Vec<Run>,
+    burying: Vec<Arc<Dispatcher>>,
+    runs: Vec<DeliveryBatch>,
     events: Vec<Event>,
     /// Memory of the received bytes.
     memory: Option<Permit>,

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
-use stafett_messaging::exchanges::{Publish, PublishError};
+use stafett_messaging::{Publish, PublishError};
 
 use stafett_model::Message;
 use stafett_store::wall_ms;

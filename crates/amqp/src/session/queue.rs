@@ -45,7 +45,7 @@ impl Session {
             let found = self.found(&name)?;
             if let Found::Queue(queue) = &found {
                 // A passive declaration counts as use, as in RabbitMQ.
-                self.shared.broker.messaging().queues().use_now(queue);
+                queue.use_now();
             }
             (name, found)
         } else {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::queues::Settle;
+use stafett_messaging::delivery::Settle;
 
 use super::channel::{Channel, How, Mode, Settlement, Unsettled};
 use super::{Session, Trouble};
@@ -132,7 +132,7 @@ impl Session {
                 continue;
             };
             if self.burying.len() >= BURYING_MAX {
-                self.burying.retain(|queue| queue.is_burying());
+                self.burying.retain(|queue| queue.is_dead_lettering());
             }
             if !self.burying.iter().any(|known| Arc::ptr_eq(known, queue)) {
                 self.burying.push(Arc::clone(queue));
@@ -145,7 +145,7 @@ impl Session {
     pub(super) async fn settle_all(&mut self) {
         self.flush_settlements();
         for queue in std::mem::take(&mut self.burying) {
-            queue.buried().await;
+            queue.dead_letters_stored().await;
         }
     }
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::MemoryJournal;
-use stafett_messaging::queues::{
-    ConsumerSpec, Declare, DeliveryId, Outbox, OwnerId, Publication, Queue, Run, Settle, Targets,
-};
+use stafett_messaging::delivery::{ConsumerSpec, DeliveryBatch, DeliveryId, Outbox, Settle};
+use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 /// Counts the allocations of publishing `count` messages, their delivery and their settlement.
@@ -32,9 +31,9 @@ async fn allocations(broker: &Broker, queue: &Arc<Queue>, outbox: &Outbox, count
     let published =
         allocation_counter::measure(|| ticket = Some(broker.messaging().queues().append(publication)));
     ticket.unwrap().await;
-    let mut runs: Vec<Run> = Vec::with_capacity(16);
+    let mut runs: Vec<DeliveryBatch> = Vec::with_capacity(16);
     let mut events = Vec::new();
-    let delivered = allocation_counter::measure(|| queue.pump_now());
+    let delivered = allocation_counter::measure(|| queue.dispatch_now());
     outbox.take(&mut runs, &mut events);
     let got: Vec<(DeliveryId, Settle)> = runs
         .iter()
@@ -65,9 +64,8 @@ async fn memory_is_taken_per_batch_not_per_message() {
         priority: 0,
         credit: Some(10_000),
         shared_credit: None,
-        owner: OwnerId(1),
     };
-    let _consumer = queue.consume(spec, Arc::clone(&outbox), 1).unwrap();
+    let _consumer = queue.consume(OwnerId(0), spec, Arc::clone(&outbox), 1).unwrap();
     // Warm-up: reused buffers are allocated first.
     allocations(&broker, &queue, &outbox, 800).await;
     let few = allocations(&broker, &queue, &outbox, 10).await;

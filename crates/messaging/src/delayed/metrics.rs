@@ -5,9 +5,9 @@ use prometheus_client::registry::Registry;
 
 #[derive(Debug, Default)]
 pub(crate) struct DelayedMetrics {
-    pub(super) delayed: Counter,
-    pub(super) released: Counter,
-    pub(super) unroutable: Counter,
+    pub(crate) delayed: Counter,
+    pub(crate) released: Counter,
+    pub(crate) unroutable: Counter,
 }
 
 impl DelayedMetrics {

@@ -2,21 +2,19 @@
 //!
 //! A message waits in the log of the minute in which it is due: its *bucket*. Of a bucket that is due much
 //! later, only its name is in memory, for any number of messages. Shortly before its minute the bucket is
-//! *opened*: the due times of its messages are read into memory, and the task of this module releases them in
-//! the order of these times. A release is one append with the messages for their targets and the released
+//! *opened*: the due times of its messages are read into memory, and they are released in the order of these
+//! times ([`crate::publish`]). A release is one append with the messages for their targets and the released
 //! offsets of the bucket; so a crash repeats nothing and loses nothing. A bucket that is empty after its
 //! minute is deleted.
 //!
 //! - [`bucket`]: a bucket and its stored format
-//! - `note`: the record header of a waiting message
-//! - `opened`: an opened bucket
-//! - `release`: the releasing task
+//! - `header`: the record header of a waiting message
+//! - `open_bucket`: an opened bucket
 
 mod bucket;
+mod header;
 mod metrics;
-mod note;
-mod opened;
-mod release;
+mod open_bucket;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,19 +26,16 @@ use bytestring::ByteString;
 use stafett_journal::{
     Append, Change, Frame, Journal, LogSpec, Outcome, Refusal, Retention, StateItem, StateWait,
 };
-use stafett_model::{Durability, Lock, LogId, Message, Namespace};
+use stafett_model::{Durability, Lock, LogId, Message, Namespace, NamespaceId};
 use stafett_store::Clock;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::exchanges::space::SpaceId;
-use crate::exchanges::way::WayBack;
-use bucket::{Bucket, Minute};
-use note::Note;
-use release::run;
+use bucket::Bucket;
 
+pub(crate) use bucket::{Minute, done, frame};
+pub(crate) use header::{Note, without};
 pub(crate) use metrics::DelayedMetrics;
+pub(crate) use open_bucket::Opened;
 
 /// Bound on the delay of a message.
 pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64;
@@ -48,20 +43,12 @@ pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64;
 /// All delayed messages.
 #[derive(Debug)]
 pub(crate) struct Delayed {
-    journal: Arc<dyn Journal>,
-    clock: Arc<Clock>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Arc<Clock>,
     buckets: Lock<BTreeMap<Minute, Arc<Bucket>>>,
     /// Notified when a bucket is created.
-    made: Notify,
-    metrics: DelayedMetrics,
-}
-
-/// Task that releases messages; it ends when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Releasing {
-    delayed: Arc<Delayed>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    pub(crate) made: Notify,
+    pub(crate) metrics: DelayedMetrics,
 }
 
 /// A message to be stored in its bucket. The bucket exists while this does.
@@ -78,31 +65,6 @@ pub(crate) struct Waiting {
 pub(crate) enum CannotWait {
     TooLong,
     Journal(Refusal),
-}
-
-impl Releasing {
-    pub(crate) fn spawn(delayed: Arc<Delayed>, way: WayBack) -> Self {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(run(Arc::clone(&delayed), way, stop.clone()));
-        tasks.close();
-        Self { delayed, tasks, stop }
-    }
-
-    pub(crate) fn metrics(&self) -> &DelayedMetrics {
-        &self.delayed.metrics
-    }
-
-    /// Stops the task; a release in progress completes.
-    pub(crate) async fn stop(&self) {
-        self.stop.cancel();
-        self.tasks.wait().await;
-    }
-}
-
-impl Drop for Releasing {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
 }
 
 /// Buckets as they are loaded.
@@ -139,7 +101,7 @@ impl Delayed {
     /// Prepares a message to wait before it is routed by an exchange.
     pub(crate) fn wait(
         &self,
-        (namespace, space): (&Namespace, SpaceId),
+        (namespace, space): (&Namespace, NamespaceId),
         exchange: &str,
         message: &Message,
         more_keys: &[ByteString],
@@ -184,7 +146,7 @@ impl Delayed {
             count: 1,
             spec,
         };
-        let frames = [create, bucket::frame(minute, Change::Put(bucket.encode()))];
+        let frames = [create, frame(minute, Change::Put(bucket.encode()))];
         let mut ticket = self
             .journal
             .append(vec![Append::state(frames, StateWait::Written)]);

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use stafett_journal::{Frame, Journal, StateItem, StateUnreadable};
 use stafett_model::codec::get_text;
-use stafett_model::{Namespace, SharedLock};
+use stafett_model::{Namespace, NamespaceId, SharedLock};
 use stafett_store::spaces::{self, VisitRow};
 use stafett_store::stage;
 use tokio_util::task::TaskTracker;
 
 use super::Exchanges;
 use super::binding::{Binding, Destination};
-use super::closing::{Closing, Mark};
 use super::exchange::Exchange;
-use super::facts::Facts;
+use super::message_attributes::Facts;
 use super::metrics::ExchangeMetrics;
-use super::space::{Space, SpaceId};
+use super::namespace::Space;
+use super::namespace_removal::{Closing, Mark};
 
 /// Remains of deletions that a crash interrupted.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Exchanges {
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
         let space = |name: &Namespace, id| Arc::new(Space::new(name.clone(), id, Arc::clone(&journal)));
         let default = Namespace::default();
-        spaces.insert(default.clone(), space(&default, SpaceId::default()));
+        spaces.insert(default.clone(), space(&default, NamespaceId::default()));
         let mut on_namespace = |item: StateItem<'_>| {
             let (mut name, value) = value_of(item)?;
             let name = Namespace::new(get_text(&mut name)?);

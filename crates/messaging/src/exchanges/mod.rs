@@ -1,53 +1,49 @@
-//! Exchanges and bindings: declaration, storage and look-up, by namespace.
+//! Exchanges and bindings: declaration, storage, look-up and routing, by namespace.
 //!
 //! Durable items are keyed state in the journal: namespaces and exchanges in space 7, bindings in space 8. A
 //! change is in force when the call returns and durable when its [`Stored`] resolves, so that a connection
 //! can make many changes and wait once.
 //!
-//! - `space`: one namespace; every change is planned, staged and applied under its lock
+//! - `namespace`: one namespace; every change is planned, staged and applied under its lock
 //! - `tables`: the contents of a namespace, in the orders of the look-ups
-//! - `publish`: publishing through exchanges; `plan`: targets of a batch of messages; `target`, `way`:
-//!   targets by name
-//! - `facts`: headers and properties of messages
+//! - `target`, `resolver`: targets of routing, by name
+//! - `message_attributes`: headers and properties of messages
 //! - `exchange`, `binding`: definitions and their stored formats; `load`: loading them
-//! - `closing`: deletion of namespaces
+//! - `namespace_removal`: deletion of namespaces
 //! - `error`, `metrics`
 
 mod binding;
-mod closing;
 mod error;
 mod exchange;
-pub(crate) mod facts;
 mod load;
+pub(crate) mod message_attributes;
 mod metrics;
-mod plan;
-pub(crate) mod publish;
-pub(crate) mod space;
+pub(crate) mod namespace;
+mod namespace_removal;
+pub(crate) mod resolver;
 mod tables;
 mod target;
-pub(crate) mod way;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use stafett_journal::{Change, Frame, Journal};
 use stafett_model::codec::put_text;
-use stafett_model::{NAME_BYTES_MAX, Namespace, SharedLock};
+use stafett_model::{NAME_BYTES_MAX, Namespace, NamespaceId, SharedLock};
 use stafett_store::{Progress, spaces, stage};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use closing::{Closing, there};
-use facts::Facts;
+use message_attributes::Facts;
 use metrics::ExchangeMetrics;
-use space::{Space, SpaceId};
+use namespace::Space;
+use namespace_removal::{Closing, there};
 
 pub use binding::{Binding, Destination};
 pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
 pub use exchange::{Difference, Exchange, NewExchange};
-pub use facts::ReadFacts;
-pub use publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
-pub use space::{NewBinding, Unbind};
+pub use message_attributes::ReadFacts;
+pub use namespace::{NewBinding, Unbind};
 pub use stafett_store::Stored;
 pub(crate) use target::Target;
 
@@ -102,7 +98,7 @@ impl Exchanges {
         if exists && (self.progress.is_durable() || namespace.as_str() == Namespace::DEFAULT) {
             return Ok((false, Stored::nothing(&self.progress)));
         }
-        let id = spaces.get(namespace).map_or_else(SpaceId::new, |space| space.id);
+        let id = spaces.get(namespace).map_or_else(new_id, |space| space.id);
         let put = namespace_frame(namespace, Change::Put(there(id)));
         let stored = stage(&*self.journal, &self.progress, vec![put])?;
         if !exists {
@@ -219,4 +215,9 @@ fn namespace_frame(namespace: &Namespace, change: Change) -> Frame {
     let mut key = Vec::new();
     put_text(namespace.as_str(), &mut key);
     spaces::NAMESPACES.change(key, change)
+}
+
+/// Returns a new random id of a namespace.
+fn new_id() -> NamespaceId {
+    NamespaceId(uuid::Uuid::new_v4().as_u64_pair().0.max(1))
 }

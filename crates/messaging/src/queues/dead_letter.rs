@@ -2,29 +2,25 @@
 
 use std::sync::Arc;
 
+use stafett_journal::{Frame, Refusal};
 use stafett_model::{DeathReason, Message, StoredMessage};
 use stafett_queue::{DeadLetter, death_history};
+use stafett_store::NotStored;
 
-use super::publication::{Publication, Targets};
+use super::publication::{NotTogether, Publication, Targets};
 use super::queue::Queue;
-use super::registry::{Queues, Route};
+use super::registry::Queues;
+use crate::delivery::{DispatcherOwner, StoringLetters};
 
 impl Queues {
     /// Returns the publication of messages that leave a queue as dead letters. Letters refused by their
     /// targets are dropped.
-    pub(super) fn dead_letters(
-        &self,
-        queue: &Queue,
-        messages: impl Iterator<Item = (StoredMessage, DeathReason)>,
-    ) -> Publication {
+    fn dead_letters(&self, queue: &Queue, messages: Vec<(StoredMessage, DeathReason)>) -> Publication {
         let mut publication = Publication::together();
-        if let Some(router) = self.router.get() {
-            for (stored, reason) in messages {
-                let dead = self.dead_letter(&**router, queue, stored.to_message(), reason);
-                if let Some((message, targets)) = dead {
-                    let route = publication.route(targets);
-                    publication.push(message, route);
-                }
+        for (stored, reason) in messages {
+            if let Some((message, targets)) = self.dead_letter(queue, stored.to_message(), reason) {
+                let route = publication.route(targets);
+                publication.push(message, route);
             }
         }
         publication
@@ -32,9 +28,11 @@ impl Queues {
 
     /// Returns a message that a queue refused as its dead letter, with its targets; `None` if it has none.
     pub(super) fn dead_letter_of(&self, full: &Queue, message: Message) -> Option<(Message, Targets)> {
-        let router = self.router.get()?;
-        let dead = self.dead_letter(&**router, full, message, DeathReason::Length);
-        self.metrics.dead_lettered.inc_by(u64::from(dead.is_some()));
+        let dead = self.dead_letter(full, message, DeathReason::Length);
+        self.context
+            .metrics
+            .dead_lettered
+            .inc_by(u64::from(dead.is_some()));
         dead
     }
 
@@ -55,7 +53,6 @@ impl Queues {
     /// Turns a message into a dead letter with its targets. `None` if it has none, or would only circle.
     fn dead_letter(
         &self,
-        router: &dyn Route,
         queue: &Queue,
         mut message: Message,
         reason: DeathReason,
@@ -71,14 +68,14 @@ impl Queues {
             &queue.name,
             reason,
             loses_keys,
-            self.clock.wall_ms(),
+            self.context.clock.wall_ms(),
         );
         let by_more_keys = !death_history::keys_are_lost(&message);
         message.exchange = exchange.clone();
         if let Some(key) = routing_key {
             message.routing_key = key.clone();
         }
-        let mut targets = router.targets(
+        let mut targets = self.router.targets(
             &queue.namespace,
             &message.exchange,
             &message.routing_key,
@@ -90,5 +87,39 @@ impl Queues {
             .retain(|queue| !death_history::is_circle(&message, &queue.name));
         targets.logs.retain(|log| !self.comes_back(&message, *log));
         (!targets.is_empty()).then_some((message, targets))
+    }
+}
+
+impl DispatcherOwner for Queue {
+    fn describe(&self) -> String {
+        format!("queue {}", self.name)
+    }
+
+    fn on_unused(self: Arc<Self>, had_consumers: bool) {
+        if (self.auto_delete || !had_consumers)
+            && let Some(queues) = self.queues.upgrade()
+        {
+            queues.delete_unused(&self, had_consumers);
+        }
+    }
+
+    fn store_dead_letters(
+        self: Arc<Self>,
+        letters: Vec<(StoredMessage, DeathReason)>,
+        settlement: Option<Frame>,
+    ) -> StoringLetters {
+        let Some(queues) = self.queues.upgrade() else {
+            return Box::pin(std::future::ready(Err(NotStored::Refused(Refusal::Closed))));
+        };
+        let publication = queues.dead_letters(&self, letters);
+        let count = publication.len() as u64;
+        let ticket = queues.append_from(&self, publication, settlement);
+        Box::pin(async move {
+            let stored = ticket.together().await.map(drop).map_err(NotTogether::not_stored);
+            if stored.is_ok() {
+                queues.context.metrics.dead_lettered.inc_by(count);
+            }
+            stored
+        })
     }
 }

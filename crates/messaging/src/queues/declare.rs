@@ -11,10 +11,11 @@ use stafett_store::{NotStored, only_outcome};
 use stafett_topics::Topic;
 
 use super::definition::{Declare, QueueId};
-use super::lanes::LaneLog;
 use super::publication::Refused;
-use super::queue::{Inner, Queue};
+use super::queue::Queue;
 use super::registry::{Queues, definition_frame, is};
+use crate::delivery::DeliveryState;
+use crate::delivery::LaneLog;
 
 /// Error of declaring a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +52,7 @@ impl Queues {
             creates,
         };
         let again = |queue: Arc<Queue>| {
-            let result = self.declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
+            let result = declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
             // The first declaration may not be stored yet.
             let waits = result.is_ok() && !queue.stored.load(Ordering::Acquire);
             let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
@@ -60,7 +61,6 @@ impl Queues {
         if let Some(queue) = self.get(namespace, name) {
             return again(queue);
         }
-        let now_ms = self.clock.now_ms();
         let hash = self.hash_of(namespace, name);
         let (queue, ticket) = {
             let mut table = self.write_for(namespace, name);
@@ -83,15 +83,9 @@ impl Queues {
                 },
                 definition_frame(QueueId(log.0), Change::Put(definition.encode().into())),
             ];
-            let queue = Arc::new(Queue::new(
-                Arc::downgrade(self),
-                definition,
-                topic.as_deref(),
-                owner,
-                now_ms,
-            ));
+            let queue = Queue::new(self, definition, topic.as_deref(), owner);
             if let Some(over) = over {
-                frames.push(self.begin_over(&queue, over.from_end));
+                frames.push(queue.start_at(&self.context, over.from_end));
             }
             let wait = if queue.outlives() {
                 StateWait::Synced
@@ -99,9 +93,7 @@ impl Queues {
                 StateWait::Written
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
-            for lane in &queue.lock().logs {
-                self.shards.watch(&*self.journal, &queue, lane.lane, lane.log);
-            }
+            queue.watch_logs(&self.context);
             table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
             (queue, ticket)
         };
@@ -112,14 +104,13 @@ impl Queues {
             let mut owned = self.owned.lock();
             owned.entry(owner).or_default().push(Arc::clone(&queue));
         }
-        self.use_now(&queue);
+        queue.use_now();
         declaring(Ok(queue), Some(ticket), true)
     }
 
     /// Checks that the namespace exists, and returns the topic if the queue is to be over one.
     fn ground(&self, namespace: &Namespace, declare: &Declare) -> Result<Option<Arc<Topic>>, DeclareError> {
-        let router = self.router.get();
-        if router.is_some_and(|router| !router.has_namespace(namespace)) {
+        if !self.router.has_namespace(namespace) {
             return Err(DeclareError::NoSuchNamespace);
         }
         let Some(over) = declare.over else {
@@ -129,21 +120,7 @@ impl Queues {
         topic.map(Some).ok_or(DeclareError::NoSuchTopic)
     }
 
-    fn declare_again(&self, queue: &Arc<Queue>, declare: &Declare) -> Result<(), DeclareError> {
-        if queue
-            .exclusive
-            .is_some_and(|owner| Some(owner) != declare.exclusive)
-        {
-            return Err(DeclareError::Locked);
-        }
-        if let Some(what) = queue.differs(declare) {
-            return Err(DeclareError::Differs { what });
-        }
-        self.use_now(queue);
-        Ok(())
-    }
-
-    fn store_definition(&self, queue: &Queue, inner: &Inner) -> Ticket {
+    fn store_definition(&self, queue: &Queue, inner: &DeliveryState) -> Ticket {
         let definition = queue.definition(inner).encode();
         let frame = definition_frame(queue.id, Change::Put(definition.into()));
         self.journal
@@ -154,7 +131,7 @@ impl Queues {
     pub(super) fn add_lanes(
         &self,
         queue: &Arc<Queue>,
-        inner: &mut Inner,
+        inner: &mut DeliveryState,
         highest: u8,
     ) -> Result<LogId, Refused> {
         if queue.is_deleted() {
@@ -188,12 +165,26 @@ impl Queues {
             return Err(Refused::Journal(*refusal));
         }
         for (priority, log) in (lowest..=highest).zip(first.0..) {
-            self.shards
-                .watch(&*self.journal, queue, priority.into(), LogId(log));
+            self.context.watch(queue, priority.into(), LogId(log));
         }
         self.show(queue, inner);
         inner.log(highest.into()).ok_or(Refused::Gone)
     }
+}
+
+/// Declares an existing queue.
+fn declare_again(queue: &Arc<Queue>, declare: &Declare) -> Result<(), DeclareError> {
+    if queue
+        .exclusive
+        .is_some_and(|owner| Some(owner) != declare.exclusive)
+    {
+        return Err(DeclareError::Locked);
+    }
+    if let Some(what) = queue.differs(declare) {
+        return Err(DeclareError::Differs { what });
+    }
+    queue.use_now();
+    Ok(())
 }
 
 impl Future for Declaring {

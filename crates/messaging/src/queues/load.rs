@@ -12,7 +12,7 @@ use stafett_model::{Durability, LogId, Namespace};
 use stafett_store::spaces;
 
 use super::definition::{Definition, QueueId};
-use super::queue::{Inner, Queue};
+use super::queue::Queue;
 use super::registry::{Queues, definition_frame};
 
 /// Bound on the frames stored together.
@@ -31,13 +31,7 @@ impl Queues {
                 left_over.insert(Bytes::copy_from_slice(key));
                 return Some(());
             };
-            let mut inner = queue.lock();
-            let restored = match item {
-                StateItem::Value { value, .. } => inner.state.restore(value),
-                StateItem::Delta { delta, .. } => inner.state.apply(delta),
-            };
-            inner.holds_transient |= restored.ok()?;
-            Some(())
+            queue.restore(item)
         })?;
         gone.extend(left_over.into_iter().map(|key| spaces::DELIVERIES.delete(key)));
         for queue in found.into_values() {
@@ -54,13 +48,12 @@ impl Queues {
     ) -> Result<HashMap<u64, Arc<Queue>>, StateUnreadable> {
         let mut found: HashMap<u64, Arc<Queue>> = HashMap::new();
         let mut by_name: HashMap<(Namespace, ByteString), u64> = HashMap::new();
-        let now_ms = self.clock.now_ms();
         spaces::QUEUES.load_values(&*self.journal, |key, value| {
             let id = u64::from_be_bytes(key.try_into().ok()?);
             let definition = Definition::decode(value)?;
             match self.topic_of(&definition) {
                 Ok(topic) if definition.durable && !definition.exclusive => {
-                    let queue = Queue::new(Arc::downgrade(self), definition, topic.as_deref(), None, now_ms);
+                    let queue = Queue::new(self, definition, topic.as_deref(), None);
                     queue.stored.store(true, Ordering::Release);
                     // Ids rise. The deletion of the earlier queue was lost with a part of the journal.
                     let name = (queue.namespace.clone(), queue.name.clone());
@@ -72,7 +65,7 @@ impl Queues {
                         let own = earlier.own_logs(&earlier.lock());
                         gone.extend(self.deletion(earlier.id, own.into_iter().map(|(_, log)| log)));
                     }
-                    found.insert(id, Arc::new(queue));
+                    found.insert(id, queue);
                 }
                 Ok(_) | Err(_) => {
                     gone.extend(self.deletion(QueueId(id), definition.logs.iter().map(|(_, log)| *log)));
@@ -103,49 +96,14 @@ impl Queues {
 
     /// Adds a loaded queue.
     fn adopt(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let waits = {
-            let mut inner = queue.lock();
-            let lanes = inner.logs.clone();
-            for lane in &lanes {
-                if let Some(bounds) = self.journal.bounds(lane.log) {
-                    let Inner { state, changes, .. } = &mut *inner;
-                    let lost = state.start_at(lane.lane, bounds.start.0, changes);
-                    if queue.over.is_some() {
-                        self.metrics.lost.inc_by(lost);
-                    }
-                    let state = state.lane_mut(lane.lane);
-                    state.grow(bounds.end.0);
-                    let waiting = state.ready();
-                    let all = bounds.end.0.saturating_sub(bounds.start.0).max(1);
-                    // Estimate: the share of the waiting messages in the stored bytes.
-                    let bytes = u128::from(bounds.bytes) * u128::from(waiting) / u128::from(all);
-                    inner.state.add_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
-                }
-            }
-            for lane in &mut inner.logs {
-                lane.freed = self.journal.bounds(lane.log).map_or(0, |bounds| bounds.start.0);
-            }
-            // It is unknown which messages have a TTL: the head is checked.
-            inner.may_expire = true;
-            inner.state.ready() > 0
-        };
-        let ragged = queue.over.is_none()
-            && (queue.lock().holds_transient || self.log_level(queue) != Durability::Sync);
-        for lane in queue.lock().logs.clone() {
-            self.shards.watch(&*self.journal, queue, lane.lane, lane.log);
-        }
+        queue.open(&self.context);
         let hash = self.hash_queue(queue);
         self.write()
             .insert_unique(hash, Arc::clone(queue), |queue| self.hash_queue(queue));
         self.count.fetch_add(1, Ordering::Relaxed);
         self.lay_over(queue);
         self.show(queue, &queue.lock());
-        self.use_now(queue);
-        if waits {
-            self.wake(queue);
-        }
-        if waits && ragged {
-            self.scan_soon(queue);
-        }
+        queue.use_now();
+        queue.resume(&self.context, self.log_level(queue) != Durability::Sync);
     }
 }

@@ -8,27 +8,19 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use stafett_model::DeathReason;
 
 use super::registry::Queues;
+use crate::delivery::DeliveryContext;
 
 #[derive(Debug, Default)]
 pub(crate) struct QueueMetrics {
     pub(super) published: Counter,
     pub(super) refused: Counter,
-    pub(super) delivered: Counter,
-    pub(super) settled: Counter,
-    pub(super) expired: Counter,
-    pub(super) overflowed: Counter,
-    pub(super) rejected: Counter,
-    pub(super) returned_too_often: Counter,
-    pub(super) dead_lettered: Counter,
-    pub(super) lost: Counter,
-    pub(super) looks: Counter,
 }
 
 impl QueueMetrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
+    pub(crate) fn register(&self, context: &DeliveryContext, registry: &mut Registry) {
+        let delivery = &context.metrics;
         let registry = registry.sub_registry_with_prefix("queues");
         for (name, help, counter) in [
             (
@@ -41,43 +33,38 @@ impl QueueMetrics {
                 "Messages refused by a queue at its limit",
                 &self.refused,
             ),
-            ("delivered", "Messages handed out", &self.delivered),
-            ("settled", "Messages that consumers completed", &self.settled),
-            ("expired", "Messages that waited for too long", &self.expired),
+            ("delivered", "Messages handed out", &delivery.delivered),
+            ("settled", "Messages that consumers completed", &delivery.settled),
+            ("expired", "Messages that waited for too long", &delivery.expired),
             (
                 "overflowed",
                 "Messages dropped because there were too many",
-                &self.overflowed,
+                &delivery.overflowed,
             ),
-            ("rejected", "Messages that consumers did not want", &self.rejected),
+            (
+                "rejected",
+                "Messages that consumers did not want",
+                &delivery.rejected,
+            ),
             (
                 "returned_too_often",
                 "Messages that came back more often than they may",
-                &self.returned_too_often,
+                &delivery.returned_too_often,
             ),
             (
                 "dead_lettered",
                 "Messages that went where dead letters go",
-                &self.dead_lettered,
+                &delivery.dead_lettered,
             ),
             (
                 "lost",
                 "Messages that a log no longer had when their turn came",
-                &self.lost,
+                &delivery.lost,
             ),
-            ("looks", "Looks at a log for what is new in it", &self.looks),
+            ("looks", "Looks at a log for what is new in it", &delivery.looks),
         ] {
             registry.register(name, help, counter.clone());
         }
-    }
-
-    pub(super) fn on_death(&self, reason: DeathReason) {
-        match reason {
-            DeathReason::Expired => self.expired.inc(),
-            DeathReason::Length => self.overflowed.inc(),
-            DeathReason::Rejected => self.rejected.inc(),
-            DeathReason::DeliveryLimit => self.returned_too_often.inc(),
-        };
     }
 }
 

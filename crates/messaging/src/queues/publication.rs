@@ -104,6 +104,16 @@ pub(crate) enum NotTogether {
     NotStored(NotStored),
 }
 
+impl NotTogether {
+    /// Returns the failure as one of the journal, which is closed for messages that have no place any more.
+    pub(crate) fn not_stored(self) -> NotStored {
+        match self {
+            Self::NotStored(why) => why,
+            Self::Misfit { .. } | Self::SourceGone => NotStored::Refused(Refusal::Closed),
+        }
+    }
+}
+
 /// Future of the outcomes of a publication's messages, in order.
 #[derive(Debug)]
 pub struct AppendTicket {
@@ -513,7 +523,7 @@ impl AppendTicket {
         for counted in limited.drain(..) {
             let at = usize::try_from(counted.message).unwrap_or(usize::MAX);
             if results.get(at) != Some(&Appended::Stored) {
-                counted.queue.unstage(counted.bytes);
+                counted.queue.release_room(counted.bytes);
             }
         }
         Poll::Ready(())

@@ -1,35 +1,26 @@
-//! A queue: its definition, its delivery state behind a short lock, and its operations.
-//!
-//! Lock order: a queue's state → an outbox, shared credit, the journal. None is held across an await, and no
-//! queue's lock is taken under another's.
+//! A queue: its definition, and the dispatcher that hands out its messages.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, Weak};
+use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use smallvec::SmallVec;
-use stafett_journal::Watch;
-use stafett_model::{Epoch, Lock, LogId, Namespace, StoredMessage};
-use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, Overflow, QueueSettings, QueueState};
+use stafett_model::{LogId, Namespace};
+use stafett_queue::QueueSettings;
+use stafett_queue::consumers::ConsumerConflict;
 use stafett_topics::{Topic, TopicId};
-use tokio::sync::oneshot;
 
-use super::ahead::ReadAhead;
-use super::burial::Dying;
-use super::consumer::Link;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
-use super::grown::Grown;
-use super::lanes::LaneLog;
-use super::marking::Marking;
-use super::outbox::{Delivery, Event};
 use super::publication::Refused;
 use super::registry::Queues;
-use super::taking::Asking;
+use crate::delivery::Outbox;
+use crate::delivery::{Consumer, ConsumerSpec};
+use crate::delivery::{DeliveryState, Dispatcher, DispatcherSpec};
+use crate::delivery::{LaneLog, LogOwnership};
 
-/// A queue.
+/// A queue. Its messages are handed out and settled by its dispatcher, whose methods are the queue's.
 pub struct Queue {
     pub id: QueueId,
     pub namespace: Namespace,
@@ -42,156 +33,66 @@ pub struct Queue {
     pub arguments: Bytes,
     /// Stored topic whose messages are those of the queue.
     pub over: Option<TopicId>,
-    /// Ends the interest in the topic's logs with the queue.
-    pub(super) topic_watch: OnceLock<Watch>,
-    pub(super) hub: Weak<Queues>,
-    pub(super) deleted: AtomicBool,
+    dispatcher: Arc<Dispatcher>,
+    pub(super) queues: Weak<Queues>,
     /// True if the definition is stored.
     pub(super) stored: AtomicBool,
-    pub(super) inner: Lock<Inner>,
 }
 
-/// Mutable part of a queue.
-#[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(super) struct Inner {
-    pub(super) state: QueueState,
-    /// True if the logs are a topic's, which has its own retention.
-    pub(super) lies_over: bool,
-    /// Logs to check for growth, if they are a topic's.
-    pub(super) grown: Grown,
-    /// Logs of the lanes, with the offsets up to which they are freed.
-    pub(super) logs: SmallVec<[LaneLog; 1]>,
-    pub(super) links: BTreeMap<ConsumerKey, Link>,
-    pub(super) getters: VecDeque<Getter>,
-    /// Read-ahead of messages that were not handed out before.
-    pub(super) ahead: ReadAhead,
-    /// Read-ahead of returned messages.
-    pub(super) back: ReadAhead,
-    /// True if a hand-out is in progress.
-    pub(super) pumping: bool,
-    /// True if another round was requested meanwhile.
-    pub(super) again: bool,
-    /// Changes to be stored.
-    pub(super) changes: Changes,
-    pub(super) dirty: bool,
-    /// Bytes of deltas stored since the last snapshot.
-    pub(super) changed_bytes: usize,
-    /// Bytes of the last snapshot.
-    pub(super) whole_bytes: usize,
-    /// Number of stored snapshots.
-    pub(super) wholes: u64,
-    /// Hand-out marks that may not be stored yet.
-    pub(super) marking: Vec<Marking>,
-    /// Messages that have died and are still in flight.
-    pub(super) dying: Dying,
-    /// Number of appends in progress that settle messages: no snapshot may be stored until they are decided.
-    pub(super) moving: usize,
-    /// True if there may be transient messages, which end with this run.
-    pub(super) holds_transient: bool,
-    /// True if transient messages were published in this run.
-    pub(super) has_new_transient: bool,
-    pub(super) had_consumer: bool,
-    /// True if there may be messages with a TTL.
-    pub(super) may_expire: bool,
-    /// Expiry of the message at the head, in steady time.
-    pub(super) head_expires: Option<(DeliveryId, i64)>,
-    /// Time of the last use, in steady time.
-    pub(super) used_ms: i64,
-    /// Number of messages that are appended and not visible yet, if the queue has limits.
-    pub(super) staged: u64,
-    /// Time at which the timer checks the queue; `i64::MAX` if there is none.
-    pub(super) timer_at: i64,
-    /// Time before which nothing is handed out, as the log could not be read.
-    pub(super) stalled_until: i64,
-}
-
-/// Request for one message, if there is one now.
-#[derive(Debug)]
-pub(super) struct Getter {
-    pub(super) settles: bool,
-    /// True if consumers had a whole turn before it.
-    pub(super) has_waited: bool,
-    pub(super) sender: oneshot::Sender<Option<(Delivery, u64)>>,
-}
-
-/// Counts of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    pub ready: u64,
-    pub in_flight: usize,
-    /// Messages in flight that have died and are not buried yet.
-    pub dying: usize,
-    pub consumers: usize,
+/// Refusal of a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConsumeError {
+    #[error("the queue has an exclusive consumer")]
+    Exclusive,
+    #[error("the queue has consumers: none can be exclusive")]
+    InUse,
+    #[error("the queue belongs to somebody else")]
+    Locked,
+    #[error("the queue is gone")]
+    Gone,
 }
 
 impl Queue {
     pub(super) fn new(
-        hub: Weak<Queues>,
+        queues: &Arc<Queues>,
         definition: Definition,
         topic: Option<&Topic>,
         owner: Option<OwnerId>,
-        now_ms: i64,
-    ) -> Self {
+    ) -> Arc<Self> {
         let first = definition.logs.first().map_or(LogId(0), |(_, log)| *log);
         let settings = Arc::new(definition.settings);
-        let state = QueueState::of(&settings);
-        let (state, logs) = if let Some(topic) = topic {
-            (state.with_order(LaneOrder::InTurn), LaneLog::of_topic(topic, 0))
+        let (ownership, logs) = if let Some(topic) = topic {
+            (LogOwnership::Topic, LaneLog::of_topic(topic, 0))
         } else {
             let own = definition.logs.into_iter();
             let own = own.map(|(priority, log)| LaneLog::new(priority.into(), log));
-            (state, own.collect())
+            (LogOwnership::Own, own.collect())
         };
-        Self {
+        let spec = DispatcherSpec {
+            id: first.0,
+            settings: Arc::clone(&settings),
+            logs,
+            ownership,
+            is_stored: definition.durable && owner.is_none(),
+        };
+        Arc::new_cyclic(|queue: &Weak<Self>| Self {
             id: QueueId(first.0),
             namespace: definition.namespace,
             name: definition.name,
             durable: definition.durable,
             exclusive: owner,
             auto_delete: definition.auto_delete,
+            settings,
             arguments: definition.arguments,
             over: definition.over,
-            topic_watch: OnceLock::new(),
-            hub,
-            deleted: AtomicBool::new(false),
+            dispatcher: Dispatcher::new(spec, &queues.context, queue.clone()),
+            queues: Arc::downgrade(queues),
             stored: AtomicBool::new(false),
-            inner: Lock::new(Inner {
-                state,
-                lies_over: definition.over.is_some(),
-                grown: Grown::All,
-                logs,
-                links: BTreeMap::new(),
-                getters: VecDeque::new(),
-                ahead: ReadAhead::default(),
-                back: ReadAhead::default(),
-                pumping: false,
-                again: false,
-                changes: Changes::default(),
-                dirty: false,
-                changed_bytes: 0,
-                whole_bytes: 0,
-                wholes: 0,
-                marking: Vec::new(),
-                dying: Dying::default(),
-                moving: 0,
-                holds_transient: false,
-                has_new_transient: false,
-                had_consumer: false,
-                // It is unknown which messages of a topic have a TTL.
-                may_expire: settings.ttl_ms.is_some() || definition.over.is_some(),
-                head_expires: None,
-                used_ms: now_ms,
-                staged: 0,
-                timer_at: i64::MAX,
-                stalled_until: i64::MIN,
-            }),
-            settings,
-        }
+        })
     }
 
     /// Returns the definition to be stored.
-    pub(super) fn definition(&self, inner: &Inner) -> Definition {
+    pub(super) fn definition(&self, inner: &DeliveryState) -> Definition {
         Definition {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
@@ -206,8 +107,8 @@ impl Queue {
     }
 
     /// Returns the queue's own logs, by priority.
-    pub(super) fn own_logs(&self, inner: &Inner) -> Vec<(u8, LogId)> {
-        if inner.lies_over {
+    pub(super) fn own_logs(&self, inner: &DeliveryState) -> Vec<(u8, LogId)> {
+        if self.over.is_some() {
             return vec![(0, LogId(self.id.0))];
         }
         let own = inner.logs.iter();
@@ -243,92 +144,31 @@ impl Queue {
         }
     }
 
-    /// Returns true if a message ended with the run in which it was stored.
-    pub(super) fn has_ended(&self, message: &StoredMessage, stored_by: Epoch, now: Epoch) -> bool {
-        let is_kept = message.persistent() || self.settings.keeps_transient || self.over.is_some();
-        !is_kept && stored_by < now
-    }
-
     /// Returns true if the queue survives a restart.
-    pub(super) fn outlives(&self) -> bool {
+    pub(crate) fn outlives(&self) -> bool {
         self.durable && self.exclusive.is_none()
     }
 
     pub fn is_deleted(&self) -> bool {
-        self.deleted.load(Ordering::Acquire)
+        self.dispatcher.is_ended()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
-    }
-
-    /// Returns the time of the last use, in ms, by a clock that is never set.
-    pub fn used_ms(&self) -> i64 {
-        self.lock().used_ms
-    }
-
-    /// Returns the counts.
-    pub fn counts(&self) -> Counts {
-        let mut inner = self.lock();
-        if let Some(hub) = self.hub.upgrade() {
-            inner.look_at_logs(&hub);
+    /// Registers a consumer of a connection; its deliveries are put into `outbox` under `token`.
+    pub fn consume(
+        &self,
+        owner: OwnerId,
+        spec: ConsumerSpec,
+        outbox: Arc<Outbox>,
+        token: u64,
+    ) -> Result<Consumer, ConsumeError> {
+        if self.exclusive.is_some_and(|known| known != owner) {
+            return Err(ConsumeError::Locked);
         }
-        Counts {
-            ready: inner.state.ready(),
-            in_flight: inner.state.in_flight(),
-            dying: inner.dying.count().min(inner.state.in_flight()),
-            consumers: inner.state.consumers.len(),
+        match self.dispatcher.add_consumer(spec, outbox, token) {
+            Ok(consumer) => consumer.ok_or(ConsumeError::Gone),
+            Err(ConsumerConflict::ByExclusive) => Err(ConsumeError::Exclusive),
+            Err(ConsumerConflict::ByOthers) => Err(ConsumeError::InUse),
         }
-    }
-
-    /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
-    /// this settles it.
-    pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {
-        let hub = self.hub.upgrade()?;
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut inner = self.lock();
-            if self.is_deleted() {
-                return None;
-            }
-            inner.used_ms = hub.clock.now_ms();
-            inner.getters.push_back(Getter {
-                settles,
-                has_waited: false,
-                sender,
-            });
-            // Stored messages are available at once, even if their growth was not reported yet.
-            inner.grown = Grown::All;
-        }
-        drop(hub);
-        self.pump();
-        let asking = Asking {
-            queue: self,
-            receiver,
-        };
-        asking.answer().await
-    }
-
-    /// Hands out messages at once. For callers that do not wait for the growth of a log.
-    pub fn pump_now(self: &Arc<Self>) {
-        self.lock().grown = Grown::All;
-        self.pump();
-    }
-
-    /// Removes a staged message of `bytes` bytes that was not stored from the counts.
-    pub(super) fn unstage(&self, bytes: u64) {
-        let mut inner = self.lock();
-        inner.staged = inner
-            .staged
-            .saturating_sub(u64::from(self.settings.overflow != Overflow::DropHead));
-        inner.state.remove_bytes(bytes);
-    }
-
-    /// Returns true if the queue is stalled, as its logs could not be read.
-    pub(crate) fn is_stalled(&self) -> bool {
-        let stalled_until = self.lock().stalled_until;
-        let hub = self.hub.upgrade();
-        hub.is_some_and(|hub| hub.clock.now_ms() < stalled_until)
     }
 
     /// Returns the log for messages of a priority, which is created if it does not exist.
@@ -346,28 +186,16 @@ impl Queue {
         if let Some(log) = inner.log(priority.into()) {
             return Ok(log);
         }
-        let hub = self.hub.upgrade().ok_or(Refused::Gone)?;
-        hub.add_lanes(self, &mut inner, priority)
-    }
-
-    /// Ends the queue for all its users.
-    pub(super) fn end(&self, inner: &mut Inner) {
-        self.deleted.store(true, Ordering::Release);
-        inner.getters.clear();
-        inner.dying.dismiss();
-        inner.forget_read();
-        for (key, link) in std::mem::take(&mut inner.links) {
-            inner.state.consumers.remove(key);
-            link.outbox.tell(Event::ConsumerGone { token: link.token });
-        }
+        let queues = self.queues.upgrade().ok_or(Refused::Gone)?;
+        queues.add_lanes(self, &mut inner, priority)
     }
 }
 
-impl Inner {
-    /// Drops the read-ahead.
-    pub(super) fn forget_read(&mut self) {
-        self.ahead.clear();
-        self.back.clear();
+impl Deref for Queue {
+    type Target = Arc<Dispatcher>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.dispatcher
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hashbrown::HashTable;
@@ -11,27 +11,25 @@ use prometheus_client::registry::Registry;
 use stafett_journal::{
     Append, Change, DiskSpace, Frame, Journal, LogSpec, Retention, StateUnreadable, StateWait, Ticket,
 };
-use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
+use stafett_model::{Durability, Lock, Message, Namespace, SharedLock};
 use stafett_store::{Clock, NotStored, spaces};
-use stafett_topics::{ReadAheadBudget, TopicId, TopicSettings, Topics};
+use stafett_topics::{TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::definition::{OwnerId, QueueId};
-use super::flush::{self, Dirty};
-use super::leaving::Removing;
 use super::metrics::{QueueMetrics, Standing};
 use super::publication::Targets;
-use super::queue::{Inner, Queue};
-use super::shard::{self, Shards};
-use super::timer::{self, Timer};
+use super::queue::Queue;
+use super::removal::Removing;
+use crate::delivery::DeliveryContext;
+use crate::delivery::{DeliveryState, Dispatcher};
 
 /// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;
 
-/// Router of messages, implemented by the exchanges.
-pub trait Route: Send + Sync + std::fmt::Debug {
+/// Router of dead letters, and owner of the bindings to queues: implemented by the exchanges.
+pub(crate) trait DeadLetterRouter: Send + Sync + std::fmt::Debug {
     /// Returns the targets of a message published to an exchange. With `by_more_keys`, the message's further
     /// routing keys count too.
     fn targets(
@@ -47,15 +45,15 @@ pub trait Route: Send + Sync + std::fmt::Debug {
     fn has_namespace(&self, namespace: &Namespace) -> bool;
 
     /// Removes the bindings to a queue: calls `append` once, with the frames to store together with the
-    /// queue's deletion. True if some are left: then [`Route::forget_more`] continues once the queue is
-    /// deleted.
-    fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
+    /// queue's deletion. True if some are left: then [`Self::remove_more_bindings`] continues once the queue
+    /// is deleted.
+    fn remove_bindings(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
 
     /// Removes some more bindings of a deleted queue. False if they were the last.
-    fn forget_more(&self, queue: &Queue) -> bool;
+    fn remove_more_bindings(&self, queue: &Queue) -> bool;
 
     /// Handles the end of a queue's deletion, which is staged.
-    fn forgotten(&self, queue: &Queue);
+    fn on_queue_removed(&self, queue: &Queue);
 }
 
 /// All queues of a broker.
@@ -64,24 +62,15 @@ pub struct Queues {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) topics: Arc<Topics>,
     pub(super) no_settings: Arc<TopicSettings>,
-    pub(super) epoch: Epoch,
-    pub(super) clock: Arc<Clock>,
+    pub(crate) context: Arc<DeliveryContext>,
     pub(super) metrics: QueueMetrics,
-    pub(super) router: OnceLock<Arc<dyn Route>>,
-    pub(super) kept: Arc<ReadAheadBudget>,
-    pub(super) dirty: Dirty,
-    pub(super) timer: Timer,
-    pub(super) tasks: TaskTracker,
+    pub(super) router: Arc<dyn DeadLetterRouter>,
     table: SharedLock<HashTable<Arc<Queue>>>,
     hash: RandomState,
     pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
-    /// Held for reading while appends are staged, so that no queue is deleted between its check and its
-    /// append.
-    going: SharedLock<()>,
     /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
     pub(super) leaving: Lock<Vec<Arc<Queue>>>,
-    pub(super) shards: Shards,
     durability: Durability,
     /// Preferred size of a batch for the journal, in bytes.
     pub(super) batch_bytes: usize,
@@ -89,7 +78,6 @@ pub struct Queues {
     /// Number of messages that were numbered in this run.
     pub(super) arrivals: AtomicU64,
     pub(super) count: AtomicUsize,
-    stop: CancellationToken,
 }
 
 /// Error of deleting a queue.
@@ -108,61 +96,50 @@ pub enum DeleteQueueError {
 }
 
 impl Queues {
-    /// Loads the queues and starts the tasks. Must be called within a Tokio runtime. State that does not
-    /// survive a restart is deleted.
-    pub(crate) fn open(
+    pub(crate) fn new(
         journal: Arc<dyn Journal>,
         topics: Arc<Topics>,
         durability: Durability,
         clock: Arc<Clock>,
-    ) -> Result<Arc<Self>, StateUnreadable> {
-        let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let queues = Arc::new(Self {
-            epoch: journal.epoch(),
-            clock,
+        router: Arc<dyn DeadLetterRouter>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            context: DeliveryContext::new(Arc::clone(&journal), clock, spaces::DELIVERIES),
             metrics: QueueMetrics::default(),
-            router: OnceLock::new(),
-            kept: Arc::default(),
-            dirty: Dirty::default(),
-            timer: Timer::default(),
-            tasks: TaskTracker::new(),
+            router,
             table: SharedLock::default(),
             hash: RandomState::new(),
             owned: Lock::default(),
             over: Lock::default(),
-            going: SharedLock::default(),
             leaving: Lock::default(),
-            shards: Shards::new(&*journal, parallel),
             durability,
             batch_bytes: journal.batch_bytes(),
             last_owner: AtomicU64::new(0),
             arrivals: AtomicU64::new(0),
             count: AtomicUsize::new(0),
-            stop: CancellationToken::new(),
             no_settings: Arc::default(),
             topics,
             journal,
-        });
-        queues.load()?;
-        for shard in queues.shards.all() {
-            queues
-                .tasks
-                .spawn(shard::run(Arc::clone(shard), queues.stop.clone()));
-        }
-        let weak = || Arc::downgrade(&queues);
-        queues.tasks.spawn(flush::run(weak(), queues.stop.clone()));
-        queues.tasks.spawn(timer::run(weak(), queues.stop.clone()));
-        Ok(queues)
+        })
     }
 
-    /// Sets the router for dead letters. The first call wins.
-    pub fn set_router(&self, router: Arc<dyn Route>) {
-        let _ = self.router.set(router);
+    /// Loads the queues and starts the tasks. Must be called within a Tokio runtime. State that does not
+    /// survive a restart is deleted.
+    pub(crate) fn open(self: &Arc<Self>) -> Result<(), StateUnreadable> {
+        self.load()?;
+        let weak = Arc::downgrade(self);
+        let all = move || {
+            weak.upgrade()
+                .map(|queues| queues.dispatchers())
+                .unwrap_or_default()
+        };
+        self.context.start(all);
+        Ok(())
     }
 
     /// Registers the metrics.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
-        self.metrics.register(registry);
+        self.metrics.register(&self.context, registry);
         registry.register_collector(Box::new(Standing(Arc::downgrade(self))));
     }
 
@@ -191,6 +168,13 @@ impl Queues {
         self.read().iter().cloned().collect()
     }
 
+    fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
+        self.read()
+            .iter()
+            .map(|queue| Arc::<Dispatcher>::clone(queue))
+            .collect()
+    }
+
     /// Returns the first `count` queues by namespace and name, of one namespace or of all, behind the one
     /// that `after` names.
     pub fn page(
@@ -217,17 +201,6 @@ impl Queues {
         sorted.map(|found| Arc::clone(found.0)).collect()
     }
 
-    /// Records a use of the queue: its idle time begins anew.
-    pub fn use_now(&self, queue: &Arc<Queue>) {
-        if queue.settings.expires_ms.is_some() {
-            let mut inner = queue.lock();
-            inner.used_ms = self.clock.now_ms();
-            if let Some(at) = queue.unused_at(&inner) {
-                inner.wake_at(self, queue, at);
-            }
-        }
-    }
-
     /// Deletes a queue with its messages. Returns the number of waiting messages, once the deletion is
     /// stored.
     pub async fn delete(
@@ -243,9 +216,9 @@ impl Queues {
             return Err(DeleteQueueError::Locked);
         }
         let (ready, removing) = self.remove(&queue, |inner| {
-            if if_unused && !inner.state.consumers.is_empty() {
+            if if_unused && inner.has_consumers() {
                 Err(DeleteQueueError::InUse)
-            } else if if_empty && inner.state.ready() > 0 {
+            } else if if_empty && inner.ready() > 0 {
                 Err(DeleteQueueError::NotEmpty)
             } else {
                 Ok(())
@@ -282,20 +255,15 @@ impl Queues {
         }
     }
 
-    /// Deletes an unused queue. If it was used meanwhile, the timer checks it again later.
-    pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let now_ms = self.clock.now_ms();
+    /// Deletes an unused queue, or an auto-delete one that has lost its last consumer. If it was used
+    /// meanwhile, the timer checks it again later.
+    pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>, had_consumers: bool) {
         let removed = self.remove(queue, |inner| {
-            let is_left = inner.state.consumers.is_empty() && queue.auto_delete && inner.had_consumer;
-            match queue.unused_at(inner) {
-                _ if is_left => Ok(()),
-                Some(at) if at <= now_ms => Ok(()),
-                Some(at) => {
-                    inner.wake_at(self, queue, at);
-                    Err(DeleteQueueError::InUse)
-                }
-                None => Err(DeleteQueueError::InUse),
+            let is_left = had_consumers && queue.auto_delete && !inner.has_consumers();
+            if is_left || queue.is_overdue(&self.context, inner) {
+                return Ok(());
             }
+            Err(DeleteQueueError::InUse)
         });
         // If the journal refuses, the flush task retries.
         drop(removed);
@@ -305,23 +273,15 @@ impl Queues {
     pub(super) fn remove(
         self: &Arc<Self>,
         queue: &Arc<Queue>,
-        check: impl FnOnce(&mut Inner) -> Result<(), DeleteQueueError>,
+        check: impl FnOnce(&mut DeliveryState) -> Result<(), DeleteQueueError>,
     ) -> Result<(u64, Removing), DeleteQueueError> {
-        let router = self.router.get();
         let (ready, ticket, has_more) = {
-            let _alone = self.going.write();
-            let mut inner = queue.lock();
-            if queue.is_deleted() {
-                return Err(DeleteQueueError::NoSuchQueue);
-            }
-            inner.look_at_logs(self);
-            check(&mut inner)?;
-            let ready = inner.state.ready();
-            queue.end(&mut inner);
-            let own = queue.own_logs(&inner);
+            let _alone = self.context.lock_for_removal();
+            let ready = queue.end(&self.context, check)?;
+            let ready = ready.ok_or(DeleteQueueError::NoSuchQueue)?;
+            let own = queue.own_logs(&queue.lock());
             let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
-            frames.push(super::pump::delivery_frame(queue, Change::Delete));
-            drop(inner);
+            frames.push(self.context.state_frame(queue, Change::Delete));
             let (ticket, has_more) = self.store_removal(queue, frames);
             let hash = self.hash_queue(queue);
             let mut table = self.write();
@@ -348,9 +308,7 @@ impl Queues {
         let rest = if has_more {
             Some(self.forget_rest(queue))
         } else {
-            if let Some(router) = router {
-                router.forgotten(queue);
-            }
+            self.router.on_queue_removed(queue);
             None
         };
         Ok((ready, Removing { ticket, rest }))
@@ -368,39 +326,22 @@ impl Queues {
             let frames: Vec<Frame> = frames.drain(..).chain(forget).collect();
             let staged = self.journal.append(vec![Append::state(frames.clone(), wait)]);
             if staged.glance().committed() == Some(false) {
-                self.dirty.push_refused(frames);
+                self.context.dirty.push_refused(frames);
             }
             ticket = Some(staged);
         };
-        let has_more = if let Some(router) = self.router.get() {
-            router.forget(queue, &mut append)
-        } else {
-            append(Vec::new());
-            false
-        };
+        let has_more = self.router.remove_bindings(queue, &mut append);
         (ticket, has_more)
-    }
-
-    /// Locks out deletions of queues and of their logs.
-    pub(super) fn there(&self) -> std::sync::RwLockReadGuard<'_, ()> {
-        self.going.read()
-    }
-
-    /// Schedules a hand-out of a queue.
-    pub(super) fn wake(&self, queue: &Arc<Queue>) {
-        self.shards.wake(queue);
     }
 
     /// Stores everything unstored and stops. The queues must not be used any more.
     pub async fn finish(&self) {
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.flush_all().await;
+        self.context.finish().await;
+        self.context.flush_all(&self.dispatchers()).await;
     }
 
     pub(crate) fn stopped(&self) -> CancellationToken {
-        self.stop.clone()
+        self.context.stop.clone()
     }
 
     /// Spawns a task that runs to its end even if no caller waits for it; [`Self::finish`] waits for it.
@@ -408,7 +349,7 @@ impl Queues {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.tasks.spawn(work)
+        self.context.tasks.spawn(work)
     }
 
     pub(crate) fn space(&self) -> DiskSpace {
@@ -484,7 +425,7 @@ impl Ord for ByName<'_> {
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.context.stop.cancel();
     }
 }
 

@@ -13,7 +13,7 @@ use stafett_routing::{ExchangeKind, HeaderMatch};
 use stafett_store::{Clock, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults};
 
-use crate::exchanges::Published;
+use crate::Published;
 use crate::queues::{Declare, Publication, Queue, Targets};
 use crate::{Destination, Messaging, NewBinding, NewExchange};
 
@@ -198,10 +198,9 @@ async fn a_queue_that_is_used_between_its_timer_and_its_deletion_goes_when_its_t
     let queue = world.queue(settings).await;
     pass(50_000).await;
     // State in which the timer has found the queue unused, and a request comes before the deletion.
-    queue.lock().timer_at = i64::MAX;
-    while world.messaging.queues().timer.pop_due(i64::MAX).is_some() {}
+    queue.forget_timer(&world.messaging.queues().context);
     assert!(queue.take_one(true).await.is_none());
-    world.messaging.queues().delete_unused(&queue);
+    world.messaging.queues().delete_unused(&queue, false);
     pass(50_000).await;
     assert!(world.find().is_some());
     pass(20_000).await;

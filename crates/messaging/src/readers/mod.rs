@@ -11,14 +11,13 @@
 //! ```
 //!
 //! - `reader`: one reader
-//! - `run`: its task; `place`: its positions in the partitions
-//! - `start`: its start position; `wanted`: its filter
+//! - `task`: its task; `partition_cursors`: its positions in the partitions
+//! - `header_filter`: its filter
 
-mod place;
+mod header_filter;
+mod partition_cursors;
 mod reader;
-mod run;
-mod start;
-mod wanted;
+mod task;
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -32,11 +31,10 @@ use stafett_topics::{ReadAheadBudget, Topic, TopicId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::queues::Outbox;
+use crate::delivery::Outbox;
 
+pub use header_filter::Wanted;
 pub use reader::{Reader, ReaderSpec, Reading};
-pub use start::Start;
-pub use wanted::Wanted;
 
 /// All readers of a broker, by topic.
 #[derive(Debug)]
@@ -99,9 +97,9 @@ impl Readers {
             .or_default()
             .push(Arc::downgrade(&reader));
         self.metrics.open.inc();
-        let places = place::Places::begin(&*self.journal, topic, spec);
+        let places = partition_cursors::Places::begin(&*self.journal, topic, spec);
         self.tasks
-            .spawn(run::run(Arc::clone(self), Arc::clone(&reader), places));
+            .spawn(task::run(Arc::clone(self), Arc::clone(&reader), places));
         Reading::of(reader, Arc::downgrade(self))
     }
 

@@ -5,19 +5,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use stafett_model::{Lock, StoredMessage};
-use stafett_topics::{Topic, TopicId};
+use stafett_topics::{StartPosition, Topic, TopicId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Readers;
-use super::start::Start;
-use super::wanted::Wanted;
-use crate::queues::{Event, Outbox};
+use super::header_filter::Wanted;
+use crate::delivery::{Event, Outbox, ReadSource};
 
 /// Parameters of a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderSpec {
-    pub start: Start,
+    pub start: StartPosition,
     /// The only partition to read; `None` for all of them, each in order.
     pub partition: Option<u32>,
     /// Bound on the messages in flight; `None` for no bound.
@@ -62,22 +61,6 @@ impl Reader {
         })
     }
 
-    /// Returns the credit of `count` messages.
-    pub(crate) fn release(&self, count: usize) {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let less = |used: u32| Some(used.saturating_sub(count));
-        // The closure never fails.
-        let _ = self
-            .in_flight
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-        self.go_on();
-    }
-
-    /// Wakes the task: something that it waits for is there.
-    pub(crate) fn go_on(&self) {
-        self.wake.notify_one();
-    }
-
     /// Takes credit for a message, if there is any. Called by the reader's task only.
     pub(super) fn take_credit(&self) -> bool {
         let used = self.in_flight.load(Ordering::Acquire);
@@ -94,7 +77,7 @@ impl Reader {
 
     pub(super) fn follow(&self, topic: &Arc<Topic>) {
         *self.grown.lock() = Some(Arc::clone(topic));
-        self.go_on();
+        self.resume();
     }
 
     /// Takes the topic, if it has grown since the last call.
@@ -108,6 +91,22 @@ impl Reader {
             self.ended.cancel();
             self.outbox.tell(Event::ConsumerGone { token: self.token });
         }
+    }
+}
+
+impl ReadSource for Reader {
+    fn release(&self, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let less = |used: u32| Some(used.saturating_sub(count));
+        // The closure never fails.
+        let _ = self
+            .in_flight
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        self.resume();
+    }
+
+    fn resume(&self) {
+        self.wake.notify_one();
     }
 }
 

@@ -69,6 +69,18 @@ const SOCKETS: &[&str] = &[
     "simulation/",
 ];
 
+/// Folders of a crate by floor, the lowest first. A folder knows those on lower floors only.
+const FLOORS: &[(&str, &[&[&str]])] = &[(
+    "messaging",
+    &[
+        &["delivery"],
+        &["queues", "readers"],
+        &["delayed"],
+        &["exchanges"],
+        &["publish"],
+    ],
+)];
+
 /// A source file, up to its tests.
 struct Source {
     /// Relative to `crates/`.
@@ -362,6 +374,45 @@ fn modules_of_the_core_are_private() {
         }
     }
     hold("public modules in crates of the core", 82, &violations);
+}
+
+/// Names behind `crate::` in a line of code.
+fn crate_names(line: &str) -> impl Iterator<Item = &str> {
+    let parts = line.split("crate::").skip(1);
+    parts.filter_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_').next())
+}
+
+#[test]
+fn folders_know_lower_floors_only() {
+    let sources = sources();
+    let mut violations = Vec::new();
+    for (name, floors) in FLOORS {
+        for (floor, folder) in floors
+            .iter()
+            .enumerate()
+            .flat_map(|(at, all)| all.iter().map(move |one| (at, one)))
+        {
+            let lower: Vec<&str> = floors[..floor]
+                .iter()
+                .flat_map(|all| all.iter().copied())
+                .collect();
+            let own = format!("{name}/src/{folder}/");
+            let files: Vec<&Source> = sources
+                .iter()
+                .filter(|source| source.path.starts_with(&own))
+                .collect();
+            assert!(!files.is_empty(), "{own} has no files");
+            for source in files {
+                for (number, line) in source.code() {
+                    let known = |name: &&str| lower.contains(name) || name == folder;
+                    if let Some(other) = crate_names(line).find(|name| !known(name)) {
+                        violations.push(format!("{}: {other}", source.at(number)));
+                    }
+                }
+            }
+        }
+    }
+    hold("uses of a folder that is not below", 0, &violations);
 }
 
 #[test]

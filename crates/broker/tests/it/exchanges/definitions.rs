@@ -1,6 +1,7 @@
 use bytes::Bytes;
+use stafett_messaging::Published;
 use stafett_messaging::exchanges::{
-    BindError, DeclareError, DeleteError, Difference, NamespaceError, Published, UnbindError,
+    BindError, DeclareError, DeleteError, Difference, NamespaceError, UnbindError,
 };
 use stafett_messaging::queues::{Declare, OwnerId};
 use stafett_messaging::{NewBinding, NewExchange};

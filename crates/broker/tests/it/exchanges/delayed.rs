@@ -7,8 +7,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_journal::{Journal, StateItem, StateSpace};
 use stafett_messaging::NewExchange;
-use stafett_messaging::exchanges::{Publish, PublishRefusal, Published};
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
+use stafett_messaging::{Publish, PublishRefusal, Published};
 use stafett_model::{LogId, Message, Namespace, Offset};
 use stafett_routing::ExchangeKind;
 

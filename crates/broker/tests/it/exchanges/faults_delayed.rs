@@ -11,9 +11,10 @@ use bytes::Bytes;
 use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
-use stafett_messaging::exchanges::{Publish, Published};
-use stafett_messaging::queues::{Declare, Delivery};
+use stafett_messaging::delivery::Delivery;
+use stafett_messaging::queues::Declare;
 use stafett_messaging::{NewBinding, NewExchange};
+use stafett_messaging::{Publish, Published};
 use stafett_model::{Message, Namespace};
 use stafett_routing::{ExchangeKind, HeaderMatch};
 

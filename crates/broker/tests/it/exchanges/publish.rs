@@ -1,8 +1,8 @@
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_messaging::exchanges::{Publish, PublishError, PublishRefusal, Published};
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
 use stafett_messaging::{NewBinding, NewExchange};
+use stafett_messaging::{Publish, PublishError, PublishRefusal, Published};
 use stafett_model::Message;
 use stafett_routing::{ExchangeKind, HashOn, HeaderMatch, HeaderValue, Property};
 

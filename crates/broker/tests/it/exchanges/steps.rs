@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use stafett_messaging::NewExchange;
-use stafett_messaging::exchanges::{DeclareError, NamespaceError, PublishError, Published};
+use stafett_messaging::exchanges::{DeclareError, NamespaceError};
 use stafett_messaging::queues::{Declare, DeclareError as DeclareQueueError, DeleteQueueError, OwnerId};
+use stafett_messaging::{PublishError, Published};
 use stafett_model::Namespace;
 use stafett_routing::ExchangeKind;
 use tokio::task::{JoinSet, yield_now};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use stafett_messaging::exchanges::{Publish, Published};
 use stafett_messaging::queues::{Declare, Over};
+use stafett_messaging::{Publish, Published};
 use stafett_model::{Message, Offset, partition_of, records};
 use stafett_routing::ExchangeKind;
 use stafett_topics::{NewTopic, ReadFrom, ReadRequest, Topic, TopicSettings};
@@ -207,7 +207,7 @@ async fn a_message_that_is_too_large_for_a_topic_is_stored_nowhere() {
     topic_with(&world, small).await;
     world.queue("q").await;
     world.bind("x", "", to_queue("q")).await;
-    let refused = Published::Refused(stafett_messaging::exchanges::PublishRefusal::TooLarge);
+    let refused = Published::Refused(stafett_messaging::PublishRefusal::TooLarge);
     assert_eq!(publish_large(&world, 1000).await, refused);
     assert_eq!(world.ready("q"), 0);
     assert_eq!(publish_large(&world, 500).await, Published::Stored);

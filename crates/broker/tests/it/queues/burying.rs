@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_messaging::queues::{DeadLetter, Declare, Overflow, Queue, QueueSettings, Settle};
+use stafett_messaging::delivery::Settle;
+use stafett_messaging::queues::{DeadLetter, Declare, Overflow, Queue, QueueSettings};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_model::{DeathReason, Message, Namespace};
 use stafett_routing::{ExchangeKind, HeaderMatch};
@@ -115,7 +116,7 @@ async fn who_rejects_gets_the_next_message_even_if_dead_letters_wait() {
     let queue = world.declare("q", with(dying_into("dead"))).await;
     world.declare("dead", durable()).await;
     world.publish(&queue, messages(0..3)).await;
-    let one_by_one = stafett_messaging::queues::ConsumerSpec {
+    let one_by_one = stafett_messaging::delivery::ConsumerSpec {
         credit: Some(1),
         ..spec()
     };
@@ -400,13 +401,13 @@ async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_th
     let (world, journal) = World::undecided().await;
     let queue = world.declare("q", with(dying_into("dead"))).await;
     world.declare("dead", durable()).await;
-    queue.buried().await;
+    queue.dead_letters_stored().await;
     world.publish(&queue, messages(0..2)).await;
     let (first, _) = queue.take_one(true).await.unwrap();
     let (second, _) = queue.take_one(true).await.unwrap();
     journal.hold_batches();
     queue.settle(&[(first.id, Settle::Discard)]);
-    let mut buried = std::pin::pin!(queue.buried());
+    let mut buried = std::pin::pin!(queue.dead_letters_stored());
     tokio::select! {
         biased;
         () = &mut buried => panic!("it is not stored"),
@@ -418,7 +419,7 @@ async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_th
     journal.release();
     journal.set_full(true);
     queue.settle(&[(second.id, Settle::Discard)]);
-    queue.buried().await;
+    queue.dead_letters_stored().await;
     assert_eq!((world.ready("dead"), queue.counts().in_flight), (1, 1));
 }
 
@@ -437,8 +438,8 @@ async fn what_is_rejected_after_its_queue_was_deleted_keeps_nothing_waiting() {
     for delivery in got {
         listener.settle(&[delivery], Settle::Discard);
         settle_down().await;
-        assert!(!queue.is_burying());
-        let waited = tokio::time::timeout(Duration::from_secs(60), queue.buried()).await;
+        assert!(!queue.is_dead_lettering());
+        let waited = tokio::time::timeout(Duration::from_secs(60), queue.dead_letters_stored()).await;
         assert!(waited.is_ok(), "nothing is buried any more");
     }
 }

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use stafett_messaging::queues::{ConsumerSpec, Counts, Credit, Outbox, Queue, QueueSettings, Run, Settle};
+use stafett_messaging::delivery::{ConsumerSpec, Counts, Credit, DeliveryBatch, Outbox, Settle};
+use stafett_messaging::queues::{OwnerId, Queue, QueueSettings};
 
 use super::support::{Listener, World, body, durable, messages, settle_down, spec};
 
-fn take(outbox: &Outbox) -> Vec<Run> {
+fn take(outbox: &Outbox) -> Vec<DeliveryBatch> {
     let (mut runs, mut events) = (Vec::new(), Vec::new());
     outbox.take(&mut runs, &mut events);
     runs
@@ -62,8 +63,10 @@ async fn credit_that_consumers_share_comes_back_with_what_was_never_taken() {
         ..spec()
     };
     let outbox = Outbox::new(1 << 20);
-    let first = queue.consume(shared.clone(), Arc::clone(&outbox), 1).unwrap();
-    let second = queue.consume(shared, Arc::clone(&outbox), 2).unwrap();
+    let first = queue
+        .consume(OwnerId(0), shared.clone(), Arc::clone(&outbox), 1)
+        .unwrap();
+    let second = queue.consume(OwnerId(0), shared, Arc::clone(&outbox), 2).unwrap();
     settle_down().await;
     assert_eq!((credit.used(), queue.held_by_consumers()), (6, 6));
     drop(first);
@@ -87,10 +90,10 @@ async fn a_consumer_that_ends_makes_room_for_others_of_its_outbox() {
     );
     world.publish(&full, messages(0..50)).await;
     let outbox = Outbox::new(1000);
-    let first = full.consume(spec(), Arc::clone(&outbox), 1).unwrap();
+    let first = full.consume(OwnerId(0), spec(), Arc::clone(&outbox), 1).unwrap();
     settle_down().await;
     world.publish(&other, messages(0..3)).await;
-    let _second = other.consume(spec(), Arc::clone(&outbox), 2).unwrap();
+    let _second = other.consume(OwnerId(0), spec(), Arc::clone(&outbox), 2).unwrap();
     settle_down().await;
     assert_eq!(other.counts().in_flight, 0, "there is no room");
     drop(first);
@@ -113,7 +116,7 @@ async fn what_a_held_consumer_gives_back_goes_to_the_next_one_in_its_order() {
     };
     let queue = world.declare("q", declare).await;
     let outbox = Outbox::new(1 << 20);
-    let active = queue.consume(spec(), Arc::clone(&outbox), 1).unwrap();
+    let active = queue.consume(OwnerId(0), spec(), Arc::clone(&outbox), 1).unwrap();
     let mut next = Listener::new(&queue, spec());
     world.publish(&queue, messages(0..5)).await;
     settle_down().await;
@@ -133,7 +136,7 @@ async fn what_a_held_consumer_gives_back_goes_to_the_next_one_in_its_order() {
     let got = next.next(10).await;
     let numbers: Vec<usize> = got.iter().map(|one| body(one).parse().unwrap()).collect();
     assert_eq!(numbers, (0..10).collect::<Vec<_>>());
-    let redelivered = |one: &stafett_messaging::queues::Delivery| one.redelivered;
+    let redelivered = |one: &stafett_messaging::delivery::Delivery| one.redelivered;
     assert!(got[..5].iter().all(redelivered) && !got[5..].iter().any(redelivered));
 }
 
@@ -152,7 +155,7 @@ async fn come_and_go(queue: &Arc<Queue>, done: &Done, seed: u64) {
         ..spec()
     };
     let credit = spec.shared_credit.clone();
-    let Ok(consumer) = queue.consume(spec, Arc::clone(&outbox), seed) else {
+    let Ok(consumer) = queue.consume(OwnerId(0), spec, Arc::clone(&outbox), seed) else {
         return;
     };
     let mut unsettled = Vec::new();

@@ -9,9 +9,8 @@ use smallvec::smallvec;
 use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
-use stafett_messaging::queues::{
-    Appended, ConsumerSpec, Declare, DeliveryId, Outbox, Publication, Queue, QueueSettings, Settle, Targets,
-};
+use stafett_messaging::delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
+use stafett_messaging::queues::{Appended, Declare, OwnerId, Publication, Queue, QueueSettings, Targets};
 use stafett_model::{Message, Namespace};
 
 use super::support::{durable, message, spec};
@@ -78,7 +77,7 @@ async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger
         credit: Some(8),
         ..spec()
     };
-    let Ok(_consumer) = queue.consume(limited, Arc::clone(&outbox), 1) else {
+    let Ok(_consumer) = queue.consume(OwnerId(0), limited, Arc::clone(&outbox), 1) else {
         return;
     };
     for round in 0..4 {

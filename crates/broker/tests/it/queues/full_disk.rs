@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use stafett_messaging::queues::{DeadLetter, Declare, DeleteQueueError, QueueSettings, Settle};
+use stafett_messaging::delivery::Settle;
+use stafett_messaging::queues::{DeadLetter, Declare, DeleteQueueError, QueueSettings};
 use stafett_model::Namespace;
 
 use super::support::{Listener, World, body, durable, messages, settle_down, spec};

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use stafett_messaging::queues::{
-    Appended, ConsumerSpec, DeadLetter, Declare, Overflow, QueueSettings, Refused, Settle,
-};
+use stafett_messaging::delivery::{ConsumerSpec, Settle};
+use stafett_messaging::queues::{Appended, DeadLetter, Declare, Overflow, QueueSettings, Refused};
 use stafett_model::{DeathReason, Message, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
@@ -31,7 +30,6 @@ async fn pass(ms: u64) {
 #[tokio::test(start_paused = true)]
 async fn messages_of_a_queue_with_a_time_expire_in_order_without_a_consumer() {
     let world = World::new().await;
-    world.route_by_name();
     let settings = QueueSettings {
         ttl_ms: Some(1000),
         dead_letter: Some(dead_to("dead")),
@@ -96,7 +94,6 @@ async fn a_messages_own_time_counts_once_it_is_at_the_head() {
 #[tokio::test(start_paused = true)]
 async fn the_oldest_goes_where_there_are_too_many() {
     let world = World::new().await;
-    world.route_by_name();
     let settings = QueueSettings {
         length_max: Some(3),
         dead_letter: Some(dead_to("dead")),
@@ -177,7 +174,6 @@ async fn who_waits_gets_all_that_comes_however_short_the_queue_has_to_be() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_what_it_has_no_room_for() {
     let world = World::new().await;
-    world.route_by_name();
     let settings = QueueSettings {
         length_max: Some(2),
         overflow: Overflow::RejectPublish,
@@ -207,7 +203,6 @@ async fn a_full_queue_refuses_what_it_has_no_room_for() {
 #[tokio::test(start_paused = true)]
 async fn what_nobody_wants_is_a_dead_letter_and_comes_with_its_history() {
     let world = World::new().await;
-    world.route_by_name();
     let settings = QueueSettings {
         dead_letter: Some(dead_to("dead")),
         delivery_limit: Some(2),
@@ -257,7 +252,6 @@ async fn what_nobody_wants_is_a_dead_letter_and_comes_with_its_history() {
 #[tokio::test(start_paused = true)]
 async fn a_circle_of_dead_letters_is_cut() {
     let world = World::new().await;
-    world.route_by_name();
     let to = |key| QueueSettings {
         ttl_ms: Some(10),
         dead_letter: Some(dead_to(key)),
@@ -525,7 +519,6 @@ async fn consumers_that_take_without_settling_leave_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn what_goes_back_to_a_full_queue_makes_the_oldest_a_dead_letter_at_once() {
     let world = World::new().await;
-    world.route_by_name();
     let settings = QueueSettings {
         length_max: Some(1),
         dead_letter: Some(dead_to("dead")),
@@ -538,7 +531,7 @@ async fn what_goes_back_to_a_full_queue_makes_the_oldest_a_dead_letter_at_once()
         let (first, _) = queue.take_one(true).await.unwrap();
         world.publish(&queue, [message("second")]).await;
         queue.settle(&[(first.id, Settle::Requeue)]);
-        queue.buried().await;
+        queue.dead_letters_stored().await;
         assert_eq!((world.ready("q"), world.ready("dead")), (1, round));
         let (second, _) = queue.take_one(false).await.unwrap();
         assert_eq!(body(&second), "second");
@@ -572,7 +565,7 @@ async fn who_looks_for_a_queue_uses_it() {
     let queue = world.declare("q", with(settings)).await;
     for _ in 0..5 {
         pass(700).await;
-        world.broker.messaging().queues().use_now(&queue);
+        queue.use_now();
     }
     pass(1100).await;
     assert!(world.get("q").is_none());

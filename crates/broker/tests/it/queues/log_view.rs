@@ -1,6 +1,7 @@
 //! A queue as seen by clients that read logs.
 
-use stafett_messaging::queues::{Declare, QueueSettings, Settle};
+use stafett_messaging::delivery::Settle;
+use stafett_messaging::queues::{Declare, QueueSettings};
 use stafett_model::{Message, Offset};
 use stafett_topics::{DeleteError, NewTopic, ReadFrom, ReadRequest};
 

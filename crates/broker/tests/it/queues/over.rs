@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_messaging::queues::{
-    ConsumerSpec, DeadLetter, Declare, Delivery, Event, Over, Queue, QueueSettings, Settle,
-};
+use stafett_messaging::delivery::{ConsumerSpec, Delivery, Event, Settle};
+use stafett_messaging::queues::{DeadLetter, Declare, Over, Queue, QueueSettings};
 use stafett_model::{BatchBuilder, Codec, Namespace, Offset, Record};
 use stafett_topics::{Append, NewTopic, Topic, TopicSettings};
 
@@ -153,7 +152,7 @@ async fn what_the_topic_no_longer_keeps_is_lost_and_its_credit_comes_back() {
         .unwrap();
     let counts = queue.counts();
     assert_eq!((counts.ready, counts.in_flight), (4, 0));
-    queue.pump_now();
+    queue.dispatch_now();
     assert_eq!(listener.bodies(2).await, ["0-6", "0-7"]);
     assert_eq!(
         listener.settle(&had, Settle::Requeue),
@@ -240,7 +239,7 @@ async fn a_dead_letter_that_would_come_back_by_the_topic_goes_nowhere() {
     let topic = topic(&world, 1).await;
     append(&world, &topic, 0, 0..3).await;
     let queue: Arc<Queue> = world.declare("q", dying(&topic, Some(1), "events")).await;
-    queue.pump_now();
+    queue.dispatch_now();
     settle_down().await;
     assert_eq!(queue.counts().ready, 0, "all expired");
     assert_eq!(end_of(&world, &topic, 0), (0, 3), "and none came back");

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_messaging::queues::{Delivery, Event, Outbox, Run, Settle, Source};
-use stafett_messaging::readers::{ReaderSpec, Reading, Start, Wanted};
+use stafett_messaging::delivery::{Delivery, DeliveryBatch, Event, Outbox, Settle, Source};
+use stafett_messaging::readers::{ReaderSpec, Reading, Wanted};
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
+use stafett_topics::StartPosition;
 use stafett_topics::{Append, Outcome, Topic};
 
 use super::over::{append, topic};
@@ -35,7 +36,7 @@ impl Reads {
         }
     }
 
-    fn from(world: &World, topic: &Arc<Topic>, start: Start) -> Self {
+    fn from(world: &World, topic: &Arc<Topic>, start: StartPosition) -> Self {
         let spec = ReaderSpec {
             start,
             ..ReaderSpec::default()
@@ -46,7 +47,7 @@ impl Reads {
     /// Returns the messages available once all tasks have settled.
     async fn rest(&mut self) -> Vec<Delivery> {
         settle_down().await;
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<DeliveryBatch> = Vec::new();
         self.outbox.take(&mut runs, &mut self.events);
         let mut got = Vec::new();
         for run in runs {
@@ -74,13 +75,13 @@ async fn each_reader_begins_where_it_wants_and_gets_everything_from_there() {
     append(&world, &topic, 0, 0..4).await;
     append(&world, &topic, 0, 4..6).await;
     let starts = [
-        (Start::First, 0),
-        (Start::Last, 5),
-        (Start::Next, 6),
-        (Start::Offset(2), 2),
-        (Start::Offset(99), 6),
-        (Start::Time(2500), 3),
-        (Start::Time(99_000), 6),
+        (StartPosition::First, 0),
+        (StartPosition::Last, 5),
+        (StartPosition::Next, 6),
+        (StartPosition::Offset(2), 2),
+        (StartPosition::Offset(99), 6),
+        (StartPosition::Time(2500), 3),
+        (StartPosition::Time(99_000), 6),
     ];
     let mut readers: Vec<_> = starts
         .iter()
@@ -100,7 +101,7 @@ async fn settling_gives_credit_back_and_nothing_comes_twice() {
     let topic = topic(&world, 1).await;
     append(&world, &topic, 0, 0..5).await;
     let spec = ReaderSpec {
-        start: Start::First,
+        start: StartPosition::First,
         credit: Some(2),
         ..ReaderSpec::default()
     };
@@ -153,7 +154,7 @@ async fn a_reader_gets_what_it_wants_and_spends_no_credit_on_the_rest() {
     let wants = |values: &[&'static str], also_without| {
         let values = values.iter().map(|value| Bytes::from_static(value.as_bytes()));
         let spec = ReaderSpec {
-            start: Start::First,
+            start: StartPosition::First,
             credit: Some(2),
             wanted: Some(Wanted::new("kind", values, also_without)),
             ..ReaderSpec::default()
@@ -187,7 +188,7 @@ async fn a_full_outbox_holds_a_reader_until_it_is_emptied() {
     append(&world, &topic, 0, 0..100).await;
     let outbox = Outbox::new(1000);
     let spec = ReaderSpec {
-        start: Start::First,
+        start: StartPosition::First,
         ..ReaderSpec::default()
     };
     let _reading = world
@@ -201,7 +202,7 @@ async fn a_full_outbox_holds_a_reader_until_it_is_emptied() {
         outbox.filled().await;
         let (mut runs, mut events) = (Vec::new(), Vec::new());
         outbox.take(&mut runs, &mut events);
-        let now: usize = runs.iter().map(|run: &Run| run.deliveries.len()).sum();
+        let now: usize = runs.iter().map(|run: &DeliveryBatch| run.deliveries.len()).sum();
         assert!(now < 50, "{now} at once");
         (got, times) = (got + now, times + 1);
     }
@@ -215,9 +216,9 @@ async fn all_partitions_are_read_each_in_its_order_and_those_that_are_added_too(
     let topic = topic(&world, 2).await;
     append(&world, &topic, 0, 0..3).await;
     append(&world, &topic, 1, 0..2).await;
-    let mut all = Reads::from(&world, &topic, Start::First);
+    let mut all = Reads::from(&world, &topic, StartPosition::First);
     let one = ReaderSpec {
-        start: Start::First,
+        start: StartPosition::First,
         partition: Some(1),
         credit: None,
         ..ReaderSpec::default()
@@ -238,7 +239,7 @@ async fn what_is_no_longer_kept_is_passed_over_and_a_deleted_topic_ends_its_read
     let topic = topic(&world, 1).await;
     append(&world, &topic, 0, 0..4).await;
     let spec = ReaderSpec {
-        start: Start::First,
+        start: StartPosition::First,
         credit: Some(1),
         ..ReaderSpec::default()
     };
@@ -253,7 +254,7 @@ async fn what_is_no_longer_kept_is_passed_over_and_a_deleted_topic_ends_its_read
         .await
         .remove(0)
         .unwrap();
-    let mut late = Reads::from(&world, &topic, Start::First);
+    let mut late = Reads::from(&world, &topic, StartPosition::First);
     assert_eq!(late.bodies().await, ["0-4", "0-5"]);
     reader.settle(&first, Settle::Complete);
     assert_eq!(reader.bodies().await.len(), 1, "it goes on");

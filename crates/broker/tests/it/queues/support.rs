@@ -7,10 +7,8 @@ use bytes::Bytes;
 use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{ManualJournal, MemoryJournal};
-use stafett_messaging::queues::{
-    Appended, Consumer, ConsumerSpec, Declare, Delivery, DeliveryId, Event, Outbox, OwnerId, Publication,
-    Queue, Settle, Targets,
-};
+use stafett_messaging::delivery::{Consumer, ConsumerSpec, Delivery, DeliveryId, Event, Outbox, Settle};
+use stafett_messaging::queues::{Appended, Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 /// Timeout that nothing reaches.
@@ -153,7 +151,6 @@ pub(crate) fn spec() -> ConsumerSpec {
         priority: 0,
         credit: None,
         shared_credit: None,
-        owner: OwnerId(0),
     }
 }
 
@@ -169,7 +166,7 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn new(queue: &Arc<Queue>, spec: ConsumerSpec) -> Self {
         let outbox = Outbox::new(1 << 20);
-        let consumer = queue.consume(spec, Arc::clone(&outbox), 7).unwrap();
+        let consumer = queue.consume(OwnerId(0), spec, Arc::clone(&outbox), 7).unwrap();
         Self {
             outbox,
             _consumer: consumer,
@@ -226,46 +223,7 @@ pub(crate) fn body(delivery: &Delivery) -> String {
     String::from_utf8(delivery.message.value().to_vec()).unwrap()
 }
 
-/// Routes to the queue named by the routing key, as the default exchange does.
-#[derive(Debug)]
-pub(crate) struct ByName(pub(crate) std::sync::Weak<stafett_messaging::Queues>);
-
-impl stafett_messaging::queues::Route for ByName {
-    fn targets(&self, namespace: &Namespace, _: &str, routing_key: &str, _: &Message, _: bool) -> Targets {
-        let queue = self
-            .0
-            .upgrade()
-            .and_then(|queues| queues.get(namespace, routing_key));
-        Targets {
-            queues: queue.into_iter().collect(),
-            logs: smallvec![],
-            append_time: false,
-        }
-    }
-
-    fn has_namespace(&self, _: &Namespace) -> bool {
-        true
-    }
-
-    fn forget(&self, _: &Queue, append: &mut dyn FnMut(Vec<stafett_journal::Frame>)) -> bool {
-        append(Vec::new());
-        false
-    }
-
-    fn forget_more(&self, _: &Queue) -> bool {
-        false
-    }
-
-    fn forgotten(&self, _: &Queue) {}
-}
-
 impl World {
-    /// Routes dead letters to the queue named by their routing key.
-    pub(crate) fn route_by_name(&self) {
-        let queues = self.broker.messaging().queues();
-        queues.set_router(Arc::new(ByName(Arc::downgrade(queues))));
-    }
-
     /// Returns the number of waiting messages in a queue.
     pub(crate) fn ready(&self, name: &str) -> u64 {
         self.get(name).unwrap().counts().ready

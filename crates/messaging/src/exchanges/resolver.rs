@@ -1,0 +1,254 @@
+//! From routing targets to queues and logs of topics, looked up by name.
+
+use std::sync::{Arc, Weak};
+
+use bytestring::ByteString;
+use smallvec::SmallVec;
+use stafett_journal::Frame;
+use stafett_model::{LogId, Message, Namespace, SharedLock};
+use stafett_routing::Routes;
+use stafett_store::Stored;
+use stafett_topics::{Topic, TopicDefaults, Topics};
+
+use super::binding::Destination;
+use super::message_attributes::Seen;
+use super::namespace::Space;
+use super::{BindError, Exchanges, NewBinding, Target};
+use crate::delayed::Delayed;
+use crate::queues::{DeadLetterRouter, Queue, Queues, Targets};
+
+/// Everything that routing a message needs.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) exchanges: Exchanges,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) delayed: Arc<Delayed>,
+    pub(crate) settings: Arc<SharedLock<TopicDefaults>>,
+}
+
+/// Queues and topics of one set of targets.
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(crate) queues: SmallVec<[Arc<Queue>; 1]>,
+    pub(crate) topics: SmallVec<[Arc<Topic>; 1]>,
+    /// Bound on the size of a message for all these topics, in bytes.
+    pub(crate) message_bytes_max: usize,
+    /// True if a topic replaces the messages' timestamps by the time of arrival.
+    pub(crate) append_time: bool,
+}
+
+impl Way {
+    /// Looks up the targets by name. Those that no longer exist are left out.
+    pub(crate) fn places(&self, namespace: &Namespace, targets: &[Target]) -> Places {
+        let mut places = Places {
+            queues: SmallVec::new(),
+            topics: SmallVec::new(),
+            message_bytes_max: usize::MAX,
+            append_time: false,
+        };
+        for target in targets {
+            match target {
+                Target::Queue(name) => {
+                    let queue = self.queues.get(namespace, name);
+                    match queue.as_ref().and_then(|queue| queue.over) {
+                        // Messages for a queue over a topic go to the topic.
+                        Some(topic) => places.topics.extend(self.topics.with_id(topic)),
+                        None => places.queues.extend(queue),
+                    }
+                }
+                Target::Topic(name) => places.topics.extend(self.topics.named(name)),
+            }
+        }
+        if !places.topics.is_empty() {
+            let settings = *self.settings.read();
+            for topic in &places.topics {
+                let rules = settings.rules(&topic.settings);
+                places.message_bytes_max = places.message_bytes_max.min(rules.single_message_bytes_max());
+                places.append_time |= rules.append_time;
+            }
+        }
+        places
+    }
+
+    /// Binds a queue, an exchange or a topic to an exchange; idempotent.
+    pub(crate) fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
+        let queue = match &new.destination {
+            Destination::Queue(name) => self.queues.get(namespace, name),
+            Destination::Exchange(_) | Destination::Topic(_) => None,
+        };
+        let outlives = self.outlives(namespace, &new.destination);
+        let destination = new.destination.clone();
+        let stored = self
+            .exchanges
+            .bind(namespace, new, outlives.ok_or(BindError::NoSuchDestination)?)?;
+        // A concurrent deletion may have missed the new binding.
+        let is_gone = match &queue {
+            Some(queue) => queue.is_deleted(),
+            None => self.outlives(namespace, &destination).is_none(),
+        };
+        if is_gone {
+            self.exchanges.forget(namespace, &destination);
+            return Err(BindError::NoSuchDestination);
+        }
+        Ok(stored)
+    }
+
+    /// Returns true if a binding's destination survives a restart, `None` if it does not exist.
+    pub(crate) fn outlives(&self, namespace: &Namespace, destination: &Destination) -> Option<bool> {
+        match destination {
+            Destination::Queue(name) => {
+                let queue = self.queues.get(namespace, name)?;
+                Some(queue.durable && queue.exclusive.is_none())
+            }
+            Destination::Exchange(_) => Some(true),
+            Destination::Topic(name) => self.topics.named(name).map(|_| true),
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.topics.is_empty()
+    }
+
+    /// Returns the logs that a message goes to: in each topic the partition of its key or, without one, of
+    /// its routing key.
+    pub(crate) fn logs(&self, message: &Message) -> SmallVec<[LogId; 1]> {
+        let key = message.key.as_deref().unwrap_or(message.routing_key.as_bytes());
+        self.topics
+            .iter()
+            .filter_map(|topic| topic.log_by_key(key))
+            .collect()
+    }
+
+    pub(crate) fn targets(&self, message: &Message) -> Targets {
+        Targets {
+            queues: self.queues.clone(),
+            logs: self.logs(message),
+            append_time: self.append_time,
+        }
+    }
+}
+
+/// Looks up queues, and stored topics, for the default exchange, whose routing keys are their names.
+pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u8]) -> Option<Target> + 'a {
+    move |name| {
+        let name = std::str::from_utf8(name).ok()?;
+        if way.queues.get(namespace, name).is_some() {
+            return Some(Target::Queue(name.into()));
+        }
+        let topic = way.topics.in_namespace(namespace, name)?;
+        Some(Target::Topic((*topic.name).into()))
+    }
+}
+
+/// Routes a message that was published before: a dead letter or a delayed message. It is not delayed again.
+pub(crate) fn route_again(
+    way: &Way,
+    namespace: &Namespace,
+    exchange: &str,
+    more_keys: &[ByteString],
+    routing_key: &str,
+    message: &Message,
+) -> Targets {
+    let Some(space) = way.exchanges.space(namespace) else {
+        return Targets::default();
+    };
+    route_in(
+        way,
+        namespace,
+        &space,
+        exchange,
+        more_keys,
+        (routing_key, message),
+    )
+}
+
+/// Routes like [`route_again`], in a given namespace.
+pub(crate) fn route_in(
+    way: &Way,
+    namespace: &Namespace,
+    space: &Space,
+    exchange: &str,
+    more_keys: &[ByteString],
+    (routing_key, message): (&str, &Message),
+) -> Targets {
+    let seen = Seen {
+        key: routing_key,
+        more_keys,
+        message,
+        facts: way.exchanges.facts(),
+        delayed: false,
+    };
+    let mut found = Routes::default();
+    if space
+        .router()
+        .route(exchange, &seen, &by_name(way, namespace), &mut found)
+        .is_err()
+    {
+        return Targets::default();
+    }
+    way.places(namespace, found.targets()).targets(message)
+}
+
+/// Weak resolver; queues route their dead letters through it.
+#[derive(Debug, Clone)]
+pub(crate) struct WayBack(pub(crate) Weak<Way>);
+
+impl DeadLetterRouter for WayBack {
+    fn targets(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        routing_key: &str,
+        message: &Message,
+        by_more_keys: bool,
+    ) -> Targets {
+        let Some(way) = self.0.upgrade() else {
+            return Targets::default();
+        };
+        let more_keys = if by_more_keys {
+            way.exchanges.facts().more_keys(message)
+        } else {
+            Vec::new()
+        };
+        route_again(&way, namespace, exchange, &more_keys, routing_key, message)
+    }
+
+    fn has_namespace(&self, namespace: &Namespace) -> bool {
+        let way = self.0.upgrade();
+        way.is_some_and(|way| way.exchanges.has_namespace(namespace))
+    }
+
+    fn remove_bindings(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
+        if let Some(space) = self.space_of(queue) {
+            return space.forget_with(&destination(queue), append);
+        }
+        append(Vec::new());
+        false
+    }
+
+    fn remove_more_bindings(&self, queue: &Queue) -> bool {
+        let space = self.space_of(queue);
+        // If this is not stored, the next start does it.
+        space.is_some_and(|space| space.forget_step(&destination(queue)).unwrap_or(false))
+    }
+
+    fn on_queue_removed(&self, queue: &Queue) {
+        // Removes bindings made after the removal began.
+        if let Some(space) = self.space_of(queue) {
+            space.forget(&destination(queue));
+        }
+    }
+}
+
+impl WayBack {
+    fn space_of(&self, queue: &Queue) -> Option<Arc<Space>> {
+        self.0.upgrade()?.exchanges.space(&queue.namespace)
+    }
+}
+
+fn destination(queue: &Queue) -> Destination {
+    Destination::Queue((&*queue.name).into())
+}

@@ -1,0 +1,183 @@
+//! Publishing: a batch of messages is routed against one state of the bindings and stored together.
+//!
+//! - `plan`: targets of a batch of messages
+//! - `release_delayed`: publishes delayed messages when they are due
+//! - `move_messages`: moves messages from one queue to another
+
+mod move_messages;
+mod plan;
+mod release_delayed;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytestring::ByteString;
+use stafett_journal::Refusal;
+use stafett_model::{Message, Namespace};
+use stafett_routing::PREFETCH_MAX;
+
+use crate::delayed::{CannotWait, DELAY_MS_MAX};
+use crate::exchanges::resolver::Way;
+use crate::queues::{AppendTicket, Appended, Refused};
+use plan::Plan;
+
+pub(crate) use move_messages::move_messages;
+pub use move_messages::{Moved, Stopped};
+pub(crate) use release_delayed::Releasing;
+
+/// A message to be published.
+#[derive(Debug, Clone, Default)]
+pub struct Publish {
+    pub message: Message,
+    /// Further routing keys: the message goes to the targets of any of its keys.
+    pub more_keys: Vec<ByteString>,
+}
+
+impl From<Message> for Publish {
+    fn from(message: Message) -> Self {
+        Self {
+            message,
+            more_keys: Vec::new(),
+        }
+    }
+}
+
+/// Outcome of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Published {
+    /// Stored in all queues and topics to which it was routed, with the durability of the strictest.
+    Stored,
+    /// The message had no targets.
+    Unroutable,
+    /// A queue or topic to which it was routed refused it.
+    Refused(PublishRefusal),
+    /// The journal stopped before the outcome was known.
+    Unknown,
+}
+
+/// Reason of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PublishRefusal {
+    #[error("a queue is as long as it may be")]
+    QueueFull,
+    #[error("the message is too large")]
+    TooLarge,
+    #[error("a message waits {max_ms} ms at most")]
+    DelayTooLong { max_ms: u64 },
+    #[error(transparent)]
+    Journal(Refusal),
+}
+
+impl From<CannotWait> for PublishRefusal {
+    fn from(why: CannotWait) -> Self {
+        match why {
+            CannotWait::TooLong => Self::DelayTooLong { max_ms: DELAY_MS_MAX },
+            CannotWait::Journal(refusal) => Self::Journal(refusal),
+        }
+    }
+}
+
+/// Error for a whole batch, of which nothing is routed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
+    #[error("there is no such exchange")]
+    NoSuchExchange,
+    #[error("the exchange takes messages from other exchanges only")]
+    Internal,
+}
+
+/// Future of the outcomes of all messages, in order.
+#[derive(Debug)]
+pub struct PublishTicket {
+    /// Outcomes as far as they are known.
+    published: Vec<Published>,
+    unroutable: Vec<(usize, Publish)>,
+    appending: Option<Appending>,
+}
+
+/// Append in progress. `owners` are the batch indexes of the appended messages.
+#[derive(Debug)]
+struct Appending {
+    ticket: AppendTicket,
+    owners: Vec<u32>,
+}
+
+impl PublishTicket {
+    pub(super) fn new(
+        published: Vec<Published>,
+        unroutable: Vec<(usize, Publish)>,
+        appending: Option<(AppendTicket, Vec<u32>)>,
+    ) -> Self {
+        Self {
+            published,
+            unroutable,
+            appending: appending.map(|(ticket, owners)| Appending { ticket, owners }),
+        }
+    }
+
+    /// Takes the messages without targets, with their indexes in the batch: known at once.
+    pub fn take_unroutable(&mut self) -> Vec<(usize, Publish)> {
+        std::mem::take(&mut self.unroutable)
+    }
+}
+
+impl Future for PublishTicket {
+    type Output = Vec<Published>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some(appending) = &mut this.appending {
+            let Poll::Ready(appended) = Pin::new(&mut appending.ticket).poll(context) else {
+                return Poll::Pending;
+            };
+            for (appended, owner) in appended.iter().zip(&appending.owners) {
+                let owner = usize::try_from(*owner).ok();
+                if let Some(published) = owner.and_then(|owner| this.published.get_mut(owner)) {
+                    *published = worse(*published, *appended);
+                }
+            }
+            this.appending = None;
+        }
+        Poll::Ready(std::mem::take(&mut this.published))
+    }
+}
+
+/// Returns the worse of two outcomes: a message may be stored in several appends.
+fn worse(published: Published, appended: Appended) -> Published {
+    match (published, appended) {
+        (Published::Unknown, _) | (_, Appended::Unknown) => Published::Unknown,
+        (Published::Refused(why), _) => Published::Refused(why),
+        (_, Appended::Refused(why)) => Published::Refused(match why {
+            Refused::QueueFull => PublishRefusal::QueueFull,
+            Refused::TooLarge => PublishRefusal::TooLarge,
+            Refused::Journal(refusal) => PublishRefusal::Journal(refusal),
+            // A deleted queue is no target.
+            Refused::Gone => return published,
+        }),
+        (Published::Stored | Published::Unroutable, Appended::Stored) => published,
+    }
+}
+
+/// Routes messages of one exchange, all against the same state of the bindings, and stores them. Messages
+/// without targets are known when this returns; the other outcomes when the ticket resolves. After an error
+/// the messages are still in `messages`.
+pub(crate) fn publish(
+    way: &Way,
+    namespace: &Namespace,
+    exchange: &str,
+    messages: &mut Vec<Publish>,
+) -> Result<PublishTicket, PublishError> {
+    let mut plan = Plan::new(way, namespace, exchange, messages.len())?;
+    let mut messages = std::mem::take(messages).into_iter();
+    while let Some(next) = messages.as_slice().chunks(PREFETCH_MAX).next() {
+        plan.foresee(next);
+        messages
+            .by_ref()
+            .take(PREFETCH_MAX)
+            .for_each(|publish| plan.add(publish));
+    }
+    Ok(plan.store())
+}

@@ -1,0 +1,199 @@
+//! Moving the waiting messages of a queue to another one: a task that continues even if its caller stops
+//! waiting.
+//!
+//! Messages move in batches: a batch is taken, and one append stores it in the target and settles it in the
+//! source. So a move of any length holds few messages. A message that cannot be stored returns to its place,
+//! and the move ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_journal::Refusal;
+use stafett_store::{Changing, NotStored};
+
+use crate::delivery::{OpenMove, PulledBatch};
+use crate::exchanges::Target;
+use crate::exchanges::resolver::Way;
+use crate::queues::{NotTogether, Publication, Queue, Refused};
+
+/// Bound on the messages of a batch.
+const TOGETHER_MAX: usize = 1024;
+/// Bytes at which a batch ends; the last message may exceed them.
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
+/// Bound on the wait for disk space.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Result of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    pub messages: u64,
+    /// Reason why the move ended early; `None` if all available messages moved.
+    pub stopped: Option<Stopped>,
+}
+
+/// Reason why a move ended early. Messages that did not move are in their places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Stopped {
+    #[error("the queue that they go to is as long as it may be")]
+    Full,
+    #[error("the queue that they go to is gone")]
+    TargetGone,
+    #[error("the queue that they come from is gone")]
+    SourceGone,
+    #[error("the next one is larger than what it goes to takes")]
+    TooLarge,
+    #[error("the disk is nearly full")]
+    NoSpace,
+    #[error("the next one cannot be read now")]
+    Unreadable,
+    #[error("the broker stops")]
+    Stopping,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller stops
+/// waiting.
+pub(crate) fn move_messages(
+    way: &Arc<Way>,
+    from: &Arc<Queue>,
+    to: &Arc<Queue>,
+    count: u64,
+) -> Changing<Moved, NotStored> {
+    let transfer = Transfer {
+        way: Arc::clone(way),
+        from: Arc::clone(from),
+        to: Arc::clone(to),
+    };
+    Changing::of(way.queues.spawn(async move { Ok(transfer.run(count).await) }))
+}
+
+struct Transfer {
+    way: Arc<Way>,
+    from: Arc<Queue>,
+    to: Arc<Queue>,
+}
+
+impl Transfer {
+    async fn run(self, count: u64) -> Moved {
+        let mut messages = 0;
+        while messages < count {
+            let left = usize::try_from(count - messages).unwrap_or(usize::MAX);
+            match self.step(left).await {
+                Ok((0, None)) => break,
+                Ok((moved, stopped)) => {
+                    messages += moved as u64;
+                    if stopped.is_some() {
+                        return Moved { messages, stopped };
+                    }
+                }
+                Err(why) => {
+                    let stopped = Some(why);
+                    return Moved { messages, stopped };
+                }
+            }
+        }
+        Moved {
+            messages,
+            stopped: None,
+        }
+    }
+
+    /// Moves one batch. Returns its size, and the reason why the next message does not move.
+    async fn step(&self, left: usize) -> Result<(usize, Option<Stopped>), Stopped> {
+        let stop = self.way.queues.stopped();
+        let space = self.way.queues.space();
+        let patience = tokio::time::timeout(PATIENCE, space.enough());
+        match stop.run_until_cancelled(patience).await {
+            None => return Err(Stopped::Stopping),
+            Some(Err(_)) => return Err(Stopped::NoSpace),
+            Some(Ok(())) => {}
+        }
+        let mut taken = self.from.pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX).await;
+        if taken.deliveries().is_empty() {
+            return match self.from.is_stalled() {
+                _ if self.from.is_deleted() => Err(Stopped::SourceGone),
+                true => Err(Stopped::Unreadable),
+                false => Ok((0, None)),
+            };
+        }
+        let mut stopped = None;
+        loop {
+            let (why, fit) = match self.store(&taken).await {
+                Ok(()) => return Ok((taken.moved(), stopped)),
+                Err(NotMoved::Misfit { at, why }) => (why, at),
+                Err(NotMoved::All(why)) => return Err(why),
+                Err(NotMoved::TooMany) if taken.deliveries().len() > 1 => {
+                    taken.keep(taken.deliveries().len() / 2);
+                    continue;
+                }
+                Err(NotMoved::TooMany) => return Err(Stopped::TooLarge),
+            };
+            if fit == 0 {
+                return Err(why);
+            }
+            // The first `fit` messages fit: the others return to their places.
+            taken.keep(fit);
+            stopped = Some(why);
+        }
+    }
+
+    /// Stores all messages in the target and settles them, or does nothing.
+    async fn store(&self, taken: &PulledBatch) -> Result<(), NotMoved> {
+        let Way { queues, topics, .. } = &*self.way;
+        let is_there =
+            queues.is_there(&self.to) && self.to.over.is_none_or(|id| topics.with_id(id).is_some());
+        if !is_there {
+            return Err(NotMoved::All(Stopped::TargetGone));
+        }
+        let target = Target::Queue((&*self.to.name).into());
+        let places = self.way.places(&self.to.namespace, &[target]);
+        let mut publication = Publication::whole();
+        for (at, delivery) in taken.deliveries().iter().enumerate() {
+            let message = delivery.message.to_message();
+            if message.bytes() > places.message_bytes_max {
+                let why = Stopped::TooLarge;
+                return Err(NotMoved::Misfit { at, why });
+            }
+            let targets = places.targets(&message);
+            let route = publication.route(targets);
+            publication.push(message, route);
+        }
+        let open = OpenMove::begin(&self.from, taken.ids());
+        let settlement = open.settlement(&queues.context);
+        let ticket = queues.append_from(&self.from, publication, settlement);
+        let stored = ticket.together().await.map(drop);
+        open.end(&queues.context, stored.map_err(NotTogether::not_stored));
+        stored.map_err(|why| match why {
+            NotTogether::Misfit { at, why } => NotMoved::Misfit { at, why: reason(why) },
+            NotTogether::SourceGone => NotMoved::All(Stopped::SourceGone),
+            NotTogether::NotStored(NotStored::Refused(Refusal::DiskFull)) => NotMoved::All(Stopped::NoSpace),
+            NotTogether::NotStored(NotStored::Refused(Refusal::TooLarge { .. })) => NotMoved::TooMany,
+            NotTogether::NotStored(NotStored::Refused(Refusal::NoSuchLog(_))) => {
+                NotMoved::All(Stopped::TargetGone)
+            }
+            NotTogether::NotStored(why) => NotMoved::All(why.into()),
+        })
+    }
+}
+
+/// Reason why a batch did not move.
+enum NotMoved {
+    /// The message at index `at` does not fit, but all before it do.
+    Misfit {
+        at: usize,
+        why: Stopped,
+    },
+    All(Stopped),
+    /// The messages do not fit into one append, as segments are small.
+    TooMany,
+}
+
+fn reason(why: Refused) -> Stopped {
+    match why {
+        Refused::QueueFull => Stopped::Full,
+        Refused::TooLarge => Stopped::TooLarge,
+        Refused::Gone => Stopped::TargetGone,
+        Refused::Journal(refusal) => Stopped::NotStored(NotStored::Refused(refusal)),
+    }
+}

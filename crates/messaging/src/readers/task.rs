@@ -1,0 +1,210 @@
+//! Task of a reader: reads as its outbox and its credit permit, and otherwise waits.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use stafett_journal::Watch;
+use stafett_model::{Offset, StoredMessage};
+use stafett_queue::DeliveryId;
+use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
+
+use super::Readers;
+use super::partition_cursors::{Place, Places};
+use super::reader::Reader;
+use crate::delivery::Delivery;
+use crate::delivery::{Source, Waiter};
+
+/// Bytes of one read.
+const READ_BYTES: usize = 256 << 10;
+/// Pause of a stalled reader, whose log could not be read.
+const STALLED: Duration = Duration::from_secs(1);
+
+/// Result of a step.
+enum Step {
+    /// There may be more messages.
+    Moved,
+    /// The partition has no more messages for now.
+    AtEnd,
+    /// There is no credit or no room: the reader is woken when there is.
+    Blocked,
+    /// The partition cannot be read now.
+    Stalled,
+    /// The topic is deleted.
+    Gone,
+}
+
+struct Run {
+    readers: Arc<Readers>,
+    reader: Arc<Reader>,
+    places: Places,
+    watch: Watch,
+    /// Reader of the partition whose turn it is.
+    tail: Option<Tail>,
+    pending: Vec<Delivery>,
+    pending_bytes: usize,
+    /// Number of skipped messages that are not in the metrics yet.
+    passed_over: u64,
+}
+
+/// Runs until the reader, its topic or the process ends.
+pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: Places) {
+    let (stop, ended) = (readers.stop.clone(), reader.ended.clone());
+    let watch = readers.journal.watch();
+    for place in &places.list {
+        readers.journal.watch_log(&watch, place.log, place.partition);
+    }
+    let reading = async move {
+        places.find(&*readers.journal).await;
+        let mut run = Run {
+            tail: None,
+            readers,
+            reader,
+            places,
+            watch,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            passed_over: 0,
+        };
+        run.go_on().await;
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = ended.cancelled() => {}
+        () = reading => {}
+    }
+}
+
+impl Run {
+    async fn go_on(&mut self) {
+        loop {
+            self.follow();
+            let step = self.deliver().await;
+            self.flush();
+            match step {
+                Step::Gone => return self.reader.on_gone(),
+                Step::Stalled => tokio::time::sleep(STALLED).await,
+                Step::Moved => tokio::task::yield_now().await,
+                Step::AtEnd | Step::Blocked => tokio::select! {
+                    () = self.watch.grown() => {}
+                    () = self.reader.wake.notified() => {}
+                },
+            }
+        }
+    }
+
+    /// Adds the partitions of a topic that has grown.
+    fn follow(&mut self) {
+        if let Some(topic) = self.reader.take_grown() {
+            let journal = &self.readers.journal;
+            for place in self.places.follow(&**journal, &topic) {
+                journal.watch_log(&self.watch, place.log, place.partition);
+            }
+        }
+    }
+
+    /// Gives each partition one turn.
+    async fn deliver(&mut self) -> Step {
+        let mut came = Step::AtEnd;
+        for _ in 0..self.places.list.len() {
+            match self.take_turn().await {
+                Step::AtEnd => {}
+                Step::Moved => came = Step::Moved,
+                step @ (Step::Blocked | Step::Stalled | Step::Gone) => return step,
+            }
+            self.tail = None;
+            self.places.pass_turn();
+        }
+        came
+    }
+
+    /// Delivers messages of the current partition.
+    async fn take_turn(&mut self) -> Step {
+        let Some(place) = self.places.current().copied() else {
+            return Step::AtEnd;
+        };
+        let kept = &self.readers.kept;
+        let mut tail = self
+            .tail
+            .take()
+            .unwrap_or_else(|| Tail::new(place.log, Offset(place.next), READ_BYTES, Arc::clone(kept)));
+        let step = self.deliver_read(place, &mut tail).await;
+        if let Some(place) = self.places.current() {
+            place.next = tail.next_offset().0;
+        }
+        self.tail = Some(tail);
+        step
+    }
+
+    /// Delivers read-ahead messages; reads first if there are none.
+    async fn deliver_read(&mut self, place: Place, tail: &mut Tail) -> Step {
+        let mut has_read = false;
+        loop {
+            match tail.item() {
+                Some(TailItem::Message(_, message, _)) if !self.reader.wants(&message) => {
+                    self.passed_over += 1;
+                }
+                Some(TailItem::Message(at, message, stored_by)) => {
+                    if !self.has_room() {
+                        tail.put_back(at, message, stored_by);
+                        return Step::Blocked;
+                    }
+                    self.give(place.partition, at.0, message);
+                }
+                Some(TailItem::Skipped(skipped)) => {
+                    if skipped.why == SkipReason::Damaged {
+                        let (log, from, to) = (place.log, skipped.from, skipped.to);
+                        tracing::error!("a reader passes over {log} from {from} to {to}: it is damaged");
+                    }
+                }
+                None if has_read => return Step::Moved,
+                None => match tail.read(&*self.readers.journal).await {
+                    Ok(()) => {}
+                    Err(ReadEnd::AtEnd) => return Step::AtEnd,
+                    Err(ReadEnd::NoSuchLog) => return Step::Gone,
+                    Err(error @ (ReadEnd::Failed(_) | ReadEnd::Stopped)) => {
+                        tracing::warn!(%error, "a reader waits");
+                        return Step::Stalled;
+                    }
+                },
+            }
+            has_read = true;
+        }
+    }
+
+    /// Returns true if one more message can be delivered; takes its credit.
+    fn has_room(&mut self) -> bool {
+        while !self.reader.outbox.has_room(self.pending_bytes) {
+            self.flush();
+            let reader: Weak<Reader> = Arc::downgrade(&self.reader);
+            if self.reader.outbox.wait(Waiter::Reader(reader)) {
+                return false;
+            }
+        }
+        self.reader.take_credit()
+    }
+
+    fn give(&mut self, partition: u32, offset: u64, message: StoredMessage) {
+        let delivery = Delivery {
+            id: DeliveryId {
+                lane: partition,
+                offset,
+            },
+            message,
+            redelivered: false,
+            delivery_count: 0,
+        };
+        self.pending_bytes += delivery.bytes();
+        self.pending.push(delivery);
+    }
+
+    /// Moves the pending deliveries to the outbox.
+    fn flush(&mut self) {
+        let metrics = &self.readers.metrics;
+        metrics.delivered.inc_by(self.pending.len() as u64);
+        metrics.passed_over.inc_by(std::mem::take(&mut self.passed_over));
+        let bytes = std::mem::take(&mut self.pending_bytes);
+        let Reader { token, outbox, .. } = &*self.reader;
+        let source = || Source::Reader(Arc::<Reader>::clone(&self.reader));
+        outbox.put(*token, source, &mut self.pending, bytes);
+    }
+}
