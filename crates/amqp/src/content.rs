@@ -127,7 +127,7 @@ pub(crate) fn receive(content: Content, publisher: Publisher<'_>) -> Result<Inco
             .unwrap_or(publisher.now_ms);
     }
     if let Some(headers) = &read.headers {
-        let carbon = Carbon::read(headers)?;
+        let carbon = CarbonCopyHeaders::read(headers)?;
         message.delay_ms = carbon.delay_ms;
         message.key = carbon.key;
         more_keys = carbon.keys;
@@ -148,14 +148,14 @@ pub(crate) fn receive(content: Content, publisher: Publisher<'_>) -> Result<Inco
 
 /// Returns the further routing keys in the headers; none if a header is malformed.
 pub(crate) fn carbon_keys(headers: &Table) -> Vec<ByteString> {
-    Carbon::read(headers)
+    CarbonCopyHeaders::read(headers)
         .map(|carbon| carbon.keys)
         .unwrap_or_default()
 }
 
 /// Values of headers that decide the route of a message.
 #[derive(Default)]
-struct Carbon {
+struct CarbonCopyHeaders {
     keys: Vec<ByteString>,
     delay_ms: Option<u64>,
     key: Option<Bytes>,
@@ -163,7 +163,7 @@ struct Carbon {
     without_blind: Option<Table>,
 }
 
-impl Carbon {
+impl CarbonCopyHeaders {
     fn read(headers: &Table) -> Result<Self, Exception> {
         let mut carbon = Self::default();
         let mut is_blind = false;
@@ -447,7 +447,7 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
             }
             _ => &[],
         };
-        let told = deaths.iter().map(|death| told(death, keys_of(death)));
+        let told = deaths.iter().map(|death| death_entry(death, keys_of(death)));
         headers.push("x-death", &Value::Array(told.collect()));
         for (prefix, death) in [("x-first-death", first), ("x-last-death", deaths.first())] {
             let Some(death) = death else { continue };
@@ -477,7 +477,7 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
 }
 
 /// Encodes one entry of `x-death`.
-fn told(death: &Death, more_keys: &[ByteString]) -> Value {
+fn death_entry(death: &Death, more_keys: &[ByteString]) -> Value {
     let keys = std::iter::once(&death.routing_key).chain(more_keys);
     let keys = keys.map(|key| Value::from(key.clone())).collect();
     let mut entry = TableBuilder::new()

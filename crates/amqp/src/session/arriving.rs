@@ -7,12 +7,12 @@ use stafett_amqp_wire::ReplyCode;
 use stafett_net::Arrival;
 use tokio::time::Instant;
 
-use super::{Session, Trouble};
+use super::{MethodError, Session};
 use crate::exception::Exception;
 
 impl Session {
     /// Reserves memory for the beginning of a body.
-    pub(super) async fn begin_arrival(&mut self, number: u16, bytes: u64) -> Result<Arrival, Trouble> {
+    pub(super) async fn begin_arrival(&mut self, number: u16, bytes: u64) -> Result<Arrival, MethodError> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut memory = if let Some(memory) = Arrival::try_begin(&self.budget, bytes) {
             memory
@@ -28,7 +28,7 @@ impl Session {
     }
 
     /// Reserves memory for `bytes` more of a body.
-    pub(super) async fn grow_arrival(&mut self, number: u16, bytes: usize) -> Result<(), Trouble> {
+    pub(super) async fn grow_arrival(&mut self, number: u16, bytes: usize) -> Result<(), MethodError> {
         while self.channel(number)?.assembly.lacks_memory(bytes) {
             let Some(memory) = self.channel(number)?.assembly.memory() else {
                 return Ok(());
@@ -44,8 +44,8 @@ impl Session {
         Ok(())
     }
 
-    async fn before_waiting(&mut self, number: u16) -> Result<(), Trouble> {
-        self.settle_published().await?;
+    async fn before_waiting(&mut self, number: u16) -> Result<(), MethodError> {
+        self.await_publishes().await?;
         self.turn_ms = None;
         let mut others = self.channels.iter_mut().filter(|(other, _)| **other != number);
         if others.any(|(_, channel)| channel.assembly.memory().is_some()) {
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Closes the connection if a large body stalls while other connections wait for memory.
-    pub(crate) fn look_at_arrivals(&mut self) -> Result<(), super::End> {
+    pub(crate) fn look_at_arrivals(&mut self) -> Result<(), super::ConnectionEnd> {
         let now = Instant::now();
         if self.arrivals_due.is_none_or(|due| now < due) {
             return Ok(());
@@ -86,6 +86,6 @@ impl Session {
     }
 }
 
-fn no_memory(error: &stafett_net::BudgetError) -> Trouble {
+fn no_memory(error: &stafett_net::BudgetError) -> MethodError {
     Exception::new(ReplyCode::ResourceError, error.to_string()).into()
 }

@@ -1,6 +1,6 @@
 //! From outcomes of published messages to confirms for their publishers.
 //!
-//! Messages handed to the broker in one call form a group. Groups are confirmed in order, so an
+//! Messages handed to the broker in one call form a batch. Batches are confirmed in order, so an
 //! acknowledgement may always cover all messages before it.
 
 use std::collections::VecDeque;
@@ -14,12 +14,12 @@ use stafett_messaging::exchanges::{PublishTicket, Published};
 use stafett_net::Permit;
 
 use super::channel::Mode;
-use super::{End, Session, Trouble};
+use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
 
 /// Channel of a published message, and its number if it is to be confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct PublishOrigin {
     pub channel: u16,
     pub number: Option<u64>,
     /// Return the message if it is unroutable.
@@ -28,14 +28,14 @@ pub(crate) struct Entry {
 
 /// Messages handed to the broker together.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct PublishedBatch {
     ticket: PublishTicket,
-    entries: Vec<Entry>,
+    entries: Vec<PublishOrigin>,
     memory: Option<Permit>,
 }
 
-impl Group {
-    pub(super) fn new(ticket: PublishTicket, entries: Vec<Entry>) -> Self {
+impl PublishedBatch {
+    pub(super) fn new(ticket: PublishTicket, entries: Vec<PublishOrigin>) -> Self {
         Self {
             ticket,
             entries,
@@ -52,23 +52,23 @@ impl Group {
     }
 }
 
-/// Groups in the order in which they were handed to the broker.
+/// Batches in the order in which they were handed to the broker.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
-    waiting: VecDeque<Group>,
-    /// Outcomes of groups that are not confirmed yet.
-    done: VecDeque<(Vec<Entry>, Vec<Published>)>,
+pub(crate) struct PendingConfirms {
+    waiting: VecDeque<PublishedBatch>,
+    /// Outcomes of batches that are not confirmed yet.
+    done: VecDeque<(Vec<PublishOrigin>, Vec<Published>)>,
 }
 
-impl Groups {
-    pub(super) fn push(&mut self, group: Group) {
-        self.waiting.push_back(group);
+impl PendingConfirms {
+    pub(super) fn push(&mut self, batch: PublishedBatch) {
+        self.waiting.push_back(batch);
     }
 
-    /// Keeps `memory` with the last group; releases it if there is no group.
+    /// Keeps `memory` with the last batch; releases it if there is none.
     pub(super) fn keep(&mut self, memory: Permit) {
-        if let Some(group) = self.waiting.back_mut() {
-            group.keep(memory);
+        if let Some(batch) = self.waiting.back_mut() {
+            batch.keep(memory);
         }
     }
 
@@ -80,7 +80,7 @@ impl Groups {
         self.len() == 0
     }
 
-    /// Waits until the outcome of the oldest group is known. Safe to cancel.
+    /// Waits until the outcome of the oldest batch is known. Safe to cancel.
     pub(crate) async fn ready(&mut self) {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await;
     }
@@ -89,20 +89,20 @@ impl Groups {
         if !self.done.is_empty() {
             return Poll::Ready(());
         }
-        let Some(group) = self.waiting.front_mut() else {
+        let Some(batch) = self.waiting.front_mut() else {
             return Poll::Pending;
         };
-        let Poll::Ready(published) = Pin::new(&mut group.ticket).poll(cx) else {
+        let Poll::Ready(published) = Pin::new(&mut batch.ticket).poll(cx) else {
             return Poll::Pending;
         };
-        if let Some(group) = self.waiting.pop_front() {
-            self.done.push_back((group.entries, published));
+        if let Some(batch) = self.waiting.pop_front() {
+            self.done.push_back((batch.entries, published));
         }
         Poll::Ready(())
     }
 
-    /// Returns the outcome of the oldest group, if it is known now.
-    fn next_done(&mut self) -> Option<(Vec<Entry>, Vec<Published>)> {
+    /// Returns the outcome of the oldest batch, if it is known now.
+    fn next_done(&mut self) -> Option<(Vec<PublishOrigin>, Vec<Published>)> {
         let mut context = Context::from_waker(Waker::noop());
         match self.poll_ready(&mut context) {
             Poll::Ready(()) => self.done.pop_front(),
@@ -112,9 +112,9 @@ impl Groups {
 }
 
 impl Session {
-    pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<(), Trouble> {
+    pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<(), MethodError> {
         let Confirm::Select(method) = method else {
-            return Err(super::not_for_servers(&Method::Confirm(method.clone())));
+            return Err(super::dispatch::not_for_servers(&Method::Confirm(method.clone())));
         };
         let channel = self.channel(number)?;
         match channel.mode {
@@ -130,33 +130,33 @@ impl Session {
         Ok(())
     }
 
-    /// Confirms all groups at the front whose outcome is known.
-    pub(crate) fn resolve_ready(&mut self) -> Result<(), End> {
-        while let Some((entries, published)) = self.groups.next_done() {
-            self.tell(&entries, &published)?;
+    /// Confirms all batches at the front whose outcome is known.
+    pub(crate) fn resolve_ready(&mut self) -> Result<(), ConnectionEnd> {
+        while let Some((entries, published)) = self.confirms.next_done() {
+            self.send_confirms(&entries, &published)?;
         }
         Ok(())
     }
 
     /// Waits until everything published on this connection is stored, because the next method may depend on
     /// it.
-    pub(crate) async fn settle_published(&mut self) -> Result<(), End> {
+    pub(crate) async fn await_publishes(&mut self) -> Result<(), ConnectionEnd> {
         self.flush_published()?;
-        while !self.groups.is_empty() {
-            self.groups.ready().await;
+        while !self.confirms.is_empty() {
+            self.confirms.ready().await;
             self.resolve_ready()?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, entries: &[Entry], fates: &[Published]) -> Result<(), End> {
+    fn send_confirms(&mut self, entries: &[PublishOrigin], fates: &[Published]) -> Result<(), ConnectionEnd> {
         // Channel, highest number and count of messages to acknowledge together.
         let mut acknowledged: Option<(u16, u64, u64)> = None;
         for (entry, fate) in entries.iter().zip(fates) {
             let is_good = match fate {
                 Published::Stored | Published::Unroutable => true,
                 Published::Refused(_) => false,
-                Published::Unknown => return Err(End::OutcomeUnknown),
+                Published::Unknown => return Err(ConnectionEnd::OutcomeUnknown),
             };
             let Some(number) = entry.number else { continue };
             if is_good {
@@ -173,7 +173,7 @@ impl Session {
             } else {
                 let before = acknowledged.take();
                 self.acknowledge(before);
-                self.shared.metrics.refused.inc();
+                self.context.metrics.refused.inc();
                 let nack = basic::Nack {
                     delivery_tag: number,
                     multiple: false,
@@ -190,7 +190,7 @@ impl Session {
         let Some((channel, last, count)) = what else {
             return;
         };
-        self.shared.metrics.confirmed.inc_by(count);
+        self.context.metrics.confirmed.inc_by(count);
         let ack = basic::Ack {
             delivery_tag: last,
             multiple: count > 1,
@@ -199,7 +199,7 @@ impl Session {
     }
 
     /// Confirms a message that was not routed.
-    pub(super) fn confirm_unrouted(&mut self, entry: Entry) {
+    pub(super) fn confirm_unrouted(&mut self, entry: PublishOrigin) {
         if let Some(number) = entry.number {
             self.acknowledge(Some((entry.channel, number, 1)));
         }
@@ -215,9 +215,9 @@ impl Session {
         }
     }
 
-    pub(super) fn check_exchange(&self, exchange: &str) -> Result<(), Trouble> {
+    pub(super) fn check_exchange(&self, exchange: &str) -> Result<(), MethodError> {
         let name = &self.namespace;
-        match self.shared.broker.messaging().exchanges().get(name, exchange) {
+        match self.context.broker.messaging().exchanges().get(name, exchange) {
             Some(found) if found.is.internal => Err(Exception::new(
                 ReplyCode::AccessRefused,
                 format!("cannot publish to internal exchange '{exchange}' in vhost '{name}'"),

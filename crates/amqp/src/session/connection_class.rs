@@ -4,20 +4,20 @@ use bytes::Bytes;
 use stafett_amqp_wire::methods::{Access, Connection, access, connection};
 use stafett_amqp_wire::{Method, ReplyCode};
 
-use super::{End, Session, Trouble};
+use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
 
 impl Session {
-    pub(super) async fn on_connection_method(&mut self, payload: Bytes) -> Result<(), Trouble> {
-        let id = super::method_id(&payload);
+    pub(super) async fn on_connection_method(&mut self, payload: Bytes) -> Result<(), MethodError> {
+        let id = super::dispatch::method_id(&payload);
         let method = Method::decode(payload).map_err(Exception::from)?;
         match method {
             Method::Connection(Connection::Close(_)) => {
                 // `close-ok` promises that earlier messages are stored.
-                self.settle_published().await?;
+                self.await_publishes().await?;
                 self.release();
                 self.out.send(0, connection::CloseOk {});
-                Err(End::Closed.into())
+                Err(ConnectionEnd::Closed.into())
             }
             Method::Connection(Connection::UpdateSecret(_)) => {
                 // Passwords do not expire: as in RabbitMQ, any secret is accepted and none is kept.
@@ -54,29 +54,29 @@ impl Session {
     }
 
     /// Executes a method while the server closes the connection: only closing methods count.
-    pub(super) fn on_method_while_closing(&mut self, payload: Bytes) -> Result<(), Trouble> {
+    pub(super) fn on_method_while_closing(&mut self, payload: Bytes) -> Result<(), MethodError> {
         match Method::decode(payload) {
-            Ok(Method::Connection(Connection::CloseOk(_))) => Err(End::Closed.into()),
+            Ok(Method::Connection(Connection::CloseOk(_))) => Err(ConnectionEnd::Closed.into()),
             Ok(Method::Connection(Connection::Close(_))) => {
                 self.out.send(0, connection::CloseOk {});
-                Err(End::Closed.into())
+                Err(ConnectionEnd::Closed.into())
             }
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    pub(super) fn on_access(&mut self, number: u16, method: &Access) -> Result<(), Trouble> {
+    pub(super) fn on_access(&mut self, number: u16, method: &Access) -> Result<(), MethodError> {
         match method {
             Access::Request(_) => {
                 self.out.send(number, access::RequestOk { ticket: 1 });
                 Ok(())
             }
-            Access::RequestOk(_) => Err(super::not_for_servers(&Method::Access(method.clone()))),
+            Access::RequestOk(_) => Err(super::dispatch::not_for_servers(&Method::Access(method.clone()))),
         }
     }
 
     /// Closes the connection if its virtual host was deleted, as in RabbitMQ.
-    pub(crate) fn end_without_namespace(&mut self) -> Result<(), End> {
+    pub(crate) fn end_without_namespace(&mut self) -> Result<(), ConnectionEnd> {
         if !std::mem::take(&mut self.namespace_is_gone) {
             return Ok(());
         }
@@ -85,14 +85,14 @@ impl Session {
     }
 
     /// Closes the connection of a possibly idle client whose virtual host was deleted.
-    pub(crate) fn on_namespace_closed(&mut self) -> Result<(), End> {
+    pub(crate) fn on_namespace_closed(&mut self) -> Result<(), ConnectionEnd> {
         self.namespace_is_gone = true;
         self.end_without_namespace()
     }
 
     /// Closes the connection because the process stops.
-    pub(crate) async fn stop(&mut self) -> Result<(), End> {
-        self.settle_published().await?;
+    pub(crate) async fn stop(&mut self) -> Result<(), ConnectionEnd> {
+        self.await_publishes().await?;
         let reason = "broker forced connection closure with reason 'shutdown'";
         self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }

@@ -9,13 +9,13 @@ use stafett_messaging::exchanges::{BindError, DeclareError, UnbindError};
 use stafett_messaging::{Destination, NewBinding, Unbind};
 use stafett_store::Stored;
 
-use super::bound::Answer;
-use super::{Session, Trouble};
+use super::pending_changes::ChangeReply;
+use super::{MethodError, Session};
 use crate::exception::Exception;
 use crate::{arguments, error, exchange_kinds};
 
 impl Session {
-    pub(super) async fn on_exchange(&mut self, number: u16, method: Exchange) -> Result<(), Trouble> {
+    pub(super) async fn on_exchange(&mut self, number: u16, method: Exchange) -> Result<(), MethodError> {
         match method {
             Exchange::Declare(mut method) => {
                 method.exchange = super::one_line(method.exchange);
@@ -36,7 +36,7 @@ impl Session {
                 };
                 let stored = self.bind(&binding)?;
                 if !no_wait {
-                    self.answer_when_stored(number, stored, Answer::ExchangeBound);
+                    self.answer_when_stored(number, stored, ChangeReply::ExchangeBound);
                 }
                 Ok(())
             }
@@ -58,14 +58,18 @@ impl Session {
             other @ (Exchange::DeclareOk(_)
             | Exchange::DeleteOk(_)
             | Exchange::BindOk(_)
-            | Exchange::UnbindOk(_)) => Err(super::not_for_servers(&Method::Exchange(other))),
+            | Exchange::UnbindOk(_)) => Err(super::dispatch::not_for_servers(&Method::Exchange(other))),
         }
     }
 
-    async fn on_exchange_declare(&mut self, number: u16, method: exchange::Declare) -> Result<(), Trouble> {
+    async fn on_exchange_declare(
+        &mut self,
+        number: u16,
+        method: exchange::Declare,
+    ) -> Result<(), MethodError> {
         let name = method.exchange.clone();
         let vhost = &self.namespace;
-        let existing = self.shared.broker.messaging().exchanges().get(vhost, &name);
+        let existing = self.context.broker.messaging().exchanges().get(vhost, &name);
         if method.passive {
             if existing.is_none() {
                 return Err(Exception::not_found(format!("no exchange '{name}' in vhost '{vhost}'")).into());
@@ -78,7 +82,7 @@ impl Session {
                 exchange_kinds::adopt_arguments(&mut new, &existing.is);
             }
             let declared = self
-                .shared
+                .context
                 .broker
                 .messaging()
                 .exchanges()
@@ -92,7 +96,11 @@ impl Session {
         Ok(())
     }
 
-    async fn on_exchange_delete(&mut self, number: u16, method: &exchange::Delete) -> Result<(), Trouble> {
+    async fn on_exchange_delete(
+        &mut self,
+        number: u16,
+        method: &exchange::Delete,
+    ) -> Result<(), MethodError> {
         use stafett_messaging::exchanges::DeleteError;
         let name = &method.exchange;
         let vhost = &self.namespace;
@@ -102,7 +110,7 @@ impl Session {
         }
         if name.starts_with("amq.")
             && self
-                .shared
+                .context
                 .broker
                 .messaging()
                 .exchanges()
@@ -112,7 +120,7 @@ impl Session {
             return Err(Exception::refused(format!("deletion of system {what} not allowed")).into());
         }
         match self
-            .shared
+            .context
             .broker
             .messaging()
             .exchanges()
@@ -138,7 +146,7 @@ impl Session {
 
     /// Waits until a change is durable. With `no_wait` the client expects no answer, and this returns at
     /// once.
-    pub(super) async fn stored(&mut self, stored: Stored, no_wait: bool) -> Result<(), Trouble> {
+    pub(super) async fn stored(&mut self, stored: Stored, no_wait: bool) -> Result<(), MethodError> {
         if no_wait {
             drop(stored);
             return Ok(());
@@ -149,16 +157,16 @@ impl Session {
     }
 
     /// Waits until the deletion of something that is gone is durable.
-    pub(super) async fn gone(&mut self, no_wait: bool) -> Result<(), Trouble> {
+    pub(super) async fn gone(&mut self, no_wait: bool) -> Result<(), MethodError> {
         if no_wait {
             return Ok(());
         }
-        let stored = self.shared.broker.messaging().queues().await_stored().await;
+        let stored = self.context.broker.messaging().queues().await_stored().await;
         stored.map_err(|not_stored| error::not_stored(&not_stored, "the change").into())
     }
 
     /// Adds a binding to a queue or an exchange. It is in force when this returns.
-    pub(super) fn bind(&mut self, binding: &BindingName) -> Result<Stored, Trouble> {
+    pub(super) fn bind(&mut self, binding: &BindingName) -> Result<Stored, MethodError> {
         self.check_binding(binding)?;
         let new = NewBinding {
             source: Arc::from(&*binding.source),
@@ -167,7 +175,7 @@ impl Session {
             headers: exchange_kinds::header_match(&binding.arguments)?,
             arguments: arguments::canonical(&binding.arguments),
         };
-        match self.shared.broker.messaging().bind(&self.namespace, new) {
+        match self.context.broker.messaging().bind(&self.namespace, new) {
             Ok(stored) => Ok(stored),
             Err(BindError::IsDefault) => {
                 Err(Exception::refused("operation not permitted on the default exchange").into())
@@ -184,7 +192,7 @@ impl Session {
         }
     }
 
-    pub(super) async fn unbind(&mut self, binding: &BindingName, no_wait: bool) -> Result<(), Trouble> {
+    pub(super) async fn unbind(&mut self, binding: &BindingName, no_wait: bool) -> Result<(), MethodError> {
         if binding.source.is_empty() {
             return Err(Exception::refused("operation not permitted on the default exchange").into());
         }
@@ -196,7 +204,7 @@ impl Session {
             arguments: &arguments,
         };
         match self
-            .shared
+            .context
             .broker
             .messaging()
             .exchanges()
@@ -223,7 +231,7 @@ impl Session {
             ));
         }
         if self
-            .shared
+            .context
             .broker
             .messaging()
             .exchanges()

@@ -8,17 +8,17 @@ use stafett_amqp_wire::{Method, Table, Value};
 use stafett_messaging::Destination;
 use stafett_messaging::queues::{Declare, Over, Queue};
 
-use super::bound::Answer;
 use super::exchange::{BindingName, check_name};
-use super::stream::{Found, not_for_streams};
-use super::{Session, Trouble};
-use crate::amqp::Shared;
+use super::pending_changes::ChangeReply;
+use super::stream::{ConsumeTarget, not_for_streams};
+use super::{MethodError, Session};
 use crate::arguments::{self, QueueType};
+use crate::context::AmqpContext;
 use crate::error;
 use crate::exception::Exception;
 
 impl Session {
-    pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), Trouble> {
+    pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), MethodError> {
         match method {
             QueueMethod::Declare(mut method) => {
                 method.queue = super::one_line(method.queue);
@@ -32,20 +32,20 @@ impl Session {
             | QueueMethod::BindOk(_)
             | QueueMethod::PurgeOk(_)
             | QueueMethod::DeleteOk(_)
-            | QueueMethod::UnbindOk(_)) => Err(super::not_for_servers(&Method::Queue(other))),
+            | QueueMethod::UnbindOk(_)) => Err(super::dispatch::not_for_servers(&Method::Queue(other))),
         }
     }
 
-    async fn on_declare(&mut self, number: u16, method: queue::Declare) -> Result<(), Trouble> {
+    async fn on_declare(&mut self, number: u16, method: queue::Declare) -> Result<(), MethodError> {
         if method.queue.starts_with(super::replies::PSEUDO_QUEUE) {
             return self.on_declare_replies(number, &method);
         }
         let (name, found) = if method.passive {
             let name = self.queue_name(number, method.queue.clone())?;
             let found = self.found(&name)?;
-            if let Found::Queue(queue) = &found {
+            if let ConsumeTarget::Queue(queue) = &found {
                 // A passive declaration counts as use, as in RabbitMQ.
-                self.shared.broker.messaging().queues().use_now(queue);
+                self.context.broker.messaging().queues().use_now(queue);
             }
             (name, found)
         } else {
@@ -60,12 +60,12 @@ impl Session {
         self.channel(number)?.last_queue = name.clone();
         if !method.no_wait {
             let (messages, consumers) = match &found {
-                Found::Queue(queue) => {
+                ConsumeTarget::Queue(queue) => {
                     let counts = queue.counts();
                     (counts.ready, counts.consumers)
                 }
                 // RabbitMQ does not count a stream's consumers here either.
-                Found::Stream(topic) => (self.stream_length(topic), 0),
+                ConsumeTarget::Stream(topic) => (self.stream_length(topic), 0),
             };
             let declared = queue::DeclareOk {
                 queue: name,
@@ -77,10 +77,14 @@ impl Session {
         Ok(())
     }
 
-    async fn declare(&mut self, name: &ByteString, method: &queue::Declare) -> Result<Found, Trouble> {
+    async fn declare(
+        &mut self,
+        name: &ByteString,
+        method: &queue::Declare,
+    ) -> Result<ConsumeTarget, MethodError> {
         let vhost = self.namespace.clone();
         let what = error::queue_in(name, &vhost);
-        let queues = self.shared.broker.messaging().queues();
+        let queues = self.context.broker.messaging().queues();
         let existing = queues.get(&vhost, name);
         if let Some(existing) = &existing {
             if existing.exclusive.is_some_and(|owner| owner != self.owner) {
@@ -95,14 +99,14 @@ impl Session {
                 let text = "Cannot declare a server-named queue for type rabbit_stream_queue";
                 return Err(Exception::precondition(text).into());
             }
-            return self.declare_stream(name, method).await.map(Found::Stream);
+            return self.declare_stream(name, method).await.map(ConsumeTarget::Stream);
         }
         if let Some(stream) = self
             .stream(name)
             .filter(|topic| topic.settings.declared.is_some())
         {
             self.check_stream(&stream, method, &stream.settings, &what)?;
-            return Ok(Found::Stream(stream));
+            return Ok(ConsumeTarget::Stream(stream));
         }
         let (kind, settings) = arguments::queue_settings(&method.arguments, &what)?;
         check_kind(kind, method, &what)?;
@@ -119,21 +123,21 @@ impl Session {
             },
         };
         let declaring = self
-            .shared
+            .context
             .broker
             .messaging()
             .queues()
             .declare(&vhost, name, declare);
         if method.no_wait
-            && let Some(queue) = self.shared.broker.messaging().queues().get(&vhost, name)
+            && let Some(queue) = self.context.broker.messaging().queues().get(&vhost, name)
         {
             // The queue is usable at once; messages published to it are stored after its declaration.
             drop(declaring);
-            return Ok(Found::Queue(queue));
+            return Ok(ConsumeTarget::Queue(queue));
         }
         Ok(declaring
             .await
-            .map(Found::Queue)
+            .map(ConsumeTarget::Queue)
             .map_err(|error| error::declare(&error, &what))?)
     }
 
@@ -142,7 +146,7 @@ impl Session {
         let Some((name, from_end)) = arguments::over_topic(arguments, what)? else {
             return Ok(None);
         };
-        let topics = self.shared.broker.topics();
+        let topics = self.context.broker.topics();
         let named = topics.named(&name).filter(|topic| !topic.id.is_queue());
         match named.or_else(|| topics.in_namespace(&self.namespace, &name)) {
             Some(topic) => Ok(Some(Over {
@@ -155,7 +159,7 @@ impl Session {
         }
     }
 
-    fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
+    fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), MethodError> {
         let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
         let binding = BindingName {
             source: super::one_line(method.exchange),
@@ -165,7 +169,7 @@ impl Session {
         };
         let stored = self.bind(&binding)?;
         if !method.no_wait {
-            self.answer_when_stored(number, stored, Answer::QueueBound);
+            self.answer_when_stored(number, stored, ChangeReply::QueueBound);
         }
         Ok(())
     }
@@ -177,7 +181,7 @@ impl Session {
         number: u16,
         queue: ByteString,
         routing_key: ByteString,
-    ) -> Result<(ByteString, ByteString), Trouble> {
+    ) -> Result<(ByteString, ByteString), MethodError> {
         let both_empty = queue.is_empty() && routing_key.is_empty();
         let name = self.queue_name(number, super::one_line(queue))?;
         let key = if both_empty { name.clone() } else { routing_key };
@@ -191,16 +195,16 @@ impl Session {
             return Ok(Destination::Topic(Arc::from(name)));
         }
         Ok(match self.found(name)? {
-            Found::Queue(_) => Destination::Queue(Arc::from(name)),
-            Found::Stream(topic) => Destination::Topic(Arc::from(&*topic.name)),
+            ConsumeTarget::Queue(_) => Destination::Queue(Arc::from(name)),
+            ConsumeTarget::Stream(topic) => Destination::Topic(Arc::from(&*topic.name)),
         })
     }
 
-    async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), Trouble> {
+    async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), MethodError> {
         let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
         let is_queue = !leads_to_topic(&method.arguments);
         let exists = || {
-            let queues = self.shared.broker.messaging().queues();
+            let queues = self.context.broker.messaging().queues();
             queues.get(&self.namespace, &name).is_some() || self.stream(&name).is_some()
         };
         if !is_queue || exists() {
@@ -216,11 +220,11 @@ impl Session {
         Ok(())
     }
 
-    fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), Trouble> {
+    fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), MethodError> {
         let name = self.queue_name(number, method.queue)?;
         let count = match self.found(&name)? {
-            Found::Queue(queue) => queue.purge(),
-            Found::Stream(_) => {
+            ConsumeTarget::Queue(queue) => queue.purge(),
+            ConsumeTarget::Stream(_) => {
                 let what = error::queue_in(&name, &self.namespace);
                 return Err(not_for_streams("queue.purge not supported by stream queues", &what).into());
             }
@@ -232,7 +236,7 @@ impl Session {
         Ok(())
     }
 
-    async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), Trouble> {
+    async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), MethodError> {
         let name = self.queue_name(number, super::one_line(method.queue.clone()))?;
         let vhost = self.namespace.clone();
         let mut message_count = 0;
@@ -240,7 +244,7 @@ impl Session {
             let what = error::queue_in(&name, &vhost);
             self.delete_stream(&topic, &what).await?;
         } else if self
-            .shared
+            .context
             .broker
             .messaging()
             .queues()
@@ -249,10 +253,10 @@ impl Session {
         {
             let queue = self.queue(&name)?;
             let what = error::queue_in(&name, &vhost);
-            if Shared::queue_type(&queue) == QueueType::Quorum {
+            if AmqpContext::queue_type(&queue) == QueueType::Quorum {
                 check_unconditional(&method, &what)?;
             }
-            let queues = self.shared.broker.messaging().queues();
+            let queues = self.context.broker.messaging().queues();
             let deleted = queues
                 .delete(&vhost, &name, method.if_unused, method.if_empty, self.owner)
                 .await;
@@ -277,9 +281,9 @@ impl Session {
 
     /// Declares the pseudo queue of direct replies, which always exists, or a reply address, which exists as
     /// long as its consumer.
-    fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), Trouble> {
+    fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), MethodError> {
         let is_there =
-            method.queue == super::replies::PSEUDO_QUEUE || self.shared.replies.knows(&method.queue);
+            method.queue == super::replies::PSEUDO_QUEUE || self.context.replies.knows(&method.queue);
         if !is_there {
             let vhost = &self.namespace;
             return Err(

@@ -16,8 +16,8 @@ use stafett_model::Lock;
 use tokio::sync::Notify;
 
 use super::channel::Replies;
-use super::confirms::Entry;
-use super::{Session, Trouble};
+use super::confirms::PublishOrigin;
+use super::{MethodError, Session};
 use crate::content::Incoming;
 use crate::exception::Exception;
 
@@ -107,7 +107,11 @@ impl Inbox {
 }
 
 impl Session {
-    pub(super) fn on_consume_replies(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
+    pub(super) fn on_consume_replies(
+        &mut self,
+        number: u16,
+        method: basic::Consume,
+    ) -> Result<(), MethodError> {
         if !method.no_ack {
             return Err(Exception::precondition("reply consumer cannot acknowledge").into());
         }
@@ -120,7 +124,7 @@ impl Session {
             method.consumer_tag
         };
         let address = super::generated(ADDRESS_PREFIX);
-        self.shared.replies.learn(address.clone(), number, &self.replies);
+        self.context.replies.learn(address.clone(), number, &self.replies);
         self.channel(number)?.replies = Some(Replies {
             tag: tag.clone(),
             address,
@@ -131,16 +135,20 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn cancel_replies(&mut self, number: u16, tag: &str) -> Result<(), Trouble> {
+    pub(super) fn cancel_replies(&mut self, number: u16, tag: &str) -> Result<(), MethodError> {
         let channel = self.channel(number)?;
         if let Some(replies) = channel.replies.take_if(|replies| replies.tag == tag) {
-            self.shared.replies.forget(&replies.address);
+            self.context.replies.forget(&replies.address);
         }
         Ok(())
     }
 
     /// Sets the channel's reply address in a request that asks for a direct reply.
-    pub(super) fn fill_reply_address(&mut self, number: u16, incoming: &mut Incoming) -> Result<(), Trouble> {
+    pub(super) fn fill_reply_address(
+        &mut self,
+        number: u16,
+        incoming: &mut Incoming,
+    ) -> Result<(), MethodError> {
         if incoming.reply_to().as_deref() == Some(PSEUDO_QUEUE) {
             let Some(replies) = &self.channel(number)?.replies else {
                 return Err(Exception::precondition("fast reply consumer does not exist").into());
@@ -156,12 +164,12 @@ impl Session {
         confirm: Option<u64>,
         mandatory: bool,
         incoming: Incoming,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MethodError> {
         // Keeps confirms in order.
-        self.settle_published().await?;
+        self.await_publishes().await?;
         let address = incoming.message.routing_key.clone();
         let arrived = self
-            .shared
+            .context
             .replies
             .find(&address)
             .is_some_and(|(channel, inbox)| {
@@ -175,7 +183,7 @@ impl Session {
         if !arrived && mandatory {
             self.return_message(number, incoming.message);
         }
-        self.confirm_unrouted(Entry {
+        self.confirm_unrouted(PublishOrigin {
             channel: number,
             number: confirm,
             mandatory: false,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use stafett_amqp_wire::methods::basic;
 use stafett_messaging::queues::Settle;
 
-use super::channel::{Channel, How, Mode, Settlement, Unsettled};
-use super::{Session, Trouble};
+use super::channel::{Channel, Mode, SettleKind, Settlement, Unsettled};
+use super::{MethodError, Session};
 use crate::exception::Exception;
 
 /// Number of recent queues searched for an existing entry; up to about this many, a list is faster than a
@@ -20,7 +20,7 @@ pub(super) fn ack(method: &basic::Ack) -> Settlement {
     Settlement {
         tag: method.delivery_tag,
         multiple: method.multiple,
-        how: How::Complete,
+        how: SettleKind::Complete,
     }
 }
 
@@ -29,9 +29,9 @@ pub(super) fn nack(method: &basic::Nack) -> Settlement {
         tag: method.delivery_tag,
         multiple: method.multiple,
         how: if method.requeue {
-            How::Requeue
+            SettleKind::Requeue
         } else {
-            How::Discard
+            SettleKind::Discard
         },
     }
 }
@@ -41,9 +41,9 @@ pub(super) fn reject(method: &basic::Reject) -> Settlement {
         tag: method.delivery_tag,
         multiple: false,
         how: if method.requeue {
-            How::Requeue
+            SettleKind::Requeue
         } else {
-            How::Discard
+            SettleKind::Discard
         },
     }
 }
@@ -53,7 +53,7 @@ fn unknown_tag(tag: u64) -> Exception {
 }
 
 impl Session {
-    pub(super) fn on_settlement(&mut self, number: u16, settlement: Settlement) -> Result<(), Trouble> {
+    pub(super) fn on_settlement(&mut self, number: u16, settlement: Settlement) -> Result<(), MethodError> {
         let Settlement { tag, multiple, how } = settlement;
         let Channel { mode, unacked, .. } = self.channel(number)?;
         if let Mode::Transactions(transaction) = mode {
@@ -69,7 +69,7 @@ impl Session {
         unacked
             .take(tag, multiple, |_, unsettled| taken.push(unsettled))
             .map_err(|_| unknown_tag(tag))?;
-        self.shared.metrics.settled.inc_by(taken.len() as u64);
+        self.context.metrics.settled.inc_by(taken.len() as u64);
         self.give_credit_back(number, taken.iter())?;
         for unsettled in taken {
             self.settle(unsettled, how);
@@ -78,12 +78,12 @@ impl Session {
     }
 
     /// Settles the deliveries that a transaction has held back.
-    pub(super) fn settle_held_back(&mut self, number: u16) -> Result<(), Trouble> {
+    pub(super) fn settle_held_back(&mut self, number: u16) -> Result<(), MethodError> {
         let Mode::Transactions(transaction) = &mut self.channel(number)?.mode else {
             return Ok(());
         };
         let settlements = std::mem::take(&mut transaction.settlements);
-        self.shared.metrics.settled.inc_by(settlements.len() as u64);
+        self.context.metrics.settled.inc_by(settlements.len() as u64);
         self.give_credit_back(number, settlements.iter().map(|(_, unsettled, _)| unsettled))?;
         for (_, unsettled, how) in settlements {
             self.settle(unsettled, how);
@@ -97,7 +97,7 @@ impl Session {
         &mut self,
         number: u16,
         settled: impl Iterator<Item = &'a Unsettled>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MethodError> {
         if let Some(credit) = &self.channel(number)?.prefetch.shared {
             let count = settled.filter(|unsettled| unsettled.token.is_some()).count();
             credit.release(u32::try_from(count).unwrap_or(u32::MAX));
@@ -106,11 +106,11 @@ impl Session {
     }
 
     /// Gathers the settlement of a delivery until the end of the turn.
-    pub(super) fn settle(&mut self, unsettled: Unsettled, how: How) {
+    pub(super) fn settle(&mut self, unsettled: Unsettled, how: SettleKind) {
         let how = match how {
-            How::Complete => Settle::Complete,
-            How::Requeue => Settle::Requeue,
-            How::Discard => Settle::Discard,
+            SettleKind::Complete => Settle::Complete,
+            SettleKind::Requeue => Settle::Requeue,
+            SettleKind::Discard => Settle::Discard,
         };
         let entry = (unsettled.id, how);
         let known = self
@@ -149,14 +149,19 @@ impl Session {
         }
     }
 
-    pub(super) fn on_recover(&mut self, number: u16, requeue: bool, answers: bool) -> Result<(), Trouble> {
+    pub(super) fn on_recover(
+        &mut self,
+        number: u16,
+        requeue: bool,
+        answers: bool,
+    ) -> Result<(), MethodError> {
         if !requeue {
             return Err(Exception::new(stafett_amqp_wire::ReplyCode::NotImplemented, "requeue=false").into());
         }
         let all = self.channel(number)?.unacked.take_all();
         self.give_credit_back(number, all.iter())?;
         for unsettled in all {
-            self.settle(unsettled, How::Requeue);
+            self.settle(unsettled, SettleKind::Requeue);
         }
         self.flush_settlements();
         if answers {

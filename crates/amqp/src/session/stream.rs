@@ -12,9 +12,9 @@ use stafett_store::wall_ms;
 use stafett_topics::names::topic_name;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicSettings};
 
-use super::channel::{Tagged, Taking};
-use super::consume::{Holder, StreamHolder};
-use super::{Session, Trouble};
+use super::channel::{ConsumerHandle, Tagged};
+use super::consume::{StreamOfConsumer, TokenOwner};
+use super::{MethodError, Session};
 use crate::exception::Exception;
 use crate::{arguments, error, stream_arguments};
 
@@ -23,23 +23,23 @@ const PROPERTIES_BYTES_MAX: u64 = 1 << 20;
 
 /// Meaning of a queue name.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ConsumeTarget {
     Queue(Arc<Queue>),
     Stream(Arc<Topic>),
 }
 
 impl Session {
     /// Returns the stream of a name, or the queue if this connection may use it.
-    pub(super) fn found(&self, name: &str) -> Result<Found, Exception> {
+    pub(super) fn found(&self, name: &str) -> Result<ConsumeTarget, Exception> {
         match self.stream(name) {
-            Some(topic) => Ok(Found::Stream(topic)),
-            None => self.queue(name).map(Found::Queue),
+            Some(topic) => Ok(ConsumeTarget::Stream(topic)),
+            None => self.queue(name).map(ConsumeTarget::Queue),
         }
     }
 
     /// Returns the stream of a name. `None` if a queue has the name.
     pub(super) fn stream(&self, name: &str) -> Option<Arc<Topic>> {
-        let (broker, vhost) = (&self.shared.broker, &self.namespace);
+        let (broker, vhost) = (&self.context.broker, &self.namespace);
         if broker.messaging().queues().get(vhost, name).is_some() {
             return None;
         }
@@ -50,7 +50,7 @@ impl Session {
         &mut self,
         name: &ByteString,
         method: &queue::Declare,
-    ) -> Result<Arc<Topic>, Trouble> {
+    ) -> Result<Arc<Topic>, MethodError> {
         let vhost = self.namespace.clone();
         let what = error::queue_in(name, &vhost);
         let settings = stream_arguments::settings(&method.arguments, &what)?;
@@ -58,7 +58,7 @@ impl Session {
             let text = format!("{what} cannot be a stream: the name is too long");
             return Err(Exception::precondition(text).into());
         };
-        let broker = Arc::clone(&self.shared.broker);
+        let broker = Arc::clone(&self.context.broker);
         loop {
             if let Some(known) = self.stream(name) {
                 self.check_stream(&known, method, &settings, &what)?;
@@ -101,7 +101,7 @@ impl Session {
 
     /// Returns the limit on the bytes of a message of this protocol in a topic.
     fn message_bytes_max(&self) -> u32 {
-        let body = self.shared.settings.message_bytes_max;
+        let body = self.context.settings.message_bytes_max;
         u32::try_from(body.saturating_add(PROPERTIES_BYTES_MAX)).unwrap_or(u32::MAX)
     }
 
@@ -127,7 +127,7 @@ impl Session {
         }
         let Some(declared) = &topic.settings.declared else {
             // The topic was not declared as a stream: only the given limits must match.
-            let kept = self.shared.broker.catalog().log_spec(topic).retention;
+            let kept = self.context.broker.catalog().log_spec(topic).retention;
             return stream_arguments::check_retention(settings, kept, what);
         };
         error::check_arguments(&method.arguments, declared, what)
@@ -136,21 +136,21 @@ impl Session {
     /// Returns the number of messages in a stream.
     pub(super) fn stream_length(&self, topic: &Topic) -> u64 {
         let length = |partition| {
-            let bounds = self.shared.broker.catalog().bounds(topic.log(partition)?)?;
+            let bounds = self.context.broker.catalog().bounds(topic.log(partition)?)?;
             Some(bounds.end.0.saturating_sub(bounds.start.0))
         };
         (0..topic.partitions()).filter_map(length).sum()
     }
 
     /// Deletes a stream that was declared as one.
-    pub(super) async fn delete_stream(&mut self, topic: &Topic, what: &str) -> Result<(), Trouble> {
+    pub(super) async fn delete_stream(&mut self, topic: &Topic, what: &str) -> Result<(), MethodError> {
         if topic.settings.declared.is_none() {
             let text = format!(
                 "{what} is a topic that was not declared as a queue: it is deleted where it was made"
             );
             return Err(Exception::refused(text).into());
         }
-        match self.shared.broker.delete_topic(topic.id).await {
+        match self.context.broker.delete_topic(topic.id).await {
             Ok(()) | Err(stafett_topics::DeleteError::NoSuchTopic) => Ok(()),
             Err(stafett_topics::DeleteError::NotStored(cause)) => Err(error::not_stored(&cause, what).into()),
         }
@@ -163,26 +163,26 @@ impl Session {
         name: ByteString,
         tag: ByteString,
         method: &basic::Consume,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MethodError> {
         let what = error::queue_in(&name, &self.namespace);
         let spec = self.reader_spec(number, topic, &method.arguments, method.no_ack, &what)?;
         self.last_token += 1;
         let token = self.last_token;
-        let holder = Holder {
+        let holder = TokenOwner {
             channel: number,
             tag: tag.clone(),
             settles: true,
             counts_deliveries: false,
             shares_credit: false,
-            stream: Some(StreamHolder {
+            stream: Some(StreamOfConsumer {
                 name,
                 has_partitions: topic.partitions() > 1,
             }),
         };
-        self.holders.insert(token, holder);
+        self.token_owners.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
         let reading = self
-            .shared
+            .context
             .broker
             .messaging()
             .readers()
@@ -193,7 +193,7 @@ impl Session {
         }
         let tagged = Tagged {
             token,
-            consumer: Some(Taking::Reader(reading)),
+            consumer: Some(ConsumerHandle::Reader(reading)),
         };
         self.channel(number)?.consumers.insert(tag, tagged);
         Ok(())
@@ -206,7 +206,7 @@ impl Session {
         arguments: &Table,
         no_ack: bool,
         what: &str,
-    ) -> Result<ReaderSpec, Trouble> {
+    ) -> Result<ReaderSpec, MethodError> {
         let start = stream_arguments::start(arguments, wall_ms(), what)?;
         let partition = stream_arguments::partition(arguments, topic.partitions(), what)?;
         let prefetch = &self.channel(number)?.prefetch;

@@ -4,7 +4,7 @@ use stafett_amqp_wire::methods::{Tx, tx};
 use stafett_amqp_wire::{Method, ReplyCode};
 
 use super::channel::{Mode, Transaction};
-use super::{Session, Trouble};
+use super::{MethodError, Session};
 use crate::exception::Exception;
 
 /// Limits on one transaction.
@@ -12,7 +12,7 @@ const BYTES_MAX: usize = 64 << 20;
 const OPERATIONS_MAX: usize = 1_000_000;
 
 impl Session {
-    pub(super) async fn on_tx(&mut self, number: u16, method: Tx) -> Result<(), Trouble> {
+    pub(super) async fn on_tx(&mut self, number: u16, method: Tx) -> Result<(), MethodError> {
         match method {
             Tx::Select(_) => {
                 let channel = self.channel(number)?;
@@ -32,7 +32,7 @@ impl Session {
                 for content in std::mem::take(&mut transaction.contents) {
                     self.publish(number, content).await?;
                 }
-                self.settle_published().await?;
+                self.await_publishes().await?;
                 self.settle_held_back(number)?;
                 self.out.send(number, tx::CommitOk {});
                 Ok(())
@@ -46,12 +46,12 @@ impl Session {
                 Ok(())
             }
             other @ (Tx::SelectOk(_) | Tx::CommitOk(_) | Tx::RollbackOk(_)) => {
-                Err(super::not_for_servers(&Method::Tx(other)))
+                Err(super::dispatch::not_for_servers(&Method::Tx(other)))
             }
         }
     }
 
-    fn transaction(&mut self, number: u16) -> Result<&mut Transaction, Trouble> {
+    fn transaction(&mut self, number: u16) -> Result<&mut Transaction, MethodError> {
         match &mut self.channel(number)?.mode {
             Mode::Transactions(transaction) => Ok(transaction),
             Mode::Plain | Mode::Confirms { .. } => {
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Closes the channel if its transaction exceeds the limits.
-    pub(super) fn check_transaction(&mut self, number: u16) -> Result<(), Trouble> {
+    pub(super) fn check_transaction(&mut self, number: u16) -> Result<(), MethodError> {
         let Mode::Transactions(transaction) = &self.channel(number)?.mode else {
             return Ok(());
         };

@@ -6,7 +6,8 @@ use stafett_amqp_wire::methods::{exchange, queue};
 use stafett_amqp_wire::{Frame, FrameKind};
 use stafett_store::Stored;
 
-use super::{End, Session, method_id};
+use super::dispatch::method_id;
+use super::{ConnectionEnd, Session};
 use crate::error;
 
 const QUEUE_BIND: (u16, u16) = (50, 20);
@@ -14,22 +15,22 @@ const EXCHANGE_BIND: (u16, u16) = (40, 30);
 
 /// A binding that is in force; its client is answered once it is stored.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct PendingChange {
     channel: u16,
     stored: Stored,
-    answer: Answer,
+    answer: ChangeReply,
 }
 
 /// The method that answers.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Answer {
+pub(super) enum ChangeReply {
     QueueBound,
     ExchangeBound,
 }
 
 impl Session {
-    pub(super) fn answer_when_stored(&mut self, channel: u16, stored: Stored, answer: Answer) {
-        self.bound.push(Bound {
+    pub(super) fn answer_when_stored(&mut self, channel: u16, stored: Stored, answer: ChangeReply) {
+        self.pending_changes.push(PendingChange {
             channel,
             stored,
             answer,
@@ -37,22 +38,22 @@ impl Session {
     }
 
     /// Waits until all bindings are stored, and answers their clients.
-    pub(super) async fn tell_bound(&mut self) -> Result<(), End> {
-        if self.bound.is_empty() {
+    pub(super) async fn finish_changes(&mut self) -> Result<(), ConnectionEnd> {
+        if self.pending_changes.is_empty() {
             return Ok(());
         }
-        for bound in std::mem::take(&mut self.bound) {
-            let stored = bound.stored.await;
-            let channel = self.channels.get(&bound.channel);
+        for pending in std::mem::take(&mut self.pending_changes) {
+            let stored = pending.stored.await;
+            let channel = self.channels.get(&pending.channel);
             if self.closing || channel.is_none_or(|channel| channel.closing) {
                 continue;
             }
-            match (stored, bound.answer) {
-                (Ok(()), Answer::QueueBound) => self.out.send(bound.channel, queue::BindOk {}),
-                (Ok(()), Answer::ExchangeBound) => self.out.send(bound.channel, exchange::BindOk {}),
+            match (stored, pending.answer) {
+                (Ok(()), ChangeReply::QueueBound) => self.out.send(pending.channel, queue::BindOk {}),
+                (Ok(()), ChangeReply::ExchangeBound) => self.out.send(pending.channel, exchange::BindOk {}),
                 (Err(not_stored), answer) => {
                     let exception = error::not_stored(&not_stored, "the binding").caused_by(answer.to());
-                    self.fail(bound.channel, exception)?;
+                    self.fail(pending.channel, exception)?;
                 }
             }
         }
@@ -60,7 +61,7 @@ impl Session {
     }
 }
 
-impl Answer {
+impl ChangeReply {
     /// Returns the method that is answered.
     fn to(self) -> (u16, u16) {
         match self {

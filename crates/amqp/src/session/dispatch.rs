@@ -1,0 +1,222 @@
+//! From frames to methods, one function per class.
+
+use bytes::Bytes;
+use stafett_amqp_wire::methods::{Basic, name_of};
+use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
+
+use super::assembly::{Assembly, Content};
+use super::channel::Channel;
+use super::{ConnectionEnd, LARGE_BODY_BYTES, MethodError, Session, pending_changes, settle};
+use crate::exception::{Exception, octets};
+
+impl Session {
+    /// Executes a frame. An exception closes a channel or the connection, and is sent to the client.
+    pub(crate) async fn on_frame(&mut self, frame: Frame) -> Result<(), ConnectionEnd> {
+        let channel = frame.channel;
+        if !self.pending_changes.is_empty() && !pending_changes::is_bind(&frame) {
+            self.finish_changes().await?;
+        }
+        match self.take(frame).await {
+            Ok(()) => Ok(()),
+            Err(MethodError::End(end)) => Err(end),
+            Err(MethodError::Exception(exception)) => {
+                self.finish_changes().await?;
+                self.fail(channel, exception)
+            }
+        }
+    }
+
+    async fn take(&mut self, frame: Frame) -> Result<(), MethodError> {
+        let kind = FrameKind::of(frame.kind);
+        if self.closing {
+            return self.take_while_closing(kind, frame);
+        }
+        match (kind, frame.channel) {
+            (None, _) => Err(Exception::new(
+                ReplyCode::FrameError,
+                format!(
+                    "type {}, all octets = {}: unknown_frame",
+                    frame.kind,
+                    octets(&frame.payload)
+                ),
+            )
+            .into()),
+            (Some(FrameKind::Heartbeat), 0) => Ok(()),
+            (Some(FrameKind::Method), 0) => self.on_connection_method(frame.payload).await,
+            (Some(FrameKind::Header | FrameKind::Body), 0) => Err(unexpected(&frame)),
+            (Some(kind), number) => self.take_on_channel(kind, number, frame).await,
+        }
+    }
+
+    fn take_while_closing(&mut self, kind: Option<FrameKind>, frame: Frame) -> Result<(), MethodError> {
+        if kind == Some(FrameKind::Method) && frame.channel == 0 {
+            return self.on_method_while_closing(frame.payload);
+        }
+        Ok(())
+    }
+
+    async fn take_on_channel(
+        &mut self,
+        kind: FrameKind,
+        number: u16,
+        frame: Frame,
+    ) -> Result<(), MethodError> {
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return self.take_on_unopened_channel(kind, number, frame).await;
+        };
+        if channel.closing {
+            self.take_on_closing_channel(kind, number, frame.payload);
+            return Ok(());
+        }
+        match kind {
+            FrameKind::Heartbeat => Err(unexpected(&frame)),
+            FrameKind::Header => self.on_header(number, frame.payload).await,
+            FrameKind::Body => {
+                if !matches!(channel.assembly, Assembly::Body(_)) {
+                    return Err(unexpected_content(channel));
+                }
+                let whole = if channel.assembly.lacks_memory(frame.payload.len()) {
+                    self.grow_arrival(number, frame.payload.len()).await?;
+                    self.channel(number)?.assembly.on_body(frame.payload)?
+                } else {
+                    channel.assembly.on_body(frame.payload)?
+                };
+                if let Some(content) = whole {
+                    self.on_content(number, content).await?;
+                }
+                Ok(())
+            }
+            FrameKind::Method => {
+                if channel.assembly.is_busy() {
+                    return Err(unexpected_content(channel));
+                }
+                let id = method_id(&frame.payload);
+                self.on_method(number, frame.payload)
+                    .await
+                    .map_err(|trouble| trouble.caused_by(id))
+            }
+        }
+    }
+
+    async fn on_method(&mut self, number: u16, payload: Bytes) -> Result<(), MethodError> {
+        let method = Method::decode(payload).map_err(Exception::from)?;
+        self.is_waited_for |= !matches!(method, Method::Basic(Basic::Publish(_)));
+        match method {
+            Method::Basic(Basic::Publish(publish)) => {
+                self.channel(number)?.assembly.begin(publish);
+                self.wait_for_space();
+                Ok(())
+            }
+            Method::Basic(method) => self.on_basic(number, method).await,
+            Method::Exchange(method) => {
+                self.flush_published()?;
+                self.on_exchange(number, method).await
+            }
+            Method::Queue(method) => {
+                self.await_publishes().await?;
+                self.settle_all().await;
+                self.on_queue(number, method).await
+            }
+            Method::Channel(method) => self.on_channel_method(number, method).await,
+            Method::Confirm(method) => self.on_confirm(number, &method),
+            Method::Tx(method) => self.on_tx(number, method).await,
+            Method::Access(method) => self.on_access(number, &method),
+            method @ Method::Connection(_) => Err(not_for_servers(&method)),
+        }
+    }
+
+    async fn on_basic(&mut self, number: u16, method: Basic) -> Result<(), MethodError> {
+        match method {
+            Basic::Qos(method) => self.on_qos(number, &method),
+            Basic::Consume(method) => self.on_consume(number, method),
+            Basic::Cancel(method) => self.on_cancel(number, method),
+            Basic::Get(method) => self.on_get(number, &method).await,
+            Basic::Ack(method) => self.on_settlement(number, settle::ack(&method)),
+            Basic::Nack(method) => self.on_settlement(number, settle::nack(&method)),
+            Basic::Reject(method) => self.on_settlement(number, settle::reject(&method)),
+            Basic::Recover(method) => self.on_recover(number, method.requeue, true),
+            Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false),
+            Basic::CancelOk(_) => Ok(()),
+            other @ (Basic::Publish(_)
+            | Basic::QosOk(_)
+            | Basic::ConsumeOk(_)
+            | Basic::Return(_)
+            | Basic::Deliver(_)
+            | Basic::GetOk(_)
+            | Basic::GetEmpty(_)
+            | Basic::RecoverOk(_)) => Err(not_for_servers(&Method::Basic(other))),
+        }
+    }
+
+    /// Takes a content header. Memory for a large body is reserved in steps, before it arrives.
+    async fn on_header(&mut self, number: u16, payload: Bytes) -> Result<(), MethodError> {
+        let channel = self.channel(number)?;
+        if !matches!(channel.assembly, Assembly::Header(_)) {
+            return Err(unexpected_content(channel));
+        }
+        let header =
+            ContentHeader::decode(payload).map_err(|error| Exception::from(error).caused_by((60, 40)))?;
+        let max = self.context.settings.message_bytes_max;
+        if header.body_size > max {
+            let text = format!(
+                "message size {} is larger than configured max size {max}",
+                header.body_size
+            );
+            return Err(Exception::precondition(text).caused_by((60, 40)).into());
+        }
+        let memory = if header.body_size > LARGE_BODY_BYTES {
+            Some(self.begin_arrival(number, header.body_size).await?)
+        } else {
+            None
+        };
+        if let Some(content) = self.channel(number)?.assembly.on_header(header, memory) {
+            self.on_content(number, content).await?;
+        }
+        Ok(())
+    }
+
+    async fn on_content(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
+        self.on_published(number, content)
+            .await
+            .map_err(|trouble| trouble.caused_by((60, 40)))
+    }
+}
+
+pub(super) fn method_id(payload: &Bytes) -> (u16, u16) {
+    match payload.first_chunk::<4>() {
+        Some(&[c0, c1, m0, m1]) => {
+            let id = (u16::from_be_bytes([c0, c1]), u16::from_be_bytes([m0, m1]));
+            name_of(id.0, id.1).map_or((0, 0), |_| id)
+        }
+        None => (0, 0),
+    }
+}
+
+fn unexpected(frame: &Frame) -> MethodError {
+    let text = format!("type {}, all octets = {}", frame.kind, octets(&frame.payload));
+    Exception::new(ReplyCode::UnexpectedFrame, text).into()
+}
+
+fn unexpected_content(channel: &Channel) -> MethodError {
+    let id = if channel.assembly.is_busy() {
+        (60, 40)
+    } else {
+        (0, 0)
+    };
+    let text = if channel.assembly.is_busy() {
+        channel.assembly.expected().to_owned()
+    } else {
+        "expected method frame, got non method frame instead".to_owned()
+    };
+    Exception::new(ReplyCode::UnexpectedFrame, text)
+        .caused_by(id)
+        .into()
+}
+
+pub(super) fn not_for_servers(method: &Method) -> MethodError {
+    tracing::debug!(
+        method = method.name(),
+        "a method that only servers send, or that belongs elsewhere"
+    );
+    Exception::new(ReplyCode::CommandInvalid, "unimplemented method").into()
+}
