@@ -4,6 +4,7 @@
 //! bytes wait to be written. While many bytes wait, or many messages are not stored yet, no requests are
 //! read.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -365,7 +366,7 @@ impl Open {
                 Ok(Event::Written)
             }
             permit = input.read(&mut wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
-            () = confirms.ready(), if has_unconfirmed => Ok(Event::Stored),
+            () = poll_fn(|cx| confirms.poll_ready(cx)), if has_unconfirmed => Ok(Event::Stored),
             () = outbox.filled(), if may_deliver => Ok(Event::Filled),
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
             () = wire.space.enough(), if is_blocked => Ok(Event::Space),

@@ -45,7 +45,7 @@ impl Session {
     }
 
     async fn before_waiting(&mut self, number: u16) -> Result<(), MethodError> {
-        self.await_publishes().await?;
+        self.settle_published().await?;
         self.turn_ms = None;
         let mut others = self.channels.iter_mut().filter(|(other, _)| **other != number);
         if others.any(|(_, channel)| channel.assembly.memory().is_some()) {

@@ -34,7 +34,7 @@ impl Session {
                     return Err(Exception::not_allowed(text).into());
                 }
                 // Outstanding confirms of a closed channel with this number must not go to the new channel.
-                self.await_publishes().await?;
+                self.settle_published().await?;
                 self.channels.insert(number, Channel::default());
                 self.context.metrics.channels.inc();
                 self.out.send(number, channel_class::OpenOk::default());
@@ -74,7 +74,7 @@ impl Session {
                 Err(Exception::new(ReplyCode::ChannelError, "second 'channel.open' seen").into())
             }
             ChannelMethod::Close(_) => {
-                self.await_publishes().await?;
+                self.settle_published().await?;
                 self.release_channel(number, false);
                 self.out.send(number, channel_class::CloseOk {});
                 Ok(())
@@ -87,9 +87,7 @@ impl Session {
                 self.out.send(number, channel_class::FlowOk { active: true });
                 Ok(())
             }
-            other @ (ChannelMethod::OpenOk(_) | ChannelMethod::CloseOk(_)) => {
-                Err(not_for_servers(&Method::Channel(other)))
-            }
+            ChannelMethod::OpenOk(_) | ChannelMethod::CloseOk(_) => Err(not_for_servers()),
         }
     }
 

@@ -14,8 +14,11 @@ use stafett_messaging::exchanges::{PublishTicket, Published};
 use stafett_net::Permit;
 
 use super::channel::Mode;
+use super::dispatch::not_for_servers;
+use super::held::Flow;
 use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
+use crate::operation::Operation;
 
 /// Channel of a published message, and its number if it is to be confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,16 +32,26 @@ pub(crate) struct PublishOrigin {
 /// Messages handed to the broker together.
 #[derive(Debug)]
 pub(crate) struct PublishedBatch {
-    ticket: PublishTicket,
-    entries: Vec<PublishOrigin>,
+    /// `None` if the messages are not routed.
+    ticket: Option<PublishTicket>,
+    pub origins: Vec<PublishOrigin>,
     memory: Option<Permit>,
 }
 
 impl PublishedBatch {
-    pub(super) fn new(ticket: PublishTicket, entries: Vec<PublishOrigin>) -> Self {
+    pub(super) fn new(ticket: PublishTicket, origins: Vec<PublishOrigin>) -> Self {
         Self {
-            ticket,
-            entries,
+            ticket: Some(ticket),
+            origins,
+            memory: None,
+        }
+    }
+
+    /// A message that is confirmed behind the batches before it, although it is not routed.
+    pub(super) fn unrouted(origin: PublishOrigin) -> Self {
+        Self {
+            ticket: None,
+            origins: vec![origin],
             memory: None,
         }
     }
@@ -48,6 +61,18 @@ impl PublishedBatch {
         match &mut self.memory {
             Some(kept) => kept.merge(memory),
             none => *none = Some(memory),
+        }
+    }
+}
+
+/// Resolves to the outcomes of the messages.
+impl Future for PublishedBatch {
+    type Output = Vec<Published>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.ticket {
+            Some(ticket) => Pin::new(ticket).poll(cx),
+            None => Poll::Ready(vec![Published::Unroutable; self.origins.len()]),
         }
     }
 }
@@ -80,23 +105,19 @@ impl PendingConfirms {
         self.len() == 0
     }
 
-    /// Waits until the outcome of the oldest batch is known. Safe to cancel.
-    pub(crate) async fn ready(&mut self) {
-        std::future::poll_fn(|cx| self.poll_ready(cx)).await;
-    }
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Resolves once the outcome of the oldest batch is known.
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.done.is_empty() {
             return Poll::Ready(());
         }
         let Some(batch) = self.waiting.front_mut() else {
             return Poll::Pending;
         };
-        let Poll::Ready(published) = Pin::new(&mut batch.ticket).poll(cx) else {
+        let Poll::Ready(published) = Pin::new(&mut *batch).poll(cx) else {
             return Poll::Pending;
         };
         if let Some(batch) = self.waiting.pop_front() {
-            self.done.push_back((batch.entries, published));
+            self.done.push_back((batch.origins, published));
         }
         Poll::Ready(())
     }
@@ -112,9 +133,9 @@ impl PendingConfirms {
 }
 
 impl Session {
-    pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<(), MethodError> {
+    pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<Flow, MethodError> {
         let Confirm::Select(method) = method else {
-            return Err(super::dispatch::not_for_servers(&Method::Confirm(method.clone())));
+            return Err(not_for_servers());
         };
         let channel = self.channel(number)?;
         match channel.mode {
@@ -127,7 +148,7 @@ impl Session {
         if !method.no_wait {
             self.out.send(number, confirm::SelectOk {});
         }
-        Ok(())
+        Ok(Flow::Continue)
     }
 
     /// Confirms all batches at the front whose outcome is known.
@@ -138,18 +159,28 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until everything published on this connection is stored, because the next method may depend on
-    /// it.
-    pub(crate) async fn await_publishes(&mut self) -> Result<(), ConnectionEnd> {
+    /// Returns the next operation on the way to a state in which everything published on this connection is
+    /// stored, because the next method may depend on it.
+    pub(super) fn await_publishes(&mut self) -> Result<Option<Operation>, ConnectionEnd> {
+        self.flush_published()?;
+        self.resolve_ready()?;
+        Ok(self.confirms.waiting.pop_front().map(Operation::AwaitPublished))
+    }
+
+    pub(crate) async fn settle_published(&mut self) -> Result<(), ConnectionEnd> {
         self.flush_published()?;
         while !self.confirms.is_empty() {
-            self.confirms.ready().await;
+            std::future::poll_fn(|cx| self.confirms.poll_ready(cx)).await;
             self.resolve_ready()?;
         }
         Ok(())
     }
 
-    fn send_confirms(&mut self, entries: &[PublishOrigin], fates: &[Published]) -> Result<(), ConnectionEnd> {
+    pub(super) fn send_confirms(
+        &mut self,
+        entries: &[PublishOrigin],
+        fates: &[Published],
+    ) -> Result<(), ConnectionEnd> {
         // Channel, highest number and count of messages to acknowledge together.
         let mut acknowledged: Option<(u16, u64, u64)> = None;
         for (entry, fate) in entries.iter().zip(fates) {

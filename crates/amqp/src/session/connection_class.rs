@@ -4,6 +4,8 @@ use bytes::Bytes;
 use stafett_amqp_wire::methods::{Access, Connection, access, connection};
 use stafett_amqp_wire::{Method, ReplyCode};
 
+use super::dispatch::not_for_servers;
+use super::held::Flow;
 use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
 
@@ -14,7 +16,7 @@ impl Session {
         match method {
             Method::Connection(Connection::Close(_)) => {
                 // `close-ok` promises that earlier messages are stored.
-                self.await_publishes().await?;
+                self.settle_published().await?;
                 self.release();
                 self.out.send(0, connection::CloseOk {});
                 Err(ConnectionEnd::Closed.into())
@@ -65,13 +67,13 @@ impl Session {
         }
     }
 
-    pub(super) fn on_access(&mut self, number: u16, method: &Access) -> Result<(), MethodError> {
+    pub(super) fn on_access(&mut self, number: u16, method: &Access) -> Result<Flow, MethodError> {
         match method {
             Access::Request(_) => {
                 self.out.send(number, access::RequestOk { ticket: 1 });
-                Ok(())
+                Ok(Flow::Continue)
             }
-            Access::RequestOk(_) => Err(super::dispatch::not_for_servers(&Method::Access(method.clone()))),
+            Access::RequestOk(_) => Err(not_for_servers()),
         }
     }
 
@@ -92,7 +94,7 @@ impl Session {
 
     /// Closes the connection because the process stops.
     pub(crate) async fn stop(&mut self) -> Result<(), ConnectionEnd> {
-        self.await_publishes().await?;
+        self.settle_published().await?;
         let reason = "broker forced connection closure with reason 'shutdown'";
         self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }

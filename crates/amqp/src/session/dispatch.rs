@@ -6,6 +6,7 @@ use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 
 use super::assembly::{Assembly, Content};
 use super::channel::Channel;
+use super::held::{Flow, Held};
 use super::{ConnectionEnd, LARGE_BODY_BYTES, MethodError, Session, pending_changes, settle};
 use crate::exception::{Exception, octets};
 
@@ -16,7 +17,22 @@ impl Session {
         if !self.pending_changes.is_empty() && !pending_changes::is_bind(&frame) {
             self.finish_changes().await?;
         }
-        match self.take(frame).await {
+        let executed = self.take(frame).await;
+        self.conclude(channel, executed).await?;
+        while let Some(operation) = self.next_operation() {
+            let done = operation.perform().await;
+            self.on_done(done).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes a channel or the connection after an exception.
+    pub(super) async fn conclude(
+        &mut self,
+        channel: u16,
+        executed: Result<(), MethodError>,
+    ) -> Result<(), ConnectionEnd> {
+        match executed {
             Ok(()) => Ok(()),
             Err(MethodError::End(end)) => Err(end),
             Err(MethodError::Exception(exception)) => {
@@ -82,7 +98,7 @@ impl Session {
                     channel.assembly.on_body(frame.payload)?
                 };
                 if let Some(content) = whole {
-                    self.on_content(number, content).await?;
+                    self.on_content(number, content)?;
                 }
                 Ok(())
             }
@@ -91,15 +107,15 @@ impl Session {
                     return Err(unexpected_content(channel));
                 }
                 let id = method_id(&frame.payload);
-                self.on_method(number, frame.payload)
-                    .await
-                    .map_err(|trouble| trouble.caused_by(id))
+                let method =
+                    Method::decode(frame.payload).map_err(|error| Exception::from(error).caused_by(id))?;
+                self.on_method(number, method).await
             }
         }
     }
 
-    async fn on_method(&mut self, number: u16, payload: Bytes) -> Result<(), MethodError> {
-        let method = Method::decode(payload).map_err(Exception::from)?;
+    pub(super) async fn on_method(&mut self, number: u16, method: Method) -> Result<(), MethodError> {
+        let id = method.id();
         self.is_waited_for |= !matches!(method, Method::Basic(Basic::Publish(_)));
         match method {
             Method::Basic(Basic::Publish(publish)) => {
@@ -113,16 +129,31 @@ impl Session {
                 self.on_exchange(number, method).await
             }
             Method::Queue(method) => {
-                self.await_publishes().await?;
+                self.settle_published().await?;
                 self.settle_all().await;
                 self.on_queue(number, method).await
             }
             Method::Channel(method) => self.on_channel_method(number, method).await,
-            Method::Confirm(method) => self.on_confirm(number, &method),
-            Method::Tx(method) => self.on_tx(number, method).await,
-            Method::Access(method) => self.on_access(number, &method),
-            method @ Method::Connection(_) => Err(not_for_servers(&method)),
+            Method::Confirm(_) | Method::Tx(_) | Method::Access(_) | Method::Connection(_) => {
+                self.execute(number, method)
+            }
         }
+        .map_err(|error| error.caused_by(id))
+    }
+
+    /// Executes a method on an open channel. It is held if it has to wait.
+    fn execute(&mut self, number: u16, method: Method) -> Result<(), MethodError> {
+        let flow = match &method {
+            Method::Confirm(method) => self.on_confirm(number, method)?,
+            Method::Tx(method) => self.on_tx(number, method)?,
+            Method::Access(method) => self.on_access(number, method)?,
+            _ => return Err(not_for_servers()),
+        };
+        match flow {
+            Flow::Continue => {}
+            Flow::Hold(operation) => self.hold(operation, Held::Method(number, method)),
+        }
+        Ok(())
     }
 
     async fn on_basic(&mut self, number: u16, method: Basic) -> Result<(), MethodError> {
@@ -137,14 +168,14 @@ impl Session {
             Basic::Recover(method) => self.on_recover(number, method.requeue, true),
             Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false),
             Basic::CancelOk(_) => Ok(()),
-            other @ (Basic::Publish(_)
+            Basic::Publish(_)
             | Basic::QosOk(_)
             | Basic::ConsumeOk(_)
             | Basic::Return(_)
             | Basic::Deliver(_)
             | Basic::GetOk(_)
             | Basic::GetEmpty(_)
-            | Basic::RecoverOk(_)) => Err(not_for_servers(&Method::Basic(other))),
+            | Basic::RecoverOk(_) => Err(not_for_servers()),
         }
     }
 
@@ -170,14 +201,13 @@ impl Session {
             None
         };
         if let Some(content) = self.channel(number)?.assembly.on_header(header, memory) {
-            self.on_content(number, content).await?;
+            self.on_content(number, content)?;
         }
         Ok(())
     }
 
-    async fn on_content(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
+    fn on_content(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
         self.on_published(number, content)
-            .await
             .map_err(|trouble| trouble.caused_by((60, 40)))
     }
 }
@@ -213,10 +243,7 @@ fn unexpected_content(channel: &Channel) -> MethodError {
         .into()
 }
 
-pub(super) fn not_for_servers(method: &Method) -> MethodError {
-    tracing::debug!(
-        method = method.name(),
-        "a method that only servers send, or that belongs elsewhere"
-    );
+/// Refuses a method that only servers send, or that belongs elsewhere.
+pub(super) fn not_for_servers() -> MethodError {
     Exception::new(ReplyCode::CommandInvalid, "unimplemented method").into()
 }

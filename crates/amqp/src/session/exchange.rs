@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Exchange, exchange};
-use stafett_amqp_wire::{Method, ReplyCode, Table};
+use stafett_amqp_wire::{ReplyCode, Table};
 use stafett_messaging::exchanges::{BindError, DeclareError, UnbindError};
 use stafett_messaging::{Destination, NewBinding, Unbind};
 use stafett_store::Stored;
 
+use super::dispatch::not_for_servers;
 use super::pending_changes::ChangeReply;
 use super::{MethodError, Session};
 use crate::exception::Exception;
@@ -55,10 +56,9 @@ impl Session {
                 }
                 Ok(())
             }
-            other @ (Exchange::DeclareOk(_)
-            | Exchange::DeleteOk(_)
-            | Exchange::BindOk(_)
-            | Exchange::UnbindOk(_)) => Err(super::dispatch::not_for_servers(&Method::Exchange(other))),
+            Exchange::DeclareOk(_) | Exchange::DeleteOk(_) | Exchange::BindOk(_) | Exchange::UnbindOk(_) => {
+                Err(not_for_servers())
+            }
         }
     }
 

@@ -30,7 +30,7 @@ impl Session {
             return Err(error::only_for_the_active_consumer(&error::queue_in(&name, &self.namespace)).into());
         }
         // Messages that this connection has published, requeued or dead-lettered before can be got.
-        self.await_publishes().await?;
+        self.settle_published().await?;
         self.settle_all().await;
         let Some((delivery, remaining)) = queue.take_one(!method.no_ack).await else {
             self.out.send(number, basic::GetEmpty::default());

@@ -17,13 +17,14 @@ pub(crate) mod assembly;
 mod blocked;
 pub(crate) mod channel;
 mod channels;
-mod confirms;
+pub(crate) mod confirms;
 mod connection_class;
 mod consume;
 mod deliver;
 mod dispatch;
 mod exchange;
 mod get;
+mod held;
 mod pending_changes;
 mod publish;
 mod queue;
@@ -52,6 +53,7 @@ use self::repeat_publish::RepeatPublish;
 use crate::context::AmqpContext;
 use crate::exception::{Exception, Scope};
 use crate::handshake::Agreed;
+use crate::operation::Operation;
 use crate::output::Output;
 
 /// Bodies larger than this reserve memory before they arrive.
@@ -120,6 +122,10 @@ pub(crate) struct Session {
     confirms: PendingConfirms,
     /// Bindings whose clients are answered once they are stored.
     pending_changes: Vec<pending_changes::PendingChange>,
+    /// Operation to be performed before the next input.
+    operation: Option<Operation>,
+    /// Input that waits for it.
+    held: Option<held::Held>,
     /// Settlements not passed to the queues yet.
     settlements: Vec<(Source, Settlements)>,
     /// Queues that may still be dead-lettering messages that this connection has rejected.
@@ -173,6 +179,8 @@ impl Session {
             turn_ms: None,
             confirms: PendingConfirms::default(),
             pending_changes: Vec::new(),
+            operation: None,
+            held: None,
             settlements: Vec::new(),
             burying: Vec::new(),
             runs: Vec::new(),
@@ -223,7 +231,7 @@ impl Session {
         self.context
             .metrics
             .on_exception(exception.code, exception.scope == Scope::Channel);
-        tracing::debug!(channel, reason = %exception.reply_text(), "an exception");
+        tracing::debug!(channel, method = ?exception.method, reason = %exception.reply_text(), "an exception");
         if exception.scope == Scope::Channel && channel != 0 {
             self.release_channel(channel, true);
             self.out.send(channel, exception.close());

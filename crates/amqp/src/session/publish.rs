@@ -41,7 +41,7 @@ impl Session {
         self.confirms.len() >= BATCHES_MAX
     }
 
-    pub(super) async fn on_published(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
+    pub(super) fn on_published(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
         let channel = self.channel(number)?;
         if let Mode::Transactions(transaction) = &mut channel.mode {
             transaction.bytes += content.body.len();
@@ -53,10 +53,10 @@ impl Session {
             });
             return self.check_transaction(number);
         }
-        self.publish(number, content).await
+        self.publish(number, content)
     }
 
-    pub(super) async fn publish(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
+    pub(super) fn publish(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
         let basic::Publish {
             exchange,
             mandatory,
@@ -91,7 +91,7 @@ impl Session {
         };
         self.fill_reply_address(number, &mut incoming)?;
         if super::replies::is_direct_reply(&incoming) {
-            return self.reply(number, confirm, mandatory, incoming).await;
+            return self.reply(number, confirm, mandatory, incoming);
         }
         self.is_waited_for |= confirm.is_some();
         let entry = PublishOrigin {

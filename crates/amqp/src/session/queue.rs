@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
-use stafett_amqp_wire::{Method, Table, Value};
+use stafett_amqp_wire::{Table, Value};
 use stafett_messaging::Destination;
 use stafett_messaging::queues::{Declare, Over, Queue};
 
+use super::dispatch::not_for_servers;
 use super::exchange::{BindingName, check_name};
 use super::pending_changes::ChangeReply;
 use super::stream::{ConsumeTarget, not_for_streams};
@@ -28,11 +29,11 @@ impl Session {
             QueueMethod::Unbind(method) => self.on_unbind(number, method).await,
             QueueMethod::Purge(method) => self.on_purge(number, method),
             QueueMethod::Delete(method) => self.on_delete(number, method).await,
-            other @ (QueueMethod::DeclareOk(_)
+            QueueMethod::DeclareOk(_)
             | QueueMethod::BindOk(_)
             | QueueMethod::PurgeOk(_)
             | QueueMethod::DeleteOk(_)
-            | QueueMethod::UnbindOk(_)) => Err(super::dispatch::not_for_servers(&Method::Queue(other))),
+            | QueueMethod::UnbindOk(_) => Err(not_for_servers()),
         }
     }
 

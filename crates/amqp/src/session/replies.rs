@@ -16,7 +16,7 @@ use stafett_model::Lock;
 use tokio::sync::Notify;
 
 use super::channel::Replies;
-use super::confirms::PublishOrigin;
+use super::confirms::{PublishOrigin, PublishedBatch};
 use super::{MethodError, Session};
 use crate::content::Incoming;
 use crate::exception::Exception;
@@ -158,15 +158,14 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn reply(
+    pub(super) fn reply(
         &mut self,
         number: u16,
         confirm: Option<u64>,
         mandatory: bool,
         incoming: Incoming,
     ) -> Result<(), MethodError> {
-        // Keeps confirms in order.
-        self.await_publishes().await?;
+        self.flush_published()?;
         let address = incoming.message.routing_key.clone();
         let arrived = self
             .context
@@ -183,12 +182,14 @@ impl Session {
         if !arrived && mandatory {
             self.return_message(number, incoming.message);
         }
-        self.confirm_unrouted(PublishOrigin {
-            channel: number,
-            number: confirm,
-            mandatory: false,
-        });
-        Ok(())
+        if confirm.is_some() {
+            self.confirms.push(PublishedBatch::unrouted(PublishOrigin {
+                channel: number,
+                number: confirm,
+                mandatory: false,
+            }));
+        }
+        Ok(self.resolve_ready()?)
     }
 
     pub(super) fn deliver_replies(&mut self) {

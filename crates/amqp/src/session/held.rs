@@ -1,0 +1,58 @@
+//! Input that waits for an operation.
+//!
+//! ```text
+//! input ──▶ executed ──▶ done
+//!              │ ▲
+//!    operation ▼ │ executed again, with the outcome
+//!             held
+//! ```
+//!
+//! An input is held as a whole: it has changed nothing that executing it again would repeat. While it is held,
+//! nothing else is executed.
+
+use stafett_amqp_wire::Method;
+
+use super::{ConnectionEnd, Session};
+use crate::operation::{Done, Operation};
+
+/// Result of executing a method.
+#[derive(Debug)]
+pub(super) enum Flow {
+    Continue,
+    /// The method is executed again once the operation is done.
+    Hold(Operation),
+}
+
+/// Input to be executed again.
+#[derive(Debug)]
+pub(super) enum Held {
+    Method(u16, Method),
+}
+
+impl Session {
+    /// Takes the operation that has to be performed before the next input.
+    pub(crate) fn next_operation(&mut self) -> Option<Operation> {
+        self.operation.take()
+    }
+
+    /// Begins an operation; `held` is executed once it is done.
+    pub(super) fn hold(&mut self, operation: Operation, held: Held) {
+        debug_assert!(self.operation.is_none() && self.held.is_none(), "one at a time");
+        self.operation = Some(operation);
+        self.held = Some(held);
+    }
+
+    /// Takes the outcome of an operation, and executes the input that waited for it.
+    pub(crate) async fn on_done(&mut self, done: Done) -> Result<(), ConnectionEnd> {
+        match done {
+            Done::Published(batch, outcomes) => self.send_confirms(&batch.origins, &outcomes)?,
+        }
+        match self.held.take() {
+            None => Ok(()),
+            Some(Held::Method(number, method)) => {
+                let executed = self.on_method(number, method).await;
+                self.conclude(number, executed).await
+            }
+        }
+    }
+}
