@@ -86,7 +86,7 @@ impl Session {
         channel.prefetch.shared = Some(credit);
     }
 
-    pub(super) fn on_consume(&mut self, number: u16, method: basic::Consume) -> Result<(), MethodError> {
+    pub(super) fn on_consume(&mut self, number: u16, method: &basic::Consume) -> Result<(), MethodError> {
         if method.queue == replies::PSEUDO_QUEUE {
             return self.on_consume_replies(number, method);
         }
@@ -106,7 +106,7 @@ impl Session {
         self.flush_settlements();
         let queue = match found {
             ConsumeTarget::Queue(queue) => queue,
-            ConsumeTarget::Stream(topic) => return self.consume_stream(number, &topic, name, tag, &method),
+            ConsumeTarget::Stream(topic) => return self.consume_stream(number, &topic, name, tag, method),
         };
         self.last_token += 1;
         let token = self.last_token;
@@ -184,7 +184,7 @@ impl Session {
         error::consume(error, &error::queue_in(name, &self.namespace))
     }
 
-    pub(super) fn on_cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), MethodError> {
+    pub(super) fn on_cancel(&mut self, number: u16, method: &basic::Cancel) -> Result<(), MethodError> {
         let channel = self.channel(number)?;
         if let Some(tagged) = channel.consumers.remove(&method.consumer_tag) {
             drop(tagged.consumer);
@@ -196,7 +196,7 @@ impl Session {
             self.cancel_replies(number, &method.consumer_tag)?;
         }
         if !method.no_wait {
-            let consumer_tag = method.consumer_tag;
+            let consumer_tag = method.consumer_tag.clone();
             self.out.send(number, basic::CancelOk { consumer_tag });
         }
         Ok(())

@@ -123,20 +123,23 @@ impl Session {
                 self.wait_for_space();
                 Ok(())
             }
-            Method::Basic(method) => self.on_basic(number, method).await,
             Method::Exchange(method) => {
                 self.flush_published()?;
                 self.on_exchange(number, method).await
             }
             Method::Queue(method) => {
                 self.settle_published().await?;
-                self.settle_all().await;
+                while let Some(operation) = self.await_earlier()? {
+                    operation.perform().await;
+                }
                 self.on_queue(number, method).await
             }
             Method::Channel(method) => self.on_channel_method(number, method).await,
-            Method::Confirm(_) | Method::Tx(_) | Method::Access(_) | Method::Connection(_) => {
-                self.execute(number, method)
-            }
+            Method::Basic(_)
+            | Method::Confirm(_)
+            | Method::Tx(_)
+            | Method::Access(_)
+            | Method::Connection(_) => self.execute(number, method),
         }
         .map_err(|error| error.caused_by(id))
     }
@@ -144,6 +147,7 @@ impl Session {
     /// Executes a method on an open channel. It is held if it has to wait.
     fn execute(&mut self, number: u16, method: Method) -> Result<(), MethodError> {
         let flow = match &method {
+            Method::Basic(method) => self.on_basic(number, method)?,
             Method::Confirm(method) => self.on_confirm(number, method)?,
             Method::Tx(method) => self.on_tx(number, method)?,
             Method::Access(method) => self.on_access(number, method)?,
@@ -156,18 +160,18 @@ impl Session {
         Ok(())
     }
 
-    async fn on_basic(&mut self, number: u16, method: Basic) -> Result<(), MethodError> {
+    fn on_basic(&mut self, number: u16, method: &Basic) -> Result<Flow, MethodError> {
         match method {
-            Basic::Qos(method) => self.on_qos(number, &method),
-            Basic::Consume(method) => self.on_consume(number, method),
-            Basic::Cancel(method) => self.on_cancel(number, method),
-            Basic::Get(method) => self.on_get(number, &method).await,
-            Basic::Ack(method) => self.on_settlement(number, settle::ack(&method)),
-            Basic::Nack(method) => self.on_settlement(number, settle::nack(&method)),
-            Basic::Reject(method) => self.on_settlement(number, settle::reject(&method)),
-            Basic::Recover(method) => self.on_recover(number, method.requeue, true),
-            Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false),
-            Basic::CancelOk(_) => Ok(()),
+            Basic::Qos(method) => self.on_qos(number, method)?,
+            Basic::Consume(method) => self.on_consume(number, method)?,
+            Basic::Cancel(method) => self.on_cancel(number, method)?,
+            Basic::Get(method) => return self.on_get(number, method),
+            Basic::Ack(method) => self.on_settlement(number, settle::ack(method))?,
+            Basic::Nack(method) => self.on_settlement(number, settle::nack(method))?,
+            Basic::Reject(method) => self.on_settlement(number, settle::reject(method))?,
+            Basic::Recover(method) => self.on_recover(number, method.requeue, true)?,
+            Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false)?,
+            Basic::CancelOk(_) => {}
             Basic::Publish(_)
             | Basic::QosOk(_)
             | Basic::ConsumeOk(_)
@@ -175,8 +179,9 @@ impl Session {
             | Basic::Deliver(_)
             | Basic::GetOk(_)
             | Basic::GetEmpty(_)
-            | Basic::RecoverOk(_) => Err(not_for_servers()),
+            | Basic::RecoverOk(_) => return Err(not_for_servers()),
         }
+        Ok(Flow::Continue)
     }
 
     /// Takes a content header. Memory for a large body is reserved in steps, before it arrives.

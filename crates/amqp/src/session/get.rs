@@ -1,10 +1,13 @@
 //! `basic.get`: one message, if one is ready.
 
+use std::sync::Arc;
+
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::queues::Source;
+use stafett_messaging::queues::{Delivery, Queue, Source};
 
 use super::channel::Unsettled;
 use super::deliver::{Head, get_ok, write_message};
+use super::held::Flow;
 use super::stream::{ConsumeTarget, not_for_streams};
 use super::{MethodError, Session, replies};
 use crate::arguments::QueueType;
@@ -12,9 +15,14 @@ use crate::content::Additions;
 use crate::context::AmqpContext;
 use crate::error;
 use crate::exception::Exception;
+use crate::operation::{Done, Operation};
 
 impl Session {
-    pub(super) async fn on_get(&mut self, number: u16, method: &basic::Get) -> Result<(), MethodError> {
+    pub(super) fn on_get(&mut self, number: u16, method: &basic::Get) -> Result<Flow, MethodError> {
+        if let Some(Done::Taken(queue, taken)) = self.done.take() {
+            self.on_taken(number, method.no_ack, queue, taken)?;
+            return Ok(Flow::Continue);
+        }
         if method.queue == replies::PSEUDO_QUEUE {
             return Err(Exception::precondition("direct replies are consumed, not asked for").into());
         }
@@ -30,9 +38,23 @@ impl Session {
             return Err(error::only_for_the_active_consumer(&error::queue_in(&name, &self.namespace)).into());
         }
         // Messages that this connection has published, requeued or dead-lettered before can be got.
-        self.settle_published().await?;
-        self.settle_all().await;
-        let Some((delivery, remaining)) = queue.take_one(!method.no_ack).await else {
+        Ok(Flow::Hold(match self.await_earlier()? {
+            Some(operation) => operation,
+            None => Operation::TakeOne {
+                queue,
+                settles: !method.no_ack,
+            },
+        }))
+    }
+
+    fn on_taken(
+        &mut self,
+        number: u16,
+        no_ack: bool,
+        queue: Arc<Queue>,
+        taken: Option<(Delivery, u64)>,
+    ) -> Result<(), MethodError> {
+        let Some((delivery, remaining)) = taken else {
             self.out.send(number, basic::GetEmpty::default());
             return Ok(());
         };
@@ -51,7 +73,7 @@ impl Session {
         };
         write_message(&mut self.out, head, &delivery.message, additions);
         self.context.metrics.delivered.inc();
-        if !method.no_ack {
+        if !no_ack {
             let unsettled = Unsettled {
                 source: Source::Queue(queue),
                 id: delivery.id,

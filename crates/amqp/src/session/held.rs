@@ -46,6 +46,8 @@ impl Session {
     pub(crate) async fn on_done(&mut self, done: Done) -> Result<(), ConnectionEnd> {
         match done {
             Done::Published(batch, outcomes) => self.send_confirms(&batch.origins, &outcomes)?,
+            Done::Buried => {}
+            outcome @ Done::Taken(..) => self.done = Some(outcome),
         }
         match self.held.take() {
             None => Ok(()),

@@ -53,7 +53,7 @@ use self::repeat_publish::RepeatPublish;
 use crate::context::AmqpContext;
 use crate::exception::{Exception, Scope};
 use crate::handshake::Agreed;
-use crate::operation::Operation;
+use crate::operation::{Done, Operation};
 use crate::output::Output;
 
 /// Bodies larger than this reserve memory before they arrive.
@@ -126,6 +126,8 @@ pub(crate) struct Session {
     operation: Option<Operation>,
     /// Input that waits for it.
     held: Option<held::Held>,
+    /// Outcome that the held input is executed with.
+    done: Option<Done>,
     /// Settlements not passed to the queues yet.
     settlements: Vec<(Source, Settlements)>,
     /// Queues that may still be dead-lettering messages that this connection has rejected.
@@ -181,6 +183,7 @@ impl Session {
             pending_changes: Vec::new(),
             operation: None,
             held: None,
+            done: None,
             settlements: Vec::new(),
             burying: Vec::new(),
             runs: Vec::new(),

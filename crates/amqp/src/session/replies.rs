@@ -110,7 +110,7 @@ impl Session {
     pub(super) fn on_consume_replies(
         &mut self,
         number: u16,
-        method: basic::Consume,
+        method: &basic::Consume,
     ) -> Result<(), MethodError> {
         if !method.no_ack {
             return Err(Exception::precondition("reply consumer cannot acknowledge").into());
@@ -121,7 +121,7 @@ impl Session {
         let tag = if method.consumer_tag.is_empty() {
             super::generated("amq.ctag-")
         } else {
-            method.consumer_tag
+            method.consumer_tag.clone()
         };
         let address = super::generated(ADDRESS_PREFIX);
         self.context.replies.learn(address.clone(), number, &self.replies);

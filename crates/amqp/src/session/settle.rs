@@ -7,8 +7,9 @@ use stafett_amqp_wire::methods::basic;
 use stafett_messaging::queues::Settle;
 
 use super::channel::{Channel, Mode, SettleKind, Settlement, Unsettled};
-use super::{MethodError, Session};
+use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
+use crate::operation::Operation;
 
 /// Number of recent queues searched for an existing entry; up to about this many, a list is faster than a
 /// table. The order among queues does not matter.
@@ -140,13 +141,17 @@ impl Session {
         }
     }
 
-    /// Passes the settlements to their queues, and waits until messages rejected by this connection have been
-    /// dead-lettered, so that the next method finds them there.
-    pub(super) async fn settle_all(&mut self) {
-        self.flush_settlements();
-        for queue in std::mem::take(&mut self.burying) {
-            queue.buried().await;
+    /// Returns the next operation on the way to a state in which the earlier messages and settlements of this
+    /// connection have taken effect, dead letters included, so that the next method finds them.
+    pub(super) fn await_earlier(&mut self) -> Result<Option<Operation>, ConnectionEnd> {
+        if let Some(operation) = self.await_publishes()? {
+            return Ok(Some(operation));
         }
+        self.flush_settlements();
+        let mut rejected = std::iter::from_fn(|| self.burying.pop());
+        Ok(rejected
+            .find(|queue| queue.is_burying())
+            .map(Operation::AwaitBurial))
     }
 
     pub(super) fn on_recover(
