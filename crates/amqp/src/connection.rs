@@ -392,7 +392,8 @@ impl Open {
                 }
             }
         }
-        self.session.finish_turn().await?;
+        self.session.finish_turn()?;
+        self.session.perform().await?;
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use stafett_amqp_wire::Table;
 use stafett_broker::Broker;
-use stafett_messaging::exchanges::NamespaceError;
-use stafett_messaging::queues::Queue;
+use stafett_messaging::exchanges::{Exchanges, NamespaceError};
+use stafett_messaging::queues::{Queue, Queues};
 use stafett_model::Namespace;
 
 use crate::arguments::QueueType;
@@ -25,6 +25,14 @@ pub(crate) struct AmqpContext {
 }
 
 impl AmqpContext {
+    pub(crate) fn queues(&self) -> &Arc<Queues> {
+        self.broker.messaging().queues()
+    }
+
+    pub(crate) fn exchanges(&self) -> &Exchanges {
+        self.broker.messaging().exchanges()
+    }
+
     /// Returns the type with which a queue was declared.
     pub(crate) fn queue_type(queue: &Queue) -> QueueType {
         QueueType::of(&Table::decode(queue.arguments.clone()).unwrap_or_default())
@@ -34,7 +42,7 @@ impl AmqpContext {
     /// exchanges.
     pub(crate) fn open_virtual_host(&self, name: &str) -> Result<(), Exception> {
         let namespace = Namespace::new(name);
-        let exchanges = self.broker.messaging().exchanges();
+        let exchanges = self.exchanges();
         if exchanges.has_namespace(&namespace) {
             exchange_kinds::predeclare(&self.broker, &namespace);
             return Ok(());

@@ -11,23 +11,27 @@ use super::{ConnectionEnd, LARGE_BODY_BYTES, MethodError, Session, pending_chang
 use crate::exception::{Exception, octets};
 
 impl Session {
-    /// Executes a frame. An exception closes a channel or the connection, and is sent to the client.
     pub(crate) async fn on_frame(&mut self, frame: Frame) -> Result<(), ConnectionEnd> {
+        self.execute_frame(frame).await?;
+        self.perform().await
+    }
+
+    /// Executes a frame. An exception closes a channel or the connection, and is sent to the client.
+    pub(super) async fn execute_frame(&mut self, frame: Frame) -> Result<(), ConnectionEnd> {
+        if !self.pending_changes.is_empty()
+            && !pending_changes::is_bind(&frame)
+            && let Some(operation) = self.await_changes()
+        {
+            self.hold(operation, Held::Frame(frame));
+            return Ok(());
+        }
         let channel = frame.channel;
-        if !self.pending_changes.is_empty() && !pending_changes::is_bind(&frame) {
-            self.finish_changes().await?;
-        }
         let executed = self.take(frame).await;
-        self.conclude(channel, executed).await?;
-        while let Some(operation) = self.next_operation() {
-            let done = operation.perform().await;
-            self.on_done(done).await?;
-        }
-        Ok(())
+        self.conclude(channel, executed)
     }
 
     /// Closes a channel or the connection after an exception.
-    pub(super) async fn conclude(
+    pub(super) fn conclude(
         &mut self,
         channel: u16,
         executed: Result<(), MethodError>,
@@ -35,10 +39,13 @@ impl Session {
         match executed {
             Ok(()) => Ok(()),
             Err(MethodError::End(end)) => Err(end),
-            Err(MethodError::Exception(exception)) => {
-                self.finish_changes().await?;
-                self.fail(channel, exception)
-            }
+            Err(MethodError::Exception(exception)) => match self.await_changes() {
+                Some(operation) => {
+                    self.hold(operation, Held::Exception(channel, exception));
+                    Ok(())
+                }
+                None => self.fail(channel, exception),
+            },
         }
     }
 
@@ -123,19 +130,16 @@ impl Session {
                 self.wait_for_space();
                 Ok(())
             }
-            Method::Exchange(method) => {
-                self.flush_published()?;
-                self.on_exchange(number, method).await
-            }
             Method::Queue(method) => {
                 self.settle_published().await?;
                 while let Some(operation) = self.await_earlier()? {
-                    operation.perform().await;
+                    operation.perform(&self.context).await;
                 }
                 self.on_queue(number, method).await
             }
             Method::Channel(method) => self.on_channel_method(number, method).await,
             Method::Basic(_)
+            | Method::Exchange(_)
             | Method::Confirm(_)
             | Method::Tx(_)
             | Method::Access(_)
@@ -148,6 +152,10 @@ impl Session {
     fn execute(&mut self, number: u16, method: Method) -> Result<(), MethodError> {
         let flow = match &method {
             Method::Basic(method) => self.on_basic(number, method)?,
+            Method::Exchange(method) => {
+                self.on_exchange(number, method)?;
+                Flow::Continue
+            }
             Method::Confirm(method) => self.on_confirm(number, method)?,
             Method::Tx(method) => self.on_tx(number, method)?,
             Method::Access(method) => self.on_access(number, method)?,

@@ -25,7 +25,7 @@ mod dispatch;
 mod exchange;
 mod get;
 mod held;
-mod pending_changes;
+pub(crate) mod pending_changes;
 mod publish;
 mod queue;
 mod repeat_publish;
@@ -42,12 +42,14 @@ use stafett_messaging::DiskSpace;
 use stafett_messaging::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle, Source};
 use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Permit};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use tokio_util::sync::CancellationToken;
 
 use self::channel::Channel;
 use self::confirms::PendingConfirms;
 use self::consume::TokenOwner;
+use self::held::Held;
+use self::pending_changes::PendingChange;
 use self::publish::PendingPublish;
 use self::repeat_publish::RepeatPublish;
 use crate::context::AmqpContext;
@@ -120,12 +122,12 @@ pub(crate) struct Session {
     turn_ms: Option<i64>,
     /// Batches handed to the broker, in order.
     confirms: PendingConfirms,
-    /// Bindings whose clients are answered once they are stored.
-    pending_changes: Vec<pending_changes::PendingChange>,
+    /// Changes whose clients are answered once they are stored.
+    pending_changes: VecDeque<PendingChange>,
     /// Operation to be performed before the next input.
     operation: Option<Operation>,
     /// Input that waits for it.
-    held: Option<held::Held>,
+    held: Option<Held>,
     /// Outcome that the held input is executed with.
     done: Option<Done>,
     /// Settlements not passed to the queues yet.
@@ -180,7 +182,7 @@ impl Session {
             gathered_before: 0,
             turn_ms: None,
             confirms: PendingConfirms::default(),
-            pending_changes: Vec::new(),
+            pending_changes: VecDeque::new(),
             operation: None,
             held: None,
             done: None,
@@ -213,9 +215,12 @@ impl Session {
     }
 
     /// Ends a turn, after all received frames are executed: hands the gathered messages to the broker.
-    pub(crate) async fn finish_turn(&mut self) -> Result<(), ConnectionEnd> {
+    pub(crate) fn finish_turn(&mut self) -> Result<(), ConnectionEnd> {
         self.flush_published()?;
-        self.finish_changes().await?;
+        if let Some(operation) = self.await_changes() {
+            self.hold(operation, Held::EndOfTurn);
+            return Ok(());
+        }
         self.flush_settlements();
         // Memory that is no longer part of a message.
         self.memory = None;
@@ -289,11 +294,11 @@ impl Drop for Session {
 }
 
 /// Returns a name without line breaks, which RabbitMQ removes from names that are declared, bound or deleted.
-fn one_line(name: ByteString) -> ByteString {
+fn one_line(name: &ByteString) -> ByteString {
     if name.contains(['\r', '\n']) {
         name.replace(['\r', '\n'], "").into()
     } else {
-        name
+        name.clone()
     }
 }
 

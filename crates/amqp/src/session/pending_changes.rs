@@ -1,60 +1,80 @@
-//! Bindings that are in force but not answered yet. A client that binds many queues at once does not wait for
-//! each answer; so the connection waits for all bindings that arrived together, once, before it executes any
-//! other method.
+//! Changes of exchanges and bindings that are in force but not answered yet. A client that binds many queues
+//! at once does not wait for each answer; so bindings that arrive together wait together, and any other frame
+//! is executed behind the answers.
 
 use stafett_amqp_wire::methods::{exchange, queue};
-use stafett_amqp_wire::{Frame, FrameKind};
-use stafett_store::Stored;
+use stafett_amqp_wire::{Frame, FrameKind, Method};
+use stafett_store::{NotStored, Stored};
 
 use super::dispatch::method_id;
 use super::{ConnectionEnd, Session};
 use crate::error;
+use crate::exception::MethodId;
+use crate::operation::Operation;
 
-const QUEUE_BIND: (u16, u16) = (50, 20);
-const EXCHANGE_BIND: (u16, u16) = (40, 30);
+const QUEUE_BIND: MethodId = (50, 20);
+const EXCHANGE_BIND: MethodId = (40, 30);
 
-/// A binding that is in force; its client is answered once it is stored.
+/// A change that is in force; its client is answered once it is stored.
 #[derive(Debug)]
-pub(super) struct PendingChange {
+pub(crate) struct PendingChange {
     channel: u16,
-    stored: Stored,
-    answer: ChangeReply,
+    /// `None` if all changes before it have to be stored, because an earlier one had the same effect.
+    pub stored: Option<Stored>,
+    reply: ChangeReply,
 }
 
 /// The method that answers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ChangeReply {
-    QueueBound,
+    ExchangeDeclared,
+    ExchangeDeleted,
     ExchangeBound,
+    ExchangeUnbound,
+    QueueBound,
+    QueueUnbound,
+    /// The queue did not exist.
+    QueueDeleted,
 }
 
 impl Session {
-    pub(super) fn answer_when_stored(&mut self, channel: u16, stored: Stored, answer: ChangeReply) {
-        self.pending_changes.push(PendingChange {
-            channel,
-            stored,
-            answer,
-        });
+    /// Answers a change once it is stored, unless the client expects no answer.
+    pub(super) fn answer_when_stored(
+        &mut self,
+        channel: u16,
+        stored: Option<Stored>,
+        no_wait: bool,
+        reply: ChangeReply,
+    ) {
+        if !no_wait {
+            self.pending_changes.push_back(PendingChange {
+                channel,
+                stored,
+                reply,
+            });
+        }
     }
 
-    /// Waits until all bindings are stored, and answers their clients.
-    pub(super) async fn finish_changes(&mut self) -> Result<(), ConnectionEnd> {
-        if self.pending_changes.is_empty() {
+    /// Returns the next operation on the way to a state in which all changes are answered.
+    pub(super) fn await_changes(&mut self) -> Option<Operation> {
+        self.pending_changes.pop_front().map(Operation::AwaitStored)
+    }
+
+    /// Answers the client of a change.
+    pub(super) fn on_stored(
+        &mut self,
+        change: &PendingChange,
+        stored: Result<(), NotStored>,
+    ) -> Result<(), ConnectionEnd> {
+        let channel = self.channels.get(&change.channel);
+        if self.closing || channel.is_none_or(|channel| channel.closing) {
             return Ok(());
         }
-        for pending in std::mem::take(&mut self.pending_changes) {
-            let stored = pending.stored.await;
-            let channel = self.channels.get(&pending.channel);
-            if self.closing || channel.is_none_or(|channel| channel.closing) {
-                continue;
-            }
-            match (stored, pending.answer) {
-                (Ok(()), ChangeReply::QueueBound) => self.out.send(pending.channel, queue::BindOk {}),
-                (Ok(()), ChangeReply::ExchangeBound) => self.out.send(pending.channel, exchange::BindOk {}),
-                (Err(not_stored), answer) => {
-                    let exception = error::not_stored(&not_stored, "the binding").caused_by(answer.to());
-                    self.fail(pending.channel, exception)?;
-                }
+        match stored {
+            Ok(()) => self.out.send(change.channel, change.reply.method()),
+            Err(not_stored) => {
+                let exception = error::not_stored(&not_stored, change.reply.what());
+                self.fail(change.channel, exception.caused_by(change.reply.to()))?;
             }
         }
         Ok(())
@@ -62,11 +82,39 @@ impl Session {
 }
 
 impl ChangeReply {
-    /// Returns the method that is answered.
-    fn to(self) -> (u16, u16) {
+    fn method(self) -> Method {
         match self {
-            Self::QueueBound => QUEUE_BIND,
+            Self::ExchangeDeclared => exchange::DeclareOk {}.into(),
+            Self::ExchangeDeleted => exchange::DeleteOk {}.into(),
+            Self::ExchangeBound => exchange::BindOk {}.into(),
+            Self::ExchangeUnbound => exchange::UnbindOk {}.into(),
+            Self::QueueBound => queue::BindOk {}.into(),
+            Self::QueueUnbound => queue::UnbindOk {}.into(),
+            Self::QueueDeleted => queue::DeleteOk { message_count: 0 }.into(),
+        }
+    }
+
+    /// Returns the method that is answered.
+    fn to(self) -> MethodId {
+        match self {
+            Self::ExchangeDeclared => (40, 10),
+            Self::ExchangeDeleted => (40, 20),
             Self::ExchangeBound => EXCHANGE_BIND,
+            Self::ExchangeUnbound => (40, 40),
+            Self::QueueBound => QUEUE_BIND,
+            Self::QueueUnbound => (50, 50),
+            Self::QueueDeleted => (50, 40),
+        }
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::ExchangeBound | Self::QueueBound => "the binding",
+            Self::ExchangeDeclared
+            | Self::ExchangeDeleted
+            | Self::ExchangeUnbound
+            | Self::QueueUnbound
+            | Self::QueueDeleted => "the change",
         }
     }
 }

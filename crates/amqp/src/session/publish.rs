@@ -317,7 +317,7 @@ mod tests {
         publish(true, b"third", &mut bytes);
         receive(&mut session, bytes).await;
         exchanges.delete(&namespace, name, false).unwrap().await.unwrap();
-        session.finish_turn().await.unwrap();
+        session.finish_turn().unwrap();
         let mut seen = Vec::new();
         for frame in sent(&mut session).await {
             match FrameKind::of(frame.kind).unwrap() {

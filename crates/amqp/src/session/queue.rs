@@ -12,7 +12,7 @@ use super::dispatch::not_for_servers;
 use super::exchange::{BindingName, check_name};
 use super::pending_changes::ChangeReply;
 use super::stream::{ConsumeTarget, not_for_streams};
-use super::{MethodError, Session};
+use super::{MethodError, Session, one_line};
 use crate::arguments::{self, QueueType};
 use crate::context::AmqpContext;
 use crate::error;
@@ -22,11 +22,11 @@ impl Session {
     pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), MethodError> {
         match method {
             QueueMethod::Declare(mut method) => {
-                method.queue = super::one_line(method.queue);
+                method.queue = one_line(&method.queue);
                 self.on_declare(number, method).await
             }
-            QueueMethod::Bind(method) => self.on_bind(number, method),
-            QueueMethod::Unbind(method) => self.on_unbind(number, method).await,
+            QueueMethod::Bind(method) => self.on_bind(number, &method),
+            QueueMethod::Unbind(method) => self.on_unbind(number, &method),
             QueueMethod::Purge(method) => self.on_purge(number, method),
             QueueMethod::Delete(method) => self.on_delete(number, method).await,
             QueueMethod::DeclareOk(_)
@@ -160,18 +160,16 @@ impl Session {
         }
     }
 
-    fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), MethodError> {
-        let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
+    fn on_bind(&mut self, number: u16, method: &queue::Bind) -> Result<(), MethodError> {
+        let (name, routing_key) = self.bound_name(number, &method.queue, &method.routing_key)?;
         let binding = BindingName {
-            source: super::one_line(method.exchange),
+            source: one_line(&method.exchange),
             destination: self.destination(&name, &method.arguments)?,
-            routing_key,
-            arguments: method.arguments,
+            routing_key: &routing_key,
+            arguments: &method.arguments,
         };
         let stored = self.bind(&binding)?;
-        if !method.no_wait {
-            self.answer_when_stored(number, stored, ChangeReply::QueueBound);
-        }
+        self.answer_when_stored(number, Some(stored), method.no_wait, ChangeReply::QueueBound);
         Ok(())
     }
 
@@ -180,12 +178,12 @@ impl Session {
     fn bound_name(
         &mut self,
         number: u16,
-        queue: ByteString,
-        routing_key: ByteString,
+        queue: &ByteString,
+        routing_key: &ByteString,
     ) -> Result<(ByteString, ByteString), MethodError> {
         let both_empty = queue.is_empty() && routing_key.is_empty();
-        let name = self.queue_name(number, super::one_line(queue))?;
-        let key = if both_empty { name.clone() } else { routing_key };
+        let name = self.queue_name(number, one_line(queue))?;
+        let key = if both_empty { &name } else { routing_key }.clone();
         Ok((name, key))
     }
 
@@ -201,23 +199,23 @@ impl Session {
         })
     }
 
-    async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), MethodError> {
-        let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
-        let is_queue = !leads_to_topic(&method.arguments);
-        let exists = || {
-            let queues = self.context.broker.messaging().queues();
-            queues.get(&self.namespace, &name).is_some() || self.stream(&name).is_some()
-        };
-        if !is_queue || exists() {
-            let binding = BindingName {
-                source: super::one_line(method.exchange),
-                destination: self.destination(&name, &method.arguments)?,
-                routing_key,
-                arguments: method.arguments,
-            };
-            self.unbind(&binding, false).await?;
+    fn on_unbind(&mut self, number: u16, method: &queue::Unbind) -> Result<(), MethodError> {
+        let (name, routing_key) = self.bound_name(number, &method.queue, &method.routing_key)?;
+        let exists = leads_to_topic(&method.arguments)
+            || self.context.queues().get(&self.namespace, &name).is_some()
+            || self.stream(&name).is_some();
+        if !exists {
+            self.out.send(number, queue::UnbindOk {});
+            return Ok(());
         }
-        self.out.send(number, queue::UnbindOk {});
+        let binding = BindingName {
+            source: one_line(&method.exchange),
+            destination: self.destination(&name, &method.arguments)?,
+            routing_key: &routing_key,
+            arguments: &method.arguments,
+        };
+        let stored = self.unbind(&binding)?;
+        self.answer_when_stored(number, stored, false, ChangeReply::QueueUnbound);
         Ok(())
     }
 
@@ -238,7 +236,7 @@ impl Session {
     }
 
     async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), MethodError> {
-        let name = self.queue_name(number, super::one_line(method.queue.clone()))?;
+        let name = self.queue_name(number, one_line(&method.queue))?;
         let vhost = self.namespace.clone();
         let mut message_count = 0;
         if let Some(topic) = self.stream(&name) {
@@ -267,12 +265,14 @@ impl Session {
                     if let Some(exception) = error::delete(&error, &what) {
                         return Err(exception.into());
                     }
-                    self.gone(method.no_wait).await?;
+                    self.answer_when_stored(number, None, method.no_wait, ChangeReply::QueueDeleted);
+                    return Ok(());
                 }
             }
         } else {
             // Deleting a missing queue is no error (RabbitMQ since 3.2).
-            self.gone(method.no_wait).await?;
+            self.answer_when_stored(number, None, method.no_wait, ChangeReply::QueueDeleted);
+            return Ok(());
         }
         if !method.no_wait {
             self.out.send(number, queue::DeleteOk { message_count });
