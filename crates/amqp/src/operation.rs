@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use stafett_messaging::exchanges::Published;
-use stafett_messaging::queues::{Delivery, Queue};
+use stafett_messaging::queues::{DeclareError, Declaring, DeleteQueueError, Delivery, OwnerId, Queue};
+use stafett_model::Namespace;
 use stafett_store::NotStored;
+use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicId};
 
 use crate::context::AmqpContext;
 use crate::session::confirms::PublishedBatch;
@@ -19,8 +22,24 @@ pub(crate) enum Operation {
     AwaitStored(PendingChange),
     /// Wait until rejected messages are dead-lettered.
     AwaitBurial(Arc<Queue>),
+    /// Wait until the declaration of a queue is stored.
+    Declare(ByteString, Declaring),
+    DeleteQueue {
+        namespace: Namespace,
+        name: ByteString,
+        if_unused: bool,
+        if_empty: bool,
+        owner: OwnerId,
+    },
+    CreateTopic(NewTopic),
+    DeleteTopic(TopicId),
+    /// Wait until no topic of that name is being created or deleted.
+    AwaitName(String),
     /// Take a message of a queue. With `settles`, it stays unsettled.
-    TakeOne { queue: Arc<Queue>, settles: bool },
+    TakeOne {
+        queue: Arc<Queue>,
+        settles: bool,
+    },
 }
 
 /// Outcome of an operation.
@@ -28,7 +47,13 @@ pub(crate) enum Operation {
 pub(crate) enum Done {
     Published(PublishedBatch, Vec<Published>),
     Stored(PendingChange, Result<(), NotStored>),
-    Buried,
+    /// There is nothing to wait for any more.
+    Ready,
+    Declared(ByteString, Result<Arc<Queue>, DeclareError>),
+    /// The number of deleted messages.
+    QueueDeleted(Result<u64, DeleteQueueError>),
+    TopicCreated(Result<Arc<Topic>, CreateError>),
+    TopicDeleted(Result<(), DeleteError>),
     /// The message, if there was one, and the number of those that remain.
     Taken(Arc<Queue>, Option<(Delivery, u64)>),
 }
@@ -49,7 +74,28 @@ impl Operation {
             }
             Self::AwaitBurial(queue) => {
                 queue.buried().await;
-                Done::Buried
+                Done::Ready
+            }
+            Self::Declare(name, declaring) => Done::Declared(name, declaring.await),
+            Self::DeleteQueue {
+                namespace,
+                name,
+                if_unused,
+                if_empty,
+                owner,
+            } => {
+                let queues = context.queues();
+                let deleted = queues.delete(&namespace, &name, if_unused, if_empty, owner);
+                Done::QueueDeleted(deleted.await)
+            }
+            Self::CreateTopic(topic) => {
+                let created = context.broker.catalog().create(vec![topic]).await.pop();
+                Done::TopicCreated(created.unwrap_or(Err(NotStored::Unknown.into())))
+            }
+            Self::DeleteTopic(id) => Done::TopicDeleted(context.broker.delete_topic(id).await),
+            Self::AwaitName(name) => {
+                context.broker.topics().settled(&name).await;
+                Done::Ready
             }
             Self::TakeOne { queue, settles } => {
                 let taken = queue.take_one(settles).await;

@@ -130,16 +130,10 @@ impl Session {
                 self.wait_for_space();
                 Ok(())
             }
-            Method::Queue(method) => {
-                self.settle_published().await?;
-                while let Some(operation) = self.await_earlier()? {
-                    operation.perform(&self.context).await;
-                }
-                self.on_queue(number, method).await
-            }
             Method::Channel(method) => self.on_channel_method(number, method).await,
             Method::Basic(_)
             | Method::Exchange(_)
+            | Method::Queue(_)
             | Method::Confirm(_)
             | Method::Tx(_)
             | Method::Access(_)
@@ -156,6 +150,7 @@ impl Session {
                 self.on_exchange(number, method)?;
                 Flow::Continue
             }
+            Method::Queue(method) => self.on_queue(number, method)?,
             Method::Confirm(method) => self.on_confirm(number, method)?,
             Method::Tx(method) => self.on_tx(number, method)?,
             Method::Access(method) => self.on_access(number, method)?,

@@ -60,9 +60,13 @@ impl Session {
     pub(crate) async fn on_done(&mut self, done: Done) -> Result<(), ConnectionEnd> {
         match done {
             Done::Published(batch, outcomes) => self.send_confirms(&batch.origins, &outcomes)?,
-            Done::Buried => {}
+            Done::Ready => {}
             Done::Stored(change, stored) => self.on_stored(&change, stored)?,
-            outcome @ Done::Taken(..) => self.done = Some(outcome),
+            outcome @ (Done::Declared(..)
+            | Done::QueueDeleted(_)
+            | Done::TopicCreated(_)
+            | Done::TopicDeleted(_)
+            | Done::Taken(..)) => self.done = Some(outcome),
         }
         match self.held.take() {
             None => Ok(()),

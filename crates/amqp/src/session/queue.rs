@@ -10,57 +10,71 @@ use stafett_messaging::queues::{Declare, Over, Queue};
 
 use super::dispatch::not_for_servers;
 use super::exchange::{BindingName, check_name};
+use super::held::Flow;
 use super::pending_changes::ChangeReply;
-use super::stream::{ConsumeTarget, not_for_streams};
+use super::stream::{ConsumeTarget, check_deletable, not_for_streams, stream_deleted};
 use super::{MethodError, Session, one_line};
 use crate::arguments::{self, QueueType};
 use crate::context::AmqpContext;
 use crate::error;
 use crate::exception::Exception;
+use crate::operation::{Done, Operation};
 
 impl Session {
-    pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), MethodError> {
+    pub(super) fn on_queue(&mut self, number: u16, method: &QueueMethod) -> Result<Flow, MethodError> {
+        if let Some(operation) = self.await_earlier()? {
+            return Ok(Flow::Hold(operation));
+        }
         match method {
-            QueueMethod::Declare(mut method) => {
-                method.queue = one_line(&method.queue);
-                self.on_declare(number, method).await
-            }
-            QueueMethod::Bind(method) => self.on_bind(number, &method),
-            QueueMethod::Unbind(method) => self.on_unbind(number, &method),
-            QueueMethod::Purge(method) => self.on_purge(number, method),
-            QueueMethod::Delete(method) => self.on_delete(number, method).await,
+            QueueMethod::Declare(method) => return self.on_declare(number, method),
+            QueueMethod::Bind(method) => self.on_bind(number, method)?,
+            QueueMethod::Unbind(method) => self.on_unbind(number, method)?,
+            QueueMethod::Purge(method) => self.on_purge(number, method)?,
+            QueueMethod::Delete(method) => return self.on_delete(number, method),
             QueueMethod::DeclareOk(_)
             | QueueMethod::BindOk(_)
             | QueueMethod::PurgeOk(_)
             | QueueMethod::DeleteOk(_)
-            | QueueMethod::UnbindOk(_) => Err(not_for_servers()),
+            | QueueMethod::UnbindOk(_) => return Err(not_for_servers()),
         }
+        Ok(Flow::Continue)
     }
 
-    async fn on_declare(&mut self, number: u16, method: queue::Declare) -> Result<(), MethodError> {
-        if method.queue.starts_with(super::replies::PSEUDO_QUEUE) {
-            return self.on_declare_replies(number, &method);
+    fn on_declare(&mut self, number: u16, method: &queue::Declare) -> Result<Flow, MethodError> {
+        let given = one_line(&method.queue);
+        if given.starts_with(super::replies::PSEUDO_QUEUE) {
+            self.on_declare_replies(number, &given, method.no_wait)?;
+            return Ok(Flow::Continue);
         }
-        let (name, found) = if method.passive {
-            let name = self.queue_name(number, method.queue.clone())?;
+        if method.passive {
+            let name = self.queue_name(number, given)?;
             let found = self.found(&name)?;
             if let ConsumeTarget::Queue(queue) = &found {
                 // A passive declaration counts as use, as in RabbitMQ.
-                self.context.broker.messaging().queues().use_now(queue);
+                self.context.queues().use_now(queue);
             }
-            (name, found)
-        } else {
-            let name = if method.queue.is_empty() {
-                super::generated("amq.gen-")
-            } else {
-                method.queue.clone()
-            };
-            let found = self.declare(&name, &method).await?;
-            (name, found)
-        };
+            return self.on_declared(number, name, &found, method.no_wait);
+        }
+        let declared = self.done.take_if(|done| matches!(done, Done::Declared(..)));
+        if let Some(Done::Declared(name, declared)) = declared {
+            let what = error::queue_in(&name, &self.namespace);
+            let queue = declared.map_err(|error| error::declare(&error, &what))?;
+            return self.on_declared(number, name, &ConsumeTarget::Queue(queue), method.no_wait);
+        }
+        self.declare(number, given, method)
+    }
+
+    /// Answers a declaration.
+    pub(super) fn on_declared(
+        &mut self,
+        number: u16,
+        name: ByteString,
+        found: &ConsumeTarget,
+        no_wait: bool,
+    ) -> Result<Flow, MethodError> {
         self.channel(number)?.last_queue = name.clone();
-        if !method.no_wait {
-            let (messages, consumers) = match &found {
+        if !no_wait {
+            let (messages, consumers) = match found {
                 ConsumeTarget::Queue(queue) => {
                     let counts = queue.counts();
                     (counts.ready, counts.consumers)
@@ -75,39 +89,45 @@ impl Session {
             };
             self.out.send(number, declared);
         }
-        Ok(())
+        Ok(Flow::Continue)
     }
 
-    async fn declare(
+    fn declare(
         &mut self,
-        name: &ByteString,
+        number: u16,
+        given: ByteString,
         method: &queue::Declare,
-    ) -> Result<ConsumeTarget, MethodError> {
+    ) -> Result<Flow, MethodError> {
         let vhost = self.namespace.clone();
-        let what = error::queue_in(name, &vhost);
-        let queues = self.context.broker.messaging().queues();
-        let existing = queues.get(&vhost, name);
+        let is_named = !given.is_empty();
+        let name = if is_named {
+            given
+        } else {
+            super::generated("amq.gen-")
+        };
+        let what = error::queue_in(&name, &vhost);
+        let existing = self.context.queues().get(&vhost, &name);
         if let Some(existing) = &existing {
             if existing.exclusive.is_some_and(|owner| owner != self.owner) {
                 return Err(error::locked(&what).into());
             }
             check_equivalence(existing, method, &what)?;
-        } else if !method.queue.is_empty() {
-            check_name(name, "queue", false)?;
+        } else if is_named {
+            check_name(&name, "queue", false)?;
         }
         if QueueType::of(&method.arguments) == QueueType::Stream {
-            if method.queue.is_empty() {
+            if !is_named {
                 let text = "Cannot declare a server-named queue for type rabbit_stream_queue";
                 return Err(Exception::precondition(text).into());
             }
-            return self.declare_stream(name, method).await.map(ConsumeTarget::Stream);
+            return self.declare_stream(number, name, method);
         }
         if let Some(stream) = self
-            .stream(name)
+            .stream(&name)
             .filter(|topic| topic.settings.declared.is_some())
         {
             self.check_stream(&stream, method, &stream.settings, &what)?;
-            return Ok(ConsumeTarget::Stream(stream));
+            return self.on_declared(number, name, &ConsumeTarget::Stream(stream), method.no_wait);
         }
         let (kind, settings) = arguments::queue_settings(&method.arguments, &what)?;
         check_kind(kind, method, &what)?;
@@ -123,23 +143,15 @@ impl Session {
                 None => arguments::canonical(&method.arguments),
             },
         };
-        let declaring = self
-            .context
-            .broker
-            .messaging()
-            .queues()
-            .declare(&vhost, name, declare);
+        let declaring = self.context.queues().declare(&vhost, &name, declare);
         if method.no_wait
-            && let Some(queue) = self.context.broker.messaging().queues().get(&vhost, name)
+            && let Some(queue) = self.context.queues().get(&vhost, &name)
         {
             // The queue is usable at once; messages published to it are stored after its declaration.
             drop(declaring);
-            return Ok(ConsumeTarget::Queue(queue));
+            return self.on_declared(number, name, &ConsumeTarget::Queue(queue), true);
         }
-        Ok(declaring
-            .await
-            .map(ConsumeTarget::Queue)
-            .map_err(|error| error::declare(&error, &what))?)
+        Ok(Flow::Hold(Operation::Declare(name, declaring)))
     }
 
     /// Returns the stored topic that a queue is to consume.
@@ -219,8 +231,8 @@ impl Session {
         Ok(())
     }
 
-    fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), MethodError> {
-        let name = self.queue_name(number, method.queue)?;
+    fn on_purge(&mut self, number: u16, method: &queue::Purge) -> Result<(), MethodError> {
+        let name = self.queue_name(number, method.queue.clone())?;
         let count = match self.found(&name)? {
             ConsumeTarget::Queue(queue) => queue.purge(),
             ConsumeTarget::Stream(_) => {
@@ -235,65 +247,75 @@ impl Session {
         Ok(())
     }
 
-    async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), MethodError> {
+    fn on_delete(&mut self, number: u16, method: &queue::Delete) -> Result<Flow, MethodError> {
         let name = self.queue_name(number, one_line(&method.queue))?;
-        let vhost = self.namespace.clone();
-        let mut message_count = 0;
-        if let Some(topic) = self.stream(&name) {
-            let what = error::queue_in(&name, &vhost);
-            self.delete_stream(&topic, &what).await?;
-        } else if self
-            .context
-            .broker
-            .messaging()
-            .queues()
-            .get(&vhost, &name)
-            .is_some()
-        {
-            let queue = self.queue(&name)?;
-            let what = error::queue_in(&name, &vhost);
-            if AmqpContext::queue_type(&queue) == QueueType::Quorum {
-                check_unconditional(&method, &what)?;
+        let what = error::queue_in(&name, &self.namespace);
+        let deleted = match self.done.take() {
+            Some(Done::QueueDeleted(Ok(count))) => Some(count),
+            Some(Done::QueueDeleted(Err(error))) => match error::delete(&error, &what) {
+                Some(exception) => return Err(exception.into()),
+                None => None,
+            },
+            Some(Done::TopicDeleted(deleted)) => {
+                stream_deleted(deleted, &what)?;
+                Some(0)
             }
-            let queues = self.context.broker.messaging().queues();
-            let deleted = queues
-                .delete(&vhost, &name, method.if_unused, method.if_empty, self.owner)
-                .await;
-            match deleted {
-                Ok(count) => message_count = u32::try_from(count).unwrap_or(u32::MAX),
-                Err(error) => {
-                    if let Some(exception) = error::delete(&error, &what) {
-                        return Err(exception.into());
-                    }
-                    self.answer_when_stored(number, None, method.no_wait, ChangeReply::QueueDeleted);
-                    return Ok(());
-                }
-            }
-        } else {
+            _ => match self.begin_deletion(&name, method, &what)? {
+                Some(operation) => return Ok(Flow::Hold(operation)),
+                None => None,
+            },
+        };
+        let Some(count) = deleted else {
             // Deleting a missing queue is no error (RabbitMQ since 3.2).
             self.answer_when_stored(number, None, method.no_wait, ChangeReply::QueueDeleted);
-            return Ok(());
-        }
+            return Ok(Flow::Continue);
+        };
         if !method.no_wait {
+            let message_count = u32::try_from(count).unwrap_or(u32::MAX);
             self.out.send(number, queue::DeleteOk { message_count });
         }
-        Ok(())
+        Ok(Flow::Continue)
+    }
+
+    /// Returns the deletion of a queue or stream. `None` if it does not exist.
+    fn begin_deletion(
+        &self,
+        name: &ByteString,
+        method: &queue::Delete,
+        what: &str,
+    ) -> Result<Option<Operation>, Exception> {
+        if let Some(topic) = self.stream(name) {
+            return check_deletable(&topic, what).map(|()| Some(Operation::DeleteTopic(topic.id)));
+        }
+        if self.context.queues().get(&self.namespace, name).is_none() {
+            return Ok(None);
+        }
+        let queue = self.queue(name)?;
+        if AmqpContext::queue_type(&queue) == QueueType::Quorum {
+            check_unconditional(method, what)?;
+        }
+        Ok(Some(Operation::DeleteQueue {
+            namespace: self.namespace.clone(),
+            name: name.clone(),
+            if_unused: method.if_unused,
+            if_empty: method.if_empty,
+            owner: self.owner,
+        }))
     }
 
     /// Declares the pseudo queue of direct replies, which always exists, or a reply address, which exists as
     /// long as its consumer.
-    fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), MethodError> {
-        let is_there =
-            method.queue == super::replies::PSEUDO_QUEUE || self.context.replies.knows(&method.queue);
+    fn on_declare_replies(&mut self, number: u16, name: &ByteString, no_wait: bool) -> Result<(), Exception> {
+        let is_there = name == super::replies::PSEUDO_QUEUE || self.context.replies.knows(name);
         if !is_there {
             let vhost = &self.namespace;
-            return Err(
-                Exception::not_found(format!("no queue '{}' in vhost '{vhost}'", method.queue)).into(),
-            );
+            return Err(Exception::not_found(format!(
+                "no queue '{name}' in vhost '{vhost}'"
+            )));
         }
-        if !method.no_wait {
+        if !no_wait {
             let declared = queue::DeclareOk {
-                queue: method.queue.clone(),
+                queue: name.clone(),
                 message_count: 0,
                 consumer_count: 1,
             };
