@@ -1,4 +1,5 @@
-//! The asynchronous shell of a connection: reads, feeds the session, writes the results.
+//! The asynchronous shell of a connection: reads, feeds the session, performs its operations, writes the
+//! results.
 //!
 //! While a client does not read, its deliveries stay in the queues: the outbox is emptied only while few
 //! bytes wait to be written. While many bytes wait, or many messages are not stored yet, no requests are
@@ -291,7 +292,10 @@ impl Open {
                 }
                 Ok(Event::Drain) => {
                     deadline.get_or_insert_with(|| Instant::now() + CLOSE_PATIENCE);
-                    self.session.stop().await.map_err(Ended::from)
+                    match self.session.stop() {
+                        Ok(()) => self.perform().await,
+                        Err(end) => Err(end.into()),
+                    }
                 }
                 Ok(Event::Due) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
                     Err(Ended::NotClosed)
@@ -382,7 +386,7 @@ impl Open {
         while !self.session.is_blocked() {
             self.session.publish_again(&mut self.input.buffer);
             match frame::split(&mut self.input.buffer, self.session.agreed.frame_bytes_max) {
-                Ok(Some(frame)) => self.session.on_frame(frame).await?,
+                Ok(Some(frame)) => self.session.on_frame(frame)?,
                 Ok(None) => break,
                 Err(error) => {
                     // The bytes that follow cannot be decoded.
@@ -391,9 +395,18 @@ impl Open {
                     break;
                 }
             }
+            self.perform().await?;
         }
         self.session.finish_turn()?;
-        self.session.perform().await?;
+        self.perform().await
+    }
+
+    /// Performs the operations that the session waits for.
+    async fn perform(&mut self) -> Result<(), Ended> {
+        while let Some(operation) = self.session.next_operation() {
+            let done = operation.perform(&self.session.context).await;
+            self.session.on_done(done)?;
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use bytestring::ByteString;
 use stafett_messaging::exchanges::Published;
 use stafett_messaging::queues::{DeclareError, Declaring, DeleteQueueError, Delivery, OwnerId, Queue};
 use stafett_model::Namespace;
+use stafett_net::{Arrival, BudgetError, ByteBudget};
 use stafett_store::NotStored;
 use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicId};
 
@@ -35,6 +36,10 @@ pub(crate) enum Operation {
     DeleteTopic(TopicId),
     /// Wait until no topic of that name is being created or deleted.
     AwaitName(String),
+    /// Reserve memory for the beginning of a large body.
+    Reserve(Arc<ByteBudget>, usize),
+    /// Reserve memory for more of it.
+    Grow(Arrival),
     /// Take a message of a queue. With `settles`, it stays unsettled.
     TakeOne {
         queue: Arc<Queue>,
@@ -54,6 +59,7 @@ pub(crate) enum Done {
     QueueDeleted(Result<u64, DeleteQueueError>),
     TopicCreated(Result<Arc<Topic>, CreateError>),
     TopicDeleted(Result<(), DeleteError>),
+    Reserved(Result<Arrival, BudgetError>),
     /// The message, if there was one, and the number of those that remain.
     Taken(Arc<Queue>, Option<(Delivery, u64)>),
 }
@@ -97,6 +103,8 @@ impl Operation {
                 context.broker.topics().settled(&name).await;
                 Done::Ready
             }
+            Self::Reserve(budget, bytes) => Done::Reserved(Arrival::begin(&budget, bytes).await),
+            Self::Grow(mut memory) => Done::Reserved(memory.grow().await.map(|()| memory)),
             Self::TakeOne { queue, settles } => {
                 let taken = queue.take_one(settles).await;
                 Done::Taken(queue, taken)

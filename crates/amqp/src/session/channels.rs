@@ -2,49 +2,35 @@
 
 use bytes::Bytes;
 use stafett_amqp_wire::methods::{Channel as ChannelMethod, channel as channel_class};
-use stafett_amqp_wire::{Frame, FrameKind, Method, ReplyCode};
+use stafett_amqp_wire::{FrameKind, Method, ReplyCode};
 
 use super::channel::{Channel, SettleKind};
 use super::dispatch::not_for_servers;
+use super::held::Flow;
 use super::{MethodError, Session};
 use crate::exception::Exception;
 
+const NOT_OPEN: &str = "expected 'channel.open'";
+
 impl Session {
-    pub(super) async fn take_on_unopened_channel(
+    pub(super) fn take_on_unopened_channel(
         &mut self,
         kind: FrameKind,
         number: u16,
-        frame: Frame,
+        payload: Bytes,
     ) -> Result<(), MethodError> {
-        let method = if kind == FrameKind::Method {
-            Some(Method::decode(frame.payload.clone()).map_err(Exception::from)?)
-        } else {
-            None
-        };
-        match method {
-            Some(Method::Channel(ChannelMethod::Open(_))) => {
-                if self.agreed.channels_max != 0
-                    && self.channels.len() >= usize::from(self.agreed.channels_max)
-                {
-                    let max = self.agreed.channels_max;
-                    let text = format!(
-                        "number of channels opened ({}) has reached the negotiated channel_max ({max})",
-                        self.channels.len()
-                    );
-                    return Err(Exception::not_allowed(text).into());
-                }
-                // Outstanding confirms of a closed channel with this number must not go to the new channel.
-                self.settle_published().await?;
-                self.channels.insert(number, Channel::default());
-                self.context.metrics.channels.inc();
-                self.out.send(number, channel_class::OpenOk::default());
-                Ok(())
-            }
+        let not_open = Exception::new(ReplyCode::ChannelError, NOT_OPEN);
+        if kind != FrameKind::Method {
+            return Err(not_open.into());
+        }
+        let method = Method::decode(payload).map_err(Exception::from)?;
+        if matches!(method, Method::Channel(ChannelMethod::Open(_))) {
+            self.on_method(number, method)
+        } else if matches!(method, Method::Channel(ChannelMethod::CloseOk(_))) {
             // It may still be in transit if both sides have closed the channel.
-            Some(Method::Channel(ChannelMethod::CloseOk(_))) => Ok(()),
-            _ => Err(Exception::new(ReplyCode::ChannelError, "expected 'channel.open'")
-                .caused_by(method.map_or((0, 0), |method| method.id()))
-                .into()),
+            Ok(())
+        } else {
+            Err(not_open.caused_by(method.id()).into())
         }
     }
 
@@ -64,37 +50,56 @@ impl Session {
         }
     }
 
-    pub(super) async fn on_channel_method(
+    pub(super) fn on_channel_method(
         &mut self,
         number: u16,
-        method: ChannelMethod,
-    ) -> Result<(), MethodError> {
+        method: &ChannelMethod,
+    ) -> Result<Flow, MethodError> {
         match method {
-            ChannelMethod::Open(_) => {
-                Err(Exception::new(ReplyCode::ChannelError, "second 'channel.open' seen").into())
-            }
+            ChannelMethod::Open(_) => return self.open_channel(number),
             ChannelMethod::Close(_) => {
-                self.settle_published().await?;
+                if let Some(operation) = self.await_publishes()? {
+                    return Ok(Flow::Hold(operation));
+                }
                 self.release_channel(number, false);
                 self.out.send(number, channel_class::CloseOk {});
-                Ok(())
             }
-            ChannelMethod::FlowOk(_) => Ok(()),
+            ChannelMethod::FlowOk(_) => {}
             ChannelMethod::Flow(method) => {
                 if !method.active {
                     return Err(Exception::new(ReplyCode::NotImplemented, "active=false").into());
                 }
                 self.out.send(number, channel_class::FlowOk { active: true });
-                Ok(())
             }
-            ChannelMethod::OpenOk(_) | ChannelMethod::CloseOk(_) => Err(not_for_servers()),
+            ChannelMethod::OpenOk(_) | ChannelMethod::CloseOk(_) => return Err(not_for_servers()),
         }
+        Ok(Flow::Continue)
+    }
+
+    fn open_channel(&mut self, number: u16) -> Result<Flow, MethodError> {
+        if self.channels.contains_key(&number) {
+            return Err(Exception::new(ReplyCode::ChannelError, "second 'channel.open' seen").into());
+        }
+        let (open, max) = (self.channels.len(), self.agreed.channels_max);
+        if max != 0 && open >= usize::from(max) {
+            let text =
+                format!("number of channels opened ({open}) has reached the negotiated channel_max ({max})");
+            return Err(Exception::not_allowed(text).into());
+        }
+        // Outstanding confirms of a closed channel with this number must not go to the new channel.
+        if let Some(operation) = self.await_publishes()? {
+            return Ok(Flow::Hold(operation));
+        }
+        self.channels.insert(number, Channel::default());
+        self.context.metrics.channels.inc();
+        self.out.send(number, channel_class::OpenOk::default());
+        Ok(Flow::Continue)
     }
 
     pub(super) fn channel(&mut self, number: u16) -> Result<&mut Channel, MethodError> {
         self.channels
             .get_mut(&number)
-            .ok_or_else(|| Exception::new(ReplyCode::ChannelError, "expected 'channel.open'").into())
+            .ok_or_else(|| Exception::new(ReplyCode::ChannelError, NOT_OPEN).into())
     }
 
     pub(super) fn remove_channel(&mut self, number: u16) {

@@ -167,15 +167,6 @@ impl Session {
         Ok(self.confirms.waiting.pop_front().map(Operation::AwaitPublished))
     }
 
-    pub(crate) async fn settle_published(&mut self) -> Result<(), ConnectionEnd> {
-        self.flush_published()?;
-        while !self.confirms.is_empty() {
-            std::future::poll_fn(|cx| self.confirms.poll_ready(cx)).await;
-            self.resolve_ready()?;
-        }
-        Ok(())
-    }
-
     pub(super) fn send_confirms(
         &mut self,
         entries: &[PublishOrigin],

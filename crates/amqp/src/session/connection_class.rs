@@ -5,53 +5,39 @@ use stafett_amqp_wire::methods::{Access, Connection, access, connection};
 use stafett_amqp_wire::{Method, ReplyCode};
 
 use super::dispatch::not_for_servers;
-use super::held::Flow;
+use super::held::{Flow, Held};
 use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
 
 impl Session {
-    pub(super) async fn on_connection_method(&mut self, payload: Bytes) -> Result<(), MethodError> {
-        let id = super::dispatch::method_id(&payload);
-        let method = Method::decode(payload).map_err(Exception::from)?;
+    pub(super) fn on_connection_method(&mut self, method: &Connection) -> Result<Flow, MethodError> {
         match method {
-            Method::Connection(Connection::Close(_)) => {
+            Connection::Close(_) => {
                 // `close-ok` promises that earlier messages are stored.
-                self.settle_published().await?;
+                if let Some(operation) = self.await_publishes()? {
+                    return Ok(Flow::Hold(operation));
+                }
                 self.release();
                 self.out.send(0, connection::CloseOk {});
                 Err(ConnectionEnd::Closed.into())
             }
-            Method::Connection(Connection::UpdateSecret(_)) => {
+            Connection::UpdateSecret(_) => {
                 // Passwords do not expire: as in RabbitMQ, any secret is accepted and none is kept.
                 self.out.send(0, connection::UpdateSecretOk {});
-                Ok(())
+                Ok(Flow::Continue)
             }
-            Method::Connection(
-                Connection::CloseOk(_)
-                | Connection::Start(_)
-                | Connection::StartOk(_)
-                | Connection::Secure(_)
-                | Connection::SecureOk(_)
-                | Connection::Tune(_)
-                | Connection::TuneOk(_)
-                | Connection::Open(_)
-                | Connection::OpenOk(_)
-                | Connection::Blocked(_)
-                | Connection::Unblocked(_)
-                | Connection::UpdateSecretOk(_),
-            )
-            | Method::Channel(_)
-            | Method::Access(_)
-            | Method::Exchange(_)
-            | Method::Queue(_)
-            | Method::Basic(_)
-            | Method::Confirm(_)
-            | Method::Tx(_) => Err(Exception::new(
-                ReplyCode::ChannelError,
-                "unexpected method in connection state running",
-            )
-            .caused_by(id)
-            .into()),
+            Connection::CloseOk(_)
+            | Connection::Start(_)
+            | Connection::StartOk(_)
+            | Connection::Secure(_)
+            | Connection::SecureOk(_)
+            | Connection::Tune(_)
+            | Connection::TuneOk(_)
+            | Connection::Open(_)
+            | Connection::OpenOk(_)
+            | Connection::Blocked(_)
+            | Connection::Unblocked(_)
+            | Connection::UpdateSecretOk(_) => Err(unexpected_method()),
         }
     }
 
@@ -93,9 +79,18 @@ impl Session {
     }
 
     /// Closes the connection because the process stops.
-    pub(crate) async fn stop(&mut self) -> Result<(), ConnectionEnd> {
-        self.settle_published().await?;
+    pub(crate) fn stop(&mut self) -> Result<(), ConnectionEnd> {
+        if let Some(operation) = self.await_publishes()? {
+            self.hold(operation, Held::Stop);
+            return Ok(());
+        }
         let reason = "broker forced connection closure with reason 'shutdown'";
         self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }
+}
+
+/// Refuses a method that does not belong to an open connection.
+pub(super) fn unexpected_method() -> MethodError {
+    let text = "unexpected method in connection state running";
+    Exception::new(ReplyCode::ChannelError, text).into()
 }

@@ -4,20 +4,18 @@ use bytes::Bytes;
 use stafett_amqp_wire::methods::{Basic, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 
+use super::arriving::Memory;
 use super::assembly::{Assembly, Content};
 use super::channel::Channel;
 use super::held::{Flow, Held};
-use super::{ConnectionEnd, LARGE_BODY_BYTES, MethodError, Session, pending_changes, settle};
+use super::{
+    ConnectionEnd, LARGE_BODY_BYTES, MethodError, Session, connection_class, pending_changes, settle,
+};
 use crate::exception::{Exception, octets};
 
 impl Session {
-    pub(crate) async fn on_frame(&mut self, frame: Frame) -> Result<(), ConnectionEnd> {
-        self.execute_frame(frame).await?;
-        self.perform().await
-    }
-
     /// Executes a frame. An exception closes a channel or the connection, and is sent to the client.
-    pub(super) async fn execute_frame(&mut self, frame: Frame) -> Result<(), ConnectionEnd> {
+    pub(crate) fn on_frame(&mut self, frame: Frame) -> Result<(), ConnectionEnd> {
         if !self.pending_changes.is_empty()
             && !pending_changes::is_bind(&frame)
             && let Some(operation) = self.await_changes()
@@ -26,7 +24,7 @@ impl Session {
             return Ok(());
         }
         let channel = frame.channel;
-        let executed = self.take(frame).await;
+        let executed = self.take(frame);
         self.conclude(channel, executed)
     }
 
@@ -49,7 +47,7 @@ impl Session {
         }
     }
 
-    async fn take(&mut self, frame: Frame) -> Result<(), MethodError> {
+    fn take(&mut self, frame: Frame) -> Result<(), MethodError> {
         let kind = FrameKind::of(frame.kind);
         if self.closing {
             return self.take_while_closing(kind, frame);
@@ -65,9 +63,17 @@ impl Session {
             )
             .into()),
             (Some(FrameKind::Heartbeat), 0) => Ok(()),
-            (Some(FrameKind::Method), 0) => self.on_connection_method(frame.payload).await,
+            (Some(FrameKind::Method), 0) => {
+                let id = method_id(&frame.payload);
+                let method = Method::decode(frame.payload).map_err(Exception::from)?;
+                if matches!(method, Method::Connection(_)) {
+                    self.on_method(0, method)
+                } else {
+                    Err(connection_class::unexpected_method().caused_by(id))
+                }
+            }
             (Some(FrameKind::Header | FrameKind::Body), 0) => Err(unexpected(&frame)),
-            (Some(kind), number) => self.take_on_channel(kind, number, frame).await,
+            (Some(kind), number) => self.take_on_channel(kind, number, frame),
         }
     }
 
@@ -78,14 +84,9 @@ impl Session {
         Ok(())
     }
 
-    async fn take_on_channel(
-        &mut self,
-        kind: FrameKind,
-        number: u16,
-        frame: Frame,
-    ) -> Result<(), MethodError> {
+    fn take_on_channel(&mut self, kind: FrameKind, number: u16, frame: Frame) -> Result<(), MethodError> {
         let Some(channel) = self.channels.get_mut(&number) else {
-            return self.take_on_unopened_channel(kind, number, frame).await;
+            return self.take_on_unopened_channel(kind, number, frame.payload);
         };
         if channel.closing {
             self.take_on_closing_channel(kind, number, frame.payload);
@@ -93,21 +94,25 @@ impl Session {
         }
         match kind {
             FrameKind::Heartbeat => Err(unexpected(&frame)),
-            FrameKind::Header => self.on_header(number, frame.payload).await,
+            FrameKind::Header => {
+                if !matches!(channel.assembly, Assembly::Header(_)) {
+                    return Err(unexpected_content(channel));
+                }
+                let header = ContentHeader::decode(frame.payload)
+                    .map_err(|error| Exception::from(error).caused_by((60, 40)))?;
+                self.on_header(number, header)
+            }
             FrameKind::Body => {
                 if !matches!(channel.assembly, Assembly::Body(_)) {
                     return Err(unexpected_content(channel));
                 }
-                let whole = if channel.assembly.lacks_memory(frame.payload.len()) {
-                    self.grow_arrival(number, frame.payload.len()).await?;
-                    self.channel(number)?.assembly.on_body(frame.payload)?
-                } else {
-                    channel.assembly.on_body(frame.payload)?
-                };
-                if let Some(content) = whole {
-                    self.on_content(number, content)?;
+                if channel.assembly.lacks_memory(frame.payload.len()) {
+                    return self.on_body(number, frame.payload);
                 }
-                Ok(())
+                match channel.assembly.on_body(frame.payload)? {
+                    Some(content) => self.on_content(number, content),
+                    None => Ok(()),
+                }
             }
             FrameKind::Method => {
                 if channel.assembly.is_busy() {
@@ -116,51 +121,41 @@ impl Session {
                 let id = method_id(&frame.payload);
                 let method =
                     Method::decode(frame.payload).map_err(|error| Exception::from(error).caused_by(id))?;
-                self.on_method(number, method).await
+                self.on_method(number, method)
             }
         }
     }
 
-    pub(super) async fn on_method(&mut self, number: u16, method: Method) -> Result<(), MethodError> {
+    pub(super) fn on_method(&mut self, number: u16, method: Method) -> Result<(), MethodError> {
+        if let Method::Basic(Basic::Publish(publish)) = method {
+            self.channel(number)?.assembly.begin(publish);
+            self.wait_for_space();
+            return Ok(());
+        }
+        self.is_waited_for = true;
         let id = method.id();
-        self.is_waited_for |= !matches!(method, Method::Basic(Basic::Publish(_)));
-        match method {
-            Method::Basic(Basic::Publish(publish)) => {
-                self.channel(number)?.assembly.begin(publish);
-                self.wait_for_space();
-                Ok(())
-            }
-            Method::Channel(method) => self.on_channel_method(number, method).await,
-            Method::Basic(_)
-            | Method::Exchange(_)
-            | Method::Queue(_)
-            | Method::Confirm(_)
-            | Method::Tx(_)
-            | Method::Access(_)
-            | Method::Connection(_) => self.execute(number, method),
-        }
-        .map_err(|error| error.caused_by(id))
-    }
-
-    /// Executes a method on an open channel. It is held if it has to wait.
-    fn execute(&mut self, number: u16, method: Method) -> Result<(), MethodError> {
-        let flow = match &method {
-            Method::Basic(method) => self.on_basic(number, method)?,
-            Method::Exchange(method) => {
-                self.on_exchange(number, method)?;
-                Flow::Continue
-            }
-            Method::Queue(method) => self.on_queue(number, method)?,
-            Method::Confirm(method) => self.on_confirm(number, method)?,
-            Method::Tx(method) => self.on_tx(number, method)?,
-            Method::Access(method) => self.on_access(number, method)?,
-            _ => return Err(not_for_servers()),
-        };
-        match flow {
+        match self
+            .execute(number, &method)
+            .map_err(|error| error.caused_by(id))?
+        {
             Flow::Continue => {}
             Flow::Hold(operation) => self.hold(operation, Held::Method(number, method)),
         }
         Ok(())
+    }
+
+    fn execute(&mut self, number: u16, method: &Method) -> Result<Flow, MethodError> {
+        match method {
+            Method::Basic(method) => self.on_basic(number, method),
+            Method::Exchange(method) => self.on_exchange(number, method),
+            Method::Queue(method) => self.on_queue(number, method),
+            Method::Channel(method) => self.on_channel_method(number, method),
+            Method::Confirm(method) => self.on_confirm(number, method),
+            Method::Tx(method) => self.on_tx(number, method),
+            Method::Access(method) => self.on_access(number, method),
+            Method::Connection(method) if number == 0 => self.on_connection_method(method),
+            Method::Connection(_) => Err(not_for_servers()),
+        }
     }
 
     fn on_basic(&mut self, number: u16, method: &Basic) -> Result<Flow, MethodError> {
@@ -188,13 +183,7 @@ impl Session {
     }
 
     /// Takes a content header. Memory for a large body is reserved in steps, before it arrives.
-    async fn on_header(&mut self, number: u16, payload: Bytes) -> Result<(), MethodError> {
-        let channel = self.channel(number)?;
-        if !matches!(channel.assembly, Assembly::Header(_)) {
-            return Err(unexpected_content(channel));
-        }
-        let header =
-            ContentHeader::decode(payload).map_err(|error| Exception::from(error).caused_by((60, 40)))?;
+    pub(super) fn on_header(&mut self, number: u16, header: ContentHeader) -> Result<(), MethodError> {
         let max = self.context.settings.message_bytes_max;
         if header.body_size > max {
             let text = format!(
@@ -204,14 +193,32 @@ impl Session {
             return Err(Exception::precondition(text).caused_by((60, 40)).into());
         }
         let memory = if header.body_size > LARGE_BODY_BYTES {
-            Some(self.begin_arrival(number, header.body_size).await?)
+            match self.begin_arrival(number, header.body_size)? {
+                Memory::Reserved(memory) => Some(memory),
+                Memory::Wait(operation) => {
+                    self.hold(operation, Held::Header(number, header));
+                    return Ok(());
+                }
+            }
         } else {
             None
         };
-        if let Some(content) = self.channel(number)?.assembly.on_header(header, memory) {
-            self.on_content(number, content)?;
+        match self.channel(number)?.assembly.on_header(header, memory) {
+            Some(content) => self.on_content(number, content),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Takes a piece of a large body that needs more memory.
+    pub(super) fn on_body(&mut self, number: u16, piece: Bytes) -> Result<(), MethodError> {
+        if let Some(operation) = self.grow_arrival(number, piece.len())? {
+            self.hold(operation, Held::Body(number, piece));
+            return Ok(());
+        }
+        match self.channel(number)?.assembly.on_body(piece)? {
+            Some(content) => self.on_content(number, content),
+            None => Ok(()),
+        }
     }
 
     fn on_content(&mut self, number: u16, content: Content) -> Result<(), MethodError> {

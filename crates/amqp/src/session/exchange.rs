@@ -10,17 +10,18 @@ use stafett_messaging::{Destination, NewBinding, Unbind};
 use stafett_store::Stored;
 
 use super::dispatch::not_for_servers;
+use super::held::Flow;
 use super::pending_changes::ChangeReply;
 use super::{MethodError, Session, one_line};
 use crate::exception::Exception;
 use crate::{arguments, error, exchange_kinds};
 
 impl Session {
-    pub(super) fn on_exchange(&mut self, number: u16, method: &Exchange) -> Result<(), MethodError> {
+    pub(super) fn on_exchange(&mut self, number: u16, method: &Exchange) -> Result<Flow, MethodError> {
         self.flush_published()?;
         match method {
-            Exchange::Declare(method) => self.on_exchange_declare(number, method),
-            Exchange::Delete(method) => self.on_exchange_delete(number, method),
+            Exchange::Declare(method) => self.on_exchange_declare(number, method)?,
+            Exchange::Delete(method) => self.on_exchange_delete(number, method)?,
             Exchange::Bind(method) => {
                 let binding = BindingName {
                     source: one_line(&method.source),
@@ -30,7 +31,6 @@ impl Session {
                 };
                 let stored = self.bind(&binding)?;
                 self.answer_when_stored(number, Some(stored), method.no_wait, ChangeReply::ExchangeBound);
-                Ok(())
             }
             Exchange::Unbind(method) => {
                 let binding = BindingName {
@@ -41,12 +41,12 @@ impl Session {
                 };
                 let stored = self.unbind(&binding)?;
                 self.answer_when_stored(number, stored, method.no_wait, ChangeReply::ExchangeUnbound);
-                Ok(())
             }
             Exchange::DeclareOk(_) | Exchange::DeleteOk(_) | Exchange::BindOk(_) | Exchange::UnbindOk(_) => {
-                Err(not_for_servers())
+                return Err(not_for_servers());
             }
         }
+        Ok(Flow::Continue)
     }
 
     fn on_exchange_declare(&mut self, number: u16, method: &exchange::Declare) -> Result<(), MethodError> {

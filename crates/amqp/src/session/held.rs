@@ -10,7 +10,8 @@
 //! An input is held as a whole: it has changed nothing that executing it again would repeat. While it is held,
 //! nothing else is executed.
 
-use stafett_amqp_wire::{Frame, Method};
+use bytes::Bytes;
+use stafett_amqp_wire::{ContentHeader, Frame, Method};
 
 use super::{ConnectionEnd, Session};
 use crate::exception::Exception;
@@ -18,6 +19,10 @@ use crate::operation::{Done, Operation};
 
 /// Result of executing a method.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each `basic.get`"
+)]
 pub(super) enum Flow {
     Continue,
     /// The method is executed again once the operation is done.
@@ -32,21 +37,16 @@ pub(super) enum Held {
     Method(u16, Method),
     /// An exception of a channel, behind such changes.
     Exception(u16, Exception),
+    Header(u16, ContentHeader),
+    Body(u16, Bytes),
     EndOfTurn,
+    Stop,
 }
 
 impl Session {
     /// Takes the operation that has to be performed before the next input.
     pub(crate) fn next_operation(&mut self) -> Option<Operation> {
         self.operation.take()
-    }
-
-    pub(crate) async fn perform(&mut self) -> Result<(), ConnectionEnd> {
-        while let Some(operation) = self.next_operation() {
-            let done = operation.perform(&self.context).await;
-            self.on_done(done).await?;
-        }
-        Ok(())
     }
 
     /// Begins an operation; `held` is executed once it is done.
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Takes the outcome of an operation, and executes the input that waited for it.
-    pub(crate) async fn on_done(&mut self, done: Done) -> Result<(), ConnectionEnd> {
+    pub(crate) fn on_done(&mut self, done: Done) -> Result<(), ConnectionEnd> {
         match done {
             Done::Published(batch, outcomes) => self.send_confirms(&batch.origins, &outcomes)?,
             Done::Ready => {}
@@ -66,17 +66,32 @@ impl Session {
             | Done::QueueDeleted(_)
             | Done::TopicCreated(_)
             | Done::TopicDeleted(_)
+            | Done::Reserved(_)
             | Done::Taken(..)) => self.done = Some(outcome),
         }
-        match self.held.take() {
+        let executed = match self.held.take() {
             None => Ok(()),
-            Some(Held::Frame(frame)) => self.execute_frame(frame).await,
+            Some(Held::Frame(frame)) => self.on_frame(frame),
             Some(Held::Exception(number, exception)) => self.conclude(number, Err(exception.into())),
-            Some(Held::EndOfTurn) => self.finish_turn(),
-            Some(Held::Method(number, method)) => {
-                let executed = self.on_method(number, method).await;
+            Some(Held::Header(number, header)) => {
+                let executed = self.on_header(number, header);
                 self.conclude(number, executed)
             }
+            Some(Held::Body(number, piece)) => {
+                let executed = self.on_body(number, piece);
+                self.conclude(number, executed)
+            }
+            Some(Held::Stop) => self.stop(),
+            Some(Held::EndOfTurn) => self.finish_turn(),
+            Some(Held::Method(number, method)) => {
+                let executed = self.on_method(number, method);
+                self.conclude(number, executed)
+            }
+        };
+        if self.operation.is_none() {
+            // An input that was refused meanwhile has no use for it.
+            self.done = None;
         }
+        executed
     }
 }

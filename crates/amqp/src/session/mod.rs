@@ -8,9 +8,10 @@
 //! tickets of published messages ──▶ confirms ──▶ output
 //! ```
 //!
-//! A session does no I/O: it is given frames and fills an [`Output`]. While a method waits for the broker,
-//! frames behind it wait too. Gathered messages go to the broker at the end of the turn, or before a method
-//! that depends on them.
+//! A session is synchronous: it is given frames, and fills an [`Output`]. What it has to wait for is an
+//! [`Operation`], which the connection performs before it gives the next frame; its outcome goes to
+//! [`Session::on_done`] (see [`held`]). Gathered messages go to the broker at the end of the turn, or before a
+//! method that depends on them.
 
 mod arriving;
 pub(crate) mod assembly;

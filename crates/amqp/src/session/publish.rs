@@ -271,9 +271,9 @@ mod tests {
         Session::new(Arc::new(context), agreed, budget, Output::default())
     }
 
-    async fn receive(session: &mut Session, mut bytes: BytesMut) {
+    fn receive(session: &mut Session, mut bytes: BytesMut) {
         while let Some(frame) = frame::split(&mut bytes, 0).unwrap() {
-            session.on_frame(frame).await.unwrap();
+            session.on_frame(frame).unwrap();
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
         publish(true, b"first", &mut bytes);
         publish(false, b"second", &mut bytes);
         publish(true, b"third", &mut bytes);
-        receive(&mut session, bytes).await;
+        receive(&mut session, bytes);
         exchanges.delete(&namespace, name, false).unwrap().await.unwrap();
         session.finish_turn().unwrap();
         let mut seen = Vec::new();

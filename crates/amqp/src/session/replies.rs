@@ -14,6 +14,7 @@ use stafett_amqp_wire::Properties;
 use stafett_amqp_wire::methods::basic;
 use stafett_model::Lock;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::channel::Replies;
 use super::confirms::{PublishOrigin, PublishedBatch};
@@ -82,9 +83,9 @@ impl Addresses {
 }
 
 impl Inbox {
-    /// Waits until a reply was added since the last call.
-    pub(crate) async fn filled(&self) {
-        self.wake.notified().await;
+    /// Resolves once a reply was added since the last call.
+    pub(crate) fn filled(&self) -> Notified<'_> {
+        self.wake.notified()
     }
 
     fn put(&self, reply: Reply) -> bool {
