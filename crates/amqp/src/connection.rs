@@ -438,7 +438,7 @@ impl Open {
     }
 }
 
-fn bad_frame(error: FrameError, buffer: &[u8]) -> Exception {
+pub(crate) fn bad_frame(error: FrameError, buffer: &[u8]) -> Exception {
     let payload = frame::payload_of(buffer);
     match error {
         FrameError::TooLarge {

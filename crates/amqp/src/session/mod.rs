@@ -33,6 +33,8 @@ mod repeat_publish;
 pub(crate) mod replies;
 mod settle;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod transactions;
 pub(crate) mod unacked;
 
