@@ -54,6 +54,8 @@ pub(crate) struct Transaction {
     /// Deliveries that it settles, with their tags.
     pub settlements: Vec<(u64, Unsettled, SettleKind)>,
     pub bytes: usize,
+    /// A message of the commit was refused.
+    pub is_refused: bool,
 }
 
 /// `basic.ack`, `basic.nack` or `basic.reject`.

@@ -27,6 +27,8 @@ pub(crate) struct PublishOrigin {
     pub number: Option<u64>,
     /// Return the message if it is unroutable.
     pub mandatory: bool,
+    /// The message is part of a transaction, which fails if it is refused.
+    pub in_transaction: bool,
 }
 
 /// Messages handed to the broker together.
@@ -180,7 +182,12 @@ impl Session {
                 Published::Refused(_) => false,
                 Published::Unknown => return Err(ConnectionEnd::OutcomeUnknown),
             };
-            let Some(number) = entry.number else { continue };
+            let Some(number) = entry.number else {
+                if entry.in_transaction && !is_good {
+                    self.fail_transaction(entry.channel);
+                }
+                continue;
+            };
             if is_good {
                 match &mut acknowledged {
                     Some((channel, last, count)) if *channel == entry.channel => {

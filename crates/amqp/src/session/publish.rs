@@ -82,6 +82,7 @@ impl Session {
         let properties = content.properties.as_bytes().clone();
         let mut incoming = content::receive(content, publisher)?;
         let channel = self.channel(number)?;
+        let in_transaction = matches!(channel.mode, Mode::Transactions(_));
         let confirm = match &mut channel.mode {
             Mode::Confirms { last } => {
                 *last += 1;
@@ -98,6 +99,7 @@ impl Session {
             channel: number,
             number: confirm,
             mandatory,
+            in_transaction,
         };
         // The route of a message with a reply address depends on more than the message.
         let is_plain = incoming.more_keys.is_empty() && !incoming.properties.has_reply_to();

@@ -76,6 +76,7 @@ impl Session {
                 channel: again.channel,
                 number,
                 mandatory: again.mandatory,
+                in_transaction: false,
             });
             run.messages.push(Publish::from(Message {
                 value: publication::take(buffer, &body),

@@ -188,6 +188,7 @@ impl Session {
                 channel: number,
                 number: confirm,
                 mandatory: false,
+                in_transaction: false,
             }));
         }
         Ok(self.resolve_ready()?)

@@ -36,6 +36,9 @@ impl Session {
                 if let Some(operation) = self.await_publishes()? {
                     return Ok(Flow::Hold(operation));
                 }
+                if std::mem::take(&mut self.transaction(number)?.is_refused) {
+                    return Err(Exception::precondition("partial tx completion").into());
+                }
                 self.settle_held_back(number)?;
                 self.out.send(number, tx::CommitOk {});
             }
@@ -57,6 +60,13 @@ impl Session {
             Mode::Plain | Mode::Confirms { .. } => {
                 Err(Exception::precondition("channel is not transactional").into())
             }
+        }
+    }
+
+    /// Lets a commit fail, as one of its messages was refused.
+    pub(super) fn fail_transaction(&mut self, number: u16) {
+        if let Ok(transaction) = self.transaction(number) {
+            transaction.is_refused = true;
         }
     }
 
