@@ -246,7 +246,7 @@ impl Session {
 
     pub(super) fn check_exchange(&self, exchange: &str) -> Result<(), MethodError> {
         let name = &self.namespace;
-        match self.context.broker.messaging().exchanges().get(name, exchange) {
+        match self.context.exchanges().get(name, exchange) {
             Some(found) if found.is.internal => Err(Exception::new(
                 ReplyCode::AccessRefused,
                 format!("cannot publish to internal exchange '{exchange}' in vhost '{name}'"),

@@ -211,12 +211,7 @@ impl Session {
             return;
         };
         channel.consumers.remove(&holder.tag);
-        self.namespace_is_gone = !self
-            .context
-            .broker
-            .messaging()
-            .exchanges()
-            .has_namespace(&self.namespace);
+        self.namespace_is_gone = !self.context.exchanges().has_namespace(&self.namespace);
         if self.agreed.client.cancel_notify {
             let cancel = basic::Cancel {
                 consumer_tag: holder.tag,
@@ -229,7 +224,7 @@ impl Session {
     /// Returns a queue that this connection may use.
     pub(super) fn queue(&self, name: &str) -> Result<Arc<Queue>, Exception> {
         let vhost = &self.namespace;
-        let Some(queue) = self.context.broker.messaging().queues().get(vhost, name) else {
+        let Some(queue) = self.context.queues().get(vhost, name) else {
             return Err(Exception::not_found(format!(
                 "no queue '{name}' in vhost '{vhost}'"
             )));

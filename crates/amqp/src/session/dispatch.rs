@@ -133,15 +133,14 @@ impl Session {
             return Ok(());
         }
         self.is_waited_for = true;
-        let id = method.id();
-        match self
-            .execute(number, &method)
-            .map_err(|error| error.caused_by(id))?
-        {
-            Flow::Continue => {}
-            Flow::Hold(operation) => self.hold(operation, Held::Method(number, method)),
+        match self.execute(number, &method) {
+            Ok(Flow::Continue) => Ok(()),
+            Ok(Flow::Hold(operation)) => {
+                self.hold(operation, Held::Method(number, method));
+                Ok(())
+            }
+            Err(error) => Err(error.caused_by(method.id())),
         }
-        Ok(())
     }
 
     fn execute(&mut self, number: u16, method: &Method) -> Result<Flow, MethodError> {

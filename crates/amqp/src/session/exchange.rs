@@ -23,23 +23,21 @@ impl Session {
             Exchange::Declare(method) => self.on_exchange_declare(number, method)?,
             Exchange::Delete(method) => self.on_exchange_delete(number, method)?,
             Exchange::Bind(method) => {
-                let binding = BindingName {
+                let stored = self.bind(&BindingName {
                     source: one_line(&method.source),
-                    destination: Destination::Exchange(Arc::from(&*one_line(&method.destination))),
+                    destination: exchange(&method.destination),
                     routing_key: &method.routing_key,
                     arguments: &method.arguments,
-                };
-                let stored = self.bind(&binding)?;
+                })?;
                 self.answer_when_stored(number, Some(stored), method.no_wait, ChangeReply::ExchangeBound);
             }
             Exchange::Unbind(method) => {
-                let binding = BindingName {
+                let stored = self.unbind(&BindingName {
                     source: one_line(&method.source),
-                    destination: Destination::Exchange(Arc::from(&*one_line(&method.destination))),
+                    destination: exchange(&method.destination),
                     routing_key: &method.routing_key,
                     arguments: &method.arguments,
-                };
-                let stored = self.unbind(&binding)?;
+                })?;
                 self.answer_when_stored(number, stored, method.no_wait, ChangeReply::ExchangeUnbound);
             }
             Exchange::DeclareOk(_) | Exchange::DeleteOk(_) | Exchange::BindOk(_) | Exchange::UnbindOk(_) => {
@@ -187,6 +185,10 @@ pub(super) struct BindingName<'a> {
     pub destination: Destination,
     pub routing_key: &'a ByteString,
     pub arguments: &'a Table,
+}
+
+fn exchange(name: &ByteString) -> Destination {
+    Destination::Exchange(Arc::from(&*one_line(name)))
 }
 
 fn on_default_exchange() -> Exception {

@@ -165,9 +165,9 @@ impl Session {
         out: Output,
     ) -> Self {
         let namespace = Namespace::new(&agreed.virtual_host);
-        let owner = context.broker.messaging().queues().new_owner();
+        let owner = context.queues().new_owner();
         let space = context.broker.messaging().space();
-        let namespace_closed = context.broker.messaging().exchanges().closed(&namespace);
+        let namespace_closed = context.exchanges().closed(&namespace);
         Self {
             context,
             agreed,
@@ -266,7 +266,7 @@ impl Session {
             }
         }
         self.flush_settlements();
-        self.context.broker.messaging().queues().close_owner(self.owner);
+        self.context.queues().close_owner(self.owner);
     }
 
     /// Ends a session whose client is gone: its messages are still published, everything else is released.

@@ -70,11 +70,12 @@ impl Session {
         if self.closing || channel.is_none_or(|channel| channel.closing) {
             return Ok(());
         }
+        let (answer, to, what) = change.reply.describe();
         match stored {
-            Ok(()) => self.out.send(change.channel, change.reply.method()),
+            Ok(()) => self.out.send(change.channel, answer),
             Err(not_stored) => {
-                let exception = error::not_stored(&not_stored, change.reply.what());
-                self.fail(change.channel, exception.caused_by(change.reply.to()))?;
+                let exception = error::not_stored(&not_stored, what).caused_by(to);
+                self.fail(change.channel, exception)?;
             }
         }
         Ok(())
@@ -82,39 +83,19 @@ impl Session {
 }
 
 impl ChangeReply {
-    fn method(self) -> Method {
+    /// Returns the answer, the method that it answers, and the name of the change in an error.
+    fn describe(self) -> (Method, MethodId, &'static str) {
         match self {
-            Self::ExchangeDeclared => exchange::DeclareOk {}.into(),
-            Self::ExchangeDeleted => exchange::DeleteOk {}.into(),
-            Self::ExchangeBound => exchange::BindOk {}.into(),
-            Self::ExchangeUnbound => exchange::UnbindOk {}.into(),
-            Self::QueueBound => queue::BindOk {}.into(),
-            Self::QueueUnbound => queue::UnbindOk {}.into(),
-            Self::QueueDeleted => queue::DeleteOk { message_count: 0 }.into(),
-        }
-    }
-
-    /// Returns the method that is answered.
-    fn to(self) -> MethodId {
-        match self {
-            Self::ExchangeDeclared => (40, 10),
-            Self::ExchangeDeleted => (40, 20),
-            Self::ExchangeBound => EXCHANGE_BIND,
-            Self::ExchangeUnbound => (40, 40),
-            Self::QueueBound => QUEUE_BIND,
-            Self::QueueUnbound => (50, 50),
-            Self::QueueDeleted => (50, 40),
-        }
-    }
-
-    fn what(self) -> &'static str {
-        match self {
-            Self::ExchangeBound | Self::QueueBound => "the binding",
-            Self::ExchangeDeclared
-            | Self::ExchangeDeleted
-            | Self::ExchangeUnbound
-            | Self::QueueUnbound
-            | Self::QueueDeleted => "the change",
+            Self::ExchangeDeclared => (exchange::DeclareOk {}.into(), (40, 10), "the change"),
+            Self::ExchangeDeleted => (exchange::DeleteOk {}.into(), (40, 20), "the change"),
+            Self::ExchangeBound => (exchange::BindOk {}.into(), EXCHANGE_BIND, "the binding"),
+            Self::ExchangeUnbound => (exchange::UnbindOk {}.into(), (40, 40), "the change"),
+            Self::QueueBound => (queue::BindOk {}.into(), QUEUE_BIND, "the binding"),
+            Self::QueueUnbound => (queue::UnbindOk {}.into(), (50, 50), "the change"),
+            Self::QueueDeleted => {
+                let answer = queue::DeleteOk { message_count: 0 };
+                (answer.into(), (50, 40), "the change")
+            }
         }
     }
 }
