@@ -14,7 +14,7 @@
 //! - `input`, `output`: received bytes and bytes to send
 //! - `handshake`, `auth`: opening of a connection
 //! - `session`: an open connection; one file per class of methods
-//! - `operation`: what a session has to wait for
+//! - `operation`: waits of a session, performed by the connection
 //! - `content`: conversion between messages of AMQP and messages of the core
 //! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them;
 //!   `known_arguments`: arguments per queue type; `equivalence`: comparison with the existing queue

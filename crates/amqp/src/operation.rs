@@ -1,4 +1,4 @@
-//! Operations: what a session has to wait for. The connection performs them, and hands back what came out.
+//! Operations: the waits of a session. The connection performs them, and hands back the outcomes.
 
 use std::sync::Arc;
 

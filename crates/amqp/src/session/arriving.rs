@@ -64,7 +64,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Returns the operation to be done before memory is waited for: what is published needs memory too.
+    /// Returns the operation to be done before memory is waited for: published messages hold memory too.
     fn before_waiting(&mut self, number: u16) -> Result<Option<Operation>, MethodError> {
         if let Some(operation) = self.await_publishes()? {
             return Ok(Some(operation));

@@ -7,8 +7,8 @@
 //!             held
 //! ```
 //!
-//! An input is held as a whole: it has changed nothing that executing it again would repeat. While it is held,
-//! nothing else is executed.
+//! An input is held as a whole: before it waits, it has changed nothing that executing it again would
+//! repeat. Nothing else is executed meanwhile.
 
 use bytes::Bytes;
 use stafett_amqp_wire::{ContentHeader, Frame, Method};
