@@ -8,9 +8,10 @@
 //! tickets of published messages ──▶ confirms ──▶ output
 //! ```
 //!
-//! A session is synchronous: it is given frames, and fills an [`Output`]. Its waits are [`Operation`]s, which
-//! the connection performs before it gives the next frame; outcomes go to [`Session::on_done`] (see [`held`]).
-//! Gathered messages go to the broker at the end of the turn, or before a method that depends on them.
+//! A session is synchronous: it is given frames, and fills an [`Output`]. Its waits are [`Operation`]s: the
+//! connection performs one before it gives the next frame, and its outcome goes to [`Session::on_done`] (see
+//! [`held`]). Gathered messages go to the broker at the end of the turn, or before a method that depends on
+//! them.
 
 mod arriving;
 pub(crate) mod assembly;
