@@ -21,7 +21,7 @@ const GUEST: &str = "guest";
 
 /// Reasons why a client is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum AuthError {
     /// The mechanism is unknown.
     UnknownMechanism,
     /// The response does not fit the mechanism.
@@ -40,14 +40,14 @@ struct Credentials<'a> {
 }
 
 /// Returns the user that a response authenticates.
-pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Result<ByteString, Refused> {
+pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Result<ByteString, AuthError> {
     match mechanism {
         "PLAIN" => plain(response)
-            .ok_or(Refused::Malformed)
+            .ok_or(AuthError::Malformed)
             .and_then(|credentials| check(&credentials, peer)),
         "AMQPLAIN" => {
-            let (user, password) = amqplain(response).ok_or(Refused::Malformed)?;
-            let user = std::str::from_utf8(&user).map_err(|_| Refused::Malformed)?;
+            let (user, password) = amqplain(response).ok_or(AuthError::Malformed)?;
+            let user = std::str::from_utf8(&user).map_err(|_| AuthError::Malformed)?;
             check(
                 &Credentials {
                     user,
@@ -64,7 +64,7 @@ pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Re
             },
             peer,
         ),
-        _ => Err(Refused::UnknownMechanism),
+        _ => Err(AuthError::UnknownMechanism),
     }
 }
 
@@ -72,15 +72,15 @@ fn is_here(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()
 }
 
-fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Refused> {
+fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, AuthError> {
     let user = credentials.user;
     if user != GUEST || credentials.password != GUEST.as_bytes() {
-        return Err(Refused::WrongCredentials {
+        return Err(AuthError::WrongCredentials {
             user: user.to_owned(),
         });
     }
     if !is_here(peer) {
-        return Err(Refused::NotFromHere {
+        return Err(AuthError::NotFromHere {
             user: user.to_owned(),
         });
     }
@@ -143,7 +143,7 @@ mod tests {
         );
         let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         assert!(mechanisms(HERE).contains("ANONYMOUS") && !mechanisms(elsewhere).contains("ANONYMOUS"));
-        let refused = Refused::NotFromHere {
+        let refused = AuthError::NotFromHere {
             user: "guest".to_owned(),
         };
         assert_eq!(authenticate("ANONYMOUS", b"", elsewhere), Err(refused));
@@ -152,30 +152,30 @@ mod tests {
     #[test]
     fn nobody_else_comes_in_and_guest_not_from_elsewhere() {
         let wrong = |user: &str| {
-            Err(Refused::WrongCredentials {
+            Err(AuthError::WrongCredentials {
                 user: user.to_owned(),
             })
         };
         assert_eq!(authenticate("PLAIN", b"\0guest\0guess", HERE), wrong("guest"));
         assert_eq!(authenticate("PLAIN", b"\0admin\0guest", HERE), wrong("admin"));
-        assert_eq!(authenticate("PLAIN", b"guest", HERE), Err(Refused::Malformed));
+        assert_eq!(authenticate("PLAIN", b"guest", HERE), Err(AuthError::Malformed));
         assert_eq!(
             authenticate("PLAIN", b"\0\xff\0guest", HERE),
-            Err(Refused::Malformed)
+            Err(AuthError::Malformed)
         );
         assert_eq!(
             authenticate("AMQPLAIN", b"\x05LOGIN", HERE),
-            Err(Refused::Malformed)
+            Err(AuthError::Malformed)
         );
         assert_eq!(
             authenticate("EXTERNAL", b"", HERE),
-            Err(Refused::UnknownMechanism)
+            Err(AuthError::UnknownMechanism)
         );
         let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let refused = authenticate("PLAIN", b"\0guest\0guest", elsewhere);
         assert_eq!(
             refused,
-            Err(Refused::NotFromHere {
+            Err(AuthError::NotFromHere {
                 user: "guest".to_owned()
             })
         );

@@ -1,9 +1,11 @@
-//! The asynchronous shell of a connection: reads, feeds the session, writes the results.
+//! The asynchronous shell of a connection: reads, feeds the session, performs its operations, writes the
+//! results.
 //!
 //! While a client does not read, its deliveries stay in the queues: the outbox is emptied only while few
 //! bytes wait to be written. While many bytes wait, or many messages are not stored yet, no requests are
 //! read.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +17,12 @@ use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, ReadHalf, Wri
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::amqp::Shared;
+use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
-use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, Step};
+use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::{Input, InputError};
 use crate::output::Output;
-use crate::session::{End, Session};
+use crate::session::{ConnectionEnd, Session};
 
 /// The outbox is emptied while fewer bytes than this wait to be written.
 const DELIVER_BELOW: usize = 256 * 1024;
@@ -42,7 +44,7 @@ enum Ended {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     #[error(transparent)]
-    End(#[from] End),
+    End(#[from] ConnectionEnd),
     #[error("the client left")]
     Left,
     #[error("nothing came for two heartbeats")]
@@ -54,10 +56,10 @@ enum Ended {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
+pub(crate) async fn serve(context: Arc<AmqpContext>, mut connection: Connection) {
     let (peer, id) = (connection.peer, connection.id);
-    match run(&shared, &mut connection).await {
-        Ended::Left | Ended::End(End::Closed) => tracing::trace!(%peer, id, "the client left"),
+    match run(&context, &mut connection).await {
+        Ended::Left | Ended::End(ConnectionEnd::Closed) => tracing::trace!(%peer, id, "the client left"),
         ended @ (Ended::Input(_)
         | Ended::Io(_)
         | Ended::End(_)
@@ -67,20 +69,20 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
     }
 }
 
-async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Ended {
+async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     let mut opening = Opening {
         input: Input::new(),
         output: Output::default(),
     };
-    let patience = shared.settings.handshake_timeout;
-    let opened = timeout(patience, opening.run(shared, connection)).await;
+    let patience = context.settings.handshake_timeout;
+    let opened = timeout(patience, opening.run(context, connection)).await;
     let agreed = match opened {
         Ok(Ok(agreed)) => agreed,
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::NotOpened("it took too long".to_owned()),
     };
     let budget = Arc::clone(&connection.budget);
-    let session = Session::new(Arc::clone(shared), agreed, budget, opening.output);
+    let session = Session::new(Arc::clone(context), agreed, budget, opening.output);
     let mut open = Open {
         session,
         input: opening.input,
@@ -99,7 +101,7 @@ struct Opening {
 }
 
 impl Opening {
-    async fn run(&mut self, shared: &Shared, connection: &mut Connection) -> Result<Agreed, Ended> {
+    async fn run(&mut self, context: &AmqpContext, connection: &mut Connection) -> Result<Agreed, Ended> {
         let peer = connection.peer.ip();
         let budget = Arc::clone(&connection.budget);
         let drain = connection.drain.clone();
@@ -111,7 +113,7 @@ impl Opening {
                 .run_until_cancelled(self.input.read(&mut read, &budget))
                 .await;
             let Some(read) = read else {
-                return Err(End::Stopping.into());
+                return Err(ConnectionEnd::Stopping.into());
             };
             let permit = read?.ok_or(Ended::Left)?;
             if !began {
@@ -129,16 +131,18 @@ impl Opening {
                 self.output.send(0, handshake::start(peer));
             }
             while let Some(frame) = self.next_frame()? {
-                match handshake.on_frame(frame, &shared.settings, peer) {
-                    Step::Nothing => {}
-                    Step::Send(method) => self.output.send(0, method),
-                    Step::Open(agreed) => return self.open(shared, agreed, &mut write).await,
-                    Step::Close(exception) => return Err(self.refuse(&exception, &mut write).await),
-                    Step::End { why } => {
+                match handshake.on_frame(frame, &context.settings, peer) {
+                    HandshakeAction::Nothing => {}
+                    HandshakeAction::Send(method) => self.output.send(0, method),
+                    HandshakeAction::Open(agreed) => return self.open(context, agreed, &mut write).await,
+                    HandshakeAction::Close(exception) => {
+                        return Err(self.refuse(&exception, &mut write).await);
+                    }
+                    HandshakeAction::End { why } => {
                         self.output.write_all(&mut write).await?;
                         return Err(Ended::NotOpened(why));
                     }
-                    Step::Closed => {
+                    HandshakeAction::Closed => {
                         self.output.send(0, CloseOk {});
                         self.output.write_all(&mut write).await?;
                         return Err(Ended::Left);
@@ -158,11 +162,11 @@ impl Opening {
 
     async fn open(
         &mut self,
-        shared: &Shared,
+        context: &AmqpContext,
         agreed: Agreed,
         write: &mut WriteHalf<'_>,
     ) -> Result<Agreed, Ended> {
-        if let Err(exception) = shared.open_virtual_host(&agreed.virtual_host) {
+        if let Err(exception) = context.open_virtual_host(&agreed.virtual_host) {
             return Err(self.refuse(&exception.caused_by((10, 40)), write).await);
         }
         self.output.send(0, OpenOk::default());
@@ -229,7 +233,7 @@ impl Wire<'_> {
         if session.out.is_empty()
             && let Some(begun) = self.writing_since.take()
         {
-            session.shared.metrics.on_written(begun.elapsed());
+            session.context.metrics.on_written(begun.elapsed());
         }
     }
 }
@@ -249,7 +253,7 @@ impl Open {
             writing_since: None,
         };
         let ended = self.serve(&mut wire).await;
-        if matches!(ended, Ended::End(End::Closed)) {
+        if matches!(ended, Ended::End(ConnectionEnd::Closed)) {
             return self.last_words(&mut wire.write).await;
         }
         ended
@@ -288,7 +292,10 @@ impl Open {
                 }
                 Ok(Event::Drain) => {
                     deadline.get_or_insert_with(|| Instant::now() + CLOSE_PATIENCE);
-                    self.session.stop().await.map_err(Ended::from)
+                    match self.session.stop() {
+                        Ok(()) => self.perform().await,
+                        Err(end) => Err(end.into()),
+                    }
                 }
                 Ok(Event::Due) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
                     Err(Ended::NotClosed)
@@ -310,7 +317,7 @@ impl Open {
         let begun = Instant::now();
         let executed = self.execute().await;
         turn::after(bytes).await;
-        self.session.shared.metrics.on_executed(begun.elapsed());
+        self.session.context.metrics.on_executed(begun.elapsed());
         let is_waited_for = std::mem::take(&mut self.session.is_waited_for);
         self.input.moderate(&wire.read, bytes, is_waited_for);
         executed
@@ -322,7 +329,7 @@ impl Open {
         if self.session.out.len() < DELIVER_BELOW {
             let begun = Instant::now();
             if self.session.deliver() {
-                self.session.shared.metrics.on_delivered(begun.elapsed());
+                self.session.context.metrics.on_delivered(begun.elapsed());
             }
             self.session.end_without_namespace()?;
         }
@@ -346,14 +353,14 @@ impl Open {
         let is_blocked = session.is_blocked();
         let may_read = *is_reading && session.out.len() < READ_BELOW && !session.is_full() && !is_blocked;
         let has_heartbeat = !session.agreed.heartbeat.is_zero();
-        let has_groups = session.has_groups();
+        let has_unconfirmed = session.has_unconfirmed();
         let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();
         let is_closing = session.is_closing();
         let due = match (deadline, session.arrivals_due()) {
             (Some(deadline), Some(due)) => Some(deadline.min(due)),
             (deadline, due) => deadline.or(due),
         };
-        let (groups, out, outbox, replies) = session.parts();
+        let (confirms, out, outbox, replies) = session.parts();
         let waiting = !out.is_empty();
         let begun = Instant::now();
         // In random order: a stream of deliveries must not keep settlements from being read.
@@ -363,7 +370,7 @@ impl Open {
                 Ok(Event::Written)
             }
             permit = input.read(&mut wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
-            () = groups.ready(), if has_groups => Ok(Event::Stored),
+            () = poll_fn(|cx| confirms.poll_ready(cx)), if has_unconfirmed => Ok(Event::Stored),
             () = outbox.filled(), if may_deliver => Ok(Event::Filled),
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
             () = wire.space.enough(), if is_blocked => Ok(Event::Space),
@@ -379,7 +386,7 @@ impl Open {
         while !self.session.is_blocked() {
             self.session.publish_again(&mut self.input.buffer);
             match frame::split(&mut self.input.buffer, self.session.agreed.frame_bytes_max) {
-                Ok(Some(frame)) => self.session.on_frame(frame).await?,
+                Ok(Some(frame)) => self.session.on_frame(frame)?,
                 Ok(None) => break,
                 Err(error) => {
                     // The bytes that follow cannot be decoded.
@@ -388,8 +395,18 @@ impl Open {
                     break;
                 }
             }
+            self.perform().await?;
         }
-        self.session.finish_turn().await?;
+        self.session.finish_turn()?;
+        self.perform().await
+    }
+
+    /// Performs the operations that the session waits for.
+    async fn perform(&mut self) -> Result<(), Ended> {
+        while let Some(operation) = self.session.next_operation() {
+            let done = operation.perform(&self.session.context).await;
+            self.session.on_done(done)?;
+        }
         Ok(())
     }
 
@@ -414,14 +431,14 @@ impl Open {
     /// Writes the remaining bytes, for a client that has closed the connection.
     async fn last_words(&mut self, write: &mut WriteHalf<'_>) -> Ended {
         match timeout(CLOSE_PATIENCE, self.session.out.write_all(write)).await {
-            Ok(Ok(())) => Ended::End(End::Closed),
+            Ok(Ok(())) => Ended::End(ConnectionEnd::Closed),
             Ok(Err(error)) => error.into(),
             Err(_) => Ended::NotClosed,
         }
     }
 }
 
-fn bad_frame(error: FrameError, buffer: &[u8]) -> Exception {
+pub(crate) fn bad_frame(error: FrameError, buffer: &[u8]) -> Exception {
     let payload = frame::payload_of(buffer);
     match error {
         FrameError::TooLarge {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Before authentication, RabbitMQ closes the connection silently if it cannot trust the client; so does this
-//! handshake: [`Step::End`].
+//! handshake: [`HandshakeAction::End`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use stafett_amqp_wire::frame::FRAME_MAX_MIN;
 use stafett_amqp_wire::methods::{Connection, connection};
 use stafett_amqp_wire::{Frame, FrameKind, Method, ReplyCode, Table, TableBuilder, Value};
 
-use crate::auth::{self, Refused};
+use crate::auth::{self, AuthError};
 use crate::exception::{Exception, Scope};
 use crate::settings::AmqpSettings;
 
@@ -56,7 +56,7 @@ pub(crate) struct ClientProperties {
 
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
-    state: State,
+    state: HandshakeState,
     user: ByteString,
     client: ClientProperties,
     channels_max: u16,
@@ -65,7 +65,7 @@ pub(crate) struct Handshake {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum State {
+enum HandshakeState {
     #[default]
     Start,
     Tune,
@@ -74,7 +74,7 @@ enum State {
 
 /// Result of a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum HandshakeAction {
     Send(Method),
     /// Answer with `connection.open-ok` if the virtual host exists.
     Open(Agreed),
@@ -131,9 +131,14 @@ pub(crate) fn start(peer: IpAddr) -> Method {
 }
 
 impl Handshake {
-    pub(crate) fn on_frame(&mut self, frame: Frame, settings: &AmqpSettings, peer: IpAddr) -> Step {
+    pub(crate) fn on_frame(
+        &mut self,
+        frame: Frame,
+        settings: &AmqpSettings,
+        peer: IpAddr,
+    ) -> HandshakeAction {
         if frame.kind == FrameKind::Heartbeat as u8 {
-            return Step::Nothing;
+            return HandshakeAction::Nothing;
         }
         if frame.kind != FrameKind::Method as u8 || frame.channel != 0 {
             return end("a frame that does not belong into the opening of a connection");
@@ -143,46 +148,53 @@ impl Handshake {
             Err(error) => return end(error.to_string()),
         };
         match (method, &self.state) {
-            (Method::Connection(Connection::StartOk(method)), State::Start) => {
+            (Method::Connection(Connection::StartOk(method)), HandshakeState::Start) => {
                 self.on_start_ok(method, settings, peer)
             }
-            (Method::Connection(Connection::TuneOk(method)), State::Tune) => {
+            (Method::Connection(Connection::TuneOk(method)), HandshakeState::Tune) => {
                 self.on_tune_ok(&method, settings)
             }
-            (Method::Connection(Connection::Open(method)), State::Open) => Step::Open(Agreed {
-                user: self.user.clone(),
-                client: self.client.clone(),
-                channels_max: self.channels_max,
-                frame_bytes_max: self.frame_bytes_max,
-                heartbeat: self.heartbeat,
-                virtual_host: method.virtual_host,
-            }),
-            (Method::Connection(Connection::Close(_)), _) => Step::Closed,
+            (Method::Connection(Connection::Open(method)), HandshakeState::Open) => {
+                HandshakeAction::Open(Agreed {
+                    user: self.user.clone(),
+                    client: self.client.clone(),
+                    channels_max: self.channels_max,
+                    frame_bytes_max: self.frame_bytes_max,
+                    heartbeat: self.heartbeat,
+                    virtual_host: method.virtual_host,
+                })
+            }
+            (Method::Connection(Connection::Close(_)), _) => HandshakeAction::Closed,
             (method, state) => end(format!("{} while {state:?} is expected", method.name())),
         }
     }
 
-    fn on_start_ok(&mut self, method: connection::StartOk, settings: &AmqpSettings, peer: IpAddr) -> Step {
+    fn on_start_ok(
+        &mut self,
+        method: connection::StartOk,
+        settings: &AmqpSettings,
+        peer: IpAddr,
+    ) -> HandshakeAction {
         self.client = ClientProperties::read(method.client_properties);
         match auth::authenticate(&method.mechanism, &method.response, peer) {
             Ok(user) => {
                 self.user = user;
-                self.state = State::Tune;
+                self.state = HandshakeState::Tune;
                 let tune = connection::Tune {
                     channel_max: settings.channels_max,
                     frame_max: settings.frame_bytes_max,
                     heartbeat: u16::try_from(settings.heartbeat.as_secs()).unwrap_or(u16::MAX),
                 };
-                Step::Send(tune.into())
+                HandshakeAction::Send(tune.into())
             }
             Err(refused) if self.client.authentication_failure_close => {
-                Step::Close(refused.tell(&method.mechanism))
+                HandshakeAction::Close(refused.tell(&method.mechanism))
             }
             Err(refused) => end(format!("not let in: {refused:?}")),
         }
     }
 
-    fn on_tune_ok(&mut self, method: &connection::TuneOk, settings: &AmqpSettings) -> Step {
+    fn on_tune_ok(&mut self, method: &connection::TuneOk, settings: &AmqpSettings) -> HandshakeAction {
         let channels = check(
             "channel_max",
             1,
@@ -196,13 +208,13 @@ impl Handshake {
             settings.frame_bytes_max,
         );
         if let Err(exception) = channels.and(frame) {
-            return Step::Close(exception);
+            return HandshakeAction::Close(exception);
         }
         self.channels_max = method.channel_max;
         self.frame_bytes_max = method.frame_max;
         self.heartbeat = Duration::from_secs(method.heartbeat.into());
-        self.state = State::Open;
-        Step::Nothing
+        self.state = HandshakeState::Open;
+        HandshakeAction::Nothing
     }
 }
 
@@ -222,7 +234,7 @@ impl ClientProperties {
     }
 }
 
-impl Refused {
+impl AuthError {
     fn tell(&self, mechanism: &str) -> Exception {
         let text = match self {
             Self::UnknownMechanism => {
@@ -243,8 +255,8 @@ impl Refused {
     }
 }
 
-fn end(why: impl Into<String>) -> Step {
-    Step::End { why: why.into() }
+fn end(why: impl Into<String>) -> HandshakeAction {
+    HandshakeAction::End { why: why.into() }
 }
 
 /// Checks a client's value against the offered one; 0 means no limit.
@@ -280,7 +292,7 @@ mod tests {
         frame::split(&mut out, 0).unwrap().unwrap()
     }
 
-    fn step(handshake: &mut Handshake, method: impl Into<Method>) -> Step {
+    fn step(handshake: &mut Handshake, method: impl Into<Method>) -> HandshakeAction {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         handshake.on_frame(frame(method), &AmqpSettings::default(), peer)
     }
@@ -311,14 +323,17 @@ mod tests {
         let tune = step(&mut handshake, start_ok(b"\0guest\0guest", true));
         assert!(matches!(
             tune,
-            Step::Send(Method::Connection(Connection::Tune(_)))
+            HandshakeAction::Send(Method::Connection(Connection::Tune(_)))
         ));
-        assert_eq!(step(&mut handshake, tune_ok(2047, 131_072)), Step::Nothing);
+        assert_eq!(
+            step(&mut handshake, tune_ok(2047, 131_072)),
+            HandshakeAction::Nothing
+        );
         let open = connection::Open {
             virtual_host: "/".into(),
             ..connection::Open::default()
         };
-        let Step::Open(agreed) = step(&mut handshake, open) else {
+        let HandshakeAction::Open(agreed) = step(&mut handshake, open) else {
             panic!("it is open");
         };
         assert_eq!((agreed.channels_max, agreed.frame_bytes_max), (2047, 131_072));
@@ -328,7 +343,7 @@ mod tests {
     #[test]
     fn a_wrong_password_is_told_to_clients_that_want_to_know() {
         let told = step(&mut Handshake::default(), start_ok(b"\0guest\0wrong", true));
-        let Step::Close(exception) = told else {
+        let HandshakeAction::Close(exception) = told else {
             panic!("it is told");
         };
         assert_eq!(
@@ -336,7 +351,7 @@ mod tests {
             (ReplyCode::AccessRefused, Scope::Connection)
         );
         let silent = step(&mut Handshake::default(), start_ok(b"\0guest\0wrong", false));
-        assert!(matches!(silent, Step::End { .. }));
+        assert!(matches!(silent, HandshakeAction::End { .. }));
     }
 
     #[test]
@@ -365,7 +380,7 @@ mod tests {
         ] {
             let mut handshake = Handshake::default();
             step(&mut handshake, start_ok(b"\0guest\0guest", true));
-            let Step::Close(exception) = step(&mut handshake, tune_ok(channels, frame)) else {
+            let HandshakeAction::Close(exception) = step(&mut handshake, tune_ok(channels, frame)) else {
                 panic!("{wrong}");
             };
             assert_eq!(
@@ -378,7 +393,7 @@ mod tests {
     #[test]
     fn what_comes_out_of_turn_ends_the_connection_without_a_word() {
         let early = step(&mut Handshake::default(), connection::Open::default());
-        assert!(matches!(early, Step::End { .. }));
+        assert!(matches!(early, HandshakeAction::End { .. }));
         let mut handshake = Handshake::default();
         let body = Frame {
             kind: FrameKind::Body as u8,
@@ -387,6 +402,6 @@ mod tests {
         };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let step = handshake.on_frame(body, &AmqpSettings::default(), peer);
-        assert!(matches!(step, Step::End { .. }));
+        assert!(matches!(step, HandshakeAction::End { .. }));
     }
 }

@@ -14,10 +14,11 @@
 //! - `input`, `output`: received bytes and bytes to send
 //! - `handshake`, `auth`: opening of a connection
 //! - `session`: an open connection; one file per class of methods
+//! - `operation`: waits of a session, performed by the connection
 //! - `content`: conversion between messages of AMQP and messages of the core
 //! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them;
 //!   `known_arguments`: arguments per queue type; `equivalence`: comparison with the existing queue
-//! - `facts`: properties that decide the route of a message when it is routed again
+//! - `message_attributes`: properties that decide the route of a message when it is routed again
 //! - `exception`: reasons for closing a channel or a connection; `error`: from errors of the core to
 //!   exceptions
 //! - `metrics`, `settings`
@@ -25,24 +26,26 @@
 //! This crate must not know files, other protocols or how the broker stores anything. It keeps no state
 //! beyond connections and the addresses of direct replies: everything else is in the broker.
 
-mod amqp;
 mod arguments;
 mod auth;
 mod connection;
 mod content;
+mod context;
 mod equivalence;
 mod error;
 mod exception;
 mod exchange_kinds;
-mod facts;
+mod front_end;
 mod handshake;
 mod input;
 mod known_arguments;
+mod message_attributes;
 mod metrics;
+mod operation;
 mod output;
 mod session;
 mod settings;
 mod stream_arguments;
 
-pub use amqp::{Amqp, add_hooks};
+pub use front_end::{Amqp, add_hooks};
 pub use settings::AmqpSettings;

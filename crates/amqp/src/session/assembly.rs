@@ -66,6 +66,20 @@ impl Assembly {
         }
     }
 
+    /// Takes the memory of an incomplete large body away, to let it grow.
+    pub(crate) fn take_memory(&mut self) -> Option<Arrival> {
+        match self {
+            Self::Body(body) => body.memory.take(),
+            Self::Idle | Self::Header(_) => None,
+        }
+    }
+
+    pub(crate) fn put_memory_back(&mut self, memory: Arrival) {
+        if let Self::Body(body) = self {
+            body.memory = Some(memory);
+        }
+    }
+
     /// Returns true if memory must be reserved before `bytes` more of the body are kept.
     pub(crate) fn lacks_memory(&self, bytes: usize) -> bool {
         let Self::Body(body) = self else {

@@ -23,7 +23,7 @@ impl Session {
             return;
         }
         self.blocked = true;
-        self.shared.metrics.blocked.inc();
+        self.context.metrics.blocked.inc();
         if self.agreed.client.blocked {
             let reason = REASON.into();
             self.out.send(0, connection::Blocked { reason });
@@ -46,7 +46,7 @@ impl Session {
     pub(super) fn forget_block(&mut self) -> bool {
         let was_blocked = std::mem::take(&mut self.blocked);
         if was_blocked {
-            self.shared.metrics.blocked.dec();
+            self.context.metrics.blocked.dec();
         }
         was_blocked
     }

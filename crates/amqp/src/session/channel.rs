@@ -52,8 +52,10 @@ pub(crate) enum Mode {
 pub(crate) struct Transaction {
     pub contents: Vec<Content>,
     /// Deliveries that it settles, with their tags.
-    pub settlements: Vec<(u64, Unsettled, How)>,
+    pub settlements: Vec<(u64, Unsettled, SettleKind)>,
     pub bytes: usize,
+    /// A message of the commit was refused.
+    pub is_refused: bool,
 }
 
 /// `basic.ack`, `basic.nack` or `basic.reject`.
@@ -61,11 +63,11 @@ pub(crate) struct Transaction {
 pub(crate) struct Settlement {
     pub tag: u64,
     pub multiple: bool,
-    pub how: How,
+    pub how: SettleKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum SettleKind {
     Complete,
     Requeue,
     Discard,
@@ -76,12 +78,12 @@ pub(crate) enum How {
 pub(crate) struct Tagged {
     pub token: u64,
     /// Source of the deliveries; always `Some`.
-    pub consumer: Option<Taking>,
+    pub consumer: Option<ConsumerHandle>,
 }
 
 /// Source of a consumer; dropping it ends the consumption.
 #[derive(Debug)]
-pub(crate) enum Taking {
+pub(crate) enum ConsumerHandle {
     Queue(Consumer),
     #[expect(dead_code, reason = "it is held, and ends when it is dropped")]
     Reader(Reading),
@@ -91,7 +93,7 @@ impl Channel {
     /// Stops further deliveries to the channel's consumers.
     pub(crate) fn hold_consumers(&self) {
         for tagged in self.consumers.values() {
-            if let Some(Taking::Queue(consumer)) = &tagged.consumer {
+            if let Some(ConsumerHandle::Queue(consumer)) = &tagged.consumer {
                 consumer.hold();
             }
         }

@@ -1,6 +1,6 @@
 //! From outcomes of published messages to confirms for their publishers.
 //!
-//! Messages handed to the broker in one call form a group. Groups are confirmed in order, so an
+//! Messages handed to the broker in one call form a batch. Batches are confirmed in order, so an
 //! acknowledgement may always cover all messages before it.
 
 use std::collections::VecDeque;
@@ -14,31 +14,46 @@ use stafett_messaging::{PublishTicket, Published};
 use stafett_net::Permit;
 
 use super::channel::Mode;
-use super::{End, Session, Trouble};
+use super::dispatch::not_for_servers;
+use super::held::Flow;
+use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
+use crate::operation::Operation;
 
 /// Channel of a published message, and its number if it is to be confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct PublishOrigin {
     pub channel: u16,
     pub number: Option<u64>,
     /// Return the message if it is unroutable.
     pub mandatory: bool,
+    /// The message is part of a transaction, which fails if it is refused.
+    pub in_transaction: bool,
 }
 
 /// Messages handed to the broker together.
 #[derive(Debug)]
-pub(crate) struct Group {
-    ticket: PublishTicket,
-    entries: Vec<Entry>,
+pub(crate) struct PublishedBatch {
+    /// `None` if the messages are not routed.
+    ticket: Option<PublishTicket>,
+    pub origins: Vec<PublishOrigin>,
     memory: Option<Permit>,
 }
 
-impl Group {
-    pub(super) fn new(ticket: PublishTicket, entries: Vec<Entry>) -> Self {
+impl PublishedBatch {
+    pub(super) fn new(ticket: PublishTicket, origins: Vec<PublishOrigin>) -> Self {
         Self {
-            ticket,
-            entries,
+            ticket: Some(ticket),
+            origins,
+            memory: None,
+        }
+    }
+
+    /// A message that is confirmed behind the batches before it, although it is not routed.
+    pub(super) fn unrouted(origin: PublishOrigin) -> Self {
+        Self {
+            ticket: None,
+            origins: vec![origin],
             memory: None,
         }
     }
@@ -52,23 +67,35 @@ impl Group {
     }
 }
 
-/// Groups in the order in which they were handed to the broker.
-#[derive(Debug, Default)]
-pub(crate) struct Groups {
-    waiting: VecDeque<Group>,
-    /// Outcomes of groups that are not confirmed yet.
-    done: VecDeque<(Vec<Entry>, Vec<Published>)>,
+/// Resolves to the outcomes of the messages.
+impl Future for PublishedBatch {
+    type Output = Vec<Published>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.ticket {
+            Some(ticket) => Pin::new(ticket).poll(cx),
+            None => Poll::Ready(vec![Published::Unroutable; self.origins.len()]),
+        }
+    }
 }
 
-impl Groups {
-    pub(super) fn push(&mut self, group: Group) {
-        self.waiting.push_back(group);
+/// Batches in the order in which they were handed to the broker.
+#[derive(Debug, Default)]
+pub(crate) struct PendingConfirms {
+    waiting: VecDeque<PublishedBatch>,
+    /// Outcomes of batches that are not confirmed yet.
+    done: VecDeque<(Vec<PublishOrigin>, Vec<Published>)>,
+}
+
+impl PendingConfirms {
+    pub(super) fn push(&mut self, batch: PublishedBatch) {
+        self.waiting.push_back(batch);
     }
 
-    /// Keeps `memory` with the last group; releases it if there is no group.
+    /// Keeps `memory` with the last batch; releases it if there is none.
     pub(super) fn keep(&mut self, memory: Permit) {
-        if let Some(group) = self.waiting.back_mut() {
-            group.keep(memory);
+        if let Some(batch) = self.waiting.back_mut() {
+            batch.keep(memory);
         }
     }
 
@@ -80,29 +107,25 @@ impl Groups {
         self.len() == 0
     }
 
-    /// Waits until the outcome of the oldest group is known. Safe to cancel.
-    pub(crate) async fn ready(&mut self) {
-        std::future::poll_fn(|cx| self.poll_ready(cx)).await;
-    }
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Resolves once the outcome of the oldest batch is known.
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.done.is_empty() {
             return Poll::Ready(());
         }
-        let Some(group) = self.waiting.front_mut() else {
+        let Some(batch) = self.waiting.front_mut() else {
             return Poll::Pending;
         };
-        let Poll::Ready(published) = Pin::new(&mut group.ticket).poll(cx) else {
+        let Poll::Ready(published) = Pin::new(&mut *batch).poll(cx) else {
             return Poll::Pending;
         };
-        if let Some(group) = self.waiting.pop_front() {
-            self.done.push_back((group.entries, published));
+        if let Some(batch) = self.waiting.pop_front() {
+            self.done.push_back((batch.origins, published));
         }
         Poll::Ready(())
     }
 
-    /// Returns the outcome of the oldest group, if it is known now.
-    fn next_done(&mut self) -> Option<(Vec<Entry>, Vec<Published>)> {
+    /// Returns the outcome of the oldest batch, if it is known now.
+    fn next_done(&mut self) -> Option<(Vec<PublishOrigin>, Vec<Published>)> {
         let mut context = Context::from_waker(Waker::noop());
         match self.poll_ready(&mut context) {
             Poll::Ready(()) => self.done.pop_front(),
@@ -112,9 +135,9 @@ impl Groups {
 }
 
 impl Session {
-    pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<(), Trouble> {
+    pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<Flow, MethodError> {
         let Confirm::Select(method) = method else {
-            return Err(super::not_for_servers(&Method::Confirm(method.clone())));
+            return Err(not_for_servers());
         };
         let channel = self.channel(number)?;
         match channel.mode {
@@ -127,38 +150,44 @@ impl Session {
         if !method.no_wait {
             self.out.send(number, confirm::SelectOk {});
         }
-        Ok(())
+        Ok(Flow::Continue)
     }
 
-    /// Confirms all groups at the front whose outcome is known.
-    pub(crate) fn resolve_ready(&mut self) -> Result<(), End> {
-        while let Some((entries, published)) = self.groups.next_done() {
-            self.tell(&entries, &published)?;
+    /// Confirms all batches at the front whose outcome is known.
+    pub(crate) fn resolve_ready(&mut self) -> Result<(), ConnectionEnd> {
+        while let Some((entries, published)) = self.confirms.next_done() {
+            self.send_confirms(&entries, &published)?;
         }
         Ok(())
     }
 
-    /// Waits until everything published on this connection is stored, because the next method may depend on
-    /// it.
-    pub(crate) async fn settle_published(&mut self) -> Result<(), End> {
+    /// Returns the next operation on the way to a state in which everything published on this connection is
+    /// stored, because the next method may depend on it.
+    pub(super) fn await_publishes(&mut self) -> Result<Option<Operation>, ConnectionEnd> {
         self.flush_published()?;
-        while !self.groups.is_empty() {
-            self.groups.ready().await;
-            self.resolve_ready()?;
-        }
-        Ok(())
+        self.resolve_ready()?;
+        Ok(self.confirms.waiting.pop_front().map(Operation::AwaitPublished))
     }
 
-    fn tell(&mut self, entries: &[Entry], fates: &[Published]) -> Result<(), End> {
+    pub(super) fn send_confirms(
+        &mut self,
+        entries: &[PublishOrigin],
+        fates: &[Published],
+    ) -> Result<(), ConnectionEnd> {
         // Channel, highest number and count of messages to acknowledge together.
         let mut acknowledged: Option<(u16, u64, u64)> = None;
         for (entry, fate) in entries.iter().zip(fates) {
             let is_good = match fate {
                 Published::Stored | Published::Unroutable => true,
                 Published::Refused(_) => false,
-                Published::Unknown => return Err(End::OutcomeUnknown),
+                Published::Unknown => return Err(ConnectionEnd::OutcomeUnknown),
             };
-            let Some(number) = entry.number else { continue };
+            let Some(number) = entry.number else {
+                if entry.in_transaction && !is_good {
+                    self.fail_transaction(entry.channel);
+                }
+                continue;
+            };
             if is_good {
                 match &mut acknowledged {
                     Some((channel, last, count)) if *channel == entry.channel => {
@@ -173,7 +202,7 @@ impl Session {
             } else {
                 let before = acknowledged.take();
                 self.acknowledge(before);
-                self.shared.metrics.refused.inc();
+                self.context.metrics.refused.inc();
                 let nack = basic::Nack {
                     delivery_tag: number,
                     multiple: false,
@@ -190,7 +219,7 @@ impl Session {
         let Some((channel, last, count)) = what else {
             return;
         };
-        self.shared.metrics.confirmed.inc_by(count);
+        self.context.metrics.confirmed.inc_by(count);
         let ack = basic::Ack {
             delivery_tag: last,
             multiple: count > 1,
@@ -199,7 +228,7 @@ impl Session {
     }
 
     /// Confirms a message that was not routed.
-    pub(super) fn confirm_unrouted(&mut self, entry: Entry) {
+    pub(super) fn confirm_unrouted(&mut self, entry: PublishOrigin) {
         if let Some(number) = entry.number {
             self.acknowledge(Some((entry.channel, number, 1)));
         }
@@ -215,9 +244,9 @@ impl Session {
         }
     }
 
-    pub(super) fn check_exchange(&self, exchange: &str) -> Result<(), Trouble> {
+    pub(super) fn check_exchange(&self, exchange: &str) -> Result<(), MethodError> {
         let name = &self.namespace;
-        match self.shared.broker.messaging().exchanges().get(name, exchange) {
+        match self.context.exchanges().get(name, exchange) {
             Some(found) if found.is.internal => Err(Exception::new(
                 ReplyCode::AccessRefused,
                 format!("cannot publish to internal exchange '{exchange}' in vhost '{name}'"),

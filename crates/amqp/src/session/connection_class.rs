@@ -4,79 +4,67 @@ use bytes::Bytes;
 use stafett_amqp_wire::methods::{Access, Connection, access, connection};
 use stafett_amqp_wire::{Method, ReplyCode};
 
-use super::{End, Session, Trouble};
+use super::dispatch::not_for_servers;
+use super::held::{Flow, Held};
+use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
 
 impl Session {
-    pub(super) async fn on_connection_method(&mut self, payload: Bytes) -> Result<(), Trouble> {
-        let id = super::method_id(&payload);
-        let method = Method::decode(payload).map_err(Exception::from)?;
+    pub(super) fn on_connection_method(&mut self, method: &Connection) -> Result<Flow, MethodError> {
         match method {
-            Method::Connection(Connection::Close(_)) => {
+            Connection::Close(_) => {
                 // `close-ok` promises that earlier messages are stored.
-                self.settle_published().await?;
+                if let Some(operation) = self.await_publishes()? {
+                    return Ok(Flow::Hold(operation));
+                }
                 self.release();
                 self.out.send(0, connection::CloseOk {});
-                Err(End::Closed.into())
+                Err(ConnectionEnd::Closed.into())
             }
-            Method::Connection(Connection::UpdateSecret(_)) => {
+            Connection::UpdateSecret(_) => {
                 // Passwords do not expire: as in RabbitMQ, any secret is accepted and none is kept.
                 self.out.send(0, connection::UpdateSecretOk {});
-                Ok(())
+                Ok(Flow::Continue)
             }
-            Method::Connection(
-                Connection::CloseOk(_)
-                | Connection::Start(_)
-                | Connection::StartOk(_)
-                | Connection::Secure(_)
-                | Connection::SecureOk(_)
-                | Connection::Tune(_)
-                | Connection::TuneOk(_)
-                | Connection::Open(_)
-                | Connection::OpenOk(_)
-                | Connection::Blocked(_)
-                | Connection::Unblocked(_)
-                | Connection::UpdateSecretOk(_),
-            )
-            | Method::Channel(_)
-            | Method::Access(_)
-            | Method::Exchange(_)
-            | Method::Queue(_)
-            | Method::Basic(_)
-            | Method::Confirm(_)
-            | Method::Tx(_) => Err(Exception::new(
-                ReplyCode::ChannelError,
-                "unexpected method in connection state running",
-            )
-            .caused_by(id)
-            .into()),
+            Connection::CloseOk(_)
+            | Connection::Start(_)
+            | Connection::StartOk(_)
+            | Connection::Secure(_)
+            | Connection::SecureOk(_)
+            | Connection::Tune(_)
+            | Connection::TuneOk(_)
+            | Connection::Open(_)
+            | Connection::OpenOk(_)
+            | Connection::Blocked(_)
+            | Connection::Unblocked(_)
+            | Connection::UpdateSecretOk(_) => Err(unexpected_method()),
         }
     }
 
     /// Executes a method while the server closes the connection: only closing methods count.
-    pub(super) fn on_method_while_closing(&mut self, payload: Bytes) -> Result<(), Trouble> {
+    pub(super) fn on_method_while_closing(&mut self, payload: Bytes) -> Result<(), MethodError> {
         match Method::decode(payload) {
-            Ok(Method::Connection(Connection::CloseOk(_))) => Err(End::Closed.into()),
+            Ok(Method::Connection(Connection::CloseOk(_))) => Err(ConnectionEnd::Closed.into()),
             Ok(Method::Connection(Connection::Close(_))) => {
                 self.out.send(0, connection::CloseOk {});
-                Err(End::Closed.into())
+                Err(ConnectionEnd::Closed.into())
             }
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    pub(super) fn on_access(&mut self, number: u16, method: &Access) -> Result<(), Trouble> {
+    pub(super) fn on_access(&mut self, number: u16, method: &Access) -> Result<Flow, MethodError> {
         match method {
             Access::Request(_) => {
                 self.out.send(number, access::RequestOk { ticket: 1 });
-                Ok(())
+                Ok(Flow::Continue)
             }
-            Access::RequestOk(_) => Err(super::not_for_servers(&Method::Access(method.clone()))),
+            Access::RequestOk(_) => Err(not_for_servers()),
         }
     }
 
     /// Closes the connection if its virtual host was deleted, as in RabbitMQ.
-    pub(crate) fn end_without_namespace(&mut self) -> Result<(), End> {
+    pub(crate) fn end_without_namespace(&mut self) -> Result<(), ConnectionEnd> {
         if !std::mem::take(&mut self.namespace_is_gone) {
             return Ok(());
         }
@@ -85,15 +73,24 @@ impl Session {
     }
 
     /// Closes the connection of a possibly idle client whose virtual host was deleted.
-    pub(crate) fn on_namespace_closed(&mut self) -> Result<(), End> {
+    pub(crate) fn on_namespace_closed(&mut self) -> Result<(), ConnectionEnd> {
         self.namespace_is_gone = true;
         self.end_without_namespace()
     }
 
     /// Closes the connection because the process stops.
-    pub(crate) async fn stop(&mut self) -> Result<(), End> {
-        self.settle_published().await?;
+    pub(crate) fn stop(&mut self) -> Result<(), ConnectionEnd> {
+        if let Some(operation) = self.await_publishes()? {
+            self.hold(operation, Held::Stop);
+            return Ok(());
+        }
         let reason = "broker forced connection closure with reason 'shutdown'";
         self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }
+}
+
+/// Refuses a method that does not belong to an open connection.
+pub(super) fn unexpected_method() -> MethodError {
+    let text = "unexpected method in connection state running";
+    Exception::new(ReplyCode::ChannelError, text).into()
 }

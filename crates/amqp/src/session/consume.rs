@@ -8,17 +8,17 @@ use stafett_amqp_wire::{ReplyCode, Table, Value};
 use stafett_messaging::delivery::{ConsumerSpec, Credit};
 use stafett_messaging::queues::{ConsumeError, Queue};
 
-use super::channel::{Tagged, Taking};
-use super::stream::Found;
-use super::{Session, Trouble, replies};
-use crate::amqp::Shared;
+use super::channel::{ConsumerHandle, Tagged};
+use super::stream::ConsumeTarget;
+use super::{MethodError, Session, replies};
 use crate::arguments::QueueType;
+use crate::context::AmqpContext;
 use crate::error;
 use crate::exception::Exception;
 
 /// A consumer by its token, with its channel.
 #[derive(Debug, Clone)]
-pub(crate) struct Holder {
+pub(crate) struct TokenOwner {
     pub channel: u16,
     pub tag: ByteString,
     /// Its deliveries have to be settled.
@@ -28,19 +28,19 @@ pub(crate) struct Holder {
     /// It shares the limit of the channel.
     pub shares_credit: bool,
     /// The stream. `None` if it consumes a queue.
-    pub stream: Option<StreamHolder>,
+    pub stream: Option<StreamOfConsumer>,
 }
 
 /// Properties of a stream that deliveries repeat.
 #[derive(Debug, Clone)]
-pub(crate) struct StreamHolder {
+pub(crate) struct StreamOfConsumer {
     pub name: ByteString,
     /// The stream has several partitions, so each delivery has its partition.
     pub has_partitions: bool,
 }
 
 impl Session {
-    pub(super) fn on_qos(&mut self, number: u16, method: &basic::Qos) -> Result<(), Trouble> {
+    pub(super) fn on_qos(&mut self, number: u16, method: &basic::Qos) -> Result<(), MethodError> {
         if method.prefetch_size != 0 {
             let text = format!("prefetch_size!=0 ({})", method.prefetch_size);
             return Err(Exception::new(ReplyCode::NotImplemented, text).into());
@@ -73,12 +73,12 @@ impl Session {
         let Some(channel) = self.channels.get_mut(&number) else {
             return;
         };
-        let shares = |token: &u64| self.holders.get(token).map(|holder| holder.shares_credit);
+        let shares = |token: &u64| self.token_owners.get(token).map(|holder| holder.shares_credit);
         let held = channel.unsettled().filter_map(|unsettled| unsettled.token);
         let of_ended = held.filter(|token| shares(token).is_none()).count();
         credit.add(u32::try_from(of_ended).unwrap_or(u32::MAX));
         for tagged in channel.consumers.values() {
-            if let Some(Taking::Queue(consumer)) = &tagged.consumer
+            if let Some(ConsumerHandle::Queue(consumer)) = &tagged.consumer
                 && shares(&tagged.token) == Some(true)
             {
                 consumer.share(&credit);
@@ -87,7 +87,7 @@ impl Session {
         channel.prefetch.shared = Some(credit);
     }
 
-    pub(super) fn on_consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
+    pub(super) fn on_consume(&mut self, number: u16, method: &basic::Consume) -> Result<(), MethodError> {
         if method.queue == replies::PSEUDO_QUEUE {
             return self.on_consume_replies(number, method);
         }
@@ -106,13 +106,13 @@ impl Session {
         self.flush_published()?;
         self.flush_settlements();
         let queue = match found {
-            Found::Queue(queue) => queue,
-            Found::Stream(topic) => return self.consume_stream(number, &topic, name, tag, &method),
+            ConsumeTarget::Queue(queue) => queue,
+            ConsumeTarget::Stream(topic) => return self.consume_stream(number, &topic, name, tag, method),
         };
         self.last_token += 1;
         let token = self.last_token;
         let what = error::queue_in(&name, &self.namespace);
-        let kind = Shared::queue_type(&queue);
+        let kind = AmqpContext::queue_type(&queue);
         if kind == QueueType::Quorum && self.has_global_qos(number)? {
             return Err(error::no_global_qos(&what).into());
         }
@@ -122,7 +122,7 @@ impl Session {
         let mut spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;
         let shares_credit = kind != QueueType::Quorum;
         spec.shared_credit = spec.shared_credit.filter(|_| shares_credit);
-        let holder = Holder {
+        let holder = TokenOwner {
             channel: number,
             tag: tag.clone(),
             settles: spec.settles,
@@ -130,12 +130,12 @@ impl Session {
             shares_credit,
             stream: None,
         };
-        self.holders.insert(token, holder);
+        self.token_owners.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
         let consumer = match queue.consume(self.owner, spec, outbox, token) {
             Ok(consumer) => consumer,
             Err(error) => {
-                self.holders.remove(&token);
+                self.token_owners.remove(&token);
                 return Err(self.refused_consumer(error, &name).into());
             }
         };
@@ -145,7 +145,7 @@ impl Session {
         }
         let tagged = Tagged {
             token,
-            consumer: Some(Taking::Queue(consumer)),
+            consumer: Some(ConsumerHandle::Queue(consumer)),
         };
         self.channel(number)?.consumers.insert(tag, tagged);
         Ok(())
@@ -158,7 +158,7 @@ impl Session {
         no_ack: bool,
         exclusive: bool,
         what: &str,
-    ) -> Result<ConsumerSpec, Trouble> {
+    ) -> Result<ConsumerSpec, MethodError> {
         let priority = match arguments.get("x-priority") {
             None => 0,
             Some(value) => consumer_priority(&value, what)?,
@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// Returns true if the consumers of a channel share a limit.
-    pub(super) fn has_global_qos(&mut self, number: u16) -> Result<bool, Trouble> {
+    pub(super) fn has_global_qos(&mut self, number: u16) -> Result<bool, MethodError> {
         let shared = &self.channel(number)?.prefetch.shared;
         Ok(shared.as_ref().is_some_and(|credit| credit.is_limited()))
     }
@@ -183,19 +183,19 @@ impl Session {
         error::consume(error, &error::queue_in(name, &self.namespace))
     }
 
-    pub(super) fn on_cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Trouble> {
+    pub(super) fn on_cancel(&mut self, number: u16, method: &basic::Cancel) -> Result<(), MethodError> {
         let channel = self.channel(number)?;
         if let Some(tagged) = channel.consumers.remove(&method.consumer_tag) {
             drop(tagged.consumer);
             // Deliveries in the outbox went back to the queue with the consumer, except those that need no
             // settlement: these are sent now. Deliveries that the client has can still be settled.
             self.deliver();
-            self.holders.remove(&tagged.token);
+            self.token_owners.remove(&tagged.token);
         } else {
             self.cancel_replies(number, &method.consumer_tag)?;
         }
         if !method.no_wait {
-            let consumer_tag = method.consumer_tag;
+            let consumer_tag = method.consumer_tag.clone();
             self.out.send(number, basic::CancelOk { consumer_tag });
         }
         Ok(())
@@ -203,19 +203,14 @@ impl Session {
 
     /// Removes a consumer whose queue is gone, and notifies clients that have the capability.
     pub(super) fn on_consumer_gone(&mut self, token: u64) {
-        let Some(holder) = self.holders.remove(&token) else {
+        let Some(holder) = self.token_owners.remove(&token) else {
             return;
         };
         let Some(channel) = self.channels.get_mut(&holder.channel) else {
             return;
         };
         channel.consumers.remove(&holder.tag);
-        self.namespace_is_gone = !self
-            .shared
-            .broker
-            .messaging()
-            .exchanges()
-            .has_namespace(&self.namespace);
+        self.namespace_is_gone = !self.context.exchanges().has_namespace(&self.namespace);
         if self.agreed.client.cancel_notify {
             let cancel = basic::Cancel {
                 consumer_tag: holder.tag,
@@ -228,7 +223,7 @@ impl Session {
     /// Returns a queue that this connection may use.
     pub(super) fn queue(&self, name: &str) -> Result<Arc<Queue>, Exception> {
         let vhost = &self.namespace;
-        let Some(queue) = self.shared.broker.messaging().queues().get(vhost, name) else {
+        let Some(queue) = self.context.queues().get(vhost, name) else {
             return Err(Exception::not_found(format!(
                 "no queue '{name}' in vhost '{vhost}'"
             )));

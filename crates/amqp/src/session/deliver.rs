@@ -8,8 +8,8 @@ use stafett_model::StoredMessage;
 use stafett_net::output::SHARED_BYTES_MIN;
 
 use super::Session;
-use super::channel::{How, Unsettled};
-use super::consume::Holder;
+use super::channel::{SettleKind, Unsettled};
+use super::consume::TokenOwner;
 use crate::content::{self, Additions};
 
 /// Approximate bytes of a delivery without its body.
@@ -37,7 +37,7 @@ impl Session {
     }
 
     fn deliver_run(&mut self, run: DeliveryBatch) {
-        let holder = self.holders.get(&run.token);
+        let holder = self.token_owners.get(&run.token);
         let channel = holder.and_then(|holder| self.channels.get_mut(&holder.channel));
         let (Some(holder), Some(channel)) = (holder, channel) else {
             // The consumer was removed meanwhile.
@@ -47,11 +47,11 @@ impl Session {
                     id: delivery.id,
                     token: None,
                 };
-                self.settle(unsettled, How::Requeue);
+                self.settle(unsettled, SettleKind::Requeue);
             }
             return;
         };
-        self.shared.metrics.delivered.inc_by(run.deliveries.len() as u64);
+        self.context.metrics.delivered.inc_by(run.deliveries.len() as u64);
         let bytes = |delivery: &Delivery| DELIVERY_BYTES + delivery.message.value_len().min(SHARED_BYTES_MIN);
         self.out.tail().reserve(run.deliveries.iter().map(bytes).sum());
         for delivery in run.deliveries {
@@ -83,7 +83,7 @@ pub(super) struct Head {
     pub frame_bytes_max: u32,
 }
 
-fn additions(delivery: &Delivery, holder: &Holder) -> Additions {
+fn additions(delivery: &Delivery, holder: &TokenOwner) -> Additions {
     Additions {
         delivery_count: (holder.counts_deliveries && delivery.delivery_count > 0)
             .then_some(delivery.delivery_count),
@@ -95,7 +95,7 @@ fn additions(delivery: &Delivery, holder: &Holder) -> Additions {
     }
 }
 
-fn write_deliver(out: &mut BytesMut, head: Head, holder: &Holder, tag: u64, delivery: &Delivery) {
+fn write_deliver(out: &mut BytesMut, head: Head, holder: &TokenOwner, tag: u64, delivery: &Delivery) {
     let (exchange, mut routing_key) = (delivery.message.exchange(), delivery.message.routing_key());
     if let Some(stream) = &holder.stream
         && exchange.is_empty()

@@ -4,174 +4,117 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Exchange, exchange};
-use stafett_amqp_wire::{Method, ReplyCode, Table};
-use stafett_messaging::exchanges::{BindError, DeclareError, UnbindError};
+use stafett_amqp_wire::{ReplyCode, Table};
+use stafett_messaging::exchanges::{BindError, DeclareError, DeleteError, UnbindError};
 use stafett_messaging::{Destination, NewBinding, Unbind};
 use stafett_store::Stored;
 
-use super::bound::Answer;
-use super::{Session, Trouble};
+use super::dispatch::not_for_servers;
+use super::held::Flow;
+use super::pending_changes::ChangeReply;
+use super::{MethodError, Session, one_line};
 use crate::exception::Exception;
 use crate::{arguments, error, exchange_kinds};
 
 impl Session {
-    pub(super) async fn on_exchange(&mut self, number: u16, method: Exchange) -> Result<(), Trouble> {
+    pub(super) fn on_exchange(&mut self, number: u16, method: &Exchange) -> Result<Flow, MethodError> {
+        self.flush_published()?;
         match method {
-            Exchange::Declare(mut method) => {
-                method.exchange = super::one_line(method.exchange);
-                self.on_exchange_declare(number, method).await
-            }
-            Exchange::Delete(mut method) => {
-                method.exchange = super::one_line(method.exchange);
-                self.on_exchange_delete(number, &method).await
-            }
+            Exchange::Declare(method) => self.on_exchange_declare(number, method)?,
+            Exchange::Delete(method) => self.on_exchange_delete(number, method)?,
             Exchange::Bind(method) => {
-                let no_wait = method.no_wait;
-                let destination = Destination::Exchange(Arc::from(&*super::one_line(method.destination)));
-                let binding = BindingName {
-                    source: super::one_line(method.source),
-                    destination,
-                    routing_key: method.routing_key,
-                    arguments: method.arguments,
-                };
-                let stored = self.bind(&binding)?;
-                if !no_wait {
-                    self.answer_when_stored(number, stored, Answer::ExchangeBound);
-                }
-                Ok(())
+                let stored = self.bind(&BindingName {
+                    source: one_line(&method.source),
+                    destination: exchange(&method.destination),
+                    routing_key: &method.routing_key,
+                    arguments: &method.arguments,
+                })?;
+                self.answer_when_stored(number, Some(stored), method.no_wait, ChangeReply::ExchangeBound);
             }
             Exchange::Unbind(method) => {
-                let no_wait = method.no_wait;
-                let destination = Destination::Exchange(Arc::from(&*super::one_line(method.destination)));
-                let binding = BindingName {
-                    source: super::one_line(method.source),
-                    destination,
-                    routing_key: method.routing_key,
-                    arguments: method.arguments,
-                };
-                self.unbind(&binding, no_wait).await?;
-                if !no_wait {
-                    self.out.send(number, exchange::UnbindOk {});
-                }
-                Ok(())
+                let stored = self.unbind(&BindingName {
+                    source: one_line(&method.source),
+                    destination: exchange(&method.destination),
+                    routing_key: &method.routing_key,
+                    arguments: &method.arguments,
+                })?;
+                self.answer_when_stored(number, stored, method.no_wait, ChangeReply::ExchangeUnbound);
             }
-            other @ (Exchange::DeclareOk(_)
-            | Exchange::DeleteOk(_)
-            | Exchange::BindOk(_)
-            | Exchange::UnbindOk(_)) => Err(super::not_for_servers(&Method::Exchange(other))),
+            Exchange::DeclareOk(_) | Exchange::DeleteOk(_) | Exchange::BindOk(_) | Exchange::UnbindOk(_) => {
+                return Err(not_for_servers());
+            }
         }
+        Ok(Flow::Continue)
     }
 
-    async fn on_exchange_declare(&mut self, number: u16, method: exchange::Declare) -> Result<(), Trouble> {
-        let name = method.exchange.clone();
+    fn on_exchange_declare(&mut self, number: u16, method: &exchange::Declare) -> Result<(), MethodError> {
+        let name = one_line(&method.exchange);
         let vhost = &self.namespace;
-        let existing = self.shared.broker.messaging().exchanges().get(vhost, &name);
+        let existing = self.context.exchanges().get(vhost, &name);
         if method.passive {
             if existing.is_none() {
-                return Err(Exception::not_found(format!("no exchange '{name}' in vhost '{vhost}'")).into());
+                return Err(self.no_exchange(&name).into());
             }
-        } else {
-            check_name(&name, "exchange", existing.is_some())?;
-            let what = error::exchange_in(&name, vhost);
-            let mut new = exchange_kinds::new_exchange(&method, &what)?;
-            if let Some(existing) = &existing {
-                exchange_kinds::adopt_arguments(&mut new, &existing.is);
+            if !method.no_wait {
+                self.out.send(number, exchange::DeclareOk {});
             }
-            let declared = self
-                .shared
-                .broker
-                .messaging()
-                .exchanges()
-                .declare(vhost, &name, new);
-            let (_, stored) = declared.map_err(|error| refused_declaration(&error, &method, &what))?;
-            self.stored(stored, method.no_wait).await?;
+            return Ok(());
         }
-        if !method.no_wait {
-            self.out.send(number, exchange::DeclareOk {});
+        check_name(&name, "exchange", existing.is_some())?;
+        let what = error::exchange_in(&name, vhost);
+        let mut new = exchange_kinds::new_exchange(method, &what)?;
+        if let Some(existing) = &existing {
+            exchange_kinds::adopt_arguments(&mut new, &existing.is);
         }
+        let declared = self.context.exchanges().declare(vhost, &name, new);
+        let (_, stored) = declared.map_err(|error| refused_declaration(&error, method, &what))?;
+        self.answer_when_stored(
+            number,
+            Some(stored),
+            method.no_wait,
+            ChangeReply::ExchangeDeclared,
+        );
         Ok(())
     }
 
-    async fn on_exchange_delete(&mut self, number: u16, method: &exchange::Delete) -> Result<(), Trouble> {
-        use stafett_messaging::exchanges::DeleteError;
-        let name = &method.exchange;
+    fn on_exchange_delete(&mut self, number: u16, method: &exchange::Delete) -> Result<(), MethodError> {
+        let name = one_line(&method.exchange);
         let vhost = &self.namespace;
-        let what = error::exchange_in(name, vhost);
+        let what = error::exchange_in(&name, vhost);
         if name.is_empty() {
-            return Err(Exception::refused("operation not permitted on the default exchange").into());
+            return Err(on_default_exchange().into());
         }
-        if name.starts_with("amq.")
-            && self
-                .shared
-                .broker
-                .messaging()
-                .exchanges()
-                .get(vhost, name)
-                .is_some()
-        {
+        if name.starts_with("amq.") && self.context.exchanges().get(vhost, &name).is_some() {
             return Err(Exception::refused(format!("deletion of system {what} not allowed")).into());
         }
-        match self
-            .shared
-            .broker
-            .messaging()
-            .exchanges()
-            .delete(vhost, name, method.if_unused)
-        {
-            Ok(stored) => self.stored(stored, method.no_wait).await?,
+        let stored = match self.context.exchanges().delete(vhost, &name, method.if_unused) {
+            Ok(stored) => Some(stored),
             // Deleting a missing exchange is no error (RabbitMQ since 3.2).
-            Err(DeleteError::NoSuchExchange) => self.gone(method.no_wait).await?,
+            Err(DeleteError::NoSuchExchange) => None,
             Err(DeleteError::InUse) => return Err(Exception::precondition(format!("{what} in use")).into()),
-            Err(DeleteError::IsDefault) => {
-                return Err(Exception::refused("operation not permitted on the default exchange").into());
-            }
+            Err(DeleteError::IsDefault) => return Err(on_default_exchange().into()),
             Err(DeleteError::NoSuchNamespace) => return Err(error::no_namespace(vhost).into()),
             Err(DeleteError::NotStored(not_stored)) => {
                 return Err(error::not_stored(&not_stored, &what).into());
             }
-        }
-        if !method.no_wait {
-            self.out.send(number, exchange::DeleteOk {});
-        }
+        };
+        self.answer_when_stored(number, stored, method.no_wait, ChangeReply::ExchangeDeleted);
         Ok(())
     }
 
-    /// Waits until a change is durable. With `no_wait` the client expects no answer, and this returns at
-    /// once.
-    pub(super) async fn stored(&mut self, stored: Stored, no_wait: bool) -> Result<(), Trouble> {
-        if no_wait {
-            drop(stored);
-            return Ok(());
-        }
-        stored
-            .await
-            .map_err(|not_stored| error::not_stored(&not_stored, "the change").into())
-    }
-
-    /// Waits until the deletion of something that is gone is durable.
-    pub(super) async fn gone(&mut self, no_wait: bool) -> Result<(), Trouble> {
-        if no_wait {
-            return Ok(());
-        }
-        let stored = self.shared.broker.messaging().queues().await_stored().await;
-        stored.map_err(|not_stored| error::not_stored(&not_stored, "the change").into())
-    }
-
     /// Adds a binding to a queue or an exchange. It is in force when this returns.
-    pub(super) fn bind(&mut self, binding: &BindingName) -> Result<Stored, Trouble> {
+    pub(super) fn bind(&self, binding: &BindingName<'_>) -> Result<Stored, MethodError> {
         self.check_binding(binding)?;
         let new = NewBinding {
             source: Arc::from(&*binding.source),
             destination: binding.destination.clone(),
             key: binding.routing_key.as_bytes().clone(),
-            headers: exchange_kinds::header_match(&binding.arguments)?,
-            arguments: arguments::canonical(&binding.arguments),
+            headers: exchange_kinds::header_match(binding.arguments)?,
+            arguments: arguments::canonical(binding.arguments),
         };
-        match self.shared.broker.messaging().bind(&self.namespace, new) {
+        match self.context.broker.messaging().bind(&self.namespace, new) {
             Ok(stored) => Ok(stored),
-            Err(BindError::IsDefault) => {
-                Err(Exception::refused("operation not permitted on the default exchange").into())
-            }
+            Err(BindError::IsDefault) => Err(on_default_exchange().into()),
             Err(BindError::NoSuchNamespace) => Err(error::no_namespace(&self.namespace).into()),
             Err(BindError::NoSuchExchange) => Err(self.no_exchange(&binding.source).into()),
             Err(BindError::NoSuchDestination) => Err(self.no_destination(&binding.destination).into()),
@@ -184,27 +127,21 @@ impl Session {
         }
     }
 
-    pub(super) async fn unbind(&mut self, binding: &BindingName, no_wait: bool) -> Result<(), Trouble> {
+    /// Removes a binding. Returns `None` if it does not exist, which is no error (RabbitMQ since 3.2).
+    pub(super) fn unbind(&self, binding: &BindingName<'_>) -> Result<Option<Stored>, MethodError> {
         if binding.source.is_empty() {
-            return Err(Exception::refused("operation not permitted on the default exchange").into());
+            return Err(on_default_exchange().into());
         }
-        let arguments = arguments::canonical(&binding.arguments);
+        let arguments = arguments::canonical(binding.arguments);
         let which = Unbind {
             source: &binding.source,
             destination: &binding.destination,
             key: binding.routing_key.as_bytes(),
             arguments: &arguments,
         };
-        match self
-            .shared
-            .broker
-            .messaging()
-            .exchanges()
-            .unbind(&self.namespace, &which)
-        {
-            Ok(stored) => self.stored(stored, no_wait).await,
-            // Removing a missing binding is no error (RabbitMQ since 3.2).
-            Err(UnbindError::NoSuchBinding | UnbindError::NoSuchExchange) => self.gone(no_wait).await,
+        match self.context.exchanges().unbind(&self.namespace, &which) {
+            Ok(stored) => Ok(Some(stored)),
+            Err(UnbindError::NoSuchBinding | UnbindError::NoSuchExchange) => Ok(None),
             Err(UnbindError::NoSuchNamespace) => Err(error::no_namespace(&self.namespace).into()),
             Err(UnbindError::NotStored(not_stored)) => {
                 Err(error::not_stored(&not_stored, "the change").into())
@@ -212,27 +149,18 @@ impl Session {
         }
     }
 
-    fn check_binding(&self, binding: &BindingName) -> Result<(), Exception> {
+    fn check_binding(&self, binding: &BindingName<'_>) -> Result<(), Exception> {
         let is_default = match &binding.destination {
             Destination::Exchange(name) => name.is_empty(),
             Destination::Queue(_) | Destination::Topic(_) => false,
         };
         if binding.source.is_empty() || is_default {
-            return Err(Exception::refused(
-                "operation not permitted on the default exchange",
-            ));
+            return Err(on_default_exchange());
         }
-        if self
-            .shared
-            .broker
-            .messaging()
-            .exchanges()
-            .get(&self.namespace, &binding.source)
-            .is_none()
-        {
-            return Err(self.no_exchange(&binding.source));
+        match self.context.exchanges().get(&self.namespace, &binding.source) {
+            Some(_) => Ok(()),
+            None => Err(self.no_exchange(&binding.source)),
         }
-        Ok(())
     }
 
     fn no_exchange(&self, name: &str) -> Exception {
@@ -252,11 +180,19 @@ impl Session {
 
 /// A binding as methods name it.
 #[derive(Debug)]
-pub(super) struct BindingName {
+pub(super) struct BindingName<'a> {
     pub source: ByteString,
     pub destination: Destination,
-    pub routing_key: ByteString,
-    pub arguments: Table,
+    pub routing_key: &'a ByteString,
+    pub arguments: &'a Table,
+}
+
+fn exchange(name: &ByteString) -> Destination {
+    Destination::Exchange(Arc::from(&*one_line(name)))
+}
+
+fn on_default_exchange() -> Exception {
+    Exception::refused("operation not permitted on the default exchange")
 }
 
 /// Refuses new names that begin with `amq.`.

@@ -8,53 +8,58 @@
 //! tickets of published messages ──▶ confirms ──▶ output
 //! ```
 //!
-//! A session does no I/O: it is given frames and fills an [`Output`]. While a method waits for the broker,
-//! frames behind it wait too. Gathered messages go to the broker at the end of the turn, or before a method
-//! that depends on them.
+//! A session is synchronous: it is given frames, and fills an [`Output`]. Its waits are [`Operation`]s: the
+//! connection performs one before it gives the next frame, and its outcome goes to [`Session::on_done`] (see
+//! [`held`]). Gathered messages go to the broker at the end of the turn, or before a method that depends on
+//! them.
 
-mod again;
 mod arriving;
 pub(crate) mod assembly;
 mod blocked;
-mod bound;
 pub(crate) mod channel;
-mod confirms;
+mod channels;
+pub(crate) mod confirms;
 mod connection_class;
 mod consume;
 mod deliver;
+mod dispatch;
 mod exchange;
 mod get;
+mod held;
+pub(crate) mod pending_changes;
 mod publish;
 mod queue;
+mod repeat_publish;
 pub(crate) mod replies;
 mod settle;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod transactions;
 pub(crate) mod unacked;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
-use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 use stafett_messaging::DiskSpace;
 use stafett_messaging::delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
 use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Permit};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use tokio_util::sync::CancellationToken;
 
-use self::again::Again;
-use self::assembly::Content;
 use self::channel::Channel;
-use self::confirms::Groups;
-use self::consume::Holder;
-use self::publish::Gathered;
-use crate::amqp::Shared;
-use crate::exception::{Exception, Scope, octets};
+use self::confirms::PendingConfirms;
+use self::consume::TokenOwner;
+use self::held::Held;
+use self::pending_changes::PendingChange;
+use self::publish::PendingPublish;
+use self::repeat_publish::RepeatPublish;
+use crate::context::AmqpContext;
+use crate::exception::{Exception, Scope};
 use crate::handshake::Agreed;
+use crate::operation::{Done, Operation};
 use crate::output::Output;
 
 /// Bodies larger than this reserve memory before they arrive.
@@ -65,7 +70,7 @@ const OUTBOX_BYTES: usize = 256 * 1024;
 
 /// Reasons for ending a connection at once.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum End {
+pub(crate) enum ConnectionEnd {
     #[error("the client has closed the connection")]
     Closed,
     #[error("nobody can tell whether something was stored")]
@@ -76,19 +81,19 @@ pub(crate) enum End {
 
 /// Error from executing a frame.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum MethodError {
     Exception(Exception),
-    End(End),
+    End(ConnectionEnd),
 }
 
-impl From<Exception> for Trouble {
+impl From<Exception> for MethodError {
     fn from(exception: Exception) -> Self {
         Self::Exception(exception)
     }
 }
 
-impl From<End> for Trouble {
-    fn from(end: End) -> Self {
+impl From<ConnectionEnd> for MethodError {
+    fn from(end: ConnectionEnd) -> Self {
         Self::End(end)
     }
 }
@@ -98,7 +103,7 @@ type Settlements = Vec<(DeliveryId, Settle)>;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Session {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) context: Arc<AmqpContext>,
     pub(crate) agreed: Agreed,
     namespace: Namespace,
     owner: OwnerId,
@@ -107,26 +112,32 @@ pub(crate) struct Session {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) replies: Arc<replies::Inbox>,
     /// Consumers by token.
-    holders: HashMap<u64, Holder>,
+    token_owners: HashMap<u64, TokenOwner>,
     last_token: u64,
     /// Exchange of the last message, which existed then. Valid until the end of the turn.
     checked_exchange: Option<ByteString>,
     /// Messages received and not handed to the broker yet.
-    gathered: Vec<Gathered>,
+    gathered: Vec<PendingPublish>,
     /// The last of them, if messages like it can take the fast path.
-    again: Option<Again>,
+    repeat: Option<RepeatPublish>,
     /// Number of messages in the first run of the previous flush.
     gathered_before: usize,
     /// Time at which the messages of this turn arrived, in ms since 1970; set by the first one.
     turn_ms: Option<i64>,
-    /// Groups handed to the broker, in order.
-    groups: Groups,
-    /// Bindings whose clients are answered once they are stored.
-    bound: Vec<bound::Bound>,
+    /// Batches handed to the broker, in order.
+    confirms: PendingConfirms,
+    /// Changes whose clients are answered once they are stored.
+    pending_changes: VecDeque<PendingChange>,
+    /// Operation to be performed before the next input.
+    operation: Option<Operation>,
+    /// Input that waits for it.
+    held: Option<Held>,
+    /// Outcome that the held input is executed with.
+    done: Option<Done>,
     /// Settlements not passed to the queues yet.
     settlements: Vec<(Source, Settlements)>,
     /// Queues that may still be dead-lettering messages that this connection has rejected.
-    burying: Vec<Arc<Dispatcher>>,
+    dead_lettering: Vec<Arc<Dispatcher>>,
     runs: Vec<DeliveryBatch>,
     events: Vec<Event>,
     /// Memory of the received bytes.
@@ -148,13 +159,18 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed, budget: Arc<ByteBudget>, out: Output) -> Self {
+    pub(crate) fn new(
+        context: Arc<AmqpContext>,
+        agreed: Agreed,
+        budget: Arc<ByteBudget>,
+        out: Output,
+    ) -> Self {
         let namespace = Namespace::new(&agreed.virtual_host);
-        let owner = shared.broker.messaging().queues().new_owner();
-        let space = shared.broker.messaging().space();
-        let namespace_closed = shared.broker.messaging().exchanges().closed(&namespace);
+        let owner = context.queues().new_owner();
+        let space = context.broker.messaging().space();
+        let namespace_closed = context.exchanges().closed(&namespace);
         Self {
-            shared,
+            context,
             agreed,
             namespace,
             owner,
@@ -162,17 +178,20 @@ impl Session {
             out,
             outbox: Outbox::new(OUTBOX_BYTES),
             replies: Arc::default(),
-            holders: HashMap::new(),
+            token_owners: HashMap::new(),
             last_token: 0,
             checked_exchange: None,
             gathered: Vec::new(),
-            again: None,
+            repeat: None,
             gathered_before: 0,
             turn_ms: None,
-            groups: Groups::default(),
-            bound: Vec::new(),
+            confirms: PendingConfirms::default(),
+            pending_changes: VecDeque::new(),
+            operation: None,
+            held: None,
+            done: None,
             settlements: Vec::new(),
-            burying: Vec::new(),
+            dead_lettering: Vec::new(),
             runs: Vec::new(),
             events: Vec::new(),
             memory: None,
@@ -200,9 +219,12 @@ impl Session {
     }
 
     /// Ends a turn, after all received frames are executed: hands the gathered messages to the broker.
-    pub(crate) async fn finish_turn(&mut self) -> Result<(), End> {
+    pub(crate) fn finish_turn(&mut self) -> Result<(), ConnectionEnd> {
         self.flush_published()?;
-        self.tell_bound().await?;
+        if let Some(operation) = self.await_changes() {
+            self.hold(operation, Held::EndOfTurn);
+            return Ok(());
+        }
         self.flush_settlements();
         // Memory that is no longer part of a message.
         self.memory = None;
@@ -211,33 +233,17 @@ impl Session {
     }
 
     /// Returns the parts that a connection waits for.
-    pub(crate) fn parts(&mut self) -> (&mut Groups, &mut Output, &Outbox, &replies::Inbox) {
-        (&mut self.groups, &mut self.out, &self.outbox, &self.replies)
-    }
-
-    /// Executes a frame. An exception closes a channel or the connection, and is sent to the client.
-    pub(crate) async fn on_frame(&mut self, frame: Frame) -> Result<(), End> {
-        let channel = frame.channel;
-        if !self.bound.is_empty() && !bound::is_bind(&frame) {
-            self.tell_bound().await?;
-        }
-        match self.take(frame).await {
-            Ok(()) => Ok(()),
-            Err(Trouble::End(end)) => Err(end),
-            Err(Trouble::Exception(exception)) => {
-                self.tell_bound().await?;
-                self.fail(channel, exception)
-            }
-        }
+    pub(crate) fn parts(&mut self) -> (&mut PendingConfirms, &mut Output, &Outbox, &replies::Inbox) {
+        (&mut self.confirms, &mut self.out, &self.outbox, &self.replies)
     }
 
     /// Closes the channel or the connection, depending on the exception.
-    pub(crate) fn fail(&mut self, channel: u16, exception: Exception) -> Result<(), End> {
+    pub(crate) fn fail(&mut self, channel: u16, exception: Exception) -> Result<(), ConnectionEnd> {
         self.flush_published()?;
-        self.shared
+        self.context
             .metrics
             .on_exception(exception.code, exception.scope == Scope::Channel);
-        tracing::debug!(channel, reason = %exception.reply_text(), "an exception");
+        tracing::debug!(channel, method = ?exception.method, reason = %exception.reply_text(), "an exception");
         if exception.scope == Scope::Channel && channel != 0 {
             self.release_channel(channel, true);
             self.out.send(channel, exception.close());
@@ -249,283 +255,6 @@ impl Session {
         Ok(())
     }
 
-    async fn take(&mut self, frame: Frame) -> Result<(), Trouble> {
-        let kind = FrameKind::of(frame.kind);
-        if self.closing {
-            return self.take_while_closing(kind, frame);
-        }
-        match (kind, frame.channel) {
-            (None, _) => Err(Exception::new(
-                ReplyCode::FrameError,
-                format!(
-                    "type {}, all octets = {}: unknown_frame",
-                    frame.kind,
-                    octets(&frame.payload)
-                ),
-            )
-            .into()),
-            (Some(FrameKind::Heartbeat), 0) => Ok(()),
-            (Some(FrameKind::Method), 0) => self.on_connection_method(frame.payload).await,
-            (Some(FrameKind::Header | FrameKind::Body), 0) => Err(unexpected(&frame)),
-            (Some(kind), number) => self.take_on_channel(kind, number, frame).await,
-        }
-    }
-
-    fn take_while_closing(&mut self, kind: Option<FrameKind>, frame: Frame) -> Result<(), Trouble> {
-        if kind == Some(FrameKind::Method) && frame.channel == 0 {
-            return self.on_method_while_closing(frame.payload);
-        }
-        Ok(())
-    }
-
-    async fn take_on_channel(&mut self, kind: FrameKind, number: u16, frame: Frame) -> Result<(), Trouble> {
-        let Some(channel) = self.channels.get_mut(&number) else {
-            return self.take_on_unopened_channel(kind, number, frame).await;
-        };
-        if channel.closing {
-            self.take_on_closing_channel(kind, number, frame.payload);
-            return Ok(());
-        }
-        match kind {
-            FrameKind::Heartbeat => Err(unexpected(&frame)),
-            FrameKind::Header => self.on_header(number, frame.payload).await,
-            FrameKind::Body => {
-                if !matches!(channel.assembly, assembly::Assembly::Body(_)) {
-                    return Err(unexpected_content(channel));
-                }
-                let whole = if channel.assembly.lacks_memory(frame.payload.len()) {
-                    self.grow_arrival(number, frame.payload.len()).await?;
-                    self.channel(number)?.assembly.on_body(frame.payload)?
-                } else {
-                    channel.assembly.on_body(frame.payload)?
-                };
-                if let Some(content) = whole {
-                    self.on_content(number, content).await?;
-                }
-                Ok(())
-            }
-            FrameKind::Method => {
-                if channel.assembly.is_busy() {
-                    return Err(unexpected_content(channel));
-                }
-                let id = method_id(&frame.payload);
-                self.on_method(number, frame.payload)
-                    .await
-                    .map_err(|trouble| trouble.caused_by(id))
-            }
-        }
-    }
-
-    async fn take_on_unopened_channel(
-        &mut self,
-        kind: FrameKind,
-        number: u16,
-        frame: Frame,
-    ) -> Result<(), Trouble> {
-        let method = if kind == FrameKind::Method {
-            Some(Method::decode(frame.payload.clone()).map_err(Exception::from)?)
-        } else {
-            None
-        };
-        match method {
-            Some(Method::Channel(ChannelMethod::Open(_))) => {
-                if self.agreed.channels_max != 0
-                    && self.channels.len() >= usize::from(self.agreed.channels_max)
-                {
-                    let max = self.agreed.channels_max;
-                    let text = format!(
-                        "number of channels opened ({}) has reached the negotiated channel_max ({max})",
-                        self.channels.len()
-                    );
-                    return Err(Exception::not_allowed(text).into());
-                }
-                // Outstanding confirms of a closed channel with this number must not go to the new channel.
-                self.settle_published().await?;
-                self.channels.insert(number, Channel::default());
-                self.shared.metrics.channels.inc();
-                self.out.send(number, channel_class::OpenOk::default());
-                Ok(())
-            }
-            // It may still be in transit if both sides have closed the channel.
-            Some(Method::Channel(ChannelMethod::CloseOk(_))) => Ok(()),
-            _ => Err(Exception::new(ReplyCode::ChannelError, "expected 'channel.open'")
-                .caused_by(method.map_or((0, 0), |method| method.id()))
-                .into()),
-        }
-    }
-
-    fn take_on_closing_channel(&mut self, kind: FrameKind, number: u16, payload: Bytes) {
-        if kind != FrameKind::Method {
-            return;
-        }
-        match Method::decode(payload) {
-            Ok(Method::Channel(ChannelMethod::CloseOk(_))) => {
-                self.remove_channel(number);
-            }
-            Ok(Method::Channel(ChannelMethod::Close(_))) => {
-                self.remove_channel(number);
-                self.out.send(number, channel_class::CloseOk {});
-            }
-            Ok(_) | Err(_) => {}
-        }
-    }
-
-    async fn on_method(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
-        let method = Method::decode(payload).map_err(Exception::from)?;
-        self.is_waited_for |= !matches!(method, Method::Basic(Basic::Publish(_)));
-        match method {
-            Method::Basic(Basic::Publish(publish)) => {
-                self.channel(number)?.assembly.begin(publish);
-                self.wait_for_space();
-                Ok(())
-            }
-            Method::Basic(method) => self.on_basic(number, method).await,
-            Method::Exchange(method) => {
-                self.flush_published()?;
-                self.on_exchange(number, method).await
-            }
-            Method::Queue(method) => {
-                self.settle_published().await?;
-                self.settle_all().await;
-                self.on_queue(number, method).await
-            }
-            Method::Channel(method) => self.on_channel_method(number, method).await,
-            Method::Confirm(method) => self.on_confirm(number, &method),
-            Method::Tx(method) => self.on_tx(number, method).await,
-            Method::Access(method) => self.on_access(number, &method),
-            method @ Method::Connection(_) => Err(not_for_servers(&method)),
-        }
-    }
-
-    async fn on_basic(&mut self, number: u16, method: Basic) -> Result<(), Trouble> {
-        match method {
-            Basic::Qos(method) => self.on_qos(number, &method),
-            Basic::Consume(method) => self.on_consume(number, method),
-            Basic::Cancel(method) => self.on_cancel(number, method),
-            Basic::Get(method) => self.on_get(number, &method).await,
-            Basic::Ack(method) => self.on_settlement(number, settle::ack(&method)),
-            Basic::Nack(method) => self.on_settlement(number, settle::nack(&method)),
-            Basic::Reject(method) => self.on_settlement(number, settle::reject(&method)),
-            Basic::Recover(method) => self.on_recover(number, method.requeue, true),
-            Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false),
-            Basic::CancelOk(_) => Ok(()),
-            other @ (Basic::Publish(_)
-            | Basic::QosOk(_)
-            | Basic::ConsumeOk(_)
-            | Basic::Return(_)
-            | Basic::Deliver(_)
-            | Basic::GetOk(_)
-            | Basic::GetEmpty(_)
-            | Basic::RecoverOk(_)) => Err(not_for_servers(&Method::Basic(other))),
-        }
-    }
-
-    async fn on_channel_method(&mut self, number: u16, method: ChannelMethod) -> Result<(), Trouble> {
-        match method {
-            ChannelMethod::Open(_) => {
-                Err(Exception::new(ReplyCode::ChannelError, "second 'channel.open' seen").into())
-            }
-            ChannelMethod::Close(_) => {
-                self.settle_published().await?;
-                self.release_channel(number, false);
-                self.out.send(number, channel_class::CloseOk {});
-                Ok(())
-            }
-            ChannelMethod::FlowOk(_) => Ok(()),
-            ChannelMethod::Flow(method) => {
-                if !method.active {
-                    return Err(Exception::new(ReplyCode::NotImplemented, "active=false").into());
-                }
-                self.out.send(number, channel_class::FlowOk { active: true });
-                Ok(())
-            }
-            other @ (ChannelMethod::OpenOk(_) | ChannelMethod::CloseOk(_)) => {
-                Err(not_for_servers(&Method::Channel(other)))
-            }
-        }
-    }
-
-    /// Takes a content header. Memory for a large body is reserved in steps, before it arrives.
-    async fn on_header(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
-        let channel = self.channel(number)?;
-        if !matches!(channel.assembly, assembly::Assembly::Header(_)) {
-            return Err(unexpected_content(channel));
-        }
-        let header =
-            ContentHeader::decode(payload).map_err(|error| Exception::from(error).caused_by((60, 40)))?;
-        let max = self.shared.settings.message_bytes_max;
-        if header.body_size > max {
-            let text = format!(
-                "message size {} is larger than configured max size {max}",
-                header.body_size
-            );
-            return Err(Exception::precondition(text).caused_by((60, 40)).into());
-        }
-        let memory = if header.body_size > LARGE_BODY_BYTES {
-            Some(self.begin_arrival(number, header.body_size).await?)
-        } else {
-            None
-        };
-        if let Some(content) = self.channel(number)?.assembly.on_header(header, memory) {
-            self.on_content(number, content).await?;
-        }
-        Ok(())
-    }
-
-    async fn on_content(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
-        self.on_published(number, content)
-            .await
-            .map_err(|trouble| trouble.caused_by((60, 40)))
-    }
-
-    fn channel(&mut self, number: u16) -> Result<&mut Channel, Trouble> {
-        self.channels
-            .get_mut(&number)
-            .ok_or_else(|| Exception::new(ReplyCode::ChannelError, "expected 'channel.open'").into())
-    }
-
-    fn remove_channel(&mut self, number: u16) {
-        if self.channels.remove(&number).is_some() {
-            self.shared.metrics.channels.dec();
-        }
-    }
-
-    /// Releases everything that a channel holds. With `stays`, the channel ignores frames until the client
-    /// confirms that it is closed.
-    fn release_channel(&mut self, number: u16, stays: bool) {
-        let Some(channel) = self.channels.remove(&number) else {
-            return;
-        };
-        self.flush_settlements();
-        self.let_go(channel);
-        if stays {
-            let closing = Channel {
-                closing: true,
-                ..Channel::default()
-            };
-            self.channels.insert(number, closing);
-        } else {
-            self.shared.metrics.channels.dec();
-        }
-    }
-
-    /// Ends the consumers of a channel and requeues its unsettled deliveries.
-    fn let_go(&mut self, mut channel: Channel) {
-        // Unsettled deliveries go back before those in the outbox: other consumers get all of them in order.
-        channel.hold_consumers();
-        for unsettled in channel.take_unsettled() {
-            self.settle(unsettled, channel::How::Requeue);
-        }
-        self.flush_settlements();
-        for (_, tagged) in channel.consumers.drain() {
-            self.holders.remove(&tagged.token);
-            drop(tagged.consumer);
-        }
-        if let Some(replies) = channel.replies.take() {
-            self.shared.replies.forget(&replies.address);
-        }
-    }
-
     /// Releases everything that the connection holds, however it ends.
     pub(crate) fn release(&mut self) {
         self.forget_block();
@@ -533,12 +262,12 @@ impl Session {
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {
             if let Some(channel) = self.channels.remove(&number) {
-                self.shared.metrics.channels.dec();
-                self.let_go(channel);
+                self.context.metrics.channels.dec();
+                self.release_deliveries(channel);
             }
         }
         self.flush_settlements();
-        self.shared.broker.messaging().queues().close_owner(self.owner);
+        self.context.queues().close_owner(self.owner);
     }
 
     /// Ends a session whose client is gone: its messages are still published, everything else is released.
@@ -549,7 +278,7 @@ impl Session {
     }
 
     /// Returns the queue name, or for an empty name the queue declared last.
-    fn queue_name(&mut self, number: u16, name: ByteString) -> Result<ByteString, Trouble> {
+    fn queue_name(&mut self, number: u16, name: ByteString) -> Result<ByteString, MethodError> {
         if !name.is_empty() {
             return Ok(name);
         }
@@ -569,11 +298,11 @@ impl Drop for Session {
 }
 
 /// Returns a name without line breaks, which RabbitMQ removes from names that are declared, bound or deleted.
-fn one_line(name: ByteString) -> ByteString {
+fn one_line(name: &ByteString) -> ByteString {
     if name.contains(['\r', '\n']) {
         name.replace(['\r', '\n'], "").into()
     } else {
-        name
+        name.clone()
     }
 }
 
@@ -582,50 +311,11 @@ fn generated(prefix: &str) -> ByteString {
     format!("{prefix}{}", uuid::Uuid::new_v4().simple()).into()
 }
 
-impl Trouble {
+impl MethodError {
     fn caused_by(self, id: (u16, u16)) -> Self {
         match self {
             Self::Exception(exception) => Self::Exception(exception.caused_by(id)),
             Self::End(end) => Self::End(end),
         }
     }
-}
-
-fn method_id(payload: &Bytes) -> (u16, u16) {
-    match payload.first_chunk::<4>() {
-        Some(&[c0, c1, m0, m1]) => {
-            let id = (u16::from_be_bytes([c0, c1]), u16::from_be_bytes([m0, m1]));
-            name_of(id.0, id.1).map_or((0, 0), |_| id)
-        }
-        None => (0, 0),
-    }
-}
-
-fn unexpected(frame: &Frame) -> Trouble {
-    let text = format!("type {}, all octets = {}", frame.kind, octets(&frame.payload));
-    Exception::new(ReplyCode::UnexpectedFrame, text).into()
-}
-
-fn unexpected_content(channel: &Channel) -> Trouble {
-    let id = if channel.assembly.is_busy() {
-        (60, 40)
-    } else {
-        (0, 0)
-    };
-    let text = if channel.assembly.is_busy() {
-        channel.assembly.expected().to_owned()
-    } else {
-        "expected method frame, got non method frame instead".to_owned()
-    };
-    Exception::new(ReplyCode::UnexpectedFrame, text)
-        .caused_by(id)
-        .into()
-}
-
-fn not_for_servers(method: &Method) -> Trouble {
-    tracing::debug!(
-        method = method.name(),
-        "a method that only servers send, or that belongs elsewhere"
-    );
-    Exception::new(ReplyCode::CommandInvalid, "unimplemented method").into()
 }

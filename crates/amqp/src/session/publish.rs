@@ -10,38 +10,38 @@ use stafett_messaging::{Publish, PublishError};
 use stafett_model::Message;
 use stafett_store::wall_ms;
 
-use super::again::Again;
 use super::assembly::Content;
 use super::channel::Mode;
-use super::confirms::{Entry, Group};
-use super::{End, Session, Trouble};
+use super::confirms::{PublishOrigin, PublishedBatch};
+use super::repeat_publish::RepeatPublish;
+use super::{ConnectionEnd, MethodError, Session};
 use crate::content::{self, Incoming, Publisher};
 use crate::exception::Exception;
 
-/// Number of unconfirmed groups at which reading pauses.
-const GROUPS_MAX: usize = 256;
+/// Number of unconfirmed batches at which reading pauses.
+const BATCHES_MAX: usize = 256;
 /// Maximum number of messages for which room is allocated in advance.
 const GATHERED_AHEAD: usize = 1024;
 
 /// Consecutive messages to one exchange that are not handed to the broker yet.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct PendingPublish {
     exchange: ByteString,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<PublishOrigin>,
     pub(super) messages: Vec<Publish>,
 }
 
 impl Session {
-    pub(crate) fn has_groups(&self) -> bool {
-        !self.groups.is_empty()
+    pub(crate) fn has_unconfirmed(&self) -> bool {
+        !self.confirms.is_empty()
     }
 
     /// Returns true if nothing more should be read until earlier messages are stored.
     pub(crate) fn is_full(&self) -> bool {
-        self.groups.len() >= GROUPS_MAX
+        self.confirms.len() >= BATCHES_MAX
     }
 
-    pub(super) async fn on_published(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
+    pub(super) fn on_published(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
         let channel = self.channel(number)?;
         if let Mode::Transactions(transaction) = &mut channel.mode {
             transaction.bytes += content.body.len();
@@ -53,10 +53,10 @@ impl Session {
             });
             return self.check_transaction(number);
         }
-        self.publish(number, content).await
+        self.publish(number, content)
     }
 
-    pub(super) async fn publish(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
+    pub(super) fn publish(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
         let basic::Publish {
             exchange,
             mandatory,
@@ -82,6 +82,7 @@ impl Session {
         let properties = content.properties.as_bytes().clone();
         let mut incoming = content::receive(content, publisher)?;
         let channel = self.channel(number)?;
+        let in_transaction = matches!(channel.mode, Mode::Transactions(_));
         let confirm = match &mut channel.mode {
             Mode::Confirms { last } => {
                 *last += 1;
@@ -91,17 +92,18 @@ impl Session {
         };
         self.fill_reply_address(number, &mut incoming)?;
         if super::replies::is_direct_reply(&incoming) {
-            return self.reply(number, confirm, mandatory, incoming).await;
+            return self.reply(number, confirm, mandatory, incoming);
         }
         self.is_waited_for |= confirm.is_some();
-        let entry = Entry {
+        let entry = PublishOrigin {
             channel: number,
             number: confirm,
             mandatory,
+            in_transaction,
         };
         // The route of a message with a reply address depends on more than the message.
-        let is_as_it_came = incoming.more_keys.is_empty() && !incoming.properties.has_reply_to();
-        self.again = is_as_it_came.then_some(Again {
+        let is_plain = incoming.more_keys.is_empty() && !incoming.properties.has_reply_to();
+        self.repeat = is_plain.then_some(RepeatPublish {
             channel: number,
             mandatory,
             properties,
@@ -110,7 +112,7 @@ impl Session {
         Ok(())
     }
 
-    fn gather(&mut self, entry: Entry, incoming: Incoming) {
+    fn gather(&mut self, entry: PublishOrigin, incoming: Incoming) {
         let Incoming {
             message, more_keys, ..
         } = incoming;
@@ -125,7 +127,7 @@ impl Session {
             } else {
                 0
             };
-            self.gathered.push(Gathered {
+            self.gathered.push(PendingPublish {
                 exchange: message.exchange.clone(),
                 entries: Vec::with_capacity(expected),
                 messages: Vec::with_capacity(expected),
@@ -138,9 +140,9 @@ impl Session {
     }
 
     /// Hands the gathered messages to the broker: one call for each run of messages to the same exchange.
-    pub(crate) fn flush_published(&mut self) -> Result<(), End> {
+    pub(crate) fn flush_published(&mut self) -> Result<(), ConnectionEnd> {
         self.checked_exchange = None;
-        self.again = None;
+        self.repeat = None;
         if self.gathered.is_empty() {
             return Ok(());
         }
@@ -154,13 +156,13 @@ impl Session {
         self.gathered = gathered;
         self.end_without_namespace()?;
         if let Some(memory) = self.memory.take() {
-            self.groups.keep(memory);
+            self.confirms.keep(memory);
         }
         self.resolve_ready()
     }
 
-    fn publish_run(&mut self, run: Gathered) {
-        let Gathered {
+    fn publish_run(&mut self, run: PendingPublish) {
+        let PendingPublish {
             exchange,
             entries,
             mut messages,
@@ -169,10 +171,10 @@ impl Session {
             .iter()
             .map(|publish| publish.message.value.len() as u64)
             .sum();
-        self.shared.metrics.published.inc_by(messages.len() as u64);
-        self.shared.metrics.published_bytes.inc_by(bytes);
+        self.context.metrics.published.inc_by(messages.len() as u64);
+        self.context.metrics.published_bytes.inc_by(bytes);
         match self
-            .shared
+            .context
             .broker
             .messaging()
             .publish_from(&self.namespace, &exchange, &mut messages)
@@ -183,7 +185,7 @@ impl Session {
                         self.return_message(entry.channel, unroutable.message);
                     }
                 }
-                self.groups.push(Group::new(ticket, entries));
+                self.confirms.push(PublishedBatch::new(ticket, entries));
             }
             Err(PublishError::NoSuchNamespace) => self.namespace_is_gone = true,
             // The exchange was there when the messages were accepted, and went with its bindings before they
@@ -204,7 +206,7 @@ impl Session {
         if self.channels.get(&channel).is_none_or(|channel| channel.closing) {
             return;
         }
-        self.shared.metrics.returned.inc();
+        self.context.metrics.returned.inc();
         let properties = content::properties_of(&message);
         let method = basic::Return {
             reply_code: ReplyCode::NoRoute.code(),
@@ -243,7 +245,7 @@ mod tests {
     use stafett_routing::ExchangeKind;
 
     use super::*;
-    use crate::amqp::Shared;
+    use crate::context::AmqpContext;
     use crate::handshake::{Agreed, ClientProperties};
     use crate::metrics::Metrics;
     use crate::output::Output;
@@ -253,7 +255,7 @@ mod tests {
     async fn session() -> Session {
         let journal = Arc::new(MemoryJournal::new());
         let broker = Broker::start(journal, BrokerSettings::default()).await.unwrap();
-        let shared = Shared {
+        let context = AmqpContext {
             broker: Arc::new(broker),
             settings: AmqpSettings::default(),
             metrics: Metrics::register(&mut Registry::default()),
@@ -268,12 +270,12 @@ mod tests {
             virtual_host: Namespace::DEFAULT.into(),
         };
         let budget = ByteBudget::new(BudgetSettings { bytes: 1 << 20 });
-        Session::new(Arc::new(shared), agreed, budget, Output::default())
+        Session::new(Arc::new(context), agreed, budget, Output::default())
     }
 
-    async fn receive(session: &mut Session, mut bytes: BytesMut) {
+    fn receive(session: &mut Session, mut bytes: BytesMut) {
         while let Some(frame) = frame::split(&mut bytes, 0).unwrap() {
-            session.on_frame(frame).await.unwrap();
+            session.on_frame(frame).unwrap();
         }
     }
 
@@ -304,7 +306,7 @@ mod tests {
     #[tokio::test]
     async fn mandatory_messages_of_an_exchange_that_goes_before_they_are_routed_come_back() {
         let mut session = session().await;
-        let broker = Arc::clone(&session.shared.broker);
+        let broker = Arc::clone(&session.context.broker);
         let exchanges = broker.messaging().exchanges();
         let (namespace, name) = (Namespace::default(), "short-lived");
         let new = NewExchange::new(ExchangeKind::FanOut);
@@ -315,9 +317,9 @@ mod tests {
         publish(true, b"first", &mut bytes);
         publish(false, b"second", &mut bytes);
         publish(true, b"third", &mut bytes);
-        receive(&mut session, bytes).await;
+        receive(&mut session, bytes);
         exchanges.delete(&namespace, name, false).unwrap().await.unwrap();
-        session.finish_turn().await.unwrap();
+        session.finish_turn().unwrap();
         let mut seen = Vec::new();
         for frame in sent(&mut session).await {
             match FrameKind::of(frame.kind).unwrap() {

@@ -4,68 +4,83 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
-use stafett_amqp_wire::{Method, Table, Value};
+use stafett_amqp_wire::{Table, Value};
 use stafett_messaging::Destination;
 use stafett_messaging::queues::{Declare, Over, Queue};
 
-use super::bound::Answer;
+use super::dispatch::not_for_servers;
 use super::exchange::{BindingName, check_name};
-use super::stream::{Found, not_for_streams};
-use super::{Session, Trouble};
-use crate::amqp::Shared;
+use super::held::Flow;
+use super::pending_changes::ChangeReply;
+use super::stream::{ConsumeTarget, check_deletable, not_for_streams, stream_deleted};
+use super::{MethodError, Session, one_line};
 use crate::arguments::{self, QueueType};
+use crate::context::AmqpContext;
 use crate::error;
 use crate::exception::Exception;
+use crate::operation::{Done, Operation};
 
 impl Session {
-    pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), Trouble> {
+    pub(super) fn on_queue(&mut self, number: u16, method: &QueueMethod) -> Result<Flow, MethodError> {
+        if let Some(operation) = self.await_earlier()? {
+            return Ok(Flow::Hold(operation));
+        }
         match method {
-            QueueMethod::Declare(mut method) => {
-                method.queue = super::one_line(method.queue);
-                self.on_declare(number, method).await
-            }
-            QueueMethod::Bind(method) => self.on_bind(number, method),
-            QueueMethod::Unbind(method) => self.on_unbind(number, method).await,
-            QueueMethod::Purge(method) => self.on_purge(number, method),
-            QueueMethod::Delete(method) => self.on_delete(number, method).await,
-            other @ (QueueMethod::DeclareOk(_)
+            QueueMethod::Declare(method) => return self.on_declare(number, method),
+            QueueMethod::Bind(method) => self.on_bind(number, method)?,
+            QueueMethod::Unbind(method) => self.on_unbind(number, method)?,
+            QueueMethod::Purge(method) => self.on_purge(number, method)?,
+            QueueMethod::Delete(method) => return self.on_delete(number, method),
+            QueueMethod::DeclareOk(_)
             | QueueMethod::BindOk(_)
             | QueueMethod::PurgeOk(_)
             | QueueMethod::DeleteOk(_)
-            | QueueMethod::UnbindOk(_)) => Err(super::not_for_servers(&Method::Queue(other))),
+            | QueueMethod::UnbindOk(_) => return Err(not_for_servers()),
         }
+        Ok(Flow::Continue)
     }
 
-    async fn on_declare(&mut self, number: u16, method: queue::Declare) -> Result<(), Trouble> {
-        if method.queue.starts_with(super::replies::PSEUDO_QUEUE) {
-            return self.on_declare_replies(number, &method);
+    fn on_declare(&mut self, number: u16, method: &queue::Declare) -> Result<Flow, MethodError> {
+        let given = one_line(&method.queue);
+        if given.starts_with(super::replies::PSEUDO_QUEUE) {
+            self.on_declare_replies(number, &given, method.no_wait)?;
+            return Ok(Flow::Continue);
         }
-        let (name, found) = if method.passive {
-            let name = self.queue_name(number, method.queue.clone())?;
+        if method.passive {
+            let name = self.queue_name(number, given)?;
             let found = self.found(&name)?;
-            if let Found::Queue(queue) = &found {
+            if let ConsumeTarget::Queue(queue) = &found {
                 // A passive declaration counts as use, as in RabbitMQ.
                 queue.use_now();
             }
-            (name, found)
-        } else {
-            let name = if method.queue.is_empty() {
-                super::generated("amq.gen-")
-            } else {
-                method.queue.clone()
-            };
-            let found = self.declare(&name, &method).await?;
-            (name, found)
-        };
+            return self.on_declared(number, name, &found, method.no_wait);
+        }
+        let declared = self.done.take_if(|done| matches!(done, Done::Declared(..)));
+        if let Some(Done::Declared(name, declared)) = declared {
+            let what = error::queue_in(&name, &self.namespace);
+            let queue = declared.map_err(|error| error::declare(&error, &what))?;
+            return self.on_declared(number, name, &ConsumeTarget::Queue(queue), method.no_wait);
+        }
+        self.declare(number, given, method)
+    }
+
+    /// Answers a declaration.
+    pub(super) fn on_declared(
+        &mut self,
+        number: u16,
+        name: ByteString,
+        found: &ConsumeTarget,
+        no_wait: bool,
+    ) -> Result<Flow, MethodError> {
         self.channel(number)?.last_queue = name.clone();
-        if !method.no_wait {
-            let (messages, consumers) = match &found {
-                Found::Queue(queue) => {
+        if !no_wait {
+            let (messages, consumers) = match found {
+                ConsumeTarget::Queue(queue) => {
                     let counts = queue.counts();
                     (counts.ready, counts.consumers)
                 }
                 // RabbitMQ does not count a stream's consumers here either.
-                Found::Stream(topic) => (self.stream_length(topic), 0),
+                ConsumeTarget::Stream(topic) => (self.stream_length(topic), 0),
             };
             let declared = queue::DeclareOk {
                 queue: name,
@@ -74,35 +89,45 @@ impl Session {
             };
             self.out.send(number, declared);
         }
-        Ok(())
+        Ok(Flow::Continue)
     }
 
-    async fn declare(&mut self, name: &ByteString, method: &queue::Declare) -> Result<Found, Trouble> {
+    fn declare(
+        &mut self,
+        number: u16,
+        given: ByteString,
+        method: &queue::Declare,
+    ) -> Result<Flow, MethodError> {
         let vhost = self.namespace.clone();
-        let what = error::queue_in(name, &vhost);
-        let queues = self.shared.broker.messaging().queues();
-        let existing = queues.get(&vhost, name);
+        let is_named = !given.is_empty();
+        let name = if is_named {
+            given
+        } else {
+            super::generated("amq.gen-")
+        };
+        let what = error::queue_in(&name, &vhost);
+        let existing = self.context.queues().get(&vhost, &name);
         if let Some(existing) = &existing {
             if existing.exclusive.is_some_and(|owner| owner != self.owner) {
                 return Err(error::locked(&what).into());
             }
             check_equivalence(existing, method, &what)?;
-        } else if !method.queue.is_empty() {
-            check_name(name, "queue", false)?;
+        } else if is_named {
+            check_name(&name, "queue", false)?;
         }
         if QueueType::of(&method.arguments) == QueueType::Stream {
-            if method.queue.is_empty() {
+            if !is_named {
                 let text = "Cannot declare a server-named queue for type rabbit_stream_queue";
                 return Err(Exception::precondition(text).into());
             }
-            return self.declare_stream(name, method).await.map(Found::Stream);
+            return self.declare_stream(number, name, method);
         }
         if let Some(stream) = self
-            .stream(name)
+            .stream(&name)
             .filter(|topic| topic.settings.declared.is_some())
         {
             self.check_stream(&stream, method, &stream.settings, &what)?;
-            return Ok(Found::Stream(stream));
+            return self.on_declared(number, name, &ConsumeTarget::Stream(stream), method.no_wait);
         }
         let (kind, settings) = arguments::queue_settings(&method.arguments, &what)?;
         check_kind(kind, method, &what)?;
@@ -118,23 +143,15 @@ impl Session {
                 None => arguments::canonical(&method.arguments),
             },
         };
-        let declaring = self
-            .shared
-            .broker
-            .messaging()
-            .queues()
-            .declare(&vhost, name, declare);
+        let declaring = self.context.queues().declare(&vhost, &name, declare);
         if method.no_wait
-            && let Some(queue) = self.shared.broker.messaging().queues().get(&vhost, name)
+            && let Some(queue) = self.context.queues().get(&vhost, &name)
         {
             // The queue is usable at once; messages published to it are stored after its declaration.
             drop(declaring);
-            return Ok(Found::Queue(queue));
+            return self.on_declared(number, name, &ConsumeTarget::Queue(queue), true);
         }
-        Ok(declaring
-            .await
-            .map(Found::Queue)
-            .map_err(|error| error::declare(&error, &what))?)
+        Ok(Flow::Hold(Operation::Declare(name, declaring)))
     }
 
     /// Returns the stored topic that a queue is to consume.
@@ -142,7 +159,7 @@ impl Session {
         let Some((name, from_end)) = arguments::over_topic(arguments, what)? else {
             return Ok(None);
         };
-        let topics = self.shared.broker.topics();
+        let topics = self.context.broker.topics();
         let named = topics.named(&name).filter(|topic| !topic.id.is_queue());
         match named.or_else(|| topics.in_namespace(&self.namespace, &name)) {
             Some(topic) => Ok(Some(Over {
@@ -155,18 +172,16 @@ impl Session {
         }
     }
 
-    fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
-        let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
+    fn on_bind(&mut self, number: u16, method: &queue::Bind) -> Result<(), MethodError> {
+        let (name, routing_key) = self.bound_name(number, &method.queue, &method.routing_key)?;
         let binding = BindingName {
-            source: super::one_line(method.exchange),
+            source: one_line(&method.exchange),
             destination: self.destination(&name, &method.arguments)?,
-            routing_key,
-            arguments: method.arguments,
+            routing_key: &routing_key,
+            arguments: &method.arguments,
         };
         let stored = self.bind(&binding)?;
-        if !method.no_wait {
-            self.answer_when_stored(number, stored, Answer::QueueBound);
-        }
+        self.answer_when_stored(number, Some(stored), method.no_wait, ChangeReply::QueueBound);
         Ok(())
     }
 
@@ -175,12 +190,12 @@ impl Session {
     fn bound_name(
         &mut self,
         number: u16,
-        queue: ByteString,
-        routing_key: ByteString,
-    ) -> Result<(ByteString, ByteString), Trouble> {
+        queue: &ByteString,
+        routing_key: &ByteString,
+    ) -> Result<(ByteString, ByteString), MethodError> {
         let both_empty = queue.is_empty() && routing_key.is_empty();
-        let name = self.queue_name(number, super::one_line(queue))?;
-        let key = if both_empty { name.clone() } else { routing_key };
+        let name = self.queue_name(number, one_line(queue))?;
+        let key = if both_empty { &name } else { routing_key }.clone();
         Ok((name, key))
     }
 
@@ -191,36 +206,36 @@ impl Session {
             return Ok(Destination::Topic(Arc::from(name)));
         }
         Ok(match self.found(name)? {
-            Found::Queue(_) => Destination::Queue(Arc::from(name)),
-            Found::Stream(topic) => Destination::Topic(Arc::from(&*topic.name)),
+            ConsumeTarget::Queue(_) => Destination::Queue(Arc::from(name)),
+            ConsumeTarget::Stream(topic) => Destination::Topic(Arc::from(&*topic.name)),
         })
     }
 
-    async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), Trouble> {
-        let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
-        let is_queue = !leads_to_topic(&method.arguments);
-        let exists = || {
-            let queues = self.shared.broker.messaging().queues();
-            queues.get(&self.namespace, &name).is_some() || self.stream(&name).is_some()
-        };
-        if !is_queue || exists() {
-            let binding = BindingName {
-                source: super::one_line(method.exchange),
-                destination: self.destination(&name, &method.arguments)?,
-                routing_key,
-                arguments: method.arguments,
-            };
-            self.unbind(&binding, false).await?;
+    fn on_unbind(&mut self, number: u16, method: &queue::Unbind) -> Result<(), MethodError> {
+        let (name, routing_key) = self.bound_name(number, &method.queue, &method.routing_key)?;
+        let exists = leads_to_topic(&method.arguments)
+            || self.context.queues().get(&self.namespace, &name).is_some()
+            || self.stream(&name).is_some();
+        if !exists {
+            self.out.send(number, queue::UnbindOk {});
+            return Ok(());
         }
-        self.out.send(number, queue::UnbindOk {});
+        let binding = BindingName {
+            source: one_line(&method.exchange),
+            destination: self.destination(&name, &method.arguments)?,
+            routing_key: &routing_key,
+            arguments: &method.arguments,
+        };
+        let stored = self.unbind(&binding)?;
+        self.answer_when_stored(number, stored, false, ChangeReply::QueueUnbound);
         Ok(())
     }
 
-    fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), Trouble> {
-        let name = self.queue_name(number, method.queue)?;
+    fn on_purge(&mut self, number: u16, method: &queue::Purge) -> Result<(), MethodError> {
+        let name = self.queue_name(number, method.queue.clone())?;
         let count = match self.found(&name)? {
-            Found::Queue(queue) => queue.purge(),
-            Found::Stream(_) => {
+            ConsumeTarget::Queue(queue) => queue.purge(),
+            ConsumeTarget::Stream(_) => {
                 let what = error::queue_in(&name, &self.namespace);
                 return Err(not_for_streams("queue.purge not supported by stream queues", &what).into());
             }
@@ -232,63 +247,75 @@ impl Session {
         Ok(())
     }
 
-    async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), Trouble> {
-        let name = self.queue_name(number, super::one_line(method.queue.clone()))?;
-        let vhost = self.namespace.clone();
-        let mut message_count = 0;
-        if let Some(topic) = self.stream(&name) {
-            let what = error::queue_in(&name, &vhost);
-            self.delete_stream(&topic, &what).await?;
-        } else if self
-            .shared
-            .broker
-            .messaging()
-            .queues()
-            .get(&vhost, &name)
-            .is_some()
-        {
-            let queue = self.queue(&name)?;
-            let what = error::queue_in(&name, &vhost);
-            if Shared::queue_type(&queue) == QueueType::Quorum {
-                check_unconditional(&method, &what)?;
+    fn on_delete(&mut self, number: u16, method: &queue::Delete) -> Result<Flow, MethodError> {
+        let name = self.queue_name(number, one_line(&method.queue))?;
+        let what = error::queue_in(&name, &self.namespace);
+        let deleted = match self.done.take() {
+            Some(Done::QueueDeleted(Ok(count))) => Some(count),
+            Some(Done::QueueDeleted(Err(error))) => match error::delete(&error, &what) {
+                Some(exception) => return Err(exception.into()),
+                None => None,
+            },
+            Some(Done::TopicDeleted(deleted)) => {
+                stream_deleted(deleted, &what)?;
+                Some(0)
             }
-            let queues = self.shared.broker.messaging().queues();
-            let deleted = queues
-                .delete(&vhost, &name, method.if_unused, method.if_empty, self.owner)
-                .await;
-            match deleted {
-                Ok(count) => message_count = u32::try_from(count).unwrap_or(u32::MAX),
-                Err(error) => {
-                    if let Some(exception) = error::delete(&error, &what) {
-                        return Err(exception.into());
-                    }
-                    self.gone(method.no_wait).await?;
-                }
-            }
-        } else {
+            _ => match self.begin_deletion(&name, method, &what)? {
+                Some(operation) => return Ok(Flow::Hold(operation)),
+                None => None,
+            },
+        };
+        let Some(count) = deleted else {
             // Deleting a missing queue is no error (RabbitMQ since 3.2).
-            self.gone(method.no_wait).await?;
-        }
+            self.answer_when_stored(number, None, method.no_wait, ChangeReply::QueueDeleted);
+            return Ok(Flow::Continue);
+        };
         if !method.no_wait {
+            let message_count = u32::try_from(count).unwrap_or(u32::MAX);
             self.out.send(number, queue::DeleteOk { message_count });
         }
-        Ok(())
+        Ok(Flow::Continue)
+    }
+
+    /// Returns the deletion of a queue or stream. `None` if it does not exist.
+    fn begin_deletion(
+        &self,
+        name: &ByteString,
+        method: &queue::Delete,
+        what: &str,
+    ) -> Result<Option<Operation>, Exception> {
+        if let Some(topic) = self.stream(name) {
+            return check_deletable(&topic, what).map(|()| Some(Operation::DeleteTopic(topic.id)));
+        }
+        if self.context.queues().get(&self.namespace, name).is_none() {
+            return Ok(None);
+        }
+        let queue = self.queue(name)?;
+        if AmqpContext::queue_type(&queue) == QueueType::Quorum {
+            check_unconditional(method, what)?;
+        }
+        Ok(Some(Operation::DeleteQueue {
+            namespace: self.namespace.clone(),
+            name: name.clone(),
+            if_unused: method.if_unused,
+            if_empty: method.if_empty,
+            owner: self.owner,
+        }))
     }
 
     /// Declares the pseudo queue of direct replies, which always exists, or a reply address, which exists as
     /// long as its consumer.
-    fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), Trouble> {
-        let is_there =
-            method.queue == super::replies::PSEUDO_QUEUE || self.shared.replies.knows(&method.queue);
+    fn on_declare_replies(&mut self, number: u16, name: &ByteString, no_wait: bool) -> Result<(), Exception> {
+        let is_there = name == super::replies::PSEUDO_QUEUE || self.context.replies.knows(name);
         if !is_there {
             let vhost = &self.namespace;
-            return Err(
-                Exception::not_found(format!("no queue '{}' in vhost '{vhost}'", method.queue)).into(),
-            );
+            return Err(Exception::not_found(format!(
+                "no queue '{name}' in vhost '{vhost}'"
+            )));
         }
-        if !method.no_wait {
+        if !no_wait {
             let declared = queue::DeclareOk {
-                queue: method.queue.clone(),
+                queue: name.clone(),
                 message_count: 0,
                 consumer_count: 1,
             };

@@ -14,10 +14,11 @@ use stafett_amqp_wire::Properties;
 use stafett_amqp_wire::methods::basic;
 use stafett_model::Lock;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::channel::Replies;
-use super::confirms::Entry;
-use super::{Session, Trouble};
+use super::confirms::{PublishOrigin, PublishedBatch};
+use super::{MethodError, Session};
 use crate::content::Incoming;
 use crate::exception::Exception;
 
@@ -82,9 +83,9 @@ impl Addresses {
 }
 
 impl Inbox {
-    /// Waits until a reply was added since the last call.
-    pub(crate) async fn filled(&self) {
-        self.wake.notified().await;
+    /// Resolves once a reply was added since the last call.
+    pub(crate) fn filled(&self) -> Notified<'_> {
+        self.wake.notified()
     }
 
     fn put(&self, reply: Reply) -> bool {
@@ -107,7 +108,11 @@ impl Inbox {
 }
 
 impl Session {
-    pub(super) fn on_consume_replies(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
+    pub(super) fn on_consume_replies(
+        &mut self,
+        number: u16,
+        method: &basic::Consume,
+    ) -> Result<(), MethodError> {
         if !method.no_ack {
             return Err(Exception::precondition("reply consumer cannot acknowledge").into());
         }
@@ -117,10 +122,10 @@ impl Session {
         let tag = if method.consumer_tag.is_empty() {
             super::generated("amq.ctag-")
         } else {
-            method.consumer_tag
+            method.consumer_tag.clone()
         };
         let address = super::generated(ADDRESS_PREFIX);
-        self.shared.replies.learn(address.clone(), number, &self.replies);
+        self.context.replies.learn(address.clone(), number, &self.replies);
         self.channel(number)?.replies = Some(Replies {
             tag: tag.clone(),
             address,
@@ -131,16 +136,20 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn cancel_replies(&mut self, number: u16, tag: &str) -> Result<(), Trouble> {
+    pub(super) fn cancel_replies(&mut self, number: u16, tag: &str) -> Result<(), MethodError> {
         let channel = self.channel(number)?;
         if let Some(replies) = channel.replies.take_if(|replies| replies.tag == tag) {
-            self.shared.replies.forget(&replies.address);
+            self.context.replies.forget(&replies.address);
         }
         Ok(())
     }
 
     /// Sets the channel's reply address in a request that asks for a direct reply.
-    pub(super) fn fill_reply_address(&mut self, number: u16, incoming: &mut Incoming) -> Result<(), Trouble> {
+    pub(super) fn fill_reply_address(
+        &mut self,
+        number: u16,
+        incoming: &mut Incoming,
+    ) -> Result<(), MethodError> {
         if incoming.reply_to().as_deref() == Some(PSEUDO_QUEUE) {
             let Some(replies) = &self.channel(number)?.replies else {
                 return Err(Exception::precondition("fast reply consumer does not exist").into());
@@ -150,18 +159,17 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn reply(
+    pub(super) fn reply(
         &mut self,
         number: u16,
         confirm: Option<u64>,
         mandatory: bool,
         incoming: Incoming,
-    ) -> Result<(), Trouble> {
-        // Keeps confirms in order.
-        self.settle_published().await?;
+    ) -> Result<(), MethodError> {
+        self.flush_published()?;
         let address = incoming.message.routing_key.clone();
         let arrived = self
-            .shared
+            .context
             .replies
             .find(&address)
             .is_some_and(|(channel, inbox)| {
@@ -175,12 +183,15 @@ impl Session {
         if !arrived && mandatory {
             self.return_message(number, incoming.message);
         }
-        self.confirm_unrouted(Entry {
-            channel: number,
-            number: confirm,
-            mandatory: false,
-        });
-        Ok(())
+        if confirm.is_some() {
+            self.confirms.push(PublishedBatch::unrouted(PublishOrigin {
+                channel: number,
+                number: confirm,
+                mandatory: false,
+                in_transaction: false,
+            }));
+        }
+        Ok(self.resolve_ready()?)
     }
 
     pub(super) fn deliver_replies(&mut self) {

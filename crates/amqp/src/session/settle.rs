@@ -6,21 +6,22 @@ use std::sync::Arc;
 use stafett_amqp_wire::methods::basic;
 use stafett_messaging::delivery::Settle;
 
-use super::channel::{Channel, How, Mode, Settlement, Unsettled};
-use super::{Session, Trouble};
+use super::channel::{Channel, Mode, SettleKind, Settlement, Unsettled};
+use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
+use crate::operation::Operation;
 
 /// Number of recent queues searched for an existing entry; up to about this many, a list is faster than a
 /// table. The order among queues does not matter.
 const QUEUES_MAX: usize = 64;
 /// Number of queues at which those whose dead letters have arrived are forgotten.
-const BURYING_MAX: usize = 16;
+const DEAD_LETTERING_MAX: usize = 16;
 
 pub(super) fn ack(method: &basic::Ack) -> Settlement {
     Settlement {
         tag: method.delivery_tag,
         multiple: method.multiple,
-        how: How::Complete,
+        how: SettleKind::Complete,
     }
 }
 
@@ -29,9 +30,9 @@ pub(super) fn nack(method: &basic::Nack) -> Settlement {
         tag: method.delivery_tag,
         multiple: method.multiple,
         how: if method.requeue {
-            How::Requeue
+            SettleKind::Requeue
         } else {
-            How::Discard
+            SettleKind::Discard
         },
     }
 }
@@ -41,9 +42,9 @@ pub(super) fn reject(method: &basic::Reject) -> Settlement {
         tag: method.delivery_tag,
         multiple: false,
         how: if method.requeue {
-            How::Requeue
+            SettleKind::Requeue
         } else {
-            How::Discard
+            SettleKind::Discard
         },
     }
 }
@@ -53,7 +54,7 @@ fn unknown_tag(tag: u64) -> Exception {
 }
 
 impl Session {
-    pub(super) fn on_settlement(&mut self, number: u16, settlement: Settlement) -> Result<(), Trouble> {
+    pub(super) fn on_settlement(&mut self, number: u16, settlement: Settlement) -> Result<(), MethodError> {
         let Settlement { tag, multiple, how } = settlement;
         let Channel { mode, unacked, .. } = self.channel(number)?;
         if let Mode::Transactions(transaction) = mode {
@@ -69,7 +70,7 @@ impl Session {
         unacked
             .take(tag, multiple, |_, unsettled| taken.push(unsettled))
             .map_err(|_| unknown_tag(tag))?;
-        self.shared.metrics.settled.inc_by(taken.len() as u64);
+        self.context.metrics.settled.inc_by(taken.len() as u64);
         self.give_credit_back(number, taken.iter())?;
         for unsettled in taken {
             self.settle(unsettled, how);
@@ -78,12 +79,12 @@ impl Session {
     }
 
     /// Settles the deliveries that a transaction has held back.
-    pub(super) fn settle_held_back(&mut self, number: u16) -> Result<(), Trouble> {
+    pub(super) fn settle_held_back(&mut self, number: u16) -> Result<(), MethodError> {
         let Mode::Transactions(transaction) = &mut self.channel(number)?.mode else {
             return Ok(());
         };
         let settlements = std::mem::take(&mut transaction.settlements);
-        self.shared.metrics.settled.inc_by(settlements.len() as u64);
+        self.context.metrics.settled.inc_by(settlements.len() as u64);
         self.give_credit_back(number, settlements.iter().map(|(_, unsettled, _)| unsettled))?;
         for (_, unsettled, how) in settlements {
             self.settle(unsettled, how);
@@ -97,7 +98,7 @@ impl Session {
         &mut self,
         number: u16,
         settled: impl Iterator<Item = &'a Unsettled>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MethodError> {
         if let Some(credit) = &self.channel(number)?.prefetch.shared {
             let count = settled.filter(|unsettled| unsettled.token.is_some()).count();
             credit.release(u32::try_from(count).unwrap_or(u32::MAX));
@@ -106,11 +107,11 @@ impl Session {
     }
 
     /// Gathers the settlement of a delivery until the end of the turn.
-    pub(super) fn settle(&mut self, unsettled: Unsettled, how: How) {
+    pub(super) fn settle(&mut self, unsettled: Unsettled, how: SettleKind) {
         let how = match how {
-            How::Complete => Settle::Complete,
-            How::Requeue => Settle::Requeue,
-            How::Discard => Settle::Discard,
+            SettleKind::Complete => Settle::Complete,
+            SettleKind::Requeue => Settle::Requeue,
+            SettleKind::Discard => Settle::Discard,
         };
         let entry = (unsettled.id, how);
         let known = self
@@ -131,32 +132,41 @@ impl Session {
             let Some(queue) = source.settle(&entries) else {
                 continue;
             };
-            if self.burying.len() >= BURYING_MAX {
-                self.burying.retain(|queue| queue.is_dead_lettering());
+            if self.dead_lettering.len() >= DEAD_LETTERING_MAX {
+                self.dead_lettering.retain(|queue| queue.is_dead_lettering());
             }
-            if !self.burying.iter().any(|known| Arc::ptr_eq(known, queue)) {
-                self.burying.push(Arc::clone(queue));
+            if !self.dead_lettering.iter().any(|known| Arc::ptr_eq(known, queue)) {
+                self.dead_lettering.push(Arc::clone(queue));
             }
         }
     }
 
-    /// Passes the settlements to their queues, and waits until messages rejected by this connection have been
-    /// dead-lettered, so that the next method finds them there.
-    pub(super) async fn settle_all(&mut self) {
+    /// Returns the next operation on the way to a state in which the earlier messages and settlements of this
+    /// connection have taken effect, dead letters included, so that the next method finds them.
+    pub(super) fn await_earlier(&mut self) -> Result<Option<Operation>, ConnectionEnd> {
+        if let Some(operation) = self.await_publishes()? {
+            return Ok(Some(operation));
+        }
         self.flush_settlements();
-        for queue in std::mem::take(&mut self.burying) {
-            queue.dead_letters_stored().await;
-        }
+        let mut rejected = std::iter::from_fn(|| self.dead_lettering.pop());
+        Ok(rejected
+            .find(|queue| queue.is_dead_lettering())
+            .map(Operation::AwaitDeadLetters))
     }
 
-    pub(super) fn on_recover(&mut self, number: u16, requeue: bool, answers: bool) -> Result<(), Trouble> {
+    pub(super) fn on_recover(
+        &mut self,
+        number: u16,
+        requeue: bool,
+        answers: bool,
+    ) -> Result<(), MethodError> {
         if !requeue {
             return Err(Exception::new(stafett_amqp_wire::ReplyCode::NotImplemented, "requeue=false").into());
         }
         let all = self.channel(number)?.unacked.take_all();
         self.give_credit_back(number, all.iter())?;
         for unsettled in all {
-            self.settle(unsettled, How::Requeue);
+            self.settle(unsettled, SettleKind::Requeue);
         }
         self.flush_settlements();
         if answers {

@@ -1,6 +1,7 @@
 //! Stored topics as streams: declared, described, consumed. A stream is the stored topic that the virtual
 //! host has under its name ([`stafett_topics::names`]); a queue of that name takes precedence.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -10,12 +11,14 @@ use stafett_messaging::queues::Queue;
 use stafett_messaging::readers::ReaderSpec;
 use stafett_store::wall_ms;
 use stafett_topics::names::topic_name;
-use stafett_topics::{CreateError, NewTopic, Topic, TopicSettings};
+use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicSettings};
 
-use super::channel::{Tagged, Taking};
-use super::consume::{Holder, StreamHolder};
-use super::{Session, Trouble};
+use super::channel::{ConsumerHandle, Tagged};
+use super::consume::{StreamOfConsumer, TokenOwner};
+use super::held::Flow;
+use super::{MethodError, Session};
 use crate::exception::Exception;
+use crate::operation::{Done, Operation};
 use crate::{arguments, error, stream_arguments};
 
 /// Limit on the bytes of a message's properties: the original ones and the headers for other protocols.
@@ -23,85 +26,77 @@ const PROPERTIES_BYTES_MAX: u64 = 1 << 20;
 
 /// Meaning of a queue name.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ConsumeTarget {
     Queue(Arc<Queue>),
     Stream(Arc<Topic>),
 }
 
 impl Session {
     /// Returns the stream of a name, or the queue if this connection may use it.
-    pub(super) fn found(&self, name: &str) -> Result<Found, Exception> {
+    pub(super) fn found(&self, name: &str) -> Result<ConsumeTarget, Exception> {
         match self.stream(name) {
-            Some(topic) => Ok(Found::Stream(topic)),
-            None => self.queue(name).map(Found::Queue),
+            Some(topic) => Ok(ConsumeTarget::Stream(topic)),
+            None => self.queue(name).map(ConsumeTarget::Queue),
         }
     }
 
     /// Returns the stream of a name. `None` if a queue has the name.
     pub(super) fn stream(&self, name: &str) -> Option<Arc<Topic>> {
-        let (broker, vhost) = (&self.shared.broker, &self.namespace);
+        let (broker, vhost) = (&self.context.broker, &self.namespace);
         if broker.messaging().queues().get(vhost, name).is_some() {
             return None;
         }
         broker.topics().in_namespace(vhost, name)
     }
 
-    pub(super) async fn declare_stream(
+    pub(super) fn declare_stream(
         &mut self,
-        name: &ByteString,
+        number: u16,
+        name: ByteString,
         method: &queue::Declare,
-    ) -> Result<Arc<Topic>, Trouble> {
-        let vhost = self.namespace.clone();
-        let what = error::queue_in(name, &vhost);
+    ) -> Result<Flow, MethodError> {
+        let what = error::queue_in(&name, &self.namespace);
         let settings = stream_arguments::settings(&method.arguments, &what)?;
-        let Some(topic) = topic_name(&vhost, name) else {
+        let Some(topic) = topic_name(&self.namespace, &name).map(Cow::into_owned) else {
             let text = format!("{what} cannot be a stream: the name is too long");
             return Err(Exception::precondition(text).into());
         };
-        let broker = Arc::clone(&self.shared.broker);
-        loop {
-            if let Some(known) = self.stream(name) {
-                self.check_stream(&known, method, &settings, &what)?;
-                return Ok(known);
+        let known = match self.done.take() {
+            Some(Done::TopicCreated(Ok(created))) => {
+                return self.on_declared(number, name, &ConsumeTarget::Stream(created), method.no_wait);
             }
-            stream_arguments::check_properties(method, &what)?;
-            if !broker.messaging().exchanges().has_namespace(&vhost) {
-                return Err(error::no_namespace(&vhost).into());
+            Some(Done::TopicCreated(Err(CreateError::Changing))) => {
+                return Ok(Flow::Hold(Operation::AwaitName(topic)));
             }
-            let new = NewTopic {
-                name: (*topic).into(),
-                partitions: Some(1),
-                settings: TopicSettings {
-                    declared: Some(arguments::canonical(&method.arguments)),
-                    message_bytes_max: Some(self.message_bytes_max()),
-                    ..settings.clone()
-                },
-            };
-            match broker.catalog().create(vec![new]).await.pop() {
-                Some(Ok(topic)) => return Ok(topic),
-                Some(Err(CreateError::Changing)) => broker.topics().settled(&topic).await,
+            Some(Done::TopicCreated(Err(cause))) => match (cause, self.stream(&name)) {
                 // A concurrent declaration was first.
-                Some(Err(CreateError::Exists)) if self.stream(name).is_some() => {}
-                Some(Err(CreateError::NotStored(cause))) => {
-                    return Err(error::not_stored(&cause, &what).into());
-                }
-                Some(Err(
-                    cause @ (CreateError::Exists
-                    | CreateError::Collides(_)
-                    | CreateError::Name(_)
-                    | CreateError::Partitions(_)),
-                )) => {
-                    let text = format!("{what} cannot be a stream: {cause}");
-                    return Err(Exception::precondition(text).into());
-                }
-                None => return Err(Exception::new(ReplyCode::InternalError, "nothing was created").into()),
-            }
+                (CreateError::Exists, Some(known)) => Some(known),
+                (cause, _) => return Err(not_created(&cause, &what).into()),
+            },
+            _ => self.stream(&name),
+        };
+        if let Some(known) = known {
+            self.check_stream(&known, method, &settings, &what)?;
+            return self.on_declared(number, name, &ConsumeTarget::Stream(known), method.no_wait);
         }
+        stream_arguments::check_properties(method, &what)?;
+        if !self.context.exchanges().has_namespace(&self.namespace) {
+            return Err(error::no_namespace(&self.namespace).into());
+        }
+        Ok(Flow::Hold(Operation::CreateTopic(NewTopic {
+            name: topic.into(),
+            partitions: Some(1),
+            settings: TopicSettings {
+                declared: Some(arguments::canonical(&method.arguments)),
+                message_bytes_max: Some(self.message_bytes_max()),
+                ..settings
+            },
+        })))
     }
 
     /// Returns the limit on the bytes of a message of this protocol in a topic.
     fn message_bytes_max(&self) -> u32 {
-        let body = self.shared.settings.message_bytes_max;
+        let body = self.context.settings.message_bytes_max;
         u32::try_from(body.saturating_add(PROPERTIES_BYTES_MAX)).unwrap_or(u32::MAX)
     }
 
@@ -127,7 +122,7 @@ impl Session {
         }
         let Some(declared) = &topic.settings.declared else {
             // The topic was not declared as a stream: only the given limits must match.
-            let kept = self.shared.broker.catalog().log_spec(topic).retention;
+            let kept = self.context.broker.catalog().log_spec(topic).retention;
             return stream_arguments::check_retention(settings, kept, what);
         };
         error::check_arguments(&method.arguments, declared, what)
@@ -136,24 +131,10 @@ impl Session {
     /// Returns the number of messages in a stream.
     pub(super) fn stream_length(&self, topic: &Topic) -> u64 {
         let length = |partition| {
-            let bounds = self.shared.broker.catalog().bounds(topic.log(partition)?)?;
+            let bounds = self.context.broker.catalog().bounds(topic.log(partition)?)?;
             Some(bounds.end.0.saturating_sub(bounds.start.0))
         };
         (0..topic.partitions()).filter_map(length).sum()
-    }
-
-    /// Deletes a stream that was declared as one.
-    pub(super) async fn delete_stream(&mut self, topic: &Topic, what: &str) -> Result<(), Trouble> {
-        if topic.settings.declared.is_none() {
-            let text = format!(
-                "{what} is a topic that was not declared as a queue: it is deleted where it was made"
-            );
-            return Err(Exception::refused(text).into());
-        }
-        match self.shared.broker.delete_topic(topic.id).await {
-            Ok(()) | Err(stafett_topics::DeleteError::NoSuchTopic) => Ok(()),
-            Err(stafett_topics::DeleteError::NotStored(cause)) => Err(error::not_stored(&cause, what).into()),
-        }
     }
 
     pub(super) fn consume_stream(
@@ -163,26 +144,26 @@ impl Session {
         name: ByteString,
         tag: ByteString,
         method: &basic::Consume,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MethodError> {
         let what = error::queue_in(&name, &self.namespace);
         let spec = self.reader_spec(number, topic, &method.arguments, method.no_ack, &what)?;
         self.last_token += 1;
         let token = self.last_token;
-        let holder = Holder {
+        let holder = TokenOwner {
             channel: number,
             tag: tag.clone(),
             settles: true,
             counts_deliveries: false,
             shares_credit: false,
-            stream: Some(StreamHolder {
+            stream: Some(StreamOfConsumer {
                 name,
                 has_partitions: topic.partitions() > 1,
             }),
         };
-        self.holders.insert(token, holder);
+        self.token_owners.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
         let reading = self
-            .shared
+            .context
             .broker
             .messaging()
             .readers()
@@ -193,7 +174,7 @@ impl Session {
         }
         let tagged = Tagged {
             token,
-            consumer: Some(Taking::Reader(reading)),
+            consumer: Some(ConsumerHandle::Reader(reading)),
         };
         self.channel(number)?.consumers.insert(tag, tagged);
         Ok(())
@@ -206,7 +187,7 @@ impl Session {
         arguments: &Table,
         no_ack: bool,
         what: &str,
-    ) -> Result<ReaderSpec, Trouble> {
+    ) -> Result<ReaderSpec, MethodError> {
         let start = stream_arguments::start(arguments, wall_ms(), what)?;
         let partition = stream_arguments::partition(arguments, topic.partitions(), what)?;
         let prefetch = &self.channel(number)?.prefetch;
@@ -227,6 +208,36 @@ impl Session {
             credit: Some(credit),
             wanted: stream_arguments::wanted(arguments),
         })
+    }
+}
+
+fn not_created(cause: &CreateError, what: &str) -> Exception {
+    match cause {
+        CreateError::NotStored(cause) => error::not_stored(cause, what),
+        CreateError::Changing
+        | CreateError::Exists
+        | CreateError::Collides(_)
+        | CreateError::Name(_)
+        | CreateError::Partitions(_) => {
+            Exception::precondition(format!("{what} cannot be a stream: {cause}"))
+        }
+    }
+}
+
+/// Refuses to delete a topic that was not declared as a stream.
+pub(super) fn check_deletable(topic: &Topic, what: &str) -> Result<(), Exception> {
+    if topic.settings.declared.is_some() {
+        return Ok(());
+    }
+    let text = format!("{what} is a topic that was not declared as a queue: it is deleted where it was made");
+    Err(Exception::refused(text))
+}
+
+/// Maps the outcome of a stream's deletion.
+pub(super) fn stream_deleted(deleted: Result<(), DeleteError>, what: &str) -> Result<(), Exception> {
+    match deleted {
+        Ok(()) | Err(DeleteError::NoSuchTopic) => Ok(()),
+        Err(DeleteError::NotStored(cause)) => Err(error::not_stored(&cause, what)),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The class `tx`: messages and settlements wait on their channel until they are committed or rolled back.
 
+use stafett_amqp_wire::ReplyCode;
 use stafett_amqp_wire::methods::{Tx, tx};
-use stafett_amqp_wire::{Method, ReplyCode};
 
 use super::channel::{Mode, Transaction};
-use super::{Session, Trouble};
+use super::dispatch::not_for_servers;
+use super::held::Flow;
+use super::{MethodError, Session};
 use crate::exception::Exception;
 
 /// Limits on one transaction.
@@ -12,7 +14,7 @@ const BYTES_MAX: usize = 64 << 20;
 const OPERATIONS_MAX: usize = 1_000_000;
 
 impl Session {
-    pub(super) async fn on_tx(&mut self, number: u16, method: Tx) -> Result<(), Trouble> {
+    pub(super) fn on_tx(&mut self, number: u16, method: &Tx) -> Result<Flow, MethodError> {
         match method {
             Tx::Select(_) => {
                 let channel = self.channel(number)?;
@@ -24,18 +26,21 @@ impl Session {
                     }
                 }
                 self.out.send(number, tx::SelectOk {});
-                Ok(())
             }
             Tx::Commit(_) => {
                 let transaction = self.transaction(number)?;
                 transaction.bytes = 0;
                 for content in std::mem::take(&mut transaction.contents) {
-                    self.publish(number, content).await?;
+                    self.publish(number, content)?;
                 }
-                self.settle_published().await?;
+                if let Some(operation) = self.await_publishes()? {
+                    return Ok(Flow::Hold(operation));
+                }
+                if std::mem::take(&mut self.transaction(number)?.is_refused) {
+                    return Err(Exception::precondition("partial tx completion").into());
+                }
                 self.settle_held_back(number)?;
                 self.out.send(number, tx::CommitOk {});
-                Ok(())
             }
             Tx::Rollback(_) => {
                 let transaction = std::mem::take(self.transaction(number)?);
@@ -43,15 +48,13 @@ impl Session {
                 let deliveries = settlements.map(|(tag, unsettled, _)| (tag, unsettled));
                 self.channel(number)?.unacked.put_back(deliveries);
                 self.out.send(number, tx::RollbackOk {});
-                Ok(())
             }
-            other @ (Tx::SelectOk(_) | Tx::CommitOk(_) | Tx::RollbackOk(_)) => {
-                Err(super::not_for_servers(&Method::Tx(other)))
-            }
+            Tx::SelectOk(_) | Tx::CommitOk(_) | Tx::RollbackOk(_) => return Err(not_for_servers()),
         }
+        Ok(Flow::Continue)
     }
 
-    fn transaction(&mut self, number: u16) -> Result<&mut Transaction, Trouble> {
+    fn transaction(&mut self, number: u16) -> Result<&mut Transaction, MethodError> {
         match &mut self.channel(number)?.mode {
             Mode::Transactions(transaction) => Ok(transaction),
             Mode::Plain | Mode::Confirms { .. } => {
@@ -60,8 +63,15 @@ impl Session {
         }
     }
 
+    /// Lets a commit fail, as one of its messages was refused.
+    pub(super) fn fail_transaction(&mut self, number: u16) {
+        if let Ok(transaction) = self.transaction(number) {
+            transaction.is_refused = true;
+        }
+    }
+
     /// Closes the channel if its transaction exceeds the limits.
-    pub(super) fn check_transaction(&mut self, number: u16) -> Result<(), Trouble> {
+    pub(super) fn check_transaction(&mut self, number: u16) -> Result<(), MethodError> {
         let Mode::Transactions(transaction) = &self.channel(number)?.mode else {
             return Ok(());
         };

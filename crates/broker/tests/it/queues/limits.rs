@@ -89,6 +89,14 @@ async fn a_messages_own_time_counts_once_it_is_at_the_head() {
         ["at once"],
         "somebody was there to take it"
     );
+    drop(listener);
+    world.publish(&queue, [message("first"), at_once]).await;
+    pass(100).await;
+    let mut listener = Listener::new(&queue, spec());
+    assert_eq!(listener.bodies(1).await, ["first"]);
+    settle_down().await;
+    assert_eq!(listener.rest().await.len(), 0, "it waited behind another one");
+    assert_eq!(world.ready("q"), 0);
 }
 
 #[tokio::test(start_paused = true)]

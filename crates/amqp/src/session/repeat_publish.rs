@@ -11,19 +11,19 @@ use stafett_messaging::Publish;
 use stafett_model::Message;
 
 use super::channel::Mode;
-use super::confirms::Entry;
+use super::confirms::PublishOrigin;
 use super::{LARGE_BODY_BYTES, Session};
 
 /// Facts about the last gathered message that the message itself does not hold.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(super) struct RepeatPublish {
     pub channel: u16,
     pub mandatory: bool,
     /// As received.
     pub properties: Bytes,
 }
 
-impl Again {
+impl RepeatPublish {
     fn is(&self, found: &PublicationRef<'_>, like: &Message) -> bool {
         found.channel == self.channel
             && found.mandatory == self.mandatory
@@ -36,8 +36,8 @@ impl Again {
 impl Session {
     /// Takes all messages at the beginning of `buffer` that are like the last one.
     pub(crate) fn publish_again(&mut self, buffer: &mut BytesMut) {
-        let Some(again) = &self.again else { return };
-        if self.closing || !self.bound.is_empty() || self.space.is_short() {
+        let Some(again) = &self.repeat else { return };
+        if self.closing || !self.pending_changes.is_empty() || self.space.is_short() {
             return;
         }
         let Some(channel) = self.channels.get_mut(&again.channel) else {
@@ -60,7 +60,7 @@ impl Session {
         }) else {
             return;
         };
-        let bytes_max = self.shared.settings.message_bytes_max.min(LARGE_BODY_BYTES);
+        let bytes_max = self.context.settings.message_bytes_max.min(LARGE_BODY_BYTES);
         let frame_max = self.agreed.frame_bytes_max;
         while let Some(found) = PublicationRef::first(buffer, frame_max)
             && again.is(&found, &like)
@@ -72,10 +72,11 @@ impl Session {
                 **last += 1;
                 **last
             });
-            run.entries.push(Entry {
+            run.entries.push(PublishOrigin {
                 channel: again.channel,
                 number,
                 mandatory: again.mandatory,
+                in_transaction: false,
             });
             run.messages.push(Publish::from(Message {
                 value: publication::take(buffer, &body),

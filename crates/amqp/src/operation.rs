@@ -1,0 +1,115 @@
+//! Operations: the waits of a session. The connection performs them, and hands back the outcomes.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use stafett_messaging::Published;
+use stafett_messaging::delivery::{Delivery, Dispatcher};
+use stafett_messaging::queues::{DeclareError, Declaring, DeleteQueueError, OwnerId, Queue};
+use stafett_model::Namespace;
+use stafett_net::{Arrival, BudgetError, ByteBudget};
+use stafett_store::NotStored;
+use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicId};
+
+use crate::context::AmqpContext;
+use crate::session::confirms::PublishedBatch;
+use crate::session::pending_changes::PendingChange;
+
+/// Work that is awaited before the session executes anything else.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    /// Wait until messages are stored.
+    AwaitPublished(PublishedBatch),
+    /// Wait until a change is stored.
+    AwaitStored(PendingChange),
+    /// Wait until rejected messages are dead-lettered.
+    AwaitDeadLetters(Arc<Dispatcher>),
+    /// Wait until the declaration of a queue is stored.
+    Declare(ByteString, Declaring),
+    DeleteQueue {
+        namespace: Namespace,
+        name: ByteString,
+        if_unused: bool,
+        if_empty: bool,
+        owner: OwnerId,
+    },
+    CreateTopic(NewTopic),
+    DeleteTopic(TopicId),
+    /// Wait until no topic of that name is being created or deleted.
+    AwaitName(String),
+    /// Reserve memory for the beginning of a large body.
+    Reserve(Arc<ByteBudget>, usize),
+    /// Reserve memory for more of it.
+    Grow(Arrival),
+    /// Take a message of a queue. With `settles`, it stays unsettled.
+    TakeOne {
+        queue: Arc<Queue>,
+        settles: bool,
+    },
+}
+
+/// Outcome of an operation.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Published(PublishedBatch, Vec<Published>),
+    Stored(PendingChange, Result<(), NotStored>),
+    /// There is nothing to wait for any more.
+    Ready,
+    Declared(ByteString, Result<Arc<Queue>, DeclareError>),
+    /// The number of deleted messages.
+    QueueDeleted(Result<u64, DeleteQueueError>),
+    TopicCreated(Result<Arc<Topic>, CreateError>),
+    TopicDeleted(Result<(), DeleteError>),
+    Reserved(Result<Arrival, BudgetError>),
+    /// The message, if there was one, and the number of those that remain.
+    Taken(Arc<Queue>, Option<(Delivery, u64)>),
+}
+
+impl Operation {
+    pub(crate) async fn perform(self, context: &AmqpContext) -> Done {
+        match self {
+            Self::AwaitPublished(mut batch) => {
+                let outcomes = (&mut batch).await;
+                Done::Published(batch, outcomes)
+            }
+            Self::AwaitStored(mut change) => {
+                let stored = match change.stored.take() {
+                    Some(stored) => stored.await,
+                    None => context.queues().await_stored().await,
+                };
+                Done::Stored(change, stored)
+            }
+            Self::AwaitDeadLetters(queue) => {
+                queue.dead_letters_stored().await;
+                Done::Ready
+            }
+            Self::Declare(name, declaring) => Done::Declared(name, declaring.await),
+            Self::DeleteQueue {
+                namespace,
+                name,
+                if_unused,
+                if_empty,
+                owner,
+            } => {
+                let queues = context.queues();
+                let deleted = queues.delete(&namespace, &name, if_unused, if_empty, owner);
+                Done::QueueDeleted(deleted.await)
+            }
+            Self::CreateTopic(topic) => {
+                let created = context.broker.catalog().create(vec![topic]).await.pop();
+                Done::TopicCreated(created.unwrap_or(Err(NotStored::Unknown.into())))
+            }
+            Self::DeleteTopic(id) => Done::TopicDeleted(context.broker.delete_topic(id).await),
+            Self::AwaitName(name) => {
+                context.broker.topics().settled(&name).await;
+                Done::Ready
+            }
+            Self::Reserve(budget, bytes) => Done::Reserved(Arrival::begin(&budget, bytes).await),
+            Self::Grow(mut memory) => Done::Reserved(memory.grow().await.map(|()| memory)),
+            Self::TakeOne { queue, settles } => {
+                let taken = queue.take_one(settles).await;
+                Done::Taken(queue, taken)
+            }
+        }
+    }
+}
