@@ -90,6 +90,10 @@ pub struct World {
     may_meet_failure: bool,
     /// Time at which the failed broker ends.
     ends_ms: Option<i64>,
+    /// Actions of clients in this life, until it fails.
+    asked: Vec<Step>,
+    /// True once clients have repeated some of them, after the failure.
+    has_asked_again: bool,
     /// Loss to apply after the end of the program.
     loss: Option<Loss>,
     /// True if there was a loss in this run. There is only one: a second one could bring back data that was
@@ -108,6 +112,8 @@ pub struct World {
 /// True if a task of the broker panicked.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 const LIVES_MAX: u32 = 200;
+/// Actions that clients repeat at a broker whose journal has failed.
+const ASKED_AGAIN: usize = 6;
 /// Runs a plan. A process can run only one.
 pub fn run(plan: Plan, is_shown: bool) -> Report {
     std::panic::set_hook(Box::new(move |info| {
@@ -157,6 +163,8 @@ impl World {
             spacious_from_ms: 0,
             may_meet_failure: false,
             ends_ms: None,
+            asked: Vec::new(),
+            has_asked_again: false,
             loss: None,
             has_lost: false,
             lost: None,
@@ -196,6 +204,8 @@ impl World {
     fn live(&mut self, steps: &mut VecDeque<Step>, mut died: Option<Death>) -> Result<(), Broken> {
         self.life = None;
         (self.may_meet_failure, self.ends_ms) = (false, None);
+        self.asked.clear();
+        self.has_asked_again = false;
         if self.restore()? {
             died = Some(backup::LIKE);
         }
@@ -281,7 +291,16 @@ impl World {
                 steps.push_front(step);
                 return Err(broken);
             }
+            if self.may_meet_failure && !self.has_asked_again {
+                self.asked.push(step.clone());
+            }
             self.step(server, step).await?;
+            if server.journal.failure().is_some() && !self.has_asked_again {
+                self.has_asked_again = true;
+                for step in self.asked.drain(..).rev().take(ASKED_AGAIN) {
+                    steps.push_front(Step { wait_ms: 1, ..step });
+                }
+            }
         }
         self.may_meet_failure = false;
         // Data that waits for space is stored before the last stop.

@@ -83,7 +83,7 @@ async fn a_messages_own_time_counts_once_it_is_at_the_head() {
     settle_down().await;
     assert_eq!(world.ready("q"), 0);
     let mut listener = Listener::new(&queue, spec());
-    world.publish(&queue, [at_once]).await;
+    world.publish(&queue, [at_once.clone()]).await;
     assert_eq!(
         listener.bodies(1).await,
         ["at once"],
