@@ -44,7 +44,7 @@ pub const LATE: u8 = 5;
 /// Target queue of moves.
 const ASIDE: u8 = 6;
 const FAN_QUEUES: [u8; 2] = [0, 2];
-/// The queue over a stored topic, and the topic, which has what is published to the queue.
+/// The queue over a stored topic, and the topic, which has the messages published to the queue.
 pub const OVER: u8 = 7;
 const STREAM: &str = "records";
 

@@ -62,7 +62,7 @@ pub struct SegmentReport {
     pub groups: u64,
     pub frames: u64,
     pub bytes: u64,
-    /// Reason why the scan ended early; `None` if it reached the end of what was durable.
+    /// Reason why the scan ended early; `None` if it reached the end of the durable data.
     pub damage: Option<String>,
     /// True if the segment ends at a write that was cut short: nothing in it was durable.
     pub torn: bool,
