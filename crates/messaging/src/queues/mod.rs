@@ -26,8 +26,8 @@ mod topic_view;
 
 pub use declare::{DeclareError, Declaring};
 pub use definition::{Declare, Over, OwnerId, QueueId};
-pub(crate) use publication::NotTogether;
-pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};
+pub(crate) use publication::AtomicPublishError;
+pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};
 pub(crate) use registry::DeadLetterRouter;
 pub use registry::{DeleteQueueError, Queues};
