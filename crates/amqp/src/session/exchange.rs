@@ -153,7 +153,7 @@ impl Session {
         if no_wait {
             return Ok(());
         }
-        let stored = self.shared.broker.messaging().queues().await_stored().await;
+        let stored = self.shared.broker.messaging().await_stored().await;
         stored.map_err(|not_stored| error::not_stored(&not_stored, "the change").into())
     }
 
