@@ -75,7 +75,7 @@ impl Operation {
             Self::AwaitStored(mut change) => {
                 let stored = match change.stored.take() {
                     Some(stored) => stored.await,
-                    None => context.queues().await_stored().await,
+                    None => context.broker.messaging().await_stored().await,
                 };
                 Done::Stored(change, stored)
             }

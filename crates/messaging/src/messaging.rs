@@ -19,6 +19,7 @@ use crate::readers::Readers;
 /// Everything between a published message and its consumers.
 #[derive(Debug)]
 pub struct Messaging {
+    journal: Arc<dyn Journal>,
     way: Arc<Way>,
     readers: Arc<Readers>,
     delayed: Releasing,
@@ -58,6 +59,7 @@ impl Messaging {
         way.exchanges.clean(left, exists);
         let releasing = Releasing::spawn(Arc::clone(&way.delayed), Arc::downgrade(&way));
         Ok(Self {
+            journal: Arc::clone(journal),
             way,
             readers: Readers::new(Arc::clone(journal)),
             delayed: releasing,
@@ -96,7 +98,12 @@ impl Messaging {
 
     /// Returns the signal of short disk space: publishers wait for space instead of being refused.
     pub fn space(&self) -> DiskSpace {
-        self.way.queues.space()
+        self.journal.space()
+    }
+
+    /// Waits until all changes of queues, exchanges and bindings made before are durable.
+    pub async fn await_stored(&self) -> Result<(), NotStored> {
+        stafett_store::await_stored(&*self.journal).await
     }
 
     /// Routes messages of one exchange, all against the same state of the bindings, and stores them.

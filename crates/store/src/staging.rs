@@ -5,6 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use stafett_journal::{Append, Frame, Journal, Outcome, Refusal, StateWait, Ticket};
 
+use crate::spaces;
+
 /// Bound on the frames of one append, which lies in one write group. A larger change is stored in several
 /// appends, of which the later ones complete the first.
 pub const FRAMES_MAX: usize = 4096;
@@ -38,6 +40,13 @@ pub async fn store_synced(
 ) -> Result<(), NotStored> {
     let append = Append::state(frames, StateWait::Synced);
     only_outcome(journal.append(vec![append]).await.pop().as_ref())
+}
+
+/// Waits until all changes staged before are durable, for an answer that something is gone already: its deletion
+/// may not be stored yet, or the journal may have failed.
+pub async fn await_stored(journal: &dyn Journal) -> Result<(), NotStored> {
+    // No queue has this id, so the deletion changes nothing.
+    store_synced(journal, [spaces::QUEUES.delete(vec![0; 8])]).await
 }
 
 /// Returns the result of an append without batches. `None` stands for an unknown outcome.

@@ -19,7 +19,7 @@ use stafett_routing::PREFETCH_MAX;
 
 use crate::delayed::{CannotWait, DELAY_MS_MAX};
 use crate::exchanges::resolver::Way;
-use crate::queues::{AppendTicket, Appended, Refused};
+use crate::queues::{AppendOutcome, AppendTicket, Refused};
 use plan::Plan;
 
 pub(crate) use move_messages::move_messages;
@@ -146,18 +146,18 @@ impl Future for PublishTicket {
 }
 
 /// Returns the worse of two outcomes: a message may be stored in several appends.
-fn worse(published: Published, appended: Appended) -> Published {
+fn worse(published: Published, appended: AppendOutcome) -> Published {
     match (published, appended) {
-        (Published::Unknown, _) | (_, Appended::Unknown) => Published::Unknown,
+        (Published::Unknown, _) | (_, AppendOutcome::Unknown) => Published::Unknown,
         (Published::Refused(why), _) => Published::Refused(why),
-        (_, Appended::Refused(why)) => Published::Refused(match why {
+        (_, AppendOutcome::Refused(why)) => Published::Refused(match why {
             Refused::QueueFull => PublishRefusal::QueueFull,
             Refused::TooLarge => PublishRefusal::TooLarge,
             Refused::Journal(refusal) => PublishRefusal::Journal(refusal),
             // A deleted queue is no target.
             Refused::Gone => return published,
         }),
-        (Published::Stored | Published::Unroutable, Appended::Stored) => published,
+        (Published::Stored | Published::Unroutable, AppendOutcome::Stored) => published,
     }
 }
 

@@ -14,7 +14,7 @@ use stafett_store::{Changing, NotStored};
 use crate::delivery::{OpenMove, PulledBatch};
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Way;
-use crate::queues::{NotTogether, Publication, Queue, Refused};
+use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
 
 /// Bound on the messages of a batch.
 const TOGETHER_MAX: usize = 1024;
@@ -163,16 +163,18 @@ impl Transfer {
         let settlement = open.settlement(&queues.context);
         let ticket = queues.append_from(&self.from, publication, settlement);
         let stored = ticket.together().await.map(drop);
-        open.end(&queues.context, stored.map_err(NotTogether::not_stored));
+        open.end(&queues.context, stored.map_err(AtomicPublishError::not_stored));
         stored.map_err(|why| match why {
-            NotTogether::Misfit { at, why } => NotMoved::Misfit { at, why: reason(why) },
-            NotTogether::SourceGone => NotMoved::All(Stopped::SourceGone),
-            NotTogether::NotStored(NotStored::Refused(Refusal::DiskFull)) => NotMoved::All(Stopped::NoSpace),
-            NotTogether::NotStored(NotStored::Refused(Refusal::TooLarge { .. })) => NotMoved::TooMany,
-            NotTogether::NotStored(NotStored::Refused(Refusal::NoSuchLog(_))) => {
+            AtomicPublishError::Misfit { at, why } => NotMoved::Misfit { at, why: reason(why) },
+            AtomicPublishError::SourceGone => NotMoved::All(Stopped::SourceGone),
+            AtomicPublishError::NotStored(NotStored::Refused(Refusal::DiskFull)) => {
+                NotMoved::All(Stopped::NoSpace)
+            }
+            AtomicPublishError::NotStored(NotStored::Refused(Refusal::TooLarge { .. })) => NotMoved::TooMany,
+            AtomicPublishError::NotStored(NotStored::Refused(Refusal::NoSuchLog(_))) => {
                 NotMoved::All(Stopped::TargetGone)
             }
-            NotTogether::NotStored(why) => NotMoved::All(why.into()),
+            AtomicPublishError::NotStored(why) => NotMoved::All(why.into()),
         })
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::delayed::{Delayed, DelayedMetrics, Minute, Note, Opened, done, frame, without};
 use crate::exchanges::resolver::{Way, route_in};
-use crate::queues::{NotTogether, Publication};
+use crate::queues::{AtomicPublishError, Publication};
 
 /// Bytes at which a release ends; the last message may exceed them.
 const BYTES_MAX: usize = 1 << 20;
@@ -227,13 +227,17 @@ impl Release<'_> {
         match stored.together().await {
             // Messages refused by a full queue are not retried.
             Ok(_) => Released::Some,
-            Err(NotTogether::NotStored(NotStored::Refused(Refusal::Closed) | NotStored::Unknown)) => {
+            Err(AtomicPublishError::NotStored(NotStored::Refused(Refusal::Closed) | NotStored::Unknown)) => {
                 Released::Stopped
             }
-            Err(NotTogether::NotStored(NotStored::Refused(Refusal::TooLarge { .. }))) => Released::TooLarge,
-            Err(NotTogether::NotStored(_) | NotTogether::Misfit { .. } | NotTogether::SourceGone) => {
-                Released::NotNow
+            Err(AtomicPublishError::NotStored(NotStored::Refused(Refusal::TooLarge { .. }))) => {
+                Released::TooLarge
             }
+            Err(
+                AtomicPublishError::NotStored(_)
+                | AtomicPublishError::Misfit { .. }
+                | AtomicPublishError::SourceGone,
+            ) => Released::NotNow,
         }
     }
 }

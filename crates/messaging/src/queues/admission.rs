@@ -1,4 +1,4 @@
-//! Publications become appends, after the check of queue limits.
+//! Admission of published messages: queues with limits are asked first, then appends are made.
 
 use std::sync::Arc;
 
@@ -7,19 +7,29 @@ use stafett_journal::Frame;
 use stafett_model::Message;
 use stafett_queue::Overflow;
 
-use super::publication::{AppendTicket, Counted, Publication, Refused, Targets, Unit, Verdict};
+use super::publication::{
+    AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom, Targets,
+};
 use super::queue::Queue;
 use super::registry::Queues;
 
-/// State of checking a publication against its queues.
-struct Judge<'a> {
-    queues: &'a Arc<Queues>,
-    unit: Unit,
-    index: u32,
+/// Check of a publication's messages against the limits of their queues.
+struct AdmissionCheck<'a> {
+    queues: &'a Queues,
+    atomicity: Atomicity,
+    /// Number of admitted messages, once per queue.
     published: u64,
-    limited: Vec<Counted>,
+    reserved: Vec<ReservedRoom>,
     /// Refused messages to be dead-lettered, with the queues that refused them, in an append of their own.
     refused: Vec<(Arc<Queue>, Message)>,
+}
+
+/// Answer of a message's target queues.
+enum Admission {
+    Admitted,
+    Refused(Refused),
+    /// The message is refused; these are stored in its place.
+    Parted(Vec<(Message, Targets)>),
 }
 
 impl Queues {
@@ -50,55 +60,90 @@ impl Queues {
 
     fn stage(
         self: &Arc<Self>,
-        publication: Publication,
+        mut publication: Publication,
         frames: SmallVec<[Frame; 1]>,
         source: Option<&Queue>,
     ) -> AppendTicket {
-        let mut judge = Judge {
+        let mut outcomes = vec![AppendOutcome::Stored; publication.len()];
+        let mut check = AdmissionCheck {
             queues: self,
-            unit: publication.unit(),
-            index: 0,
+            atomicity: publication.atomicity,
             published: 0,
-            limited: Vec::new(),
+            reserved: Vec::new(),
             refused: Vec::new(),
         };
         let no_removal = self.context.lock_out_removals();
-        if source.is_some_and(Queue::is_deleted) {
-            return publication.into_nothing();
-        }
-        let (appends, ticket) = publication.into_appends(
-            self.context.clock.wall_ms(),
-            &self.arrivals,
-            self.batch_bytes,
-            |message, targets| judge.judge(message, targets),
-            frames,
-        );
-        let staged = (!appends.is_empty()).then(|| self.journal.append(appends));
+        let appends = if source.is_some_and(Queue::is_deleted) {
+            Err(AtomicPublishError::SourceGone)
+        } else {
+            let admitted = check.admit(&mut publication, &mut outcomes);
+            let arrival = (self.context.clock.wall_ms(), &self.arrivals);
+            admitted.and_then(|()| publication.into_appends(&mut outcomes, arrival, self.batch_bytes, frames))
+        };
+        let (appends, members, failed) = match appends {
+            Ok((appends, members)) => (appends, members, None),
+            Err(failed) => {
+                outcomes.fill(AppendOutcome::Refused(failed.refused()));
+                (Vec::new(), Vec::new(), Some(failed))
+            }
+        };
+        let ticket = (!appends.is_empty()).then(|| self.journal.append(appends));
         drop(no_removal);
-        let Judge {
-            unit,
-            published,
-            limited,
-            refused,
-            ..
-        } = judge;
-        if unit == Unit::Batch || staged.is_some() {
-            self.metrics.published.inc_by(published);
+        if check.atomicity == Atomicity::Batch || ticket.is_some() {
+            self.metrics.published.inc_by(check.published);
         }
-        if !refused.is_empty() {
-            self.dead_letter_refused(refused);
+        let reserved = check.reserved;
+        if !check.refused.is_empty() {
+            self.dead_letter_refused(check.refused);
         }
-        ticket.wait_for(staged, limited)
+        AppendTicket {
+            ticket,
+            members,
+            outcomes,
+            reserved,
+            failed,
+        }
     }
 }
 
-impl Judge<'_> {
-    /// Returns the verdict of a message's target queues.
-    fn judge(&mut self, message: &Message, targets: &Targets) -> Verdict {
-        let index = self.index;
-        self.index += 1;
-        if self.unit == Unit::Whole && targets.queues.iter().any(|queue| queue.is_deleted()) {
-            return Verdict::Refused(Refused::Gone);
+impl AdmissionCheck<'_> {
+    /// Asks the queues of each message, and reserves room. `outcomes` gets the refusals; messages that are
+    /// stored in place of refused ones are added to both.
+    fn admit(
+        &mut self,
+        publication: &mut Publication,
+        outcomes: &mut Vec<AppendOutcome>,
+    ) -> Result<(), AtomicPublishError> {
+        let mut at = 0;
+        while at < outcomes.len() {
+            let admission = publication
+                .get(at)
+                .map(|(message, targets)| self.ask(at, message, targets));
+            let why = match admission {
+                Some(Admission::Admitted) | None => None,
+                Some(Admission::Refused(why)) => Some(why),
+                Some(Admission::Parted(parts)) => {
+                    for (message, targets) in parts {
+                        let route = publication.route(targets);
+                        publication.push(message, route);
+                        outcomes.push(AppendOutcome::Stored);
+                    }
+                    Some(Refused::QueueFull)
+                }
+            };
+            if let (Some(why), Some(outcome)) = (why, outcomes.get_mut(at)) {
+                self.atomicity.check(at, why)?;
+                *outcome = AppendOutcome::Refused(why);
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Asks the queues of one message.
+    fn ask(&mut self, at: usize, message: &Message, targets: &Targets) -> Admission {
+        if self.atomicity == Atomicity::Whole && targets.queues.iter().any(|queue| queue.is_deleted()) {
+            return Admission::Refused(Refused::Gone);
         }
         let context = &self.queues.context;
         let has_room = |queue: &Arc<Queue>| queue.has_room(context, message);
@@ -108,27 +153,27 @@ impl Judge<'_> {
         self.published += targets.queues.len() as u64;
         for queue in &targets.queues {
             if queue.reserve_room(context, message) {
-                self.limited.push(Counted {
+                self.reserved.push(ReservedRoom {
                     queue: Arc::clone(queue),
-                    message: index,
+                    message: u32::try_from(at).unwrap_or(u32::MAX),
                     bytes: message.value.len() as u64,
                 });
             }
         }
-        Verdict::Taken
+        Admission::Admitted
     }
 
-    /// Returns the verdict for a message for which a queue has no room.
-    fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Verdict {
+    /// Refuses a message for which a queue has no room.
+    fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Admission {
         let dies = full.settings.overflow == Overflow::RejectPublishDeadLetter;
-        if self.unit != Unit::Whole {
+        if self.atomicity != Atomicity::Whole {
             self.queues.metrics.refused.inc();
         }
-        if self.unit != Unit::Taken {
-            if self.unit == Unit::Batch && dies {
+        if self.atomicity != Atomicity::Taken {
+            if self.atomicity == Atomicity::Batch && dies {
                 self.refused.push((Arc::clone(full), message.clone()));
             }
-            return Verdict::Refused(Refused::QueueFull);
+            return Admission::Refused(Refused::QueueFull);
         }
         // The other targets still get the message. The resulting messages are stored in the same append, so
         // that a crash cannot lose them.
@@ -141,6 +186,6 @@ impl Judge<'_> {
         if dies {
             parts.extend(self.queues.dead_letter_of(full, message.clone()));
         }
-        Verdict::Parted(parts)
+        Admission::Parted(parts)
     }
 }

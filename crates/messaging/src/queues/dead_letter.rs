@@ -7,7 +7,7 @@ use stafett_model::{DeathReason, Message, StoredMessage};
 use stafett_queue::{DeadLetter, death_history};
 use stafett_store::NotStored;
 
-use super::publication::{NotTogether, Publication, Targets};
+use super::publication::{AtomicPublishError, Publication, Targets};
 use super::queue::Queue;
 use super::registry::Queues;
 use crate::delivery::{DispatcherOwner, StoringLetters};
@@ -115,7 +115,11 @@ impl DispatcherOwner for Queue {
         let count = publication.len() as u64;
         let ticket = queues.append_from(&self, publication, settlement);
         Box::pin(async move {
-            let stored = ticket.together().await.map(drop).map_err(NotTogether::not_stored);
+            let stored = ticket
+                .together()
+                .await
+                .map(drop)
+                .map_err(AtomicPublishError::not_stored);
             if stored.is_ok() {
                 queues.context.metrics.dead_lettered.inc_by(count);
             }

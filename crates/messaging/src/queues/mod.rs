@@ -3,11 +3,11 @@
 //!
 //! - `definition`: the definition of a queue, and its stored format
 //! - `queue`: one queue
-//! - `registry`: all queues: look-up, deletion; `declare`: declaration; `load`: loading at the start
+//! - `registry`: all queues; `page`: lists of them; `load`: loading at the start
+//! - `declare`: declaration; `removal`: deletion
 //! - `publication`: messages published together, as appends; `admission`: checks of queue limits
 //! - `dead_letter`: targets of dead letters
 //! - `topic_queue`: queues over topics; `topic_view`: a queue as a topic, for clients that read logs
-//! - `removal`: removal of many bindings to a deleted queue
 
 mod admission;
 mod dead_letter;
@@ -15,6 +15,7 @@ mod declare;
 mod definition;
 mod load;
 mod metrics;
+mod page;
 mod publication;
 mod queue;
 mod registry;
@@ -26,9 +27,10 @@ mod topic_view;
 
 pub use declare::{DeclareError, Declaring};
 pub use definition::{Declare, Over, OwnerId, QueueId};
-pub(crate) use publication::NotTogether;
-pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};
+pub(crate) use publication::AtomicPublishError;
+pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};
 pub(crate) use registry::DeadLetterRouter;
-pub use registry::{DeleteQueueError, Queues};
+pub use registry::Queues;
+pub use removal::DeleteQueueError;
 pub use stafett_queue::{DeadLetter, Overflow, QueueSettings};

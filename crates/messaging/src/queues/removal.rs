@@ -1,32 +1,52 @@
-//! Deletion of queues with very many bindings: the queue is gone at once, and its bindings are removed in
-//! steps, so that other tasks get their turns.
+//! Deletion of queues. A queue is gone at once; if it has very many bindings, they are removed in steps, so that
+//! other tasks get their turns.
 //!
 //! Until that is done, a new queue of the same name would get messages that are not for it. So a task that
 //! declares one completes the removal first.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 use hashbrown::HashTable;
-use stafett_journal::{Change, Ticket};
+use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
 use stafett_model::Namespace;
-use stafett_store::{NotStored, only_outcome, store_synced};
+use stafett_store::{NotStored, only_outcome};
 use tokio::task::JoinHandle;
 
-use super::definition::QueueId;
+use super::definition::OwnerId;
 use super::queue::Queue;
-use super::registry::{Queues, definition_frame, is};
+use super::registry::{Queues, is};
+use crate::delivery::DeliveryState;
+
+/// Queues of a namespace that are deleted before other tasks get their turns.
+const DELETED_TOGETHER: usize = 64;
+
+/// Error of deleting a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteQueueError {
+    #[error("there is no such queue")]
+    NoSuchQueue,
+    #[error("the queue has consumers")]
+    InUse,
+    #[error("the queue has messages")]
+    NotEmpty,
+    #[error("the queue belongs to somebody else")]
+    Locked,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
 
 /// Deletion of a queue in progress. It completes even if this is dropped.
 #[derive(Debug)]
 pub(super) struct Removing {
     /// Ticket of the stored deletion.
-    pub(super) ticket: Option<Ticket>,
-    pub(super) rest: Option<JoinHandle<()>>,
+    ticket: Option<Ticket>,
+    rest: Option<JoinHandle<()>>,
 }
 
 impl Removing {
     /// Waits until the deletion is stored and all bindings to the queue are removed.
-    pub(super) async fn stored(self) -> Result<(), NotStored> {
+    async fn stored(self) -> Result<(), NotStored> {
         let outcome = match self.ticket {
             Some(ticket) => ticket.await.pop(),
             None => None,
@@ -40,15 +60,141 @@ impl Removing {
 }
 
 impl Queues {
-    /// Waits until all changes staged before are durable, for an answer that something is gone already: its
-    /// deletion may not be stored yet, or the journal may have failed.
-    pub async fn await_stored(&self) -> Result<(), NotStored> {
-        // No queue has this id, so the deletion changes nothing.
-        store_synced(&*self.journal, [definition_frame(QueueId(0), Change::Delete)]).await
+    /// Deletes a queue with its messages. Returns the number of waiting messages, once the deletion is
+    /// stored.
+    pub async fn delete(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        name: &str,
+        if_unused: bool,
+        if_empty: bool,
+        owner: OwnerId,
+    ) -> Result<u64, DeleteQueueError> {
+        let queue = self.get(namespace, name).ok_or(DeleteQueueError::NoSuchQueue)?;
+        if queue.exclusive.is_some_and(|known| known != owner) {
+            return Err(DeleteQueueError::Locked);
+        }
+        let (ready, removing) = self.remove(&queue, |inner| {
+            if if_unused && inner.has_consumers() {
+                Err(DeleteQueueError::InUse)
+            } else if if_empty && inner.ready() > 0 {
+                Err(DeleteQueueError::NotEmpty)
+            } else {
+                Ok(())
+            }
+        })?;
+        removing.stored().await?;
+        Ok(ready)
+    }
+
+    /// Deletes all queues of a namespace that takes no more declarations, in batches.
+    pub async fn delete_all_in(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NotStored> {
+        let in_it = |queue: &&Arc<Queue>| queue.namespace == *namespace;
+        let all: Vec<_> = self.read().iter().filter(in_it).cloned().collect();
+        for some in all.chunks(DELETED_TOGETHER) {
+            // A queue may be deleted already.
+            let removing = some
+                .iter()
+                .filter_map(|queue| self.remove(queue, |_| Ok(())).ok());
+            let removing: Vec<_> = removing.map(|(_, removing)| removing).collect();
+            for removing in removing {
+                removing.stored().await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Deletes the exclusive queues of an owner.
+    pub fn close_owner(self: &Arc<Self>, owner: OwnerId) {
+        let had = self.owned.lock().remove(&owner);
+        for queue in had.unwrap_or_default() {
+            // A queue may be deleted already.
+            drop(self.remove(&queue, |_| Ok(())));
+        }
+    }
+
+    /// Deletes an unused queue, or an auto-delete one that has lost its last consumer. If it was used
+    /// meanwhile, the timer checks it again later.
+    pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>, had_consumers: bool) {
+        let removed = self.remove(queue, |inner| {
+            let is_left = had_consumers && queue.auto_delete && !inner.has_consumers();
+            if is_left || queue.is_overdue(&self.context, inner) {
+                return Ok(());
+            }
+            Err(DeleteQueueError::InUse)
+        });
+        // If the journal refuses, the flush task retries.
+        drop(removed);
+    }
+
+    /// Deletes a queue, unless `check` fails under the queue's lock.
+    pub(super) fn remove(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        check: impl FnOnce(&mut DeliveryState) -> Result<(), DeleteQueueError>,
+    ) -> Result<(u64, Removing), DeleteQueueError> {
+        let (ready, ticket, has_more) = {
+            let _alone = self.context.lock_for_removal();
+            let ready = queue.end(&self.context, check)?;
+            let ready = ready.ok_or(DeleteQueueError::NoSuchQueue)?;
+            let own = queue.own_logs(&queue.lock());
+            let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
+            frames.push(self.context.state_frame(queue, Change::Delete));
+            let (ticket, has_more) = self.store_removal(queue, frames);
+            let hash = self.hash_queue(queue);
+            let mut table = self.write();
+            if has_more {
+                self.leaving().push(Arc::clone(queue));
+            }
+            if let Ok(entry) = table.find_entry(hash, |known| Arc::ptr_eq(known, queue)) {
+                entry.remove();
+            }
+            (ready, ticket, has_more)
+        };
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.hide(queue);
+        self.lift(queue);
+        if let Some(owner) = queue.exclusive {
+            let mut owned = self.owned.lock();
+            if let Some(queues) = owned.get_mut(&owner) {
+                queues.retain(|known| !Arc::ptr_eq(known, queue));
+                if queues.is_empty() {
+                    owned.remove(&owner);
+                }
+            }
+        }
+        let rest = if has_more {
+            Some(self.forget_rest(queue))
+        } else {
+            self.router.on_queue_removed(queue);
+            None
+        };
+        Ok((ready, Removing { ticket, rest }))
+    }
+
+    /// Stores the deletion of a queue and of bindings to it; true if some bindings are left.
+    fn store_removal(&self, queue: &Queue, mut frames: Vec<Frame>) -> (Option<Ticket>, bool) {
+        let wait = if queue.outlives() {
+            StateWait::Synced
+        } else {
+            StateWait::Written
+        };
+        let mut ticket = None;
+        let mut append = |forget: Vec<Frame>| {
+            let frames: Vec<Frame> = frames.drain(..).chain(forget).collect();
+            let staged = self.journal.append(vec![Append::state(frames.clone(), wait)]);
+            if staged.glance().committed() == Some(false) {
+                self.context.dirty.push_refused(frames);
+            }
+            ticket = Some(staged);
+        };
+        let has_more = self.router.remove_bindings(queue, &mut append);
+        (ticket, has_more)
     }
 
     /// Removes the remaining bindings of a queue, in a task.
-    pub(super) fn forget_rest(self: &Arc<Self>, queue: &Arc<Queue>) -> JoinHandle<()> {
+    fn forget_rest(self: &Arc<Self>, queue: &Arc<Queue>) -> JoinHandle<()> {
         let (queues, queue) = (Arc::clone(self), Arc::clone(queue));
         self.context.tasks.spawn(async move {
             while queues.forget_step(&queue) {
@@ -100,7 +246,7 @@ impl Queues {
         false
     }
 
-    pub(super) fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
+    fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
         self.leaving.lock()
     }
 }

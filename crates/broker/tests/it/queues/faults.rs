@@ -10,7 +10,9 @@ use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
 use stafett_messaging::delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
-use stafett_messaging::queues::{Appended, Declare, OwnerId, Publication, Queue, QueueSettings, Targets};
+use stafett_messaging::queues::{
+    AppendOutcome, Declare, OwnerId, Publication, Queue, QueueSettings, Targets,
+};
 use stafett_model::{Message, Namespace};
 
 use super::support::{durable, message, spec};
@@ -50,7 +52,7 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
     }
     let appended = broker.messaging().queues().append(publication).await;
     for (number, appended) in numbers.zip(appended) {
-        if appended == Appended::Stored {
+        if appended == AppendOutcome::Stored {
             ledger.confirmed.insert(number);
         }
     }

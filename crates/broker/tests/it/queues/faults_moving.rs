@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_messaging::queues::{Appended, DeadLetter, Declare, QueueSettings};
+use stafett_messaging::queues::{AppendOutcome, DeadLetter, Declare, QueueSettings};
 
 use super::support::{World, body, durable, messages};
 use crate::simulated::{losing_power_at, on_disk};
@@ -48,7 +48,10 @@ async fn script(broker: &Arc<Broker>) -> usize {
     let mut confirmed = 0;
     for at in (0..MESSAGES).step_by(10) {
         let appended = world.try_publish(from, messages(at..at + 10)).await;
-        confirmed += appended.iter().filter(|one| **one == Appended::Stored).count();
+        confirmed += appended
+            .iter()
+            .filter(|one| **one == AppendOutcome::Stored)
+            .count();
     }
     for _ in 0..3 {
         let moving = broker.messaging().move_messages(from, to, MESSAGES as u64 / 6);

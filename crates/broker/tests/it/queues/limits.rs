@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stafett_messaging::delivery::{ConsumerSpec, Settle};
-use stafett_messaging::queues::{Appended, DeadLetter, Declare, Overflow, QueueSettings, Refused};
+use stafett_messaging::queues::{AppendOutcome, DeadLetter, Declare, Overflow, QueueSettings, Refused};
 use stafett_model::{DeathReason, Message, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
@@ -154,7 +154,10 @@ async fn who_waits_gets_all_that_comes_however_short_the_queue_has_to_be() {
             };
             let mut listener = Listener::new(&queue, five);
             let appended = world.try_publish(&queue, messages(0..9)).await;
-            let refused = appended.iter().filter(|one| **one != Appended::Stored).count();
+            let refused = appended
+                .iter()
+                .filter(|one| **one != AppendOutcome::Stored)
+                .count();
             assert_eq!(listener.bodies(5).await, ["0", "1", "2", "3", "4"]);
             settle_down().await;
             let left = match length_max {
@@ -188,13 +191,16 @@ async fn a_full_queue_refuses_what_it_has_no_room_for() {
         ..QueueSettings::default()
     };
     let queue = world.declare("q", with(settings.clone())).await;
-    let refused = Appended::Refused(Refused::QueueFull);
+    let refused = AppendOutcome::Refused(Refused::QueueFull);
     let appended = world.try_publish(&queue, messages(0..4)).await;
-    assert_eq!(appended, [Appended::Stored, Appended::Stored, refused, refused]);
+    assert_eq!(
+        appended,
+        [AppendOutcome::Stored, AppendOutcome::Stored, refused, refused]
+    );
     queue.take_one(false).await.unwrap();
     assert_eq!(
         world.try_publish(&queue, messages(4..6)).await,
-        [Appended::Stored, refused]
+        [AppendOutcome::Stored, refused]
     );
     let settings = QueueSettings {
         overflow: Overflow::RejectPublishDeadLetter,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stafett_journal::ManualJournal;
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_messaging::queues::{Appended, Declare, Overflow, Queue, QueueSettings, Refused};
+use stafett_messaging::queues::{AppendOutcome, Declare, Overflow, Queue, QueueSettings, Refused};
 use stafett_messaging::{Moved, Stopped};
 use stafett_model::{Message, Namespace};
 use stafett_topics::{Refusal, TopicSettings};
@@ -285,14 +285,14 @@ async fn who_does_not_wait_for_what_is_refused_leaves_no_count_behind() {
         };
         let queue = world.declare("q", declare).await;
         journal.set_full(true);
-        let full = Appended::Refused(Refused::Journal(Refusal::DiskFull));
+        let full = AppendOutcome::Refused(Refused::Journal(Refusal::DiskFull));
         assert_eq!(world.try_publish(&queue, messages(0..2)).await, [full, full]);
         for _ in 0..3 {
             // It is dropped before it is polled.
             world.publish_and_leave(&queue, messages(0..2));
         }
         journal.set_full(false);
-        let stored = [Appended::Stored, Appended::Stored];
+        let stored = [AppendOutcome::Stored, AppendOutcome::Stored];
         assert_eq!(world.try_publish(&queue, messages(0..2)).await, stored);
     }
 }
@@ -312,7 +312,7 @@ async fn a_priority_that_finds_no_room_for_its_log_finds_it_later() {
         priority,
         ..message(text)
     };
-    let full = Appended::Refused(Refused::Journal(Refusal::DiskFull));
+    let full = AppendOutcome::Refused(Refused::Journal(Refusal::DiskFull));
     journal.set_full(true);
     assert_eq!(world.try_publish(&queue, [of(5, "a")]).await, [full]);
     journal.set_full(false);
@@ -334,7 +334,7 @@ fn whatever_finds_room_on_a_disk_that_fills_up_a_message_is_in_one_of_two_queues
             let body = format!("{number} {}", "x".repeat(2000));
             message(&body)
         };
-        while world.try_publish(&from, [large(published)]).await == [Appended::Stored] {
+        while world.try_publish(&from, [large(published)]).await == [AppendOutcome::Stored] {
             published += 1;
         }
         let ended = broker
@@ -378,7 +378,7 @@ fn messages_that_do_not_fit_into_one_segment_together_move_one_part_after_the_ot
         let (from, to) = pair(&world, durable()).await;
         for number in 0..MESSAGES {
             let large = message(&format!("{number} {}", "x".repeat(20_000)));
-            assert_eq!(world.try_publish(&from, [large]).await, [Appended::Stored]);
+            assert_eq!(world.try_publish(&from, [large]).await, [AppendOutcome::Stored]);
         }
         let ended = broker
             .messaging()

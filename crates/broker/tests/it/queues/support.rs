@@ -8,7 +8,7 @@ use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{ManualJournal, MemoryJournal};
 use stafett_messaging::delivery::{Consumer, ConsumerSpec, Delivery, DeliveryId, Event, Outbox, Settle};
-use stafett_messaging::queues::{Appended, Declare, OwnerId, Publication, Queue, Targets};
+use stafett_messaging::queues::{AppendOutcome, Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
 /// Timeout that nothing reaches.
@@ -78,7 +78,7 @@ impl World {
     ) {
         let appended = self.try_publish(queue, bodies).await;
         assert!(
-            appended.iter().all(|one| *one == Appended::Stored),
+            appended.iter().all(|one| *one == AppendOutcome::Stored),
             "{appended:?}"
         );
     }
@@ -87,7 +87,7 @@ impl World {
         &self,
         queue: &Arc<Queue>,
         messages: impl IntoIterator<Item = impl Into<Message>>,
-    ) -> Vec<Appended> {
+    ) -> Vec<AppendOutcome> {
         let mut publication = Publication::default();
         let route = publication.route(Targets {
             queues: smallvec![Arc::clone(queue)],

@@ -1,0 +1,172 @@
+//! Messages that are published together, and the outcome of each.
+//!
+//! Messages with the same targets share a batch, and a batch with several targets is stored once. Every
+//! target keeps the order of the messages.
+//!
+//! Some publications are one append ([`Atomicity`]): then a queue's refusal either affects this queue only,
+//! or fails the whole publication.
+
+mod batches;
+mod outcome;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use smallvec::SmallVec;
+use stafett_journal::{Append, Frame};
+use stafett_model::{LogId, Message};
+use stafett_store::NotStored;
+
+use super::queue::Queue;
+use batches::BatchAssembler;
+
+pub(crate) use outcome::AtomicPublishError;
+pub(super) use outcome::ReservedRoom;
+pub use outcome::{AppendOutcome, AppendTicket, Refused};
+
+/// Targets of a message.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    pub queues: SmallVec<[Arc<Queue>; 1]>,
+    /// Logs of stored topics.
+    pub logs: SmallVec<[LogId; 1]>,
+    /// True if one of these topics replaces the messages' timestamps by the time of arrival.
+    pub append_time: bool,
+}
+
+/// Index of targets within a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RouteIndex(u32);
+
+/// Messages that are published together.
+#[derive(Debug, Default)]
+pub struct Publication {
+    routes: Vec<Targets>,
+    messages: Vec<(Message, RouteIndex)>,
+    pub(super) atomicity: Atomicity,
+}
+
+/// Atomicity of storing a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Atomicity {
+    /// Each batch separately.
+    #[default]
+    Batch,
+    /// All messages that queues take, together; a queue's refusal affects this queue only.
+    Taken,
+    /// All messages together, or none if one is refused.
+    Whole,
+}
+
+impl Targets {
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.logs.is_empty()
+    }
+
+    /// Returns true if both have the same targets, in the same order.
+    fn are(&self, other: &Self) -> bool {
+        let pairs = || self.queues.iter().zip(&other.queues);
+        self.logs == other.logs
+            && self.append_time == other.append_time
+            && self.queues.len() == other.queues.len()
+            && pairs().all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+}
+
+impl Publication {
+    /// Creates an empty publication with room for `messages` messages.
+    pub fn with_capacity(messages: usize) -> Self {
+        Self {
+            messages: Vec::with_capacity(messages),
+            ..Self::default()
+        }
+    }
+
+    /// Creates a publication that is stored as one append, without messages refused by queues.
+    pub(crate) fn together() -> Self {
+        Self {
+            atomicity: Atomicity::Taken,
+            ..Self::default()
+        }
+    }
+
+    /// Creates a publication that is stored as one append, or not at all if a queue refuses a message.
+    pub(crate) fn whole() -> Self {
+        Self {
+            atomicity: Atomicity::Whole,
+            ..Self::default()
+        }
+    }
+
+    /// Adds targets for messages. The targets of consecutive messages are shared if they are the same.
+    pub fn route(&mut self, targets: Targets) -> RouteIndex {
+        if self.routes.last().is_none_or(|last| !last.are(&targets)) {
+            self.routes.push(targets);
+        }
+        RouteIndex(u32::try_from(self.routes.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    pub fn push(&mut self, message: Message, route: RouteIndex) {
+        self.messages.push((message, route));
+    }
+
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub fn routes(&self) -> &[Targets] {
+        &self.routes
+    }
+
+    /// Returns a message with its targets.
+    pub(super) fn get(&self, at: usize) -> Option<(&Message, &Targets)> {
+        let (message, route) = self.messages.get(at)?;
+        let targets = self.routes.get(usize::try_from(route.0).ok()?)?;
+        Some((message, targets))
+    }
+
+    /// Converts the admitted messages to appends, with the indexes of the messages of each. `frames` join the
+    /// append of a joint publication.
+    pub(super) fn into_appends(
+        self,
+        outcomes: &mut [AppendOutcome],
+        (arrived_ms, arrivals): (i64, &AtomicU64),
+        batch_bytes: usize,
+        frames: SmallVec<[Frame; 1]>,
+    ) -> Result<(Vec<Append>, Vec<Vec<u32>>), AtomicPublishError> {
+        let mut batches = BatchAssembler::new(self.messages.len(), batch_bytes);
+        for (at, (message, route)) in self.messages.iter().enumerate() {
+            let Some(outcome @ AppendOutcome::Stored) = outcomes.get_mut(at) else {
+                continue;
+            };
+            let targets = usize::try_from(route.0).ok().and_then(|at| self.routes.get(at));
+            let Some(targets) = targets.filter(|targets| !targets.is_empty()) else {
+                continue;
+            };
+            let index = u32::try_from(at).unwrap_or(u32::MAX);
+            if let Err(why) = batches.add(index, message, *route, targets, (arrived_ms, arrivals)) {
+                self.atomicity.check(at, why)?;
+                *outcome = AppendOutcome::Refused(why);
+            }
+        }
+        Ok(batches.finish(self.atomicity != Atomicity::Batch, arrived_ms, frames))
+    }
+}
+
+impl Atomicity {
+    /// Returns the failure of the whole publication, if the refusal of a message is one.
+    pub(super) fn check(self, at: usize, why: Refused) -> Result<(), AtomicPublishError> {
+        match (self, why) {
+            (Self::Whole, why) => Err(AtomicPublishError::Misfit { at, why }),
+            // The refusal is not by a queue.
+            (Self::Taken, Refused::Journal(refusal)) => {
+                Err(AtomicPublishError::NotStored(NotStored::Refused(refusal)))
+            }
+            (Self::Taken | Self::Batch, _) => Ok(()),
+        }
+    }
+}
