@@ -1,7 +1,7 @@
 //! Scripts of sessions, in `crates/amqp/tests/scripts`: files by topic, with any number of scripts each.
 //!
 //! ```text
-//! # A sentence that says what the script shows.
+//! # A sentence: the behaviour that the script shows.
 //! 1 queue.declare jobs durable              an event: a method on channel 1, in one read
 //! > 1 queue.declare-ok jobs 0 0             everything that the client sees of it
 //! 1 basic.publish "" jobs = hello           a method with content; properties and headers as NAME=VALUE
@@ -27,9 +27,10 @@
 //! The broker's own tasks (hand-out, dead-lettering, changes of topics) need a runtime: one thread, with paused
 //! time, so that a script always runs the same way.
 //!
-//! `UPDATE_SCRIPTS=1` writes what was seen into the files.
+//! `UPDATE_SCRIPTS=1` writes the observed lines into the files.
 
 mod bench;
+mod client;
 mod wire;
 
 use std::path::PathBuf;

@@ -279,7 +279,7 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Reads properties; what is no property is a header.
+/// Reads properties; any other name is a header.
 pub(super) fn properties<'a>(words: impl Iterator<Item = &'a String>) -> Properties {
     let (mut properties, mut headers) = (PropertiesBuilder::default(), TableBuilder::new());
     for word in words {
