@@ -12,7 +12,7 @@ use stafett_broker::{Broker, BrokerSettings};
 use stafett_http::{Problem, Slot};
 use stafett_journal::MemoryJournal;
 use stafett_messaging::Published;
-use stafett_messaging::queues::{Declare, Over, Overflow, QueueSettings};
+use stafett_messaging::queues::{Declare, Overflow, QueueSettings, TopicQueueSpec};
 use stafett_model::{Message, Namespace};
 use stafett_topics::{NewTopic, TopicSettings};
 
@@ -184,7 +184,7 @@ async fn nothing_moves_between_two_queues_over_one_topic() {
     for name in ["a", "b"] {
         let over = Declare {
             durable: true,
-            over: Some(Over {
+            over: Some(TopicQueueSpec {
                 topic: topic.id,
                 from_end: false,
             }),

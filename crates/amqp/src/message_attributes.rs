@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::{Properties, PropertiesBuilder, Value};
-use stafett_messaging::exchanges::ReadFacts;
+use stafett_messaging::exchanges::ReadAttributes;
 use stafett_routing::{HeaderValue, Property};
 
 use crate::content::{self, PROPERTIES};
@@ -20,7 +20,7 @@ fn read(kept: &[u8]) -> PropertiesBuilder {
         .unwrap_or_default()
 }
 
-impl ReadFacts for KeptProperties {
+impl ReadAttributes for KeptProperties {
     fn header(&self) -> &'static str {
         PROPERTIES
     }

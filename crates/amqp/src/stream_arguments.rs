@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_amqp_wire::methods::queue;
 use stafett_amqp_wire::{Table, Value};
-use stafett_messaging::readers::Wanted;
+use stafett_messaging::readers::HeaderFilter;
 use stafett_topics::StartPosition;
 use stafett_topics::TopicSettings;
 
@@ -150,7 +150,7 @@ pub(crate) fn start(arguments: &Table, now_ms: i64, what: &str) -> Result<StartP
 }
 
 /// Returns the filter of a consumer. Values other than texts are ignored, as in RabbitMQ.
-pub(crate) fn wanted(arguments: &Table) -> Option<Wanted> {
+pub(crate) fn wanted(arguments: &Table) -> Option<HeaderFilter> {
     // Copied, because they outlive the frame that they arrived in.
     let text = |value: Value| {
         let Value::LongString(text) = value else {
@@ -165,7 +165,7 @@ pub(crate) fn wanted(arguments: &Table) -> Option<Wanted> {
         vec![text(filter)?]
     };
     let also_without = arguments.get("x-stream-match-unfiltered") == Some(Value::Bool(true));
-    Some(Wanted::new(FILTER_VALUE, values, also_without))
+    Some(HeaderFilter::new(FILTER_VALUE, values, also_without))
 }
 
 /// Returns the requested partition. `None` if none is given.
@@ -283,7 +283,7 @@ mod tests {
             wanted(&table)
         };
         let one = |values: &[&'static str], also_without| {
-            Some(Wanted::new(
+            Some(HeaderFilter::new(
                 FILTER_VALUE,
                 values.iter().map(|value| text(value)),
                 also_without,

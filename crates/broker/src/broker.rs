@@ -7,7 +7,7 @@ use stafett_groups::{GroupSettings, Groups, MemberProtocol};
 use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
 use stafett_messaging::Messaging;
-use stafett_messaging::exchanges::ReadFacts;
+use stafett_messaging::exchanges::ReadAttributes;
 use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 
@@ -57,7 +57,7 @@ pub struct FrontEndHooks {
     /// protocol.
     pub member_protocol: Option<Arc<dyn MemberProtocol>>,
     pub group_settings: Option<ReadGroupSettings>,
-    pub message_attributes: Vec<Arc<dyn ReadFacts>>,
+    pub message_attributes: Vec<Arc<dyn ReadAttributes>>,
 }
 
 /// Error of starting a broker on its journal.

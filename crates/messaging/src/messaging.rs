@@ -9,10 +9,10 @@ use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
 use crate::delayed::{Delayed, StoredBuckets};
-use crate::exchanges::message_attributes::Facts;
-use crate::exchanges::resolver::{Way, WayBack};
-use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadFacts};
-use crate::publish::{self, Moved, Publish, PublishError, PublishTicket, Releasing, move_messages};
+use crate::exchanges::message_attributes::AttributeReaders;
+use crate::exchanges::resolver::{Resolver, WeakResolver};
+use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
+use crate::publish::{self, Moved, Publish, PublishError, PublishTicket, ReleaseTask, move_messages};
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
 
@@ -20,9 +20,9 @@ use crate::readers::Readers;
 #[derive(Debug)]
 pub struct Messaging {
     journal: Arc<dyn Journal>,
-    way: Arc<Way>,
+    resolver: Arc<Resolver>,
     readers: Arc<Readers>,
-    delayed: Releasing,
+    delayed: ReleaseTask,
 }
 
 impl Messaging {
@@ -31,64 +31,65 @@ impl Messaging {
     pub fn open(
         journal: &Arc<dyn Journal>,
         catalog: &TopicCatalog,
-        attributes: &[Arc<dyn ReadFacts>],
+        attributes: &[Arc<dyn ReadAttributes>],
         clock: &Arc<Clock>,
     ) -> Result<Self, StateUnreadable> {
         let mut buckets = StoredBuckets::default();
-        let facts = Facts::new(attributes);
+        let facts = AttributeReaders::new(attributes);
         let (exchanges, left) = Exchanges::open(Arc::clone(journal), facts, &mut |row| buckets.add(row))?;
         let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(clock), buckets));
         let durability = catalog.defaults().logs.durability;
         let topics = catalog.topics();
-        let way = Arc::new_cyclic(|way: &Weak<Way>| Way {
+        let resolver = Arc::new_cyclic(|resolver: &Weak<Resolver>| Resolver {
             exchanges,
             queues: Queues::new(
                 Arc::clone(journal),
                 Arc::clone(topics),
                 durability,
                 Arc::clone(clock),
-                Arc::new(WayBack(way.clone())),
+                Arc::new(WeakResolver(resolver.clone())),
             ),
             topics: Arc::clone(topics),
             delayed,
             settings: Arc::clone(catalog.shared_defaults()),
         });
-        way.queues.open()?;
-        let exists =
-            |namespace: &Namespace, destination: &Destination| way.outlives(namespace, destination).is_some();
-        way.exchanges.clean(left, exists);
-        let releasing = Releasing::spawn(Arc::clone(&way.delayed), Arc::downgrade(&way));
+        resolver.queues.open()?;
+        let exists = |namespace: &Namespace, destination: &Destination| {
+            resolver.survives_restart(namespace, destination).is_some()
+        };
+        resolver.exchanges.clean(left, exists);
+        let releasing = ReleaseTask::spawn(Arc::clone(&resolver.delayed), Arc::downgrade(&resolver));
         Ok(Self {
             journal: Arc::clone(journal),
-            way,
+            resolver,
             readers: Readers::new(Arc::clone(journal)),
             delayed: releasing,
         })
     }
 
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.way.queues.register_metrics(registry);
-        self.way.exchanges.metrics.register(registry);
+        self.resolver.queues.register_metrics(registry);
+        self.resolver.exchanges.metrics.register(registry);
         self.delayed.metrics().register(registry);
         self.readers.register_metrics(registry);
     }
 
     /// Waits for deletions and releases, stores everything unstored, and stops.
     pub async fn finish(&self) {
-        self.way.exchanges.finish().await;
+        self.resolver.exchanges.finish().await;
         self.delayed.stop().await;
         self.readers.finish().await;
-        self.way.queues.finish().await;
+        self.resolver.queues.finish().await;
     }
 
     /// Returns all queues.
     pub fn queues(&self) -> &Arc<Queues> {
-        &self.way.queues
+        &self.resolver.queues
     }
 
     /// Returns the exchanges and bindings of all namespaces.
     pub fn exchanges(&self) -> &Exchanges {
-        &self.way.exchanges
+        &self.resolver.exchanges
     }
 
     /// Returns the readers of stored topics.
@@ -124,12 +125,12 @@ impl Messaging {
         exchange: &str,
         messages: &mut Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
-        publish::publish(&self.way, namespace, exchange, messages)
+        publish::publish(&self.resolver, namespace, exchange, messages)
     }
 
     /// Binds a queue, an exchange or a topic to an exchange; idempotent.
     pub fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
-        self.way.bind(namespace, new)
+        self.resolver.bind(namespace, new)
     }
 
     /// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller
@@ -140,20 +141,20 @@ impl Messaging {
         to: &Arc<Queue>,
         count: u64,
     ) -> Changing<Moved, NotStored> {
-        move_messages(&self.way, from, to, count)
+        move_messages(&self.resolver, from, to, count)
     }
 
     /// Handles the deletion of a topic: ends its readers, deletes the queues over it, and removes bindings to
     /// it.
     pub fn on_topic_deleted(&self, topic: &Topic) {
         self.readers.on_deleted(topic.id);
-        self.way.queues.on_topic_deleted(topic.id);
-        self.way.exchanges.forget_topic(&topic.name);
+        self.resolver.queues.on_topic_deleted(topic.id);
+        self.resolver.exchanges.forget_topic(&topic.name);
     }
 
     /// Handles the growth of a topic to more partitions.
     pub fn on_topic_grown(&self, topic: &Arc<Topic>) {
         self.readers.on_grown(topic);
-        self.way.queues.on_topic_grown(topic);
+        self.resolver.queues.on_topic_grown(topic);
     }
 }

@@ -42,8 +42,8 @@ pub async fn store_synced(
     only_outcome(journal.append(vec![append]).await.pop().as_ref())
 }
 
-/// Waits until all changes staged before are durable, for an answer that something is gone already: its deletion
-/// may not be stored yet, or the journal may have failed.
+/// Waits until all changes staged before are durable, for an answer that something is gone already: its
+/// deletion may not be stored yet, or the journal may have failed.
 pub async fn await_stored(journal: &dyn Journal) -> Result<(), NotStored> {
     // No queue has this id, so the deletion changes nothing.
     store_synced(journal, [spaces::QUEUES.delete(vec![0; 8])]).await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_messaging::delivery::{Consumer, Credit, DeliveryId, Source};
-use stafett_messaging::readers::Reading;
+use stafett_messaging::readers::ReaderHandle;
 use std::collections::HashMap;
 
 use super::assembly::{Assembly, Content};
@@ -86,7 +86,7 @@ pub(crate) struct Tagged {
 pub(crate) enum ConsumerHandle {
     Queue(Consumer),
     #[expect(dead_code, reason = "it is held, and ends when it is dropped")]
-    Reader(Reading),
+    Reader(ReaderHandle),
 }
 
 impl Channel {

@@ -6,7 +6,7 @@ use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
 use stafett_amqp_wire::{Table, Value};
 use stafett_messaging::Destination;
-use stafett_messaging::queues::{Declare, Over, Queue};
+use stafett_messaging::queues::{Declare, Queue, TopicQueueSpec};
 
 use super::dispatch::not_for_servers;
 use super::exchange::{BindingName, check_name};
@@ -155,14 +155,14 @@ impl Session {
     }
 
     /// Returns the stored topic that a queue is to consume.
-    fn over(&self, arguments: &Table, what: &str) -> Result<Option<Over>, Exception> {
+    fn over(&self, arguments: &Table, what: &str) -> Result<Option<TopicQueueSpec>, Exception> {
         let Some((name, from_end)) = arguments::over_topic(arguments, what)? else {
             return Ok(None);
         };
         let topics = self.context.broker.topics();
         let named = topics.named(&name).filter(|topic| !topic.id.is_queue());
         match named.or_else(|| topics.in_namespace(&self.namespace, &name)) {
-            Some(topic) => Ok(Some(Over {
+            Some(topic) => Ok(Some(TopicQueueSpec {
                 topic: topic.id,
                 from_end,
             })),

@@ -19,7 +19,7 @@ const HEADER: &str = "stafett.delayed-2";
 const HEADER_WITHOUT_ID: &str = "stafett.delayed";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct DelayHeader {
     pub(crate) namespace: Namespace,
     pub(crate) space: NamespaceId,
     /// Exchange that routes the message.
@@ -29,7 +29,7 @@ pub(crate) struct Note {
     pub(crate) more_keys: Vec<ByteString>,
 }
 
-impl Note {
+impl DelayHeader {
     pub(crate) fn on(&self, mut message: Message) -> Message {
         let mut out = self.space.0.to_le_bytes().to_vec();
         out.extend_from_slice(&self.due_ms.to_le_bytes());

@@ -17,25 +17,20 @@ mod metrics;
 mod open_bucket;
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll, Waker};
 
 use bytestring::ByteString;
-use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Outcome, Refusal, Retention, StateItem, StateWait,
-};
+use stafett_journal::{Change, Frame, Journal, LogSpec, Refusal, Retention, StateItem};
 use stafett_model::{Durability, Lock, LogId, Message, Namespace, NamespaceId};
-use stafett_store::Clock;
+use stafett_store::{Clock, StageOutcome};
 use tokio::sync::Notify;
 
 use bucket::Bucket;
 
 pub(crate) use bucket::{Minute, done, frame};
-pub(crate) use header::{Note, without};
+pub(crate) use header::{DelayHeader, without};
 pub(crate) use metrics::DelayedMetrics;
-pub(crate) use open_bucket::Opened;
+pub(crate) use open_bucket::OpenBucket;
 
 /// Bound on the delay of a message.
 pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64;
@@ -53,7 +48,7 @@ pub(crate) struct Delayed {
 
 /// A message to be stored in its bucket. The bucket exists while this does.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct DelayedMessage {
     pub(crate) message: Message,
     pub(crate) log: LogId,
     /// Keeps the bucket from being deleted until the message is staged.
@@ -62,7 +57,7 @@ pub(crate) struct Waiting {
 
 /// Reason why a message cannot be delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CannotWait {
+pub(crate) enum DelayError {
     TooLong,
     Journal(Refusal),
 }
@@ -105,14 +100,14 @@ impl Delayed {
         exchange: &str,
         message: &Message,
         more_keys: &[ByteString],
-    ) -> Result<Waiting, CannotWait> {
+    ) -> Result<DelayedMessage, DelayError> {
         let delay_ms = message.delay_ms.unwrap_or(0);
         if delay_ms > DELAY_MS_MAX {
-            return Err(CannotWait::TooLong);
+            return Err(DelayError::TooLong);
         }
         let due_ms = self.clock.wall_ms().saturating_add_unsigned(delay_ms);
-        let bucket = self.bucket(Minute::of(due_ms)).map_err(CannotWait::Journal)?;
-        let note = Note {
+        let bucket = self.bucket(Minute::of(due_ms)).map_err(DelayError::Journal)?;
+        let note = DelayHeader {
             namespace: namespace.clone(),
             space,
             exchange: exchange.into(),
@@ -120,7 +115,7 @@ impl Delayed {
             more_keys: more_keys.to_vec(),
         };
         self.metrics.delayed.inc();
-        Ok(Waiting {
+        Ok(DelayedMessage {
             message: note.on(message.clone()),
             log: bucket.log,
             bucket,
@@ -147,14 +142,8 @@ impl Delayed {
             spec,
         };
         let frames = [create, frame(minute, Change::Put(bucket.encode()))];
-        let mut ticket = self
-            .journal
-            .append(vec![Append::state(frames, StateWait::Written)]);
-        let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(outcomes) = Pin::new(&mut ticket).poll(&mut context)
-            && let Some(Outcome::Refused(refusal)) = outcomes.first()
-        {
-            return Err(*refusal);
+        if let StageOutcome::Refused(refusal) = StageOutcome::of(&*self.journal, frames) {
+            return Err(refusal);
         }
         buckets.insert(minute, Arc::clone(&bucket));
         drop(buckets);

@@ -11,7 +11,7 @@ use stafett_topics::{SkipReason, Skipped, Tail, TailItem};
 
 use super::Delayed;
 use super::bucket::{Bucket, Minute, frame};
-use super::header::Note;
+use super::header::DelayHeader;
 
 /// Time from the opening of a bucket to the beginning of its minute.
 const AHEAD_MS: i64 = 5_000;
@@ -23,7 +23,7 @@ const LOOK_BYTES: usize = 64 << 10;
 const RELEASE_MAX: usize = 512;
 
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenBucket {
     pub(crate) minute: Minute,
     pub(crate) bucket: Arc<Bucket>,
     done: OffsetSet,
@@ -33,7 +33,7 @@ pub(crate) struct Opened {
     due: BTreeSet<(i64, u64)>,
 }
 
-impl Opened {
+impl OpenBucket {
     pub(crate) fn new(minute: Minute, bucket: Arc<Bucket>) -> Self {
         Self {
             minute,
@@ -86,7 +86,7 @@ impl Opened {
                 };
                 if !self.done.contains(offset) {
                     // Without a note the target is unknown: the message is released at once, to nowhere.
-                    let due_ms = Note::of(&message).map_or(i64::MIN, |note| {
+                    let due_ms = DelayHeader::of(&message).map_or(i64::MIN, |note| {
                         let delay_ms = message.delay_ms().unwrap_or(0);
                         if stored_by == this_run {
                             // A message of this run waits for its whole delay, even if the clock is set.
@@ -142,7 +142,7 @@ impl Opened {
 
 impl Delayed {
     /// Opens the buckets whose minute begins soon.
-    pub(crate) fn open_buckets(&self, opened: &mut BTreeMap<Minute, Opened>, watch: &Watch) {
+    pub(crate) fn open_buckets(&self, opened: &mut BTreeMap<Minute, OpenBucket>, watch: &Watch) {
         let soon = self.clock.now_ms().saturating_add(AHEAD_MS);
         let mut last = None;
         while let Some((minute, bucket)) = self.first_bucket(last) {
@@ -151,15 +151,15 @@ impl Delayed {
             }
             opened.entry(minute).or_insert_with(|| {
                 self.journal.watch_log(watch, bucket.log, 0);
-                Opened::new(minute, bucket)
+                OpenBucket::new(minute, bucket)
             });
             last = Some(minute);
         }
     }
 
     /// Returns the next time at which there is something to do, if nothing changes.
-    pub(crate) fn next_time(&self, opened: &BTreeMap<Minute, Opened>) -> Option<tokio::time::Instant> {
-        let due = opened.values().filter_map(Opened::next_ms).min();
+    pub(crate) fn next_time(&self, opened: &BTreeMap<Minute, OpenBucket>) -> Option<tokio::time::Instant> {
+        let due = opened.values().filter_map(OpenBucket::next_ms).min();
         let over = opened
             .values()
             .map(|bucket| self.clock.steady_ms(bucket.minute.end_ms()));
@@ -173,7 +173,7 @@ impl Delayed {
     }
 
     /// Deletes empty buckets whose minute is over.
-    pub(crate) async fn delete_empty(&self, opened: &mut BTreeMap<Minute, Opened>) {
+    pub(crate) async fn delete_empty(&self, opened: &mut BTreeMap<Minute, OpenBucket>) {
         let now_ms = self.clock.wall_ms();
         let over = opened
             .values()

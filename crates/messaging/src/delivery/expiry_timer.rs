@@ -18,31 +18,31 @@ const FOLLOW: Duration = Duration::from_secs(1);
 /// Deadlines of dispatchers.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    entries: Lock<BinaryHeap<Entry>>,
+    entries: Lock<BinaryHeap<TimerEntry>>,
     wake: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TimerEntry {
     at_ms: i64,
     dispatcher: Weak<Dispatcher>,
 }
 
-impl PartialEq for Entry {
+impl PartialEq for TimerEntry {
     fn eq(&self, other: &Self) -> bool {
         self.at_ms == other.at_ms
     }
 }
 
-impl Eq for Entry {}
+impl Eq for TimerEntry {}
 
-impl PartialOrd for Entry {
+impl PartialOrd for TimerEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl Ord for TimerEntry {
     /// Orders the earliest entry as the greatest: it is on top of the heap.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at_ms.cmp(&self.at_ms)
@@ -54,7 +54,7 @@ impl Timer {
         let is_first = {
             let mut entries = self.lock();
             let is_first = entries.peek().is_none_or(|first| at_ms < first.at_ms);
-            entries.push(Entry {
+            entries.push(TimerEntry {
                 at_ms,
                 dispatcher: Arc::downgrade(dispatcher),
             });
@@ -77,7 +77,7 @@ impl Timer {
         self.lock().peek().map(|entry| entry.at_ms)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BinaryHeap<TimerEntry>> {
         self.entries.lock()
     }
 }

@@ -13,14 +13,14 @@ use tokio_util::task::TaskTracker;
 use super::Exchanges;
 use super::binding::{Binding, Destination};
 use super::exchange::Exchange;
-use super::message_attributes::Facts;
+use super::message_attributes::AttributeReaders;
 use super::metrics::ExchangeMetrics;
-use super::namespace::Space;
-use super::namespace_removal::{Closing, Mark};
+use super::namespace::NamespaceRouting;
+use super::namespace_removal::{NamespaceRecord, RemovingNamespaces};
 
 /// Remains of deletions that a crash interrupted.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct Leftovers {
     /// Frames that delete them.
     frames: Vec<Frame>,
     /// Exchanges that had bindings among them.
@@ -32,20 +32,23 @@ impl Exchanges {
     /// interrupted deletions are returned for [`Exchanges::clean`].
     pub(crate) fn open(
         journal: Arc<dyn Journal>,
-        facts: Facts,
+        facts: AttributeReaders,
         buckets: VisitRow<'_>,
-    ) -> Result<(Self, Left), StateUnreadable> {
-        let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
+    ) -> Result<(Self, Leftovers), StateUnreadable> {
+        let mut spaces: HashMap<Namespace, Arc<NamespaceRouting>> = HashMap::new();
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
-        let space = |name: &Namespace, id| Arc::new(Space::new(name.clone(), id, Arc::clone(&journal)));
+        let space =
+            |name: &Namespace, id| Arc::new(NamespaceRouting::new(name.clone(), id, Arc::clone(&journal)));
         let default = Namespace::default();
         spaces.insert(default.clone(), space(&default, NamespaceId::default()));
         let mut on_namespace = |item: StateItem<'_>| {
             let (mut name, value) = value_of(item)?;
             let name = Namespace::new(get_text(&mut name)?);
-            match Mark::decode(value)? {
-                Mark::There(id) => drop(spaces.entry(name.clone()).or_insert_with(|| space(&name, id))),
-                Mark::Closing => closing.push(name),
+            match NamespaceRecord::decode(value)? {
+                NamespaceRecord::There(id) => {
+                    spaces.entry(name.clone()).or_insert_with(|| space(&name, id));
+                }
+                NamespaceRecord::Closing => closing.push(name),
             }
             Some(())
         };
@@ -56,7 +59,7 @@ impl Exchanges {
         };
         spaces::load_routing(&*journal, &mut on_namespace, &mut on_exchange, buckets)?;
         // Remains of exchanges or namespaces whose deletion a crash interrupted.
-        let mut left = Left::default();
+        let mut left = Leftovers::default();
         for (namespace, exchange) in exchanges {
             if let Some(space) = spaces.get(&namespace) {
                 space.load(|tables| tables.add_exchange(Arc::new(exchange)));
@@ -77,7 +80,7 @@ impl Exchanges {
         let loaded = Self {
             journal,
             spaces: SharedLock::new(spaces),
-            closing: Closing::new(closing),
+            closing: RemovingNamespaces::new(closing),
             facts,
             metrics: ExchangeMetrics::default(),
             progress: Arc::default(),
@@ -88,7 +91,7 @@ impl Exchanges {
 
     /// Deletes remains, and bindings to destinations that no longer exist. If this is not stored, the next
     /// start does it.
-    pub(crate) fn clean(&self, left: Left, exists: impl Fn(&Namespace, &Destination) -> bool) {
+    pub(crate) fn clean(&self, left: Leftovers, exists: impl Fn(&Namespace, &Destination) -> bool) {
         // Before the remaining bindings are deleted, so that after a crash the next start still knows these
         // exchanges.
         for (namespace, names) in left.unbound {
@@ -129,7 +132,12 @@ fn value_of(item: StateItem<'_>) -> Option<(&[u8], &[u8])> {
     }
 }
 
-fn load_bindings(namespace: &Namespace, space: Option<&Arc<Space>>, bindings: Vec<Binding>, left: &mut Left) {
+fn load_bindings(
+    namespace: &Namespace,
+    space: Option<&Arc<NamespaceRouting>>,
+    bindings: Vec<Binding>,
+    left: &mut Leftovers,
+) {
     let delete = |binding: &Binding| spaces::BINDINGS.delete(binding.state_key(namespace));
     let Some(space) = space else {
         left.frames.extend(bindings.iter().map(delete));

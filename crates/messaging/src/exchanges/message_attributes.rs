@@ -13,7 +13,7 @@ use stafett_model::Message;
 use stafett_routing::{HeaderValue, MessageView, Property};
 
 /// Reader of the headers and properties that a front end keeps in its messages.
-pub trait ReadFacts: Send + Sync + fmt::Debug {
+pub trait ReadAttributes: Send + Sync + fmt::Debug {
     /// Returns the name of the record header in which they are kept.
     fn header(&self) -> &'static str;
 
@@ -28,15 +28,15 @@ pub trait ReadFacts: Send + Sync + fmt::Debug {
 
 /// Readers of all front ends.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts(Arc<[Arc<dyn ReadFacts>]>);
+pub(crate) struct AttributeReaders(Arc<[Arc<dyn ReadAttributes>]>);
 
-impl Facts {
-    pub(crate) fn new(readers: &[Arc<dyn ReadFacts>]) -> Self {
+impl AttributeReaders {
+    pub(crate) fn new(readers: &[Arc<dyn ReadAttributes>]) -> Self {
         Self(readers.into())
     }
 
     /// Returns the reader of a message, and the contents of its record header.
-    fn of<'a>(&'a self, message: &'a Message) -> Option<(&'a dyn ReadFacts, &'a [u8])> {
+    fn of<'a>(&'a self, message: &'a Message) -> Option<(&'a dyn ReadAttributes, &'a [u8])> {
         self.0.iter().find_map(|reader| {
             let mut headers = message.headers.iter();
             let kept = headers.find(|(name, _)| *name == *reader.header())?;
@@ -53,16 +53,16 @@ impl Facts {
 
 /// A message as seen by exchanges.
 #[derive(Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct RoutedMessage<'a> {
     pub(crate) key: &'a str,
     pub(crate) more_keys: &'a [ByteString],
     pub(crate) message: &'a Message,
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a AttributeReaders,
     /// True if the message still has to wait at a delaying exchange.
     pub(crate) delayed: bool,
 }
 
-impl MessageView for Seen<'_> {
+impl MessageView for RoutedMessage<'_> {
     fn key(&self) -> &[u8] {
         self.key.as_bytes()
     }

@@ -34,15 +34,15 @@ use stafett_store::{Progress, spaces, stage};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use message_attributes::Facts;
+use message_attributes::AttributeReaders;
 use metrics::ExchangeMetrics;
-use namespace::Space;
-use namespace_removal::{Closing, there};
+use namespace::NamespaceRouting;
+use namespace_removal::{RemovingNamespaces, there};
 
 pub use binding::{Binding, Destination};
 pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
 pub use exchange::{Difference, Exchange, NewExchange};
-pub use message_attributes::ReadFacts;
+pub use message_attributes::ReadAttributes;
 pub use namespace::{NewBinding, Unbind};
 pub use stafett_store::Stored;
 pub(crate) use target::Target;
@@ -50,10 +50,10 @@ pub(crate) use target::Target;
 #[derive(Debug)]
 pub struct Exchanges {
     journal: Arc<dyn Journal>,
-    spaces: SharedLock<HashMap<Namespace, Arc<Space>>>,
+    spaces: SharedLock<HashMap<Namespace, Arc<NamespaceRouting>>>,
     /// Checked under the lock of `spaces` when a namespace is created.
-    closing: Closing,
-    facts: Facts,
+    closing: RemovingNamespaces,
+    facts: AttributeReaders,
     pub(crate) metrics: ExchangeMetrics,
     /// Progress of storing changes of namespaces.
     progress: Arc<Progress>,
@@ -102,7 +102,7 @@ impl Exchanges {
         let put = namespace_frame(namespace, Change::Put(there(id)));
         let stored = stage(&*self.journal, &self.progress, vec![put])?;
         if !exists {
-            let space = Space::new(namespace.clone(), id, Arc::clone(&self.journal));
+            let space = NamespaceRouting::new(namespace.clone(), id, Arc::clone(&self.journal));
             spaces.insert(namespace.clone(), Arc::new(space));
         }
         Ok((!exists, stored))
@@ -175,23 +175,27 @@ impl Exchanges {
 
     /// Returns the exchanges of a namespace, by name.
     pub fn list(&self, namespace: &Namespace) -> Vec<Arc<Exchange>> {
-        let all = |space: Arc<Space>| space.read(|tables| tables.exchanges().cloned().collect());
+        let all = |space: Arc<NamespaceRouting>| space.read(|tables| tables.exchanges().cloned().collect());
         self.space(namespace).map(all).unwrap_or_default()
     }
 
     /// Returns the bindings of a namespace, by source.
     pub fn bindings(&self, namespace: &Namespace) -> Vec<Arc<Binding>> {
-        let all = |space: Arc<Space>| space.read(|tables| tables.bindings().cloned().collect());
+        let all = |space: Arc<NamespaceRouting>| space.read(|tables| tables.bindings().cloned().collect());
         self.space(namespace).map(all).unwrap_or_default()
     }
 
     pub fn bindings_from(&self, namespace: &Namespace, source: &str) -> Vec<Arc<Binding>> {
-        let from = |space: Arc<Space>| space.read(|tables| tables.bindings_from(source).cloned().collect());
+        let from = |space: Arc<NamespaceRouting>| {
+            space.read(|tables| tables.bindings_from(source).cloned().collect())
+        };
         self.space(namespace).map(from).unwrap_or_default()
     }
 
     pub fn bindings_to(&self, namespace: &Namespace, destination: &Destination) -> Vec<Arc<Binding>> {
-        let to = |space: Arc<Space>| space.read(|tables| tables.bindings_to(destination).cloned().collect());
+        let to = |space: Arc<NamespaceRouting>| {
+            space.read(|tables| tables.bindings_to(destination).cloned().collect())
+        };
         self.space(namespace).map(to).unwrap_or_default()
     }
 
@@ -201,11 +205,11 @@ impl Exchanges {
         self.tasks.wait().await;
     }
 
-    pub(crate) fn facts(&self) -> &Facts {
+    pub(crate) fn facts(&self) -> &AttributeReaders {
         &self.facts
     }
 
-    pub(crate) fn space(&self, namespace: &Namespace) -> Option<Arc<Space>> {
+    pub(crate) fn space(&self, namespace: &Namespace) -> Option<Arc<NamespaceRouting>> {
         let spaces = self.spaces.read();
         spaces.get(namespace).cloned()
     }

@@ -20,14 +20,14 @@ use tokio_util::sync::CancellationToken;
 use super::binding::{Binding, Destination};
 use super::error::{BindError, DeclareError, DeleteError, UnbindError};
 use super::exchange::{Exchange, NewExchange};
-use super::tables::{Going, Tables};
+use super::tables::{RemovalSet, Tables};
 use super::target::Target;
 
 /// Bindings removed in one step.
 pub(crate) const STEP: usize = 256;
 
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct NamespaceRouting {
     name: Namespace,
     pub(crate) id: NamespaceId,
     /// Cancelled when the namespace is closed.
@@ -59,7 +59,7 @@ pub struct Unbind<'a> {
     pub arguments: &'a [u8],
 }
 
-impl Space {
+impl NamespaceRouting {
     pub(crate) fn new(name: Namespace, id: NamespaceId, journal: Arc<dyn Journal>) -> Self {
         let tables = Tables::default();
         Self {
@@ -129,7 +129,7 @@ impl Space {
         Ok((exchange, stored))
     }
 
-    /// Deletes an exchange. True if some of its bindings are left, for [`Space::remove_step_of`].
+    /// Deletes an exchange. True if some of its bindings are left, for [`NamespaceRouting::remove_step_of`].
     pub(crate) fn delete(&self, name: &str, if_unused: bool) -> Result<(Stored, bool), DeleteError> {
         let mut tables = self.lock();
         if name.is_empty() {
@@ -140,12 +140,12 @@ impl Space {
             return Err(DeleteError::InUse);
         }
         if tables.some_bindings_of(name, STEP + 1).len() <= STEP {
-            let going = tables.going([], Some(name));
-            return Ok((self.remove(&mut tables, &going)?, false));
+            let plan_removal = tables.plan_removal([], Some(name));
+            return Ok((self.remove(&mut tables, &plan_removal)?, false));
         }
         let frame = exchange.is.durable.then(|| self.delete_exchange(&exchange));
         let stored = self.stage(frame.into_iter().collect())?;
-        tables.leave(&exchange.name);
+        tables.detach_exchange(&exchange.name);
         let before = self.show(&tables);
         drop(tables);
         // This may drop the last reference to the exchange's whole table.
@@ -163,7 +163,7 @@ impl Space {
         let is_last = bindings.len() < STEP;
         self.remove_unwatched(&mut tables, bindings)?;
         if is_last {
-            tables.has_left(name);
+            tables.finish_removal(name);
         }
         Ok(!is_last)
     }
@@ -217,8 +217,8 @@ impl Space {
             durable: false,
         });
         let binding = Arc::clone(tables.same(&wanted).ok_or(UnbindError::NoSuchBinding)?);
-        let going = tables.going([binding], None);
-        Ok(self.remove(&mut tables, &going)?)
+        let plan_removal = tables.plan_removal([binding], None);
+        Ok(self.remove(&mut tables, &plan_removal)?)
     }
 
     /// Removes all bindings to a deleted destination. If this is not stored, the next start does it.
@@ -237,8 +237,12 @@ impl Space {
 
     /// Removes bindings to a destination that is being deleted, and auto-delete exchanges that lose their
     /// last binding. `append` stores this together with the caller's own frames, under the lock, so that
-    /// nothing can be recreated in between. True if some are left, for [`Space::forget_step`].
-    pub(crate) fn forget_with(&self, destination: &Destination, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
+    /// nothing can be recreated in between. True if some are left, for [`NamespaceRouting::forget_step`].
+    pub(crate) fn remove_bindings_with(
+        &self,
+        destination: &Destination,
+        append: &mut dyn FnMut(Vec<Frame>),
+    ) -> bool {
         let mut tables = self.lock();
         let mut bindings: Vec<_> = tables.bindings_to(destination).take(STEP + 1).cloned().collect();
         if bindings.is_empty() {
@@ -247,9 +251,9 @@ impl Space {
         }
         let has_more = bindings.len() > STEP;
         bindings.truncate(STEP);
-        let going = tables.going(bindings, None);
-        append(self.frames_of(&going));
-        tables.remove(&going);
+        let plan_removal = tables.plan_removal(bindings, None);
+        append(self.frames_of(&plan_removal));
+        tables.remove(&plan_removal);
         drop(self.show(&tables));
         has_more
     }
@@ -285,18 +289,18 @@ impl Space {
                 .is_some_and(|exchange| exchange.is.auto_delete)
                 && tables.bindings_from(name).next().is_none();
             if is_to_go {
-                let going = tables.going([], Some(name));
-                stage_unwatched(&*self.journal, self.frames_of(&going))?;
-                tables.remove(&going);
+                let plan_removal = tables.plan_removal([], Some(name));
+                stage_unwatched(&*self.journal, self.frames_of(&plan_removal))?;
+                tables.remove(&plan_removal);
             }
         }
         drop(self.show(&tables));
         Ok(())
     }
 
-    fn remove(&self, tables: &mut Tables, going: &Going) -> Result<Stored, NotStored> {
-        let stored = self.stage(self.frames_of(going))?;
-        tables.remove(going);
+    fn remove(&self, tables: &mut Tables, plan_removal: &RemovalSet) -> Result<Stored, NotStored> {
+        let stored = self.stage(self.frames_of(plan_removal))?;
+        tables.remove(plan_removal);
         drop(self.show(tables));
         Ok(stored)
     }
@@ -306,20 +310,25 @@ impl Space {
         if bindings.is_empty() {
             return Ok(());
         }
-        let going = tables.going(bindings, None);
-        stage_unwatched(&*self.journal, self.frames_of(&going))?;
-        tables.remove(&going);
+        let plan_removal = tables.plan_removal(bindings, None);
+        stage_unwatched(&*self.journal, self.frames_of(&plan_removal))?;
+        tables.remove(&plan_removal);
         drop(self.show(tables));
         Ok(())
     }
 
-    fn frames_of(&self, going: &Going) -> Vec<Frame> {
-        let bindings = going.bindings().filter_map(|binding| self.binding_frame(binding));
-        self.exchange_frames(going).chain(bindings).collect()
+    fn frames_of(&self, plan_removal: &RemovalSet) -> Vec<Frame> {
+        let bindings = plan_removal
+            .bindings()
+            .filter_map(|binding| self.binding_frame(binding));
+        self.exchange_frames(plan_removal).chain(bindings).collect()
     }
 
-    fn exchange_frames(&self, going: &Going) -> impl Iterator<Item = Frame> {
-        let exchanges = going.exchanges.values().filter(|exchange| exchange.is.durable);
+    fn exchange_frames(&self, plan_removal: &RemovalSet) -> impl Iterator<Item = Frame> {
+        let exchanges = plan_removal
+            .exchanges
+            .values()
+            .filter(|exchange| exchange.is.durable);
         exchanges.map(|exchange| self.delete_exchange(exchange))
     }
 

@@ -13,14 +13,14 @@ use stafett_model::{Lock, Namespace, NamespaceId};
 use stafett_store::{NotStored, Stored, stage};
 
 use super::error::NamespaceError;
-use super::namespace::Space;
+use super::namespace::NamespaceRouting;
 use super::tables::Tables;
 use super::{Exchanges, namespace_frame};
 
 /// Tag of the mark of an existing namespace. Its id follows, as u64 little-endian; earlier versions stored
 /// none.
 const THERE: u8 = 1;
-/// Mark of a namespace that is being deleted.
+/// Record of a namespace that is being deleted.
 const CLOSING: u8 = 2;
 
 /// Returns the mark of an existing namespace.
@@ -31,12 +31,12 @@ pub(super) fn there(id: NamespaceId) -> Bytes {
 }
 
 /// Stored mark of a namespace.
-pub(super) enum Mark {
+pub(super) enum NamespaceRecord {
     There(NamespaceId),
     Closing,
 }
 
-impl Mark {
+impl NamespaceRecord {
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         match value {
             [CLOSING] => Some(Self::Closing),
@@ -52,16 +52,16 @@ impl Mark {
 
 /// Namespaces that are being deleted.
 #[derive(Debug, Default)]
-pub(super) struct Closing(Lock<Vec<Namespace>>);
+pub(super) struct RemovingNamespaces(Lock<Vec<Namespace>>);
 
 /// Contents of a closed namespace.
 #[derive(Debug)]
-pub struct Closed {
-    space: Arc<Space>,
+pub struct RemovedNamespace {
+    space: Arc<NamespaceRouting>,
     tables: Tables,
 }
 
-impl Closing {
+impl RemovingNamespaces {
     pub(super) fn new(namespaces: Vec<Namespace>) -> Self {
         Self(Lock::new(namespaces))
     }
@@ -82,7 +82,10 @@ impl Exchanges {
     }
 
     /// Begins the deletion of a namespace, which is invisible from now on.
-    pub fn close_namespace(&self, namespace: &Namespace) -> Result<(Stored, Closed), NamespaceError> {
+    pub fn close_namespace(
+        &self,
+        namespace: &Namespace,
+    ) -> Result<(Stored, RemovedNamespace), NamespaceError> {
         if namespace.as_str() == Namespace::DEFAULT {
             return Err(NamespaceError::IsDefault);
         }
@@ -93,7 +96,7 @@ impl Exchanges {
         let space = spaces.get(namespace).ok_or(NamespaceError::NoSuchNamespace)?;
         let mark = namespace_frame(namespace, Change::Put(Bytes::from_static(&[CLOSING])));
         let stored = stage(&*self.journal, &self.progress, vec![mark])?;
-        let closed = Closed {
+        let closed = RemovedNamespace {
             tables: space.close(),
             space: Arc::clone(space),
         };
@@ -113,7 +116,7 @@ impl Exchanges {
     }
 }
 
-impl Closed {
+impl RemovedNamespace {
     /// Deletes the contents of the namespace in steps. Each is stored before the next begins, so that other
     /// appends do not wait behind all of them.
     pub async fn forget(self) -> Result<(), NotStored> {

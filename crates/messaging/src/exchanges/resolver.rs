@@ -11,15 +11,15 @@ use stafett_store::Stored;
 use stafett_topics::{Topic, TopicDefaults, Topics};
 
 use super::binding::Destination;
-use super::message_attributes::Seen;
-use super::namespace::Space;
+use super::message_attributes::RoutedMessage;
+use super::namespace::NamespaceRouting;
 use super::{BindError, Exchanges, NewBinding, Target};
 use crate::delayed::Delayed;
 use crate::queues::{DeadLetterRouter, Queue, Queues, Targets};
 
 /// Everything that routing a message needs.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct Resolver {
     pub(crate) exchanges: Exchanges,
     pub(crate) queues: Arc<Queues>,
     pub(crate) topics: Arc<Topics>,
@@ -29,7 +29,7 @@ pub(crate) struct Way {
 
 /// Queues and topics of one set of targets.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ResolvedTargets {
     pub(crate) queues: SmallVec<[Arc<Queue>; 1]>,
     pub(crate) topics: SmallVec<[Arc<Topic>; 1]>,
     /// Bound on the size of a message for all these topics, in bytes.
@@ -38,10 +38,10 @@ pub(crate) struct Places {
     pub(crate) append_time: bool,
 }
 
-impl Way {
+impl Resolver {
     /// Looks up the targets by name. Those that no longer exist are left out.
-    pub(crate) fn places(&self, namespace: &Namespace, targets: &[Target]) -> Places {
-        let mut places = Places {
+    pub(crate) fn resolve(&self, namespace: &Namespace, targets: &[Target]) -> ResolvedTargets {
+        let mut places = ResolvedTargets {
             queues: SmallVec::new(),
             topics: SmallVec::new(),
             message_bytes_max: usize::MAX,
@@ -77,15 +77,17 @@ impl Way {
             Destination::Queue(name) => self.queues.get(namespace, name),
             Destination::Exchange(_) | Destination::Topic(_) => None,
         };
-        let outlives = self.outlives(namespace, &new.destination);
+        let survives_restart = self.survives_restart(namespace, &new.destination);
         let destination = new.destination.clone();
-        let stored = self
-            .exchanges
-            .bind(namespace, new, outlives.ok_or(BindError::NoSuchDestination)?)?;
+        let stored = self.exchanges.bind(
+            namespace,
+            new,
+            survives_restart.ok_or(BindError::NoSuchDestination)?,
+        )?;
         // A concurrent deletion may have missed the new binding.
         let is_gone = match &queue {
             Some(queue) => queue.is_deleted(),
-            None => self.outlives(namespace, &destination).is_none(),
+            None => self.survives_restart(namespace, &destination).is_none(),
         };
         if is_gone {
             self.exchanges.forget(namespace, &destination);
@@ -95,7 +97,7 @@ impl Way {
     }
 
     /// Returns true if a binding's destination survives a restart, `None` if it does not exist.
-    pub(crate) fn outlives(&self, namespace: &Namespace, destination: &Destination) -> Option<bool> {
+    pub(crate) fn survives_restart(&self, namespace: &Namespace, destination: &Destination) -> Option<bool> {
         match destination {
             Destination::Queue(name) => {
                 let queue = self.queues.get(namespace, name)?;
@@ -107,7 +109,7 @@ impl Way {
     }
 }
 
-impl Places {
+impl ResolvedTargets {
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.topics.is_empty()
     }
@@ -132,31 +134,34 @@ impl Places {
 }
 
 /// Looks up queues, and stored topics, for the default exchange, whose routing keys are their names.
-pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u8]) -> Option<Target> + 'a {
+pub(crate) fn default_exchange_names<'a>(
+    resolver: &'a Resolver,
+    namespace: &'a Namespace,
+) -> impl Fn(&[u8]) -> Option<Target> + 'a {
     move |name| {
         let name = std::str::from_utf8(name).ok()?;
-        if way.queues.get(namespace, name).is_some() {
+        if resolver.queues.get(namespace, name).is_some() {
             return Some(Target::Queue(name.into()));
         }
-        let topic = way.topics.in_namespace(namespace, name)?;
+        let topic = resolver.topics.in_namespace(namespace, name)?;
         Some(Target::Topic((*topic.name).into()))
     }
 }
 
 /// Routes a message that was published before: a dead letter or a delayed message. It is not delayed again.
-pub(crate) fn route_again(
-    way: &Way,
+pub(crate) fn reroute(
+    resolver: &Resolver,
     namespace: &Namespace,
     exchange: &str,
     more_keys: &[ByteString],
     routing_key: &str,
     message: &Message,
 ) -> Targets {
-    let Some(space) = way.exchanges.space(namespace) else {
+    let Some(space) = resolver.exchanges.space(namespace) else {
         return Targets::default();
     };
-    route_in(
-        way,
+    route_in_namespace(
+        resolver,
         namespace,
         &space,
         exchange,
@@ -165,38 +170,43 @@ pub(crate) fn route_again(
     )
 }
 
-/// Routes like [`route_again`], in a given namespace.
-pub(crate) fn route_in(
-    way: &Way,
+/// Routes like [`reroute`], in a given namespace.
+pub(crate) fn route_in_namespace(
+    resolver: &Resolver,
     namespace: &Namespace,
-    space: &Space,
+    space: &NamespaceRouting,
     exchange: &str,
     more_keys: &[ByteString],
     (routing_key, message): (&str, &Message),
 ) -> Targets {
-    let seen = Seen {
+    let seen = RoutedMessage {
         key: routing_key,
         more_keys,
         message,
-        facts: way.exchanges.facts(),
+        facts: resolver.exchanges.facts(),
         delayed: false,
     };
     let mut found = Routes::default();
     if space
         .router()
-        .route(exchange, &seen, &by_name(way, namespace), &mut found)
+        .route(
+            exchange,
+            &seen,
+            &default_exchange_names(resolver, namespace),
+            &mut found,
+        )
         .is_err()
     {
         return Targets::default();
     }
-    way.places(namespace, found.targets()).targets(message)
+    resolver.resolve(namespace, found.targets()).targets(message)
 }
 
 /// Weak resolver; queues route their dead letters through it.
 #[derive(Debug, Clone)]
-pub(crate) struct WayBack(pub(crate) Weak<Way>);
+pub(crate) struct WeakResolver(pub(crate) Weak<Resolver>);
 
-impl DeadLetterRouter for WayBack {
+impl DeadLetterRouter for WeakResolver {
     fn targets(
         &self,
         namespace: &Namespace,
@@ -205,46 +215,46 @@ impl DeadLetterRouter for WayBack {
         message: &Message,
         by_more_keys: bool,
     ) -> Targets {
-        let Some(way) = self.0.upgrade() else {
+        let Some(resolver) = self.0.upgrade() else {
             return Targets::default();
         };
         let more_keys = if by_more_keys {
-            way.exchanges.facts().more_keys(message)
+            resolver.exchanges.facts().more_keys(message)
         } else {
             Vec::new()
         };
-        route_again(&way, namespace, exchange, &more_keys, routing_key, message)
+        reroute(&resolver, namespace, exchange, &more_keys, routing_key, message)
     }
 
     fn has_namespace(&self, namespace: &Namespace) -> bool {
-        let way = self.0.upgrade();
-        way.is_some_and(|way| way.exchanges.has_namespace(namespace))
+        let resolver = self.0.upgrade();
+        resolver.is_some_and(|resolver| resolver.exchanges.has_namespace(namespace))
     }
 
     fn remove_bindings(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
-        if let Some(space) = self.space_of(queue) {
-            return space.forget_with(&destination(queue), append);
+        if let Some(space) = self.routing_of(queue) {
+            return space.remove_bindings_with(&destination(queue), append);
         }
         append(Vec::new());
         false
     }
 
     fn remove_more_bindings(&self, queue: &Queue) -> bool {
-        let space = self.space_of(queue);
+        let space = self.routing_of(queue);
         // If this is not stored, the next start does it.
         space.is_some_and(|space| space.forget_step(&destination(queue)).unwrap_or(false))
     }
 
     fn on_queue_removed(&self, queue: &Queue) {
         // Removes bindings made after the removal began.
-        if let Some(space) = self.space_of(queue) {
+        if let Some(space) = self.routing_of(queue) {
             space.forget(&destination(queue));
         }
     }
 }
 
-impl WayBack {
-    fn space_of(&self, queue: &Queue) -> Option<Arc<Space>> {
+impl WeakResolver {
+    fn routing_of(&self, queue: &Queue) -> Option<Arc<NamespaceRouting>> {
         self.0.upgrade()?.exchanges.space(&queue.namespace)
     }
 }

@@ -33,7 +33,7 @@ struct To(Arc<Binding>);
 
 /// Bindings and exchanges that are removed together.
 #[derive(Debug, Default)]
-pub(crate) struct Going {
+pub(crate) struct RemovalSet {
     pub(crate) exchanges: BTreeMap<Arc<str>, Arc<Exchange>>,
     bindings: BTreeSet<From>,
 }
@@ -167,7 +167,7 @@ impl Tables {
     }
 
     /// Removes an exchange at once; its bindings remain to be removed.
-    pub(crate) fn leave(&mut self, exchange: &Arc<str>) {
+    pub(crate) fn detach_exchange(&mut self, exchange: &Arc<str>) {
         self.exchanges.remove(exchange);
         self.router.remove_exchange(exchange);
         self.leaving.insert(Arc::clone(exchange));
@@ -178,7 +178,7 @@ impl Tables {
     }
 
     /// Records that the last binding of a deleted exchange is removed.
-    pub(crate) fn has_left(&mut self, exchange: &str) {
+    pub(crate) fn finish_removal(&mut self, exchange: &str) {
         self.leaving.remove(exchange);
     }
 
@@ -195,16 +195,16 @@ impl Tables {
 
     /// Returns everything that is removed with these bindings and this exchange: auto-delete exchanges that
     /// lose their last binding, and all bindings from and to removed exchanges.
-    pub(crate) fn going(
+    pub(crate) fn plan_removal(
         &self,
         bindings: impl IntoIterator<Item = Arc<Binding>>,
         exchange: Option<&str>,
-    ) -> Going {
-        let mut going = Going::default();
+    ) -> RemovalSet {
+        let mut plan_removal = RemovalSet::default();
         let mut losing: BTreeSet<Arc<str>> = BTreeSet::new();
         for binding in bindings {
             losing.insert(Arc::clone(&binding.source));
-            going.bindings.insert(From(binding));
+            plan_removal.bindings.insert(From(binding));
         }
         let mut leaving: Vec<Arc<Exchange>> = exchange
             .and_then(|name| self.exchange(name))
@@ -216,22 +216,24 @@ impl Tables {
                 let to = Destination::Exchange(Arc::clone(&exchange.name));
                 for binding in self.bindings_to(&to) {
                     losing.insert(Arc::clone(&binding.source));
-                    going.bindings.insert(From(Arc::clone(binding)));
+                    plan_removal.bindings.insert(From(Arc::clone(binding)));
                 }
                 let from = self.bindings_from(&exchange.name);
-                going
+                plan_removal
                     .bindings
                     .extend(from.map(|binding| From(Arc::clone(binding))));
-                going.exchanges.insert(Arc::clone(&exchange.name), exchange);
+                plan_removal
+                    .exchanges
+                    .insert(Arc::clone(&exchange.name), exchange);
             }
             let Some(source) = losing.pop_first() else {
-                return going;
+                return plan_removal;
             };
             let mut left = self.bindings_from(&source);
             if let Some(exchange) = self.exchange(&source)
                 && exchange.is.auto_delete
-                && !going.exchanges.contains_key(&source)
-                && left.all(|binding| going.bindings.contains(&From(Arc::clone(binding))))
+                && !plan_removal.exchanges.contains_key(&source)
+                && left.all(|binding| plan_removal.bindings.contains(&From(Arc::clone(binding))))
             {
                 leaving.push(Arc::clone(exchange));
             }
@@ -239,16 +241,16 @@ impl Tables {
     }
 
     /// Removes these items.
-    pub(crate) fn remove(&mut self, going: &Going) {
-        for From(binding) in &going.bindings {
-            if !going.exchanges.contains_key(&binding.source) {
+    pub(crate) fn remove(&mut self, plan_removal: &RemovalSet) {
+        for From(binding) in &plan_removal.bindings {
+            if !plan_removal.exchanges.contains_key(&binding.source) {
                 let hop = binding.destination.hop();
                 self.router.unbind(&binding.source, &binding.pattern(), &hop);
             }
             self.from.remove(&From(Arc::clone(binding)));
             self.to.remove(&To(Arc::clone(binding)));
         }
-        for name in going.exchanges.keys() {
+        for name in plan_removal.exchanges.keys() {
             self.exchanges.remove(name);
             self.router.remove_exchange(name);
         }
@@ -261,7 +263,7 @@ impl Tables {
     }
 }
 
-impl Going {
+impl RemovalSet {
     pub(crate) fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
         self.bindings.iter().map(|From(binding)| binding)
     }

@@ -17,14 +17,14 @@ use stafett_journal::Refusal;
 use stafett_model::{Message, Namespace};
 use stafett_routing::PREFETCH_MAX;
 
-use crate::delayed::{CannotWait, DELAY_MS_MAX};
-use crate::exchanges::resolver::Way;
+use crate::delayed::{DELAY_MS_MAX, DelayError};
+use crate::exchanges::resolver::Resolver;
 use crate::queues::{AppendOutcome, AppendTicket, Refused};
 use plan::Plan;
 
 pub(crate) use move_messages::move_messages;
 pub use move_messages::{Moved, Stopped};
-pub(crate) use release_delayed::Releasing;
+pub(crate) use release_delayed::ReleaseTask;
 
 /// A message to be published.
 #[derive(Debug, Clone, Default)]
@@ -69,11 +69,11 @@ pub enum PublishRefusal {
     Journal(Refusal),
 }
 
-impl From<CannotWait> for PublishRefusal {
-    fn from(why: CannotWait) -> Self {
+impl From<DelayError> for PublishRefusal {
+    fn from(why: DelayError) -> Self {
         match why {
-            CannotWait::TooLong => Self::DelayTooLong { max_ms: DELAY_MS_MAX },
-            CannotWait::Journal(refusal) => Self::Journal(refusal),
+            DelayError::TooLong => Self::DelayTooLong { max_ms: DELAY_MS_MAX },
+            DelayError::Journal(refusal) => Self::Journal(refusal),
         }
     }
 }
@@ -165,12 +165,12 @@ fn worse(published: Published, appended: AppendOutcome) -> Published {
 /// without targets are known when this returns; the other outcomes when the ticket resolves. After an error
 /// the messages are still in `messages`.
 pub(crate) fn publish(
-    way: &Way,
+    resolver: &Resolver,
     namespace: &Namespace,
     exchange: &str,
     messages: &mut Vec<Publish>,
 ) -> Result<PublishTicket, PublishError> {
-    let mut plan = Plan::new(way, namespace, exchange, messages.len())?;
+    let mut plan = Plan::new(resolver, namespace, exchange, messages.len())?;
     let mut messages = std::mem::take(messages).into_iter();
     while let Some(next) = messages.as_slice().chunks(PREFETCH_MAX).next() {
         plan.foresee(next);

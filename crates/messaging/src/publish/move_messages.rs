@@ -13,7 +13,7 @@ use stafett_store::{Changing, NotStored};
 
 use crate::delivery::{OpenMove, PulledBatch};
 use crate::exchanges::Target;
-use crate::exchanges::resolver::Way;
+use crate::exchanges::resolver::Resolver;
 use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
 
 /// Bound on the messages of a batch.
@@ -55,21 +55,25 @@ pub enum Stopped {
 /// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller stops
 /// waiting.
 pub(crate) fn move_messages(
-    way: &Arc<Way>,
+    resolver: &Arc<Resolver>,
     from: &Arc<Queue>,
     to: &Arc<Queue>,
     count: u64,
 ) -> Changing<Moved, NotStored> {
     let transfer = Transfer {
-        way: Arc::clone(way),
+        resolver: Arc::clone(resolver),
         from: Arc::clone(from),
         to: Arc::clone(to),
     };
-    Changing::of(way.queues.spawn(async move { Ok(transfer.run(count).await) }))
+    Changing::of(
+        resolver
+            .queues
+            .spawn(async move { Ok(transfer.run(count).await) }),
+    )
 }
 
 struct Transfer {
-    way: Arc<Way>,
+    resolver: Arc<Resolver>,
     from: Arc<Queue>,
     to: Arc<Queue>,
 }
@@ -101,8 +105,8 @@ impl Transfer {
 
     /// Moves one batch. Returns its size, and the reason why the next message does not move.
     async fn step(&self, left: usize) -> Result<(usize, Option<Stopped>), Stopped> {
-        let stop = self.way.queues.stopped();
-        let space = self.way.queues.space();
+        let stop = self.resolver.queues.stopped();
+        let space = self.resolver.queues.space();
         let patience = tokio::time::timeout(PATIENCE, space.enough());
         match stop.run_until_cancelled(patience).await {
             None => return Err(Stopped::Stopping),
@@ -140,14 +144,14 @@ impl Transfer {
 
     /// Stores all messages in the target and settles them, or does nothing.
     async fn store(&self, taken: &PulledBatch) -> Result<(), NotMoved> {
-        let Way { queues, topics, .. } = &*self.way;
-        let is_there =
-            queues.is_there(&self.to) && self.to.over.is_none_or(|id| topics.with_id(id).is_some());
-        if !is_there {
+        let Resolver { queues, topics, .. } = &*self.resolver;
+        let is_registered =
+            queues.is_registered(&self.to) && self.to.over.is_none_or(|id| topics.with_id(id).is_some());
+        if !is_registered {
             return Err(NotMoved::All(Stopped::TargetGone));
         }
         let target = Target::Queue((&*self.to.name).into());
-        let places = self.way.places(&self.to.namespace, &[target]);
+        let places = self.resolver.resolve(&self.to.namespace, &[target]);
         let mut publication = Publication::whole();
         for (at, delivery) in taken.deliveries().iter().enumerate() {
             let message = delivery.message.to_message();

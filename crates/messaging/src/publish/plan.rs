@@ -8,21 +8,21 @@ use stafett_model::{LogId, Namespace, NamespaceId};
 use stafett_routing::{DependsOn, Router, Routes};
 
 use super::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
-use crate::delayed::Waiting;
+use crate::delayed::DelayedMessage;
 use crate::exchanges::Target;
-use crate::exchanges::message_attributes::Seen;
-use crate::exchanges::resolver::{Places, Way, by_name};
+use crate::exchanges::message_attributes::RoutedMessage;
+use crate::exchanges::resolver::{ResolvedTargets, Resolver, default_exchange_names};
 use crate::queues::{Publication, RouteIndex, Targets};
 
 pub(super) struct Plan<'a> {
-    way: &'a Way,
+    resolver: &'a Resolver,
     namespace: &'a Namespace,
     exchange: &'a str,
     space: NamespaceId,
     router: Router<Target>,
     routes: Routes<Target>,
     /// Sets of targets that messages of this batch go to.
-    places: Vec<Place>,
+    places: Vec<PlannedRoute>,
     by_targets: HashMap<Vec<Target>, usize>,
     /// Index of the previous message's place, and its routing key if that mattered.
     last: Option<(usize, Option<ByteString>)>,
@@ -31,24 +31,24 @@ pub(super) struct Plan<'a> {
     published: Vec<Published>,
     unroutable: Vec<(usize, Publish)>,
     /// Delayed messages, which wait in a bucket.
-    waiting: Vec<(usize, Waiting)>,
+    waiting: Vec<(usize, DelayedMessage)>,
 }
 
 /// A set of targets, with its routes by the logs of topics that message keys select.
-struct Place {
+struct PlannedRoute {
     targets: Vec<Target>,
-    places: Places,
+    places: ResolvedTargets,
     routes: SmallVec<[(SmallVec<[LogId; 1]>, RouteIndex); 1]>,
 }
 
 impl<'a> Plan<'a> {
     pub(super) fn new(
-        way: &'a Way,
+        resolver: &'a Resolver,
         namespace: &'a Namespace,
         exchange: &'a str,
         messages: usize,
     ) -> Result<Self, PublishError> {
-        let space = way.exchanges.space(namespace);
+        let space = resolver.exchanges.space(namespace);
         let space = space.ok_or(PublishError::NoSuchNamespace)?;
         let router = space.router();
         match router.is_internal(exchange) {
@@ -57,7 +57,7 @@ impl<'a> Plan<'a> {
             Some(false) => {}
         }
         Ok(Self {
-            way,
+            resolver,
             namespace,
             exchange,
             space: space.id,
@@ -129,11 +129,11 @@ impl<'a> Plan<'a> {
             buckets.push(waiting.bucket);
         }
         let appending = (!self.publication.is_empty()).then(|| {
-            let ticket = self.way.queues.append(self.publication);
+            let ticket = self.resolver.queues.append(self.publication);
             (ticket, self.owners)
         });
         drop(buckets);
-        let metrics = &self.way.exchanges.metrics;
+        let metrics = &self.resolver.exchanges.metrics;
         metrics.published.inc_by(self.published.len() as u64);
         metrics.unroutable.inc_by(self.unroutable.len() as u64);
         PublishTicket::new(self.published, self.unroutable, appending)
@@ -151,14 +151,14 @@ impl<'a> Plan<'a> {
 
     fn route(&mut self, index: usize, publish: &Publish) -> usize {
         let message = &publish.message;
-        let seen = Seen {
+        let seen = RoutedMessage {
             key: &message.routing_key,
             more_keys: &publish.more_keys,
             message,
-            facts: self.way.exchanges.facts(),
+            facts: self.resolver.exchanges.facts(),
             delayed: message.delay_ms.is_some_and(|ms| ms > 0),
         };
-        let names = by_name(self.way, self.namespace);
+        let names = default_exchange_names(self.resolver, self.namespace);
         if self
             .router
             .route(self.exchange, &seen, &names, &mut self.routes)
@@ -167,7 +167,7 @@ impl<'a> Plan<'a> {
             return usize::MAX;
         }
         for exchange in self.routes.delayed_at() {
-            let delayed = &self.way.delayed;
+            let delayed = &self.resolver.delayed;
             match delayed.wait(
                 (self.namespace, self.space),
                 exchange,
@@ -189,8 +189,8 @@ impl<'a> Plan<'a> {
             None => self.by_targets.get(targets).copied(),
         };
         let at = known.unwrap_or_else(|| {
-            let places = self.way.places(self.namespace, targets);
-            self.places.push(Place {
+            let places = self.resolver.resolve(self.namespace, targets);
+            self.places.push(PlannedRoute {
                 targets: targets.to_vec(),
                 places,
                 routes: SmallVec::new(),
@@ -209,7 +209,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Place {
+impl PlannedRoute {
     /// Returns the message's route within the place; messages with the same logs share one.
     fn route(&mut self, publish: &Publish, publication: &mut Publication) -> RouteIndex {
         let logs = self.places.logs(&publish.message);

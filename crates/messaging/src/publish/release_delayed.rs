@@ -10,8 +10,8 @@ use stafett_store::NotStored;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::delayed::{Delayed, DelayedMetrics, Minute, Note, Opened, done, frame, without};
-use crate::exchanges::resolver::{Way, route_in};
+use crate::delayed::{DelayHeader, Delayed, DelayedMetrics, Minute, OpenBucket, done, frame, without};
+use crate::exchanges::resolver::{Resolver, route_in_namespace};
 use crate::queues::{AtomicPublishError, Publication};
 
 /// Bytes at which a release ends; the last message may exceed them.
@@ -20,7 +20,7 @@ const BYTES_MAX: usize = 1 << 20;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Outcome of a release.
-enum Released {
+enum ReleaseOutcome {
     /// Nothing was due.
     Nothing,
     Some,
@@ -34,7 +34,7 @@ enum Released {
 
 /// Task that releases messages; it ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Releasing {
+pub(crate) struct ReleaseTask {
     delayed: Arc<Delayed>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -43,13 +43,13 @@ pub(crate) struct Releasing {
 /// Release of due messages.
 struct Release<'a> {
     delayed: &'a Delayed,
-    way: &'a Way,
+    resolver: &'a Resolver,
 }
 
-impl Releasing {
-    pub(crate) fn spawn(delayed: Arc<Delayed>, way: Weak<Way>) -> Self {
+impl ReleaseTask {
+    pub(crate) fn spawn(delayed: Arc<Delayed>, resolver: Weak<Resolver>) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(run(Arc::clone(&delayed), way, stop.clone()));
+        tasks.spawn(run(Arc::clone(&delayed), resolver, stop.clone()));
         tasks.close();
         Self { delayed, tasks, stop }
     }
@@ -65,41 +65,43 @@ impl Releasing {
     }
 }
 
-impl Drop for Releasing {
+impl Drop for ReleaseTask {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
 /// Releases due messages until it is stopped.
-async fn run(delayed: Arc<Delayed>, way: Weak<Way>, stop: CancellationToken) {
+async fn run(delayed: Arc<Delayed>, resolver: Weak<Resolver>, stop: CancellationToken) {
     let watch = delayed.journal.watch();
-    let mut opened: BTreeMap<Minute, Opened> = BTreeMap::new();
+    let mut opened: BTreeMap<Minute, OpenBucket> = BTreeMap::new();
     let mut steps = delayed.clock.steps();
     loop {
         let made = delayed.made.notified();
         watch.take();
         let (mut busy, mut well) = (false, true);
         if std::mem::replace(&mut steps, delayed.clock.steps()) != steps {
-            opened.values_mut().for_each(Opened::forget);
+            opened.values_mut().for_each(OpenBucket::forget);
         }
         delayed.open_buckets(&mut opened, &watch);
         for bucket in opened.values_mut() {
             well &= bucket.catch_up(&*delayed.journal, &delayed.clock).await;
         }
         {
-            let Some(way) = way.upgrade() else { return };
+            let Some(resolver) = resolver.upgrade() else {
+                return;
+            };
             let release = Release {
                 delayed: &delayed,
-                way: &way,
+                resolver: &resolver,
             };
             // The bucket that is due first is released first.
             for bucket in opened.values_mut() {
                 match release.release(bucket).await {
-                    Released::Nothing => continue,
-                    Released::Some => busy = true,
-                    Released::NotNow | Released::TooLarge => well = false,
-                    Released::Stopped => return,
+                    ReleaseOutcome::Nothing => continue,
+                    ReleaseOutcome::Some => busy = true,
+                    ReleaseOutcome::NotNow | ReleaseOutcome::TooLarge => well = false,
+                    ReleaseOutcome::Stopped => return,
                 }
                 break;
             }
@@ -134,13 +136,13 @@ async fn run(delayed: Arc<Delayed>, way: Weak<Way>, stop: CancellationToken) {
 
 impl Release<'_> {
     /// Routes the due messages of a bucket and stores them, together with their released offsets.
-    async fn release(&self, bucket: &mut Opened) -> Released {
+    async fn release(&self, bucket: &mut OpenBucket) -> ReleaseOutcome {
         let mut offsets = bucket.due(self.delayed.clock.now_ms());
         if offsets.is_empty() {
-            return Released::Nothing;
+            return ReleaseOutcome::Nothing;
         }
         let Some(messages) = bucket.messages(&*self.delayed.journal, &offsets).await else {
-            return Released::NotNow;
+            return ReleaseOutcome::NotNow;
         };
         let mut bytes = 0;
         let fits = |offset: &&u64| {
@@ -154,11 +156,11 @@ impl Release<'_> {
             let publication = self.route(due);
             let delta = Change::Delta(done(&mut offsets.clone()));
             let released = match self.store(publication, frame(bucket.minute, delta.clone())).await {
-                Released::TooLarge if offsets.len() > 1 => {
+                ReleaseOutcome::TooLarge if offsets.len() > 1 => {
                     offsets.truncate(offsets.len() / 2);
                     continue;
                 }
-                Released::TooLarge => {
+                ReleaseOutcome::TooLarge => {
                     // It never fits: it is larger than it was in its bucket.
                     tracing::error!(
                         "a message that waited is lost: it is larger than can be stored together"
@@ -166,11 +168,12 @@ impl Release<'_> {
                     let done = frame(bucket.minute, delta);
                     self.store(Publication::together(), done).await
                 }
-                released @ (Released::Nothing | Released::Some | Released::NotNow | Released::Stopped) => {
-                    released
-                }
+                released @ (ReleaseOutcome::Nothing
+                | ReleaseOutcome::Some
+                | ReleaseOutcome::NotNow
+                | ReleaseOutcome::Stopped) => released,
             };
-            if let Released::Some = released {
+            if let ReleaseOutcome::Some = released {
                 bucket.released(&offsets);
                 self.delayed.metrics.released.inc_by(offsets.len() as u64);
             }
@@ -182,20 +185,22 @@ impl Release<'_> {
     fn route<'a>(&self, due: impl Iterator<Item = &'a StoredMessage>) -> Publication {
         let mut publication = Publication::together();
         for stored in due {
-            let Some(note) = Note::of(stored) else { continue };
+            let Some(note) = DelayHeader::of(stored) else {
+                continue;
+            };
             let message = without(stored);
             // A later namespace of the same name must not get the message.
-            let space = self.way.exchanges.space(&note.namespace);
+            let space = self.resolver.exchanges.space(&note.namespace);
             let space = space.filter(|space| space.id == note.space);
             let to = (&*message.routing_key, &message);
             let targets = space.map(|space| {
-                let Note {
+                let DelayHeader {
                     namespace,
                     exchange,
                     more_keys,
                     ..
                 } = &note;
-                route_in(self.way, namespace, &space, exchange, more_keys, to)
+                route_in_namespace(self.resolver, namespace, &space, exchange, more_keys, to)
             });
             let targets = targets.unwrap_or_default();
             if targets.is_empty() {
@@ -208,36 +213,36 @@ impl Release<'_> {
         publication
     }
 
-    async fn store(&self, publication: Publication, done: Frame) -> Released {
+    async fn store(&self, publication: Publication, done: Frame) -> ReleaseOutcome {
         if publication.is_empty() {
             let append = Append {
                 frees_space: true,
                 ..Append::state([done], StateWait::Written)
             };
             return match self.delayed.journal.append(vec![append]).await.pop() {
-                Some(Outcome::Committed(_)) => Released::Some,
-                Some(Outcome::Refused(Refusal::Closed) | Outcome::Unknown) | None => Released::Stopped,
-                Some(Outcome::Refused(_)) => Released::NotNow,
+                Some(Outcome::Committed(_)) => ReleaseOutcome::Some,
+                Some(Outcome::Refused(Refusal::Closed) | Outcome::Unknown) | None => ReleaseOutcome::Stopped,
+                Some(Outcome::Refused(_)) => ReleaseOutcome::NotNow,
             };
         }
         let stored = self
-            .way
+            .resolver
             .queues
             .append_with(publication, [done].into_iter().collect());
         match stored.together().await {
             // Messages refused by a full queue are not retried.
-            Ok(_) => Released::Some,
+            Ok(_) => ReleaseOutcome::Some,
             Err(AtomicPublishError::NotStored(NotStored::Refused(Refusal::Closed) | NotStored::Unknown)) => {
-                Released::Stopped
+                ReleaseOutcome::Stopped
             }
             Err(AtomicPublishError::NotStored(NotStored::Refused(Refusal::TooLarge { .. }))) => {
-                Released::TooLarge
+                ReleaseOutcome::TooLarge
             }
             Err(
                 AtomicPublishError::NotStored(_)
                 | AtomicPublishError::Misfit { .. }
                 | AtomicPublishError::SourceGone,
-            ) => Released::NotNow,
+            ) => ReleaseOutcome::NotNow,
         }
     }
 }

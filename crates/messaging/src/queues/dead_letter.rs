@@ -85,7 +85,7 @@ impl Queues {
         targets
             .queues
             .retain(|queue| !death_history::is_circle(&message, &queue.name));
-        targets.logs.retain(|log| !self.comes_back(&message, *log));
+        targets.logs.retain(|log| !self.would_loop(&message, *log));
         (!targets.is_empty()).then_some((message, targets))
     }
 }

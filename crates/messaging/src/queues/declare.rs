@@ -1,13 +1,11 @@
 //! Declaring queues: a queue exists as soon as its definition is staged, and is declared once that is stored.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
 
-use stafett_journal::{Append, Change, Frame, Outcome, StateWait, Ticket};
+use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
 use stafett_model::{LogId, Namespace};
-use stafett_store::{NotStored, only_outcome};
+use stafett_store::{NotStored, StageOutcome, only_outcome};
 use stafett_topics::Topic;
 
 use super::definition::{Declare, QueueId};
@@ -32,11 +30,10 @@ pub enum DeclareError {
     NotStored(#[from] NotStored),
 }
 
-/// A declaration in progress. The queue exists at once; this resolves once it is stored.
-#[derive(Debug)]
-pub struct Declaring {
-    queues: Arc<Queues>,
-    result: Result<Arc<Queue>, DeclareError>,
+/// A queue whose definition is being stored.
+struct Declared {
+    queue: Arc<Queue>,
+    /// `None` if the definition is stored already.
     ticket: Option<Ticket>,
     /// True if this created the queue, which goes if it is not stored.
     creates: bool,
@@ -44,72 +41,113 @@ pub struct Declaring {
 
 impl Queues {
     /// Declares a queue: it exists when this returns, and is stored when the result has resolved.
-    pub fn declare(self: &Arc<Self>, namespace: &Namespace, name: &str, declare: Declare) -> Declaring {
-        let declaring = |result, ticket, creates| Declaring {
-            queues: Arc::clone(self),
-            result,
-            ticket,
-            creates,
-        };
-        let again = |queue: Arc<Queue>| {
-            let result = declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
-            // The first declaration may not be stored yet.
-            let waits = result.is_ok() && !queue.stored.load(Ordering::Acquire);
-            let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
-            declaring(result, ticket, false)
-        };
+    pub fn declare(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        name: &str,
+        declare: Declare,
+    ) -> impl Future<Output = Result<Arc<Queue>, DeclareError>> + use<> {
+        let declared = self.begin_declaring(namespace, name, declare);
+        let queues = Arc::clone(self);
+        async move {
+            let Declared {
+                queue,
+                ticket,
+                creates,
+            } = declared?;
+            if let Some(ticket) = ticket {
+                if let Err(why) = only_outcome(ticket.await.pop().as_ref()) {
+                    if creates {
+                        // The queue never existed; messages published to it are lost with it.
+                        drop(queues.remove(&queue, |_| Ok(())));
+                    }
+                    return Err(why.into());
+                }
+                queue.stored.store(true, Ordering::Release);
+            }
+            Ok(queue)
+        }
+    }
+
+    fn begin_declaring(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        name: &str,
+        declare: Declare,
+    ) -> Result<Declared, DeclareError> {
         if let Some(queue) = self.get(namespace, name) {
-            return again(queue);
+            return self.declare_again(queue, &declare);
         }
         let hash = self.hash_of(namespace, name);
-        let (queue, ticket) = {
-            let mut table = self.write_for(namespace, name);
-            if let Some(queue) = table.find(hash, |queue| is(queue, namespace, name)).cloned() {
-                drop(table);
-                return again(queue);
-            }
-            let topic = match self.ground(namespace, &declare) {
-                Ok(topic) => topic,
-                Err(why) => return declaring(Err(why), None, false),
-            };
-            let log = self.journal.allocate(1);
-            let (owner, over) = (declare.exclusive, declare.over);
-            let definition = declare.definition(namespace, name, log);
-            let mut frames = vec![
-                Frame::CreateLogs {
-                    first: log,
-                    count: 1,
-                    spec: self.log_spec(definition.durable, definition.settings.durability),
-                },
-                definition_frame(QueueId(log.0), Change::Put(definition.encode().into())),
-            ];
-            let queue = Queue::new(self, definition, topic.as_deref(), owner);
-            if let Some(over) = over {
-                frames.push(queue.start_at(&self.context, over.from_end));
-            }
-            let wait = if queue.outlives() {
-                StateWait::Synced
-            } else {
-                StateWait::Written
-            };
-            let ticket = self.journal.append(vec![Append::state(frames, wait)]);
-            queue.watch_logs(&self.context);
-            table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
-            (queue, ticket)
-        };
+        let mut table = self.write_for(namespace, name);
+        if let Some(queue) = table.find(hash, |queue| is(queue, namespace, name)).cloned() {
+            drop(table);
+            return self.declare_again(queue, &declare);
+        }
+        let topic = self.resolve_prerequisites(namespace, &declare)?;
+        let log = self.journal.allocate(1);
+        let (owner, over) = (declare.exclusive, declare.over);
+        let definition = declare.definition(namespace, name, log);
+        let mut frames = vec![
+            Frame::CreateLogs {
+                first: log,
+                count: 1,
+                spec: self.log_spec(definition.durable, definition.settings.durability),
+            },
+            definition_frame(QueueId(log.0), Change::Put(definition.encode().into())),
+        ];
+        let queue = Queue::new(self, definition, topic.as_deref(), owner);
+        if let Some(over) = over {
+            frames.push(queue.start_at(&self.context, over.from_end));
+        }
+        let append = Append::state(frames, queue.state_wait());
+        let ticket = Some(self.journal.append(vec![append]));
+        queue.watch_logs(&self.context);
+        table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
+        drop(table);
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.lay_over(&queue);
-        self.show(&queue, &queue.lock());
+        self.attach_to_topic(&queue);
+        self.publish_view(&queue, &queue.lock());
         if let Some(owner) = queue.exclusive {
-            let mut owned = self.owned.lock();
-            owned.entry(owner).or_default().push(Arc::clone(&queue));
+            let mut by_owner = self.owned.lock();
+            by_owner.entry(owner).or_default().push(Arc::clone(&queue));
         }
         queue.use_now();
-        declaring(Ok(queue), Some(ticket), true)
+        Ok(Declared {
+            queue,
+            ticket,
+            creates: true,
+        })
+    }
+
+    /// Declares an existing queue.
+    fn declare_again(&self, queue: Arc<Queue>, declare: &Declare) -> Result<Declared, DeclareError> {
+        if queue
+            .exclusive
+            .is_some_and(|owner| Some(owner) != declare.exclusive)
+        {
+            return Err(DeclareError::Locked);
+        }
+        if let Some(what) = queue.differs(declare) {
+            return Err(DeclareError::Differs { what });
+        }
+        queue.use_now();
+        // The first declaration may not be stored yet.
+        let waits = !queue.stored.load(Ordering::Acquire);
+        let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
+        Ok(Declared {
+            queue,
+            ticket,
+            creates: false,
+        })
     }
 
     /// Checks that the namespace exists, and returns the topic if the queue is to be over one.
-    fn ground(&self, namespace: &Namespace, declare: &Declare) -> Result<Option<Arc<Topic>>, DeclareError> {
+    fn resolve_prerequisites(
+        &self,
+        namespace: &Namespace,
+        declare: &Declare,
+    ) -> Result<Option<Arc<Topic>>, DeclareError> {
         if !self.router.has_namespace(namespace) {
             return Err(DeclareError::NoSuchNamespace);
         }
@@ -153,61 +191,15 @@ impl Queues {
         };
         let definition = queue.definition(inner).encode();
         let put = definition_frame(queue.id, Change::Put(definition.into()));
-        let mut ticket = self
-            .journal
-            .append(vec![Append::state([create, put], StateWait::Written)]);
-        let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(outcomes) = Pin::new(&mut ticket).poll(&mut context)
-            && let Some(Outcome::Refused(refusal)) = outcomes.first()
-        {
+        if let StageOutcome::Refused(refusal) = StageOutcome::of(&*self.journal, [create, put]) {
             // The logs do not exist; a later message tries again.
             inner.logs.truncate(known);
-            return Err(Refused::Journal(*refusal));
+            return Err(Refused::Journal(refusal));
         }
         for (priority, log) in (lowest..=highest).zip(first.0..) {
             self.context.watch(queue, priority.into(), LogId(log));
         }
-        self.show(queue, inner);
+        self.publish_view(queue, inner);
         inner.log(highest.into()).ok_or(Refused::Gone)
-    }
-}
-
-/// Declares an existing queue.
-fn declare_again(queue: &Arc<Queue>, declare: &Declare) -> Result<(), DeclareError> {
-    if queue
-        .exclusive
-        .is_some_and(|owner| Some(owner) != declare.exclusive)
-    {
-        return Err(DeclareError::Locked);
-    }
-    if let Some(what) = queue.differs(declare) {
-        return Err(DeclareError::Differs { what });
-    }
-    queue.use_now();
-    Ok(())
-}
-
-impl Future for Declaring {
-    type Output = Result<Arc<Queue>, DeclareError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if let (Ok(queue), Some(ticket)) = (&this.result, &mut this.ticket) {
-            let Poll::Ready(mut outcomes) = Pin::new(ticket).poll(context) else {
-                return Poll::Pending;
-            };
-            match only_outcome(outcomes.pop().as_ref()) {
-                Ok(()) => queue.stored.store(true, Ordering::Release),
-                Err(why) => {
-                    if this.creates {
-                        // The queue never existed; messages published to it are lost with it.
-                        drop(this.queues.remove(queue, |_| Ok(())));
-                    }
-                    this.result = Err(why.into());
-                }
-            }
-        }
-        this.ticket = None;
-        Poll::Ready(this.result.clone())
     }
 }

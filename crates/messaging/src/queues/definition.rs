@@ -39,7 +39,7 @@ pub struct Declare {
     /// Declaration in the front end's own format: compared and returned, opaque to the core.
     pub arguments: Bytes,
     /// Stored topic whose messages are those of the queue.
-    pub over: Option<Over>,
+    pub over: Option<TopicQueueSpec>,
 }
 
 impl Declare {
@@ -62,7 +62,7 @@ impl Declare {
 /// Stored topic for a queue over a topic. Such a queue has no messages of its own, and changes nothing in the
 /// topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Over {
+pub struct TopicQueueSpec {
     pub topic: TopicId,
     /// True to begin after the messages that exist when it is declared; false to begin with the oldest one.
     pub from_end: bool,

@@ -35,7 +35,7 @@ impl Queues {
         })?;
         gone.extend(left_over.into_iter().map(|key| spaces::DELIVERIES.delete(key)));
         for queue in found.into_values() {
-            self.adopt(&queue);
+            self.register_loaded(&queue);
         }
         self.free(gone);
         Ok(())
@@ -95,14 +95,14 @@ impl Queues {
     }
 
     /// Adds a loaded queue.
-    fn adopt(self: &Arc<Self>, queue: &Arc<Queue>) {
+    fn register_loaded(self: &Arc<Self>, queue: &Arc<Queue>) {
         queue.open(&self.context);
         let hash = self.hash_queue(queue);
         self.write()
             .insert_unique(hash, Arc::clone(queue), |queue| self.hash_queue(queue));
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.lay_over(queue);
-        self.show(queue, &queue.lock());
+        self.attach_to_topic(queue);
+        self.publish_view(queue, &queue.lock());
         queue.use_now();
         queue.resume(&self.context, self.log_level(queue) != Durability::Sync);
     }

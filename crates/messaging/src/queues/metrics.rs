@@ -70,9 +70,9 @@ impl QueueMetrics {
 
 /// Totals of all queues, collected on demand.
 #[derive(Debug)]
-pub(super) struct Standing(pub(super) Weak<Queues>);
+pub(super) struct QueueGauges(pub(super) Weak<Queues>);
 
-impl Collector for Standing {
+impl Collector for QueueGauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(queues) = self.0.upgrade() else {
             return Ok(());

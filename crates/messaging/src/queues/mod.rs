@@ -25,8 +25,8 @@ mod tests;
 mod topic_queue;
 mod topic_view;
 
-pub use declare::{DeclareError, Declaring};
-pub use definition::{Declare, Over, OwnerId, QueueId};
+pub use declare::DeclareError;
+pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
 pub(crate) use publication::AtomicPublishError;
 pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};

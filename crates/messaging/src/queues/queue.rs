@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use stafett_journal::StateWait;
 use stafett_model::{LogId, Namespace};
 use stafett_queue::QueueSettings;
 use stafett_queue::consumers::ConsumerConflict;
@@ -145,8 +146,17 @@ impl Queue {
     }
 
     /// Returns true if the queue survives a restart.
-    pub(crate) fn outlives(&self) -> bool {
+    pub(crate) fn survives_restart(&self) -> bool {
         self.durable && self.exclusive.is_none()
+    }
+
+    /// Returns the wait for changes of the definition.
+    pub(super) fn state_wait(&self) -> StateWait {
+        if self.survives_restart() {
+            StateWait::Synced
+        } else {
+            StateWait::Written
+        }
     }
 
     pub fn is_deleted(&self) -> bool {

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::definition::{OwnerId, QueueId};
-use super::metrics::{QueueMetrics, Standing};
+use super::metrics::{QueueGauges, QueueMetrics};
 use super::publication::Targets;
 use super::queue::Queue;
 use crate::delivery::DeliveryContext;
@@ -64,7 +64,7 @@ pub struct Queues {
     pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
     /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
-    pub(super) leaving: Lock<Vec<Arc<Queue>>>,
+    pub(super) removing: Lock<Vec<Arc<Queue>>>,
     durability: Durability,
     /// Preferred size of a batch for the journal, in bytes.
     pub(super) batch_bytes: usize,
@@ -90,7 +90,7 @@ impl Queues {
             hash: RandomState::new(),
             owned: Lock::default(),
             over: Lock::default(),
-            leaving: Lock::default(),
+            removing: Lock::default(),
             durability,
             batch_bytes: journal.batch_bytes(),
             last_owner: AtomicU64::new(0),
@@ -119,7 +119,7 @@ impl Queues {
     /// Registers the metrics.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         self.metrics.register(&self.context, registry);
-        registry.register_collector(Box::new(Standing(Arc::downgrade(self))));
+        registry.register_collector(Box::new(QueueGauges(Arc::downgrade(self))));
     }
 
     /// Returns a new owner id.
@@ -177,7 +177,7 @@ impl Queues {
     }
 
     /// Returns true if this queue is the one under its name.
-    pub(crate) fn is_there(&self, queue: &Arc<Queue>) -> bool {
+    pub(crate) fn is_registered(&self, queue: &Arc<Queue>) -> bool {
         self.get(&queue.namespace, &queue.name)
             .is_some_and(|found| Arc::ptr_eq(&found, queue))
     }

@@ -1,5 +1,5 @@
-//! Deletion of queues. A queue is gone at once; if it has very many bindings, they are removed in steps, so that
-//! other tasks get their turns.
+//! Deletion of queues. A queue is gone at once; if it has very many bindings, they are removed in steps, so
+//! that other tasks get their turns.
 //!
 //! Until that is done, a new queue of the same name would get messages that are not for it. So a task that
 //! declares one completes the removal first.
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 use hashbrown::HashTable;
-use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
+use stafett_journal::{Append, Change, Frame, Ticket};
 use stafett_model::Namespace;
 use stafett_store::{NotStored, only_outcome};
 use tokio::task::JoinHandle;
@@ -145,7 +145,7 @@ impl Queues {
             let hash = self.hash_queue(queue);
             let mut table = self.write();
             if has_more {
-                self.leaving().push(Arc::clone(queue));
+                self.removing().push(Arc::clone(queue));
             }
             if let Ok(entry) = table.find_entry(hash, |known| Arc::ptr_eq(known, queue)) {
                 entry.remove();
@@ -153,8 +153,8 @@ impl Queues {
             (ready, ticket, has_more)
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
-        self.hide(queue);
-        self.lift(queue);
+        self.remove_view(queue);
+        self.detach_from_topic(queue);
         if let Some(owner) = queue.exclusive {
             let mut owned = self.owned.lock();
             if let Some(queues) = owned.get_mut(&owner) {
@@ -165,7 +165,7 @@ impl Queues {
             }
         }
         let rest = if has_more {
-            Some(self.forget_rest(queue))
+            Some(self.spawn_binding_removal(queue))
         } else {
             self.router.on_queue_removed(queue);
             None
@@ -175,15 +175,12 @@ impl Queues {
 
     /// Stores the deletion of a queue and of bindings to it; true if some bindings are left.
     fn store_removal(&self, queue: &Queue, mut frames: Vec<Frame>) -> (Option<Ticket>, bool) {
-        let wait = if queue.outlives() {
-            StateWait::Synced
-        } else {
-            StateWait::Written
-        };
         let mut ticket = None;
         let mut append = |forget: Vec<Frame>| {
             let frames: Vec<Frame> = frames.drain(..).chain(forget).collect();
-            let staged = self.journal.append(vec![Append::state(frames.clone(), wait)]);
+            let staged = self
+                .journal
+                .append(vec![Append::state(frames.clone(), queue.state_wait())]);
             if staged.glance().committed() == Some(false) {
                 self.context.dirty.push_refused(frames);
             }
@@ -194,7 +191,7 @@ impl Queues {
     }
 
     /// Removes the remaining bindings of a queue, in a task.
-    fn forget_rest(self: &Arc<Self>, queue: &Arc<Queue>) -> JoinHandle<()> {
+    fn spawn_binding_removal(self: &Arc<Self>, queue: &Arc<Queue>) -> JoinHandle<()> {
         let (queues, queue) = (Arc::clone(self), Arc::clone(queue));
         self.context.tasks.spawn(async move {
             while queues.forget_step(&queue) {
@@ -211,7 +208,7 @@ impl Queues {
     ) -> RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
         loop {
             let table = self.write();
-            if !self.leaving().iter().any(|queue| is(queue, namespace, name)) {
+            if !self.removing().iter().any(|queue| is(queue, namespace, name)) {
                 return table;
             }
             drop(table);
@@ -221,12 +218,12 @@ impl Queues {
 
     /// Completes the removal at once, for a caller that needs the name.
     fn forget_now(&self, namespace: &Namespace, name: &str) {
-        let leaving = self
-            .leaving()
+        let removing = self
+            .removing()
             .iter()
             .find(|queue| is(queue, namespace, name))
             .cloned();
-        if let Some(queue) = leaving {
+        if let Some(queue) = removing {
             while self.forget_step(&queue) {}
         }
     }
@@ -234,19 +231,19 @@ impl Queues {
     /// Removes some bindings. False if they were the last.
     fn forget_step(&self, queue: &Arc<Queue>) -> bool {
         // Held throughout: once the queue is not in the list, bindings of its name belong to another queue.
-        let mut leaving = self.leaving();
-        let Some(at) = leaving.iter().position(|known| Arc::ptr_eq(known, queue)) else {
+        let mut removing = self.removing();
+        let Some(at) = removing.iter().position(|known| Arc::ptr_eq(known, queue)) else {
             return false;
         };
         if self.router.remove_more_bindings(queue) {
             return true;
         }
         self.router.on_queue_removed(queue);
-        leaving.swap_remove(at);
+        removing.swap_remove(at);
         false
     }
 
-    fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
-        self.leaving.lock()
+    fn removing(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
+        self.removing.lock()
     }
 }

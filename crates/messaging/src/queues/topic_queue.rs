@@ -29,7 +29,7 @@ impl Queues {
     }
 
     /// Lets a new queue follow the growth and deletion of its topic.
-    pub(super) fn lay_over(self: &Arc<Self>, queue: &Arc<Queue>) {
+    pub(super) fn attach_to_topic(self: &Arc<Self>, queue: &Arc<Queue>) {
         let Some(id) = queue.over else { return };
         self.over().entry(id).or_default().push(Arc::clone(queue));
         // The topic may have changed before the queue was registered.
@@ -40,7 +40,7 @@ impl Queues {
     }
 
     /// Removes a deleted queue.
-    pub(super) fn lift(&self, queue: &Arc<Queue>) {
+    pub(super) fn detach_from_topic(&self, queue: &Arc<Queue>) {
         let Some(id) = queue.over else { return };
         let mut over = self.over();
         if let Some(queues) = over.get_mut(&id) {
@@ -67,7 +67,7 @@ impl Queues {
     }
 
     /// Returns true if a dead letter that goes to a log would return to a queue that it left automatically.
-    pub(super) fn comes_back(&self, message: &Message, log: LogId) -> bool {
+    pub(super) fn would_loop(&self, message: &Message, log: LogId) -> bool {
         let over = self.over();
         over.iter().any(|(topic, queues)| {
             queues

@@ -21,7 +21,7 @@ impl Queue {
     /// Returns the name of the topic for clients that read logs; `None` if it is not shown. A queue over a
     /// topic is not, as its topic is visible already.
     pub fn topic_name(&self) -> Option<String> {
-        if !self.outlives() || self.over.is_some() {
+        if !self.survives_restart() || self.over.is_some() {
             return None;
         }
         let mut name = String::from("queue");
@@ -37,7 +37,7 @@ impl Queue {
 
 impl Queues {
     /// Shows the queue, in its current state, to clients that read logs.
-    pub(super) fn show(&self, queue: &Queue, inner: &DeliveryState) {
+    pub(super) fn publish_view(&self, queue: &Queue, inner: &DeliveryState) {
         let Some(name) = queue.topic_name() else { return };
         let id = TopicId::of_queue(queue.id.0);
         if self.topics.named(&name).is_some_and(|known| known.id != id) {
@@ -53,7 +53,7 @@ impl Queues {
     }
 
     /// Hides the queue from clients that read logs.
-    pub(super) fn hide(&self, queue: &Queue) {
+    pub(super) fn remove_view(&self, queue: &Queue) {
         if let Some(topic) = self.topics.with_id(TopicId::of_queue(queue.id.0)) {
             self.topics.remove(&topic);
         }

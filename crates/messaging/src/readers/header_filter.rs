@@ -5,7 +5,7 @@ use stafett_model::StoredMessage;
 
 /// Filter for messages with one of several values in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct HeaderFilter {
     header: &'static str,
     /// Accepted values, sorted.
     values: Vec<Bytes>,
@@ -13,7 +13,7 @@ pub struct Wanted {
     also_without: bool,
 }
 
-impl Wanted {
+impl HeaderFilter {
     pub fn new(header: &'static str, values: impl IntoIterator<Item = Bytes>, also_without: bool) -> Self {
         let mut values: Vec<Bytes> = values.into_iter().collect();
         values.sort_unstable();

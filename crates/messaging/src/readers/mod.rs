@@ -33,8 +33,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::delivery::Outbox;
 
-pub use header_filter::Wanted;
-pub use reader::{Reader, ReaderSpec, Reading};
+pub use header_filter::HeaderFilter;
+pub use reader::{Reader, ReaderHandle, ReaderSpec};
 
 /// All readers of a broker, by topic.
 #[derive(Debug)]
@@ -90,17 +90,17 @@ impl Readers {
         spec: &ReaderSpec,
         outbox: Arc<Outbox>,
         token: u64,
-    ) -> Reading {
+    ) -> ReaderHandle {
         let reader = Reader::new(topic, spec, outbox, token);
         self.lock()
             .entry(topic.id)
             .or_default()
             .push(Arc::downgrade(&reader));
         self.metrics.open.inc();
-        let places = partition_cursors::Places::begin(&*self.journal, topic, spec);
+        let places = partition_cursors::PartitionCursors::begin(&*self.journal, topic, spec);
         self.tasks
             .spawn(task::run(Arc::clone(self), Arc::clone(&reader), places));
-        Reading::of(reader, Arc::downgrade(self))
+        ReaderHandle::of(reader, Arc::downgrade(self))
     }
 
     /// Handles the growth of a topic: readers read the new partitions from their beginning.

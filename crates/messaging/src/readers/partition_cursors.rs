@@ -10,7 +10,7 @@ use super::reader::ReaderSpec;
 
 /// A partition that is read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PartitionCursor {
     pub(super) partition: u32,
     pub(super) log: LogId,
     /// Next offset to read.
@@ -21,14 +21,14 @@ pub(super) struct Place {
 
 /// All partitions that are read.
 #[derive(Debug)]
-pub(super) struct Places {
-    pub(super) list: Vec<Place>,
+pub(super) struct PartitionCursors {
+    pub(super) list: Vec<PartitionCursor>,
     only: Option<u32>,
     /// Index of the partition whose turn it is.
     pub(super) turn: usize,
 }
 
-impl Places {
+impl PartitionCursors {
     pub(super) fn begin(journal: &dyn Journal, topic: &Topic, spec: &ReaderSpec) -> Self {
         let mut places = Self {
             list: Vec::new(),
@@ -40,7 +40,7 @@ impl Places {
     }
 
     /// Adds the partitions of a topic that has grown; they are read from their beginning. Returns them.
-    pub(super) fn follow(&mut self, journal: &dyn Journal, topic: &Arc<Topic>) -> &[Place] {
+    pub(super) fn follow(&mut self, journal: &dyn Journal, topic: &Arc<Topic>) -> &[PartitionCursor] {
         let known = self.list.len();
         if self.only.is_none() {
             self.add(journal, topic, StartPosition::First);
@@ -60,7 +60,7 @@ impl Places {
                 end: stafett_model::Offset::ZERO,
                 bytes: 0,
             });
-            self.list.push(Place {
+            self.list.push(PartitionCursor {
                 partition,
                 log,
                 next: start.offset(bounds),
@@ -86,7 +86,7 @@ impl Places {
         }
     }
 
-    pub(super) fn current(&mut self) -> Option<&mut Place> {
+    pub(super) fn current(&mut self) -> Option<&mut PartitionCursor> {
         self.list.get_mut(self.turn)
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Readers;
-use super::header_filter::Wanted;
+use super::header_filter::HeaderFilter;
 use crate::delivery::{Event, Outbox, ReadSource};
 
 /// Parameters of a reader.
@@ -22,7 +22,7 @@ pub struct ReaderSpec {
     /// Bound on the messages in flight; `None` for no bound.
     pub credit: Option<u32>,
     /// Filter of messages; `None` for all.
-    pub wanted: Option<Wanted>,
+    pub wanted: Option<HeaderFilter>,
 }
 
 /// A reader of a topic.
@@ -31,7 +31,7 @@ pub struct Reader {
     pub(super) token: u64,
     pub(super) outbox: Arc<Outbox>,
     credit: Option<u32>,
-    wanted: Option<Wanted>,
+    wanted: Option<HeaderFilter>,
     in_flight: AtomicU32,
     pub(super) wake: Notify,
     pub(super) ended: CancellationToken,
@@ -41,7 +41,7 @@ pub struct Reader {
 
 /// Handle of a reader; dropping it ends the reader.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ReaderHandle {
     reader: Arc<Reader>,
     readers: Weak<Readers>,
 }
@@ -110,13 +110,13 @@ impl ReadSource for Reader {
     }
 }
 
-impl Reading {
+impl ReaderHandle {
     pub(super) fn of(reader: Arc<Reader>, readers: Weak<Readers>) -> Self {
         Self { reader, readers }
     }
 }
 
-impl Drop for Reading {
+impl Drop for ReaderHandle {
     fn drop(&mut self) {
         self.reader.ended.cancel();
         if let Some(readers) = self.readers.upgrade() {

@@ -9,7 +9,7 @@ use stafett_queue::DeliveryId;
 use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 
 use super::Readers;
-use super::partition_cursors::{Place, Places};
+use super::partition_cursors::{PartitionCursor, PartitionCursors};
 use super::reader::Reader;
 use crate::delivery::Delivery;
 use crate::delivery::{Source, Waiter};
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 256 << 10;
 const STALLED: Duration = Duration::from_secs(1);
 
 /// Result of a step.
-enum Step {
+enum ReadStep {
     /// There may be more messages.
     Moved,
     /// The partition has no more messages for now.
@@ -33,10 +33,10 @@ enum Step {
     Gone,
 }
 
-struct Run {
+struct ReaderTask {
     readers: Arc<Readers>,
     reader: Arc<Reader>,
-    places: Places,
+    places: PartitionCursors,
     watch: Watch,
     /// Reader of the partition whose turn it is.
     tail: Option<Tail>,
@@ -47,7 +47,7 @@ struct Run {
 }
 
 /// Runs until the reader, its topic or the process ends.
-pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: Places) {
+pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: PartitionCursors) {
     let (stop, ended) = (readers.stop.clone(), reader.ended.clone());
     let watch = readers.journal.watch();
     for place in &places.list {
@@ -55,7 +55,7 @@ pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: 
     }
     let reading = async move {
         places.find(&*readers.journal).await;
-        let mut run = Run {
+        let mut run = ReaderTask {
             tail: None,
             readers,
             reader,
@@ -74,17 +74,17 @@ pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: 
     }
 }
 
-impl Run {
+impl ReaderTask {
     async fn go_on(&mut self) {
         loop {
             self.follow();
             let step = self.deliver().await;
             self.flush();
             match step {
-                Step::Gone => return self.reader.on_gone(),
-                Step::Stalled => tokio::time::sleep(STALLED).await,
-                Step::Moved => tokio::task::yield_now().await,
-                Step::AtEnd | Step::Blocked => tokio::select! {
+                ReadStep::Gone => return self.reader.on_gone(),
+                ReadStep::Stalled => tokio::time::sleep(STALLED).await,
+                ReadStep::Moved => tokio::task::yield_now().await,
+                ReadStep::AtEnd | ReadStep::Blocked => tokio::select! {
                     () = self.watch.grown() => {}
                     () = self.reader.wake.notified() => {}
                 },
@@ -103,13 +103,13 @@ impl Run {
     }
 
     /// Gives each partition one turn.
-    async fn deliver(&mut self) -> Step {
-        let mut came = Step::AtEnd;
+    async fn deliver(&mut self) -> ReadStep {
+        let mut came = ReadStep::AtEnd;
         for _ in 0..self.places.list.len() {
             match self.take_turn().await {
-                Step::AtEnd => {}
-                Step::Moved => came = Step::Moved,
-                step @ (Step::Blocked | Step::Stalled | Step::Gone) => return step,
+                ReadStep::AtEnd => {}
+                ReadStep::Moved => came = ReadStep::Moved,
+                step @ (ReadStep::Blocked | ReadStep::Stalled | ReadStep::Gone) => return step,
             }
             self.tail = None;
             self.places.pass_turn();
@@ -118,9 +118,9 @@ impl Run {
     }
 
     /// Delivers messages of the current partition.
-    async fn take_turn(&mut self) -> Step {
+    async fn take_turn(&mut self) -> ReadStep {
         let Some(place) = self.places.current().copied() else {
-            return Step::AtEnd;
+            return ReadStep::AtEnd;
         };
         let kept = &self.readers.kept;
         let mut tail = self
@@ -136,7 +136,7 @@ impl Run {
     }
 
     /// Delivers read-ahead messages; reads first if there are none.
-    async fn deliver_read(&mut self, place: Place, tail: &mut Tail) -> Step {
+    async fn deliver_read(&mut self, place: PartitionCursor, tail: &mut Tail) -> ReadStep {
         let mut has_read = false;
         loop {
             match tail.item() {
@@ -146,7 +146,7 @@ impl Run {
                 Some(TailItem::Message(at, message, stored_by)) => {
                     if !self.has_room() {
                         tail.put_back(at, message, stored_by);
-                        return Step::Blocked;
+                        return ReadStep::Blocked;
                     }
                     self.give(place.partition, at.0, message);
                 }
@@ -156,14 +156,14 @@ impl Run {
                         tracing::error!("a reader passes over {log} from {from} to {to}: it is damaged");
                     }
                 }
-                None if has_read => return Step::Moved,
+                None if has_read => return ReadStep::Moved,
                 None => match tail.read(&*self.readers.journal).await {
                     Ok(()) => {}
-                    Err(ReadEnd::AtEnd) => return Step::AtEnd,
-                    Err(ReadEnd::NoSuchLog) => return Step::Gone,
+                    Err(ReadEnd::AtEnd) => return ReadStep::AtEnd,
+                    Err(ReadEnd::NoSuchLog) => return ReadStep::Gone,
                     Err(error @ (ReadEnd::Failed(_) | ReadEnd::Stopped)) => {
                         tracing::warn!(%error, "a reader waits");
-                        return Step::Stalled;
+                        return ReadStep::Stalled;
                     }
                 },
             }

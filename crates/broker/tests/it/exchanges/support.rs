@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_messaging::exchanges::{BindError, ReadFacts, UnbindError};
+use stafett_messaging::exchanges::{BindError, ReadAttributes, UnbindError};
 use stafett_messaging::queues::{Declare, Queue};
 use stafett_messaging::{Destination, NewBinding, NewExchange, Unbind};
 use stafett_messaging::{Publish, Published};
@@ -19,7 +19,7 @@ use crate::torn::Torn;
 #[derive(Debug)]
 struct KeptKind;
 
-impl ReadFacts for KeptKind {
+impl ReadAttributes for KeptKind {
     fn header(&self) -> &'static str {
         "front"
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use stafett_messaging::queues::{Declare, Over};
+use stafett_messaging::queues::{Declare, TopicQueueSpec};
 use stafett_messaging::{Publish, Published};
 use stafett_model::{Message, Offset, partition_of, records};
 use stafett_routing::ExchangeKind;
@@ -156,7 +156,7 @@ async fn what_goes_to_a_queue_over_a_topic_goes_into_the_topic_once() {
     let topic = world.topic("events", 4).await;
     let over = || Declare {
         durable: true,
-        over: Some(Over {
+        over: Some(TopicQueueSpec {
             topic: topic.id,
             from_end: false,
         }),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_messaging::delivery::{ConsumerSpec, Delivery, Event, Settle};
-use stafett_messaging::queues::{DeadLetter, Declare, Over, Queue, QueueSettings};
+use stafett_messaging::queues::{DeadLetter, Declare, Queue, QueueSettings, TopicQueueSpec};
 use stafett_model::{BatchBuilder, Codec, Namespace, Offset, Record};
 use stafett_topics::{Append, NewTopic, Topic, TopicSettings};
 
@@ -45,7 +45,7 @@ pub(crate) async fn append(world: &World, topic: &Topic, partition: u32, bodies:
 
 pub(crate) fn over(topic: &Topic) -> Declare {
     Declare {
-        over: Some(Over {
+        over: Some(TopicQueueSpec {
             topic: topic.id,
             from_end: false,
         }),
@@ -115,7 +115,7 @@ async fn it_may_begin_behind_what_is_there() {
     let topic = topic(&world, 2).await;
     append(&world, &topic, 0, 0..5).await;
     let from_end = Declare {
-        over: Some(Over {
+        over: Some(TopicQueueSpec {
             topic: topic.id,
             from_end: true,
         }),

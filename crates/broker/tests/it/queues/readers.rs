@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_messaging::delivery::{Delivery, DeliveryBatch, Event, Outbox, Settle, Source};
-use stafett_messaging::readers::{ReaderSpec, Reading, Wanted};
+use stafett_messaging::readers::{HeaderFilter, ReaderHandle, ReaderSpec};
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
 use stafett_topics::StartPosition;
 use stafett_topics::{Append, Outcome, Topic};
@@ -15,7 +15,7 @@ use super::support::{World, body, settle_down};
 /// A test's reader.
 struct Reads {
     outbox: Arc<Outbox>,
-    _reading: Reading,
+    _reading: ReaderHandle,
     source: Option<Source>,
     events: Vec<Event>,
 }
@@ -156,7 +156,7 @@ async fn a_reader_gets_what_it_wants_and_spends_no_credit_on_the_rest() {
         let spec = ReaderSpec {
             start: StartPosition::First,
             credit: Some(2),
-            wanted: Some(Wanted::new("kind", values, also_without)),
+            wanted: Some(HeaderFilter::new("kind", values, also_without)),
             ..ReaderSpec::default()
         };
         Reads::begin(&world, &topic, &spec)
