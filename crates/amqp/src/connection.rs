@@ -395,7 +395,9 @@ impl Open {
                     break;
                 }
             }
-            self.perform().await?;
+            if self.session.is_waiting() {
+                self.perform().await?;
+            }
         }
         self.session.finish_turn()?;
         self.perform().await

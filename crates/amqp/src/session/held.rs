@@ -44,6 +44,11 @@ pub(super) enum Held {
 }
 
 impl Session {
+    /// Returns true if an operation has to be performed before the next input.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.operation.is_some()
+    }
+
     /// Takes the operation that has to be performed before the next input.
     pub(crate) fn next_operation(&mut self) -> Option<Operation> {
         self.operation.take()
