@@ -1,6 +1,6 @@
 //! Asynchronous shell of a connection: reads requests, has them executed, waits for answers, writes them.
 //!
-//! Reading continues while earlier requests wait, up to a bound on pending answers. Answers leave in order;
+//! Reading continues while earlier requests wait, up to a bound on pending answers. ResponseQueue leave in order;
 //! all that are ready leave in one write. While a client does not read its answers, its requests are not
 //! read.
 //! are not read.
@@ -16,13 +16,13 @@ use stafett_net::{
 };
 use tokio::time::Instant;
 
-use crate::answers::{Answers, Next};
-use crate::kafka::Shared;
+use crate::context::KafkaContext;
+use crate::response_queue::{NextResponse, ResponseQueue};
 use crate::session::{Close, Context};
 
 /// Length of the shortest request: API, version, correlation id.
 const REQUEST_BYTES_MIN: u32 = 8;
-/// Answers are collected up to about this many bytes before they are written.
+/// ResponseQueue are collected up to about this many bytes before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 /// Maximum capacity of the queues of an idle connection.
 const KEPT: usize = 16;
@@ -41,7 +41,7 @@ enum Ended {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
+pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection) {
     let (peer, id) = (connection.peer, connection.id);
     match run(&shared, &mut connection).await {
         Ok(()) => tracing::trace!(%peer, id, "the client left"),
@@ -56,7 +56,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
     }
 }
 
-async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), Ended> {
+async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<(), Ended> {
     let local = connection.stream.local_addr()?;
     let limits = FrameLimits {
         frame_bytes_min: REQUEST_BYTES_MIN,
@@ -85,7 +85,7 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), En
         write,
         frames: Vec::new(),
         held: VecDeque::new(),
-        answers: Answers::default(),
+        answers: ResponseQueue::default(),
         outgoing: Output::default(),
         is_reading: true,
     };
@@ -93,7 +93,7 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), En
 }
 
 struct Loop<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<KafkaContext>,
     context: Context,
     reader: FrameReader,
     metrics: &'a ListenerMetrics,
@@ -103,7 +103,7 @@ struct Loop<'a> {
     frames: Vec<Frame>,
     /// Frames that were read and wait until an earlier answer is done.
     held: VecDeque<Frame>,
-    answers: Answers,
+    answers: ResponseQueue,
     outgoing: Output,
     is_reading: bool,
 }
@@ -113,7 +113,7 @@ struct Loop<'a> {
     reason = "it is taken apart at once, and a box would cost memory for each answer"
 )]
 enum Event {
-    Answer(Next),
+    QueuedResponse(NextResponse),
     Read(Status),
 }
 
@@ -121,7 +121,7 @@ impl Loop<'_> {
     async fn run(&mut self) -> Result<(), Ended> {
         while self.is_reading || !self.answers.is_empty() || !self.held.is_empty() {
             match self.next_event().await? {
-                Event::Answer(next) => self.answer(next).await?,
+                Event::QueuedResponse(next) => self.answer(next).await?,
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));
                     if status != Status::Frames {
@@ -151,20 +151,20 @@ impl Loop<'_> {
         tokio::select! {
             biased;
             next = poll_fn(|context| answers.poll_next(shared, context)), if !answers.is_empty() => {
-                Ok(Event::Answer(next))
+                Ok(Event::QueuedResponse(next))
             }
             status = reader.next_frames(read, frames), if may_read => Ok(Event::Read(status?)),
         }
     }
 
     /// Writes an answer, together with all that are ready behind it.
-    async fn answer(&mut self, first: Next) -> Result<(), Ended> {
+    async fn answer(&mut self, first: NextResponse) -> Result<(), Ended> {
         let begun = Instant::now();
         let mut permits: Option<Permit> = None;
         let mut turn = None;
         let mut closed = None;
         let mut next = Some(first);
-        while let Some(Next { answered, permit }) = next {
+        while let Some(NextResponse { answered, permit }) = next {
             let reply = match answered {
                 Ok(reply) => reply,
                 Err(close) => {
@@ -203,7 +203,7 @@ impl Loop<'_> {
     }
 
     /// Returns the next answer if it is ready now.
-    async fn ready_answer(&mut self) -> Option<Next> {
+    async fn ready_answer(&mut self) -> Option<NextResponse> {
         poll_fn(|context| match self.answers.poll_next(self.shared, context) {
             Poll::Ready(next) => Poll::Ready(Some(next)),
             Poll::Pending => Poll::Ready(None),

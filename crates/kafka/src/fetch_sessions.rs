@@ -60,7 +60,7 @@ struct Slot {
 
 /// A session that is taken out. Dropping it ends the session.
 #[derive(Debug)]
-pub(crate) struct Taken<'a> {
+pub(crate) struct CheckedOutState<'a> {
     sessions: &'a FetchSessions,
     pub id: i32,
     state: Option<Box<FetchState>>,
@@ -83,7 +83,7 @@ impl FetchSessions {
         &self,
         state: Box<FetchState>,
         uses_ids: bool,
-    ) -> Result<Taken<'_>, Box<FetchState>> {
+    ) -> Result<CheckedOutState<'_>, Box<FetchState>> {
         let partitions = state.live();
         let mut inner = self.lock();
         while inner.slots.len() >= self.sessions_max || inner.partitions + partitions > self.partitions_max {
@@ -107,7 +107,7 @@ impl FetchSessions {
         inner.slots.insert(id, slot);
         inner.partitions += partitions;
         self.show(&inner);
-        Ok(Taken {
+        Ok(CheckedOutState {
             sessions: self,
             id,
             state: Some(state),
@@ -115,7 +115,7 @@ impl FetchSessions {
     }
 
     /// Takes out a session for a request with the given epoch.
-    pub(crate) fn take(&self, id: i32, epoch: i32, uses_ids: bool) -> Result<Taken<'_>, ErrorCode> {
+    pub(crate) fn take(&self, id: i32, epoch: i32, uses_ids: bool) -> Result<CheckedOutState<'_>, ErrorCode> {
         let mut inner = self.lock();
         let slot = inner
             .slots
@@ -129,7 +129,7 @@ impl FetchSessions {
         }
         let state = slot.state.take().ok_or(ErrorCode::InvalidFetchSessionEpoch)?;
         slot.epoch = slot.epoch.checked_add(1).unwrap_or(EPOCH_FIRST + 1);
-        Ok(Taken {
+        Ok(CheckedOutState {
             sessions: self,
             id,
             state: Some(state),
@@ -195,7 +195,7 @@ impl FetchSessions {
     }
 }
 
-impl Taken<'_> {
+impl CheckedOutState<'_> {
     pub(crate) fn state(&mut self) -> Option<&mut FetchState> {
         self.state.as_deref_mut()
     }
@@ -208,7 +208,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for CheckedOutState<'_> {
     fn drop(&mut self) {
         if self.state.is_some() {
             self.sessions.remove(self.id);

@@ -22,12 +22,12 @@ use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
 use stafett_topics::{Bounds, LogSlice, ReadFrom, ReadRequest, Watch, is_internal};
 
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
-use crate::reader::TopicKey;
+use crate::request_reader::TopicKey;
 
 /// Offset that was never sent.
-const UNTOLD: i64 = -1;
+const UNREPORTED: i64 = -1;
 /// Maximum forgotten partitions in a session on top of the number of its live ones.
 const FORGOTTEN_SLACK: usize = 64;
 
@@ -56,13 +56,13 @@ pub(crate) struct Partition {
     leader_epoch: i32,
     /// Bounds at the last read.
     bounds: Option<Bounds>,
-    /// End and start offset that the client was told last.
-    told: (i64, i64),
+    /// End and start offset that the client was last_reported last.
+    last_reported: (i64, i64),
 }
 
 /// A requested partition.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct PartitionRequest {
     pub partition: i32,
     /// The client's leader epoch, or -1.
     pub leader_epoch: i32,
@@ -89,25 +89,25 @@ pub(crate) struct FetchState {
 
 /// Result of one read of the active partitions.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
-    results: Tellings,
+pub(crate) struct ReadRound {
+    results: PartitionReplies,
     pub bytes: usize,
     pub has_error: bool,
 }
 
 /// Reply for one partition.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct PartitionReply {
     number: u32,
     pub end: i64,
     pub start: i64,
     pub result: Result<LogSlice, ErrorCode>,
 }
 
-pub(crate) type Tellings = SmallVec<[Telling; 1]>;
+pub(crate) type PartitionReplies = SmallVec<[PartitionReply; 1]>;
 
 impl FetchState {
-    pub(crate) fn new(shared: &Shared) -> Self {
+    pub(crate) fn new(shared: &KafkaContext) -> Self {
         Self {
             partitions: SmallVec::new(),
             by_name: HashTable::new(),
@@ -133,7 +133,7 @@ impl FetchState {
     }
 
     /// Adds a partition to a fetch without a session.
-    pub(crate) fn add(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
+    pub(crate) fn add(&mut self, shared: &KafkaContext, topic: &TopicKey, asked: &PartitionRequest) {
         let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
         let mut partition = Partition {
             topic: topic.clone(),
@@ -146,7 +146,7 @@ impl FetchState {
             bytes_max: usize::try_from(asked.bytes_max).unwrap_or(0),
             leader_epoch: asked.leader_epoch,
             bounds: None,
-            told: (UNTOLD, UNTOLD),
+            last_reported: (UNREPORTED, UNREPORTED),
         };
         self.reads_commits |= partition.resolve(shared);
         self.partitions.push(partition);
@@ -155,7 +155,7 @@ impl FetchState {
     }
 
     /// Adds a partition to a session, or changes its fetch position.
-    pub(crate) fn put(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
+    pub(crate) fn put(&mut self, shared: &KafkaContext, topic: &TopicKey, asked: &PartitionRequest) {
         let Some(number) = self.find(topic, asked.partition) else {
             let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
             self.add(shared, topic, asked);
@@ -178,7 +178,7 @@ impl FetchState {
         };
         if partition.stage == Stage::Forgotten {
             partition.stage = Stage::Idle;
-            partition.told = (UNTOLD, UNTOLD);
+            partition.last_reported = (UNREPORTED, UNREPORTED);
             self.live += 1;
         }
         partition.fetch_offset = asked.fetch_offset;
@@ -202,7 +202,7 @@ impl FetchState {
     }
 
     /// Completes the changes that a request made to a session.
-    pub(crate) fn changed(&mut self, shared: &Shared) {
+    pub(crate) fn changed(&mut self, shared: &KafkaContext) {
         if self.partitions.len() > 2 * self.live + FORGOTTEN_SLACK {
             self.renumber(shared);
         }
@@ -238,7 +238,7 @@ impl FetchState {
     }
 
     /// Builds the read of all active partitions in order, without those that fail beforehand.
-    fn request(&mut self, shared: &Shared, bytes_max: usize) -> ReadRequest {
+    fn request(&mut self, shared: &KafkaContext, bytes_max: usize) -> ReadRequest {
         let mut logs = Vec::with_capacity(self.active.len());
         let mut active = std::mem::take(&mut self.active);
         active.retain(|number| {
@@ -274,7 +274,7 @@ impl FetchState {
     }
 
     /// Reads the active partitions, up to `bytes_max` in total.
-    pub(crate) async fn read(&mut self, shared: &Shared, bytes_max: usize) -> Round {
+    pub(crate) async fn read(&mut self, shared: &KafkaContext, bytes_max: usize) -> ReadRound {
         let request = self.request(shared, bytes_max);
         let read = if request.logs.is_empty() {
             Vec::new()
@@ -289,9 +289,9 @@ impl FetchState {
                 .unwrap_or_default()
         };
         let mut read = read.into_iter();
-        let mut round = Round {
+        let mut round = ReadRound {
             results: SmallVec::with_capacity(self.active.len()),
-            ..Round::default()
+            ..ReadRound::default()
         };
         let mut active = std::mem::take(&mut self.active);
         active.retain(|number| {
@@ -319,7 +319,7 @@ impl FetchState {
         &mut self,
         number: u32,
         result: Result<LogSlice, ErrorCode>,
-        round: &mut Round,
+        round: &mut ReadRound,
     ) -> bool {
         let is_watching = self.watch.is_some();
         let Some(partition) = self.partitions.get_mut(index(number)) else {
@@ -344,10 +344,10 @@ impl FetchState {
                 round.has_error = true;
             }
         }
-        round.results.push(Telling {
+        round.results.push(PartitionReply {
             number,
-            end: UNTOLD,
-            start: UNTOLD,
+            end: UNREPORTED,
+            start: UNREPORTED,
             result,
         });
         true
@@ -355,13 +355,13 @@ impl FetchState {
 
     /// Returns the replies for a round: of all partitions, or of those with news. Partitions that had records
     /// are read last next time.
-    pub(crate) fn tell(&mut self, round: Round, all: bool) -> Tellings {
+    pub(crate) fn replies(&mut self, round: ReadRound, all: bool) -> PartitionReplies {
         let mut results = round.results;
         let numbers = |with_records| {
             let wanted = results
                 .iter()
-                .filter(move |telling| telling.has_records() == with_records);
-            wanted.map(|telling| telling.number)
+                .filter(move |reply| reply.has_records() == with_records);
+            wanted.map(|reply| reply.number)
         };
         self.active.clear();
         self.active.extend(numbers(false).chain(numbers(true)));
@@ -372,36 +372,36 @@ impl FetchState {
             if partition.stage == Stage::Quiet {
                 partition.stage = Stage::Idle;
                 let result = Ok(LogSlice::default());
-                results.push(Telling {
+                results.push(PartitionReply {
                     number,
-                    end: UNTOLD,
-                    start: UNTOLD,
+                    end: UNREPORTED,
+                    start: UNREPORTED,
                     result,
                 });
             }
         }
         // In the order of the request, so that the partitions of a topic are adjacent.
-        results.sort_unstable_by_key(|telling| telling.number);
-        results.retain(|telling| {
-            let Some(partition) = self.partitions.get_mut(index(telling.number)) else {
+        results.sort_unstable_by_key(|reply| reply.number);
+        results.retain(|reply| {
+            let Some(partition) = self.partitions.get_mut(index(reply.number)) else {
                 return false;
             };
-            let now = partition
-                .bounds
-                .map_or((UNTOLD, UNTOLD), |bounds| (wire(bounds.end), wire(bounds.start)));
-            if !all && telling.result.is_ok() && !telling.has_records() && now == partition.told {
+            let now = partition.bounds.map_or((UNREPORTED, UNREPORTED), |bounds| {
+                (wire(bounds.end), wire(bounds.start))
+            });
+            if !all && reply.result.is_ok() && !reply.has_records() && now == partition.last_reported {
                 return false;
             }
-            partition.told = now;
-            (telling.end, telling.start) = now;
+            partition.last_reported = now;
+            (reply.end, reply.start) = now;
             true
         });
         results
     }
 
     /// Returns the partition of a reply.
-    pub(crate) fn partition(&self, telling: &Telling) -> Option<&Partition> {
-        self.partitions.get(index(telling.number))
+    pub(crate) fn partition(&self, reply: &PartitionReply) -> Option<&Partition> {
+        self.partitions.get(index(reply.number))
     }
 
     fn activate(&mut self, number: u32) {
@@ -445,7 +445,7 @@ impl FetchState {
 
     /// Drops forgotten partitions and renumbers the others. The new watch begins before the old one ends, so
     /// no growth is missed.
-    fn renumber(&mut self, shared: &Shared) {
+    fn renumber(&mut self, shared: &KafkaContext) {
         let old_watch = self.watch.take();
         let mut old_numbers = Vec::with_capacity(self.partitions.len());
         let partitions = std::mem::take(&mut self.partitions);
@@ -494,7 +494,7 @@ impl FetchState {
     }
 }
 
-impl Telling {
+impl PartitionReply {
     fn has_records(&self) -> bool {
         self.result.as_ref().is_ok_and(|run| run.bytes > 0)
     }
@@ -509,7 +509,7 @@ impl Partition {
     }
 
     /// Looks up the log. Returns true if it belongs to `__consumer_offsets`.
-    fn resolve(&mut self, shared: &Shared) -> bool {
+    fn resolve(&mut self, shared: &KafkaContext) -> bool {
         let topic = self.topic.find(shared);
         let is_of_commits = topic.as_ref().is_some_and(|topic| is_internal(&topic.name));
         self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic| {
@@ -521,7 +521,7 @@ impl Partition {
         is_of_commits
     }
 
-    fn readable(&self, shared: &Shared) -> Result<ReadFrom, ErrorCode> {
+    fn readable(&self, shared: &KafkaContext) -> Result<ReadFrom, ErrorCode> {
         let log = self.log?;
         // Epochs below -1 mean no epoch, too.
         shared.check_leader_epoch(self.leader_epoch.max(-1))?;

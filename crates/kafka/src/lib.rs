@@ -12,36 +12,37 @@
 //!
 //! - `connection`: asynchronous shell: reads, waits, writes
 //! - `session`: turns a frame into an answer, ready or pending
-//! - `answers`: pending answers of a connection, in order
+//! - `response_queue`: pending answers of a connection, in order
 //! - `api`: one file per request
 //! - `fetch_request`: the request; `fetch_state`: partitions to be read; `fetch_sessions`: state kept between
 //!   requests (KIP-227)
 //! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
-//! - `reader`, `writer`: requests and answers that are read and written without generated structs
+//! - `request_reader`, `response_writer`: requests and answers that are read and written without generated structs
 //! - `error`: error codes of all core errors
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
-//! - `metrics`, `settings`
+//! - `front_end`, `context`: the front end of a listener, and what its connections share; `metrics`, `settings`
 //!
 //! This crate must not know files, other protocols or how the broker stores anything. It has no state of its
 //! own except connections and fetch sessions: the broker has the rest.
 
-mod answers;
 mod api;
 mod configs;
 mod connection;
+mod context;
 mod error;
 mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
-mod kafka;
-mod language;
+mod front_end;
+mod member_protocol;
 mod metrics;
 mod offsets_topic;
-mod reader;
+mod request_reader;
 mod resources;
+mod response_queue;
+mod response_writer;
 mod session;
 mod settings;
-mod writer;
 
-pub use kafka::{Kafka, add_hooks};
+pub use front_end::{Kafka, add_hooks};
 pub use settings::{Endpoint, KafkaSettings};

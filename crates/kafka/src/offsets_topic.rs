@@ -25,7 +25,7 @@ use stafett_topics::{Append, NewTopic, OFFSETS_TOPIC, Topic, TopicId, TopicSetti
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::kafka::Shared;
+use crate::context::KafkaContext;
 
 /// Kafka's default, which clients expect.
 const PARTITIONS: u32 = 50;
@@ -79,7 +79,7 @@ struct Change {
 
 impl OffsetsTopic {
     /// Creates the topic if it is missing. Called after a commit.
-    pub(crate) async fn on_commit(&self, shared: &Shared) {
+    pub(crate) async fn on_commit(&self, shared: &KafkaContext) {
         if self.is_there.load(Ordering::Relaxed) {
             return;
         }
@@ -107,7 +107,7 @@ impl OffsetsTopic {
 
     /// Appends the changes since the last refresh, at most once per [`REFRESH`]. Changes that cannot be
     /// appended now are appended next time.
-    pub(crate) async fn refresh(&self, shared: &Shared) {
+    pub(crate) async fn refresh(&self, shared: &KafkaContext) {
         let Ok(_turn) = self.turn.acquire().await else {
             return;
         };
@@ -150,7 +150,7 @@ impl OffsetsTopic {
 
     /// Returns the records to append, and true if they are the whole state. `None` if there are none or the
     /// last check was less than [`REFRESH`] ago.
-    fn changes(&self, shared: &Shared, topic: &Topic) -> Option<(Vec<Change>, bool)> {
+    fn changes(&self, shared: &KafkaContext, topic: &Topic) -> Option<(Vec<Change>, bool)> {
         let now = Instant::now();
         let mut shown = self.shown();
         if shown.at.is_some_and(|at| now < at + REFRESH) {
@@ -211,7 +211,7 @@ impl Shown {
 
 /// Returns the current state: commits, and classic groups. A rebalancing group keeps the record that it had
 /// before.
-fn current(shared: &Shared, partitions: u32, shown: &Shown) -> Vec<Change> {
+fn current(shared: &KafkaContext, partitions: u32, shown: &Shown) -> Vec<Change> {
     let mut all = Vec::new();
     shared.broker.groups().each(|group| {
         let partition = partition_of(&group.name, partitions);

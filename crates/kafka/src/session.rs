@@ -17,11 +17,11 @@ use stafett_topics::Append;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{Answer, Answered, Answers, Kind};
 use crate::api;
-use crate::kafka::Shared;
+use crate::context::KafkaContext;
+use crate::response_queue::{PendingResponse, QueuedResponse, ResponseQueue, ResponseResult};
+use crate::response_writer::answer_buffer;
 use crate::settings::Endpoint;
-use crate::writer::answer_buffer;
 
 /// Reason why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +62,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn answer<R: Request>(self, response: &R::Response) -> Answered {
+    pub(crate) fn answer<R: Request>(self, response: &R::Response) -> ResponseResult {
         Ok(self.encode::<R>(response)?.into())
     }
 
@@ -83,7 +83,7 @@ impl Call {
 /// Environment of every request of a connection; cheap to clone into a task.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<KafkaContext>,
     /// Address that the client connected to.
     pub local: SocketAddr,
     /// Address of the client.
@@ -106,7 +106,7 @@ pub(crate) struct Staging {
 impl Context {
     /// Executes frames in order, until none is left, an answer blocks the others, or too many answers are
     /// pending.
-    pub(crate) fn execute(&self, frames: &mut VecDeque<Frame>, answers: &mut Answers) {
+    pub(crate) fn execute(&self, frames: &mut VecDeque<Frame>, answers: &mut ResponseQueue) {
         let mut staging = Staging::default();
         while !answers.is_blocked() && answers.len() < self.shared.settings.answers_max {
             let Some(Frame { payload, permit }) = frames.pop_front() else {
@@ -115,12 +115,12 @@ impl Context {
             let begun = Instant::now();
             let frame_bytes = payload.len();
             let (api, kind) = match open(payload) {
-                Err(close) => (None, Kind::Ready(Err(close))),
+                Err(close) => (None, PendingResponse::Ready(Err(close))),
                 Ok((call, client, body)) => {
                     let kind = api::dispatch(self, call, client.as_deref(), body, frame_bytes, &mut staging);
                     (
                         Some(call.api),
-                        kind.unwrap_or_else(|close| Kind::Ready(Err(close))),
+                        kind.unwrap_or_else(|close| PendingResponse::Ready(Err(close))),
                     )
                 }
             };
@@ -128,13 +128,13 @@ impl Context {
             if let Some(api) = api {
                 self.shared.metrics.on_request(api, since - begun);
             }
-            let permit = if matches!(kind, Kind::Waiting(_) | Kind::Held(..)) {
+            let permit = if matches!(kind, PendingResponse::Waiting(_) | PendingResponse::Held(..)) {
                 let mut taken = permit;
                 taken.split(0)
             } else {
                 permit
             };
-            answers.push(Answer {
+            answers.push(QueuedResponse {
                 kind,
                 api,
                 since,

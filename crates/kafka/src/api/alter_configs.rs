@@ -14,18 +14,18 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{AlterError, TopicSettings};
 
-use crate::answers::Kind;
 use crate::configs::{self, Area, BadConfig, Edit, Operation};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
 use crate::resources::Resource;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// Reason why settings are not changed.
 type Refused = (ErrorCode, String);
 
 /// Requested change of one resource.
-struct Wanted {
+struct AlterRequest {
     kind: i8,
     name: Str,
     edits: Result<Vec<Edit>, Refused>,
@@ -34,37 +34,39 @@ struct Wanted {
 }
 
 /// Result for one resource.
-struct Told {
+struct AlterResult {
     kind: i8,
     name: Str,
     code: i16,
     message: Option<Str>,
 }
 
-pub(super) fn alter_configs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn alter_configs(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: AlterConfigsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         let wanted = request.resources.into_iter().map(|resource| {
             let set = resource.configs.into_iter().map(|config| Edit {
                 name: config.name.as_str().into(),
                 operation: Operation::Set,
                 value: config.value.as_deref().map(Into::into),
             });
-            Wanted {
+            AlterRequest {
                 kind: resource.resource_type,
                 name: resource.resource_name,
                 edits: once_each(set.collect()),
                 is_whole: true,
             }
         });
-        let told = run(&shared, call, wanted.collect(), request.validate_only).await?;
-        let responses = told.into_iter().map(|told| whole::AlterConfigsResourceResponse {
-            error_code: told.code,
-            error_message: told.message,
-            resource_type: told.kind,
-            resource_name: told.name,
-        });
+        let results = run(&shared, call, wanted.collect(), request.validate_only).await?;
+        let responses = results
+            .into_iter()
+            .map(|result| whole::AlterConfigsResourceResponse {
+                error_code: result.code,
+                error_message: result.message,
+                resource_type: result.kind,
+                resource_name: result.name,
+            });
         call.answer::<AlterConfigsRequest>(&AlterConfigsResponse {
             throttle_time_ms: 0,
             responses: responses.collect(),
@@ -72,10 +74,14 @@ pub(super) fn alter_configs(context: &Context, call: Call, body: Decoder) -> Res
     })))
 }
 
-pub(super) fn incremental_alter_configs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn incremental_alter_configs(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: IncrementalAlterConfigsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         let wanted = request.resources.into_iter().map(|resource| {
             let edits: Result<Vec<Edit>, BadConfig> = resource
                 .configs
@@ -89,21 +95,21 @@ pub(super) fn incremental_alter_configs(context: &Context, call: Call, body: Dec
                 })
                 .collect();
             let edits = edits.map_err(|bad| (error::config(&bad), bad.to_string()));
-            Wanted {
+            AlterRequest {
                 kind: resource.resource_type,
                 name: resource.resource_name,
                 edits: edits.and_then(once_each),
                 is_whole: false,
             }
         });
-        let told = run(&shared, call, wanted.collect(), request.validate_only).await?;
-        let responses = told
+        let results = run(&shared, call, wanted.collect(), request.validate_only).await?;
+        let responses = results
             .into_iter()
-            .map(|told| incremental::AlterConfigsResourceResponse {
-                error_code: told.code,
-                error_message: told.message,
-                resource_type: told.kind,
-                resource_name: told.name,
+            .map(|result| incremental::AlterConfigsResourceResponse {
+                error_code: result.code,
+                error_message: result.message,
+                resource_type: result.kind,
+                resource_name: result.name,
             });
         call.answer::<IncrementalAlterConfigsRequest>(&IncrementalAlterConfigsResponse {
             throttle_time_ms: 0,
@@ -123,18 +129,18 @@ fn once_each(edits: Vec<Edit>) -> Result<Vec<Edit>, Refused> {
 }
 
 async fn run(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
-    wanted: Vec<Wanted>,
+    wanted: Vec<AlterRequest>,
     validate_only: bool,
-) -> Result<Vec<Told>, Close> {
+) -> Result<Vec<AlterResult>, Close> {
     let mut times: HashMap<(i8, Str), usize> = HashMap::new();
     for one in &wanted {
         *times.entry((one.kind, one.name.clone())).or_default() += 1;
     }
-    let mut told = Vec::with_capacity(wanted.len());
+    let mut results = Vec::with_capacity(wanted.len());
     for one in wanted {
-        let Wanted { kind, name, .. } = &one;
+        let AlterRequest { kind, name, .. } = &one;
         let (kind, name) = (*kind, name.clone());
         let changed = if times.get(&(kind, name.clone())) == Some(&1) {
             change(shared, one, validate_only).await?
@@ -148,18 +154,22 @@ async fn run(
             Ok(()) => (ErrorCode::None, None),
             Err((code, message)) => (code, Some(message.into())),
         };
-        told.push(Told {
+        results.push(AlterResult {
             kind,
             name,
             code: shared.metrics.error(call.api, code),
             message,
         });
     }
-    Ok(told)
+    Ok(results)
 }
 
-async fn change(shared: &Shared, wanted: Wanted, validate_only: bool) -> Result<Result<(), Refused>, Close> {
-    let Wanted {
+async fn change(
+    shared: &KafkaContext,
+    wanted: AlterRequest,
+    validate_only: bool,
+) -> Result<Result<(), Refused>, Close> {
+    let AlterRequest {
         kind,
         name,
         edits,

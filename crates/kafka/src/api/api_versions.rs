@@ -11,14 +11,14 @@ use std::sync::atomic::Ordering;
 
 use super::SERVED;
 use super::quorum::FEATURES;
-use crate::answers::Kind;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// Name prefixes of clients that do not block while a heartbeat is unanswered: Kafka's own, librdkafka, and
 /// clients built on it. Some others stop until they are answered.
 const PATIENT: &[&str] = &["apache-kafka-java", "librdkafka", "confluent-kafka-"];
 
-pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let failed = |code| context.shared.metrics.error(call.api, code);
     if !ApiKey::ApiVersions.versions().contains(call.version) {
         let response = ApiVersionsResponse {
@@ -27,7 +27,9 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
             ..ApiVersionsResponse::default()
         };
         let call = Call { version: 0, ..call };
-        return Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)));
+        return Ok(PendingResponse::Ready(
+            call.answer::<ApiVersionsRequest>(&response),
+        ));
     }
     let request: ApiVersionsRequest = call.read(body)?;
     let named = |text: &Str| call.version < 3 || is_software_name(text);
@@ -46,7 +48,9 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
             ..ApiVersionsResponse::default()
         }
     };
-    Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<ApiVersionsRequest>(&response),
+    ))
 }
 
 /// Returns the finalized features. Requests before version 4 accept no feature with minimum version 0.

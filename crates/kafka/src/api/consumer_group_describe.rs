@@ -9,8 +9,8 @@ use stafett_kafka_wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDe
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::Topics;
 
-use super::group_words::{GROUP_OPERATIONS, state_name};
-use crate::answers::Kind;
+use super::group_names::{GROUP_OPERATIONS, state_name};
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// Member type: member of the consumer protocol.
@@ -18,7 +18,11 @@ const MEMBER_CONSUMER: i8 = 1;
 /// Member type: member of the classic protocol.
 const MEMBER_CLASSIC: i8 = 0;
 
-pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn consumer_group_describe(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: ConsumerGroupDescribeRequest = call.read(body)?;
     let shared = &context.shared;
     let broker = &shared.broker;
@@ -55,7 +59,7 @@ pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decod
         groups: groups.collect(),
         ..ConsumerGroupDescribeResponse::default()
     };
-    Ok(Kind::Ready(
+    Ok(PendingResponse::Ready(
         call.answer::<ConsumerGroupDescribeRequest>(&response),
     ))
 }

@@ -12,10 +12,10 @@ use stafett_kafka_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupH
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::TopicId;
 
-use super::group_words::{client_host, new_member_id};
-use crate::answers::{Answered, Kind};
+use super::group_names::{client_host, new_member_id};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::{PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 
 pub(super) fn consumer_group_heartbeat(
@@ -23,7 +23,7 @@ pub(super) fn consumer_group_heartbeat(
     call: Call,
     client: Option<&str>,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> Result<PendingResponse, Close> {
     let mut request: ConsumerGroupHeartbeatRequest = call.read(body)?;
     let shared = &context.shared;
     // Members choose their ids, except in version 0.
@@ -32,7 +32,7 @@ pub(super) fn consumer_group_heartbeat(
     }
     let beat = match read(&request, client, context) {
         Ok(beat) => beat,
-        Err(wrong) => return Ok(Kind::Ready(refused(shared, call, wrong.0, wrong.1))),
+        Err(wrong) => return Ok(PendingResponse::Ready(refused(shared, call, wrong.0, wrong.1))),
     };
     let member = beat.member.clone();
     let group = request.group_id.detach();
@@ -40,16 +40,21 @@ pub(super) fn consumer_group_heartbeat(
         Ok(stepped) => stepped,
         Err(error) => {
             let code = error::consumer(&error)?;
-            return Ok(Kind::Ready(refused(shared, call, code, error.to_string())));
+            return Ok(PendingResponse::Ready(refused(
+                shared,
+                call,
+                code,
+                error.to_string(),
+            )));
         }
     };
     if stepped.stored.is_none() {
-        return Ok(Kind::Ready(told(call, &member, &stepped.value)));
+        return Ok(PendingResponse::Ready(response(call, &member, &stepped.value)));
     }
     let shared = Arc::clone(shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         match shared.broker.groups().consumer_stored(&group, stepped).await {
-            Ok(answer) => told(call, &member, &answer),
+            Ok(answer) => response(call, &member, &answer),
             Err(error) => refused(&shared, call, error::group(&error)?, error.to_string()),
         }
     })))
@@ -158,7 +163,7 @@ fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
     all.collect()
 }
 
-fn told(call: Call, member: &str, response: &HeartbeatResponse) -> Answered {
+fn response(call: Call, member: &str, response: &HeartbeatResponse) -> ResponseResult {
     let HeartbeatResponse { reply, heartbeat_ms } = response;
     // A leaving member sends no more heartbeats.
     let interval = if reply.epoch < EPOCH_JOIN {
@@ -190,7 +195,7 @@ fn told(call: Call, member: &str, response: &HeartbeatResponse) -> Answered {
     })
 }
 
-fn refused(shared: &Shared, call: Call, code: ErrorCode, message: String) -> Answered {
+fn refused(shared: &KafkaContext, call: Call, code: ErrorCode, message: String) -> ResponseResult {
     call.answer::<ConsumerGroupHeartbeatRequest>(&ConsumerGroupHeartbeatResponse {
         error_code: shared.metrics.error(call.api, code),
         error_message: Some(message.into()),

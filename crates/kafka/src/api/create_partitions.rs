@@ -11,9 +11,9 @@ use stafett_store::Changing;
 use stafett_topics::{GrowError, PARTITIONS_MAX, Topic};
 
 use super::create_topics::check_assignment;
-use crate::answers::{Answered, Kind};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::{PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 
 /// Reason why a topic does not grow.
@@ -21,15 +21,19 @@ type Refused = (ErrorCode, Option<String>);
 
 type Growing = Changing<Arc<Topic>, GrowError>;
 
-pub(super) fn create_partitions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_partitions(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: CreatePartitionsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         run(&shared, call, request).await
     })))
 }
 
-async fn run(shared: &Shared, call: Call, mut request: CreatePartitionsRequest) -> Answered {
+async fn run(shared: &KafkaContext, call: Call, mut request: CreatePartitionsRequest) -> ResponseResult {
     let mut times: HashMap<Str, usize> = HashMap::new();
     for topic in &request.topics {
         *times.entry(topic.name.clone()).or_default() += 1;
@@ -72,7 +76,7 @@ async fn run(shared: &Shared, call: Call, mut request: CreatePartitionsRequest) 
 
 /// Returns the topic and its new number of partitions.
 fn check(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &CreatePartitionsTopic,
     is_once: bool,
 ) -> Result<(Arc<Topic>, u32), Result<Refused, Close>> {

@@ -12,8 +12,8 @@ use stafett_model::TopicName;
 use stafett_topics::{NewTopic, Topic};
 
 use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
-use crate::answers::{Answered, Kind};
-use crate::kafka::Shared;
+use crate::context::KafkaContext;
+use crate::response_queue::{PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 use crate::{configs, error};
@@ -28,15 +28,15 @@ const SHOWN_MAX: usize = 1000;
 /// Reason why a topic is not created.
 type Refused = (ErrorCode, String);
 
-pub(super) fn create_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_topics(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: CreateTopicsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         run(&shared, call, request).await
     })))
 }
 
-async fn run(shared: &Shared, call: Call, mut request: CreateTopicsRequest) -> Answered {
+async fn run(shared: &KafkaContext, call: Call, mut request: CreateTopicsRequest) -> ResponseResult {
     let mut named: HashMap<Str, usize> = HashMap::new();
     for topic in &request.topics {
         *named.entry(topic.name.clone()).or_default() += 1;
@@ -80,7 +80,7 @@ async fn run(shared: &Shared, call: Call, mut request: CreateTopicsRequest) -> A
 /// Creates the topics and replaces failed ones in `prepared` by their errors. Returns the created topics in
 /// order; empty if `validate_only`.
 async fn create(
-    shared: &Shared,
+    shared: &KafkaContext,
     prepared: &mut [Result<NewTopic, Refused>],
     validate_only: bool,
 ) -> Result<Vec<Option<Arc<Topic>>>, Close> {
@@ -214,7 +214,7 @@ pub(super) fn check_assignment(brokers: &[i32]) -> Result<(), String> {
 
 /// Builds the result of a topic that was created or passed validation.
 fn made(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &CreatableTopic,
     new: &NewTopic,
     topic: Option<&Topic>,

@@ -8,11 +8,11 @@ use stafett_kafka_wire::messages::delete_groups::DeletableGroupResult;
 use stafett_kafka_wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
-use crate::answers::Kind;
 use crate::error;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
-pub(super) fn delete_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn delete_groups(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: DeleteGroupsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     let groups = shared.broker.groups();
@@ -26,7 +26,7 @@ pub(super) fn delete_groups(context: &Context, call: Call, body: Decoder) -> Res
             (name, deletion)
         })
         .collect();
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let mut results = Vec::with_capacity(deletions.len());
         for (group_id, deletion) in deletions {
             let deleted = match deletion {

@@ -9,9 +9,9 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{LogId, Offset};
 use stafett_topics::is_internal;
 
-use crate::answers::{Answered, Kind};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::{PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 
 /// Offset that stands for all records.
@@ -19,15 +19,15 @@ const END: i64 = -1;
 /// Low watermark of a failed deletion.
 const NONE: i64 = -1;
 
-pub(super) fn delete_records(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn delete_records(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: DeleteRecordsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         run(&shared, call, request).await
     })))
 }
 
-async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answered {
+async fn run(shared: &KafkaContext, call: Call, request: DeleteRecordsRequest) -> ResponseResult {
     // Each partition once, with its last requested offset.
     let mut topics: Vec<(Str, Vec<(i32, i64)>)> = Vec::new();
     let mut known: HashMap<Str, usize> = HashMap::new();
@@ -97,7 +97,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answ
 }
 
 /// Returns the log and the offset before which it is truncated.
-fn cut(shared: &Shared, name: &str, partition: i32, offset: i64) -> Result<(LogId, Offset), ErrorCode> {
+fn cut(shared: &KafkaContext, name: &str, partition: i32, offset: i64) -> Result<(LogId, Offset), ErrorCode> {
     if is_internal(name) {
         return Err(ErrorCode::InvalidTopicException);
     }

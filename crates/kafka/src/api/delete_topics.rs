@@ -8,9 +8,9 @@ use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{Topic, TopicId, is_internal};
 
-use crate::answers::{Answered, Kind};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::{PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 
 /// First version in which a topic has a name or an id.
@@ -19,15 +19,15 @@ const IDS_FROM: i16 = 6;
 /// Reason why a topic is not deleted.
 type Refused = (ErrorCode, String);
 
-pub(super) fn delete_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn delete_topics(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: DeleteTopicsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         run(&shared, call, request).await
     })))
 }
 
-async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answered {
+async fn run(shared: &KafkaContext, call: Call, request: DeleteTopicsRequest) -> ResponseResult {
     let asked: Vec<DeleteTopicState> = if call.version >= IDS_FROM {
         request.topics
     } else {
@@ -96,7 +96,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
 }
 
 /// Returns the ids of topics that the request contains both by name and by id. Such a request is an error.
-fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
+fn named_twice(shared: &KafkaContext, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
     let ids: HashSet<Uuid> = asked
         .iter()
         .filter(|topic| topic.name.is_none())
@@ -112,7 +112,7 @@ fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
 
 /// Finds the topic to delete. Fails for the internal topic.
 fn find(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &DeleteTopicState,
     is_once: bool,
     twice: &HashSet<Uuid>,
@@ -126,7 +126,7 @@ fn find(
 }
 
 fn find_any(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &DeleteTopicState,
     is_once: bool,
     twice: &HashSet<Uuid>,

@@ -9,9 +9,9 @@ use stafett_kafka_wire::messages::describe_groups::{DescribedGroup, DescribedGro
 use stafett_kafka_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use super::group_words::{GROUP_OPERATIONS, state_name, text};
-use crate::answers::{Kind, Reply};
-use crate::kafka::large_answer;
+use super::group_names::{GROUP_OPERATIONS, state_name, text};
+use crate::context::large_response;
+use crate::response_queue::{EncodedResponse, PendingResponse};
 use crate::session::{Call, Close, Context};
 
 /// First version in which a missing group is an error; older versions report state `Dead`.
@@ -25,12 +25,16 @@ const LARGE: usize = 100;
 /// for it.
 const REPEATED_BYTES_MAX: usize = 16 << 20;
 
-pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_groups(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: DescribeGroupsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let turn = if request.groups.len() >= LARGE {
-            large_answer(&shared).await
+            large_response(&shared).await
         } else {
             None
         };
@@ -71,7 +75,7 @@ pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> R
             groups,
         };
         let reply = call.answer::<DescribeGroupsRequest>(&response)?;
-        Ok(Reply { turn, ..reply })
+        Ok(EncodedResponse { turn, ..reply })
     })))
 }
 

@@ -10,8 +10,8 @@ use stafett_kafka_wire::messages::{DescribeLogDirsRequest, DescribeLogDirsRespon
 use stafett_kafka_wire::{Decoder, Str};
 use stafett_topics::Topic;
 
-use crate::answers::{Answered, Kind, Reply};
-use crate::kafka::{Shared, large_answer};
+use crate::context::{KafkaContext, large_response};
+use crate::response_queue::{EncodedResponse, PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 
 /// Topics from which on an answer counts as large.
@@ -19,27 +19,31 @@ const LARGE_TOPICS: usize = 1000;
 /// Unknown size.
 const UNKNOWN: i64 = -1;
 
-pub(super) fn describe_log_dirs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_log_dirs(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: DescribeLogDirsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let asked = match &request.topics {
             None => shared.broker.topics().len(),
             Some(topics) => topics.len(),
         };
         let turn = if asked >= LARGE_TOPICS {
-            large_answer(&shared).await
+            large_response(&shared).await
         } else {
             None
         };
         // Blocking: it queries the file system.
         let answered = tokio::task::spawn_blocking(move || run(&shared, call, request));
         let answered = answered.await.map_err(|_| Close::OutcomeUnknown)??;
-        Ok(Reply { turn, ..answered })
+        Ok(EncodedResponse { turn, ..answered })
     })))
 }
 
-fn run(shared: &Shared, call: Call, request: DescribeLogDirsRequest) -> Answered {
+fn run(shared: &KafkaContext, call: Call, request: DescribeLogDirsRequest) -> ResponseResult {
     let broker = &shared.broker;
     let topics = match request.topics {
         None => {
@@ -76,7 +80,7 @@ fn run(shared: &Shared, call: Call, request: DescribeLogDirsRequest) -> Answered
 }
 
 fn of_topic(
-    shared: &Shared,
+    shared: &KafkaContext,
     topic: &Topic,
     partitions: impl IntoIterator<Item = u32>,
 ) -> DescribeLogDirsTopic {

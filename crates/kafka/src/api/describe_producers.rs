@@ -6,15 +6,19 @@ use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::TopicName;
 use stafett_topics::Topic;
 
-use crate::answers::Kind;
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// No transaction.
 const NONE: i32 = -1;
 
-pub(super) fn describe_producers(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_producers(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: DescribeProducersRequest = call.read(body)?;
     let shared = &context.shared;
     let topics = request.topics.into_iter().map(|asked| {
@@ -41,11 +45,13 @@ pub(super) fn describe_producers(context: &Context, call: Call, body: Decoder) -
         throttle_time_ms: 0,
         topics: topics.collect(),
     };
-    Ok(Kind::Ready(call.answer::<DescribeProducersRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<DescribeProducersRequest>(&response),
+    ))
 }
 
 fn producers(
-    shared: &Shared,
+    shared: &KafkaContext,
     name: &str,
     topic: Option<&Topic>,
     partition: i32,

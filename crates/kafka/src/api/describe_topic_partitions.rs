@@ -13,9 +13,9 @@ use stafett_model::TopicName;
 use stafett_topics::{Topic, is_internal};
 
 use super::metadata::TOPIC_OPERATIONS;
-use crate::answers::Kind;
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
@@ -23,12 +23,16 @@ use crate::settings::BROKER_ID;
 const PARTITIONS_MAX: usize = 2000;
 
 /// A requested topic; its name if it does not exist.
-type Entry = Result<Arc<Topic>, Str>;
+type TopicLookup = Result<Arc<Topic>, Str>;
 
-pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_topic_partitions(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: DescribeTopicPartitionsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let names: BTreeSet<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
         let limit = usize::try_from(request.response_partition_limit).unwrap_or(0);
         let limit = limit.clamp(1, PARTITIONS_MAX);
@@ -46,7 +50,7 @@ pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Dec
 }
 
 /// Reports an invalid cursor for each topic.
-fn lost(shared: &Shared, call: Call, names: BTreeSet<Str>) -> DescribeTopicPartitionsResponse {
+fn lost(shared: &KafkaContext, call: Call, names: BTreeSet<Str>) -> DescribeTopicPartitionsResponse {
     let topics = names
         .into_iter()
         .map(|name| DescribeTopicPartitionsResponseTopic {
@@ -62,7 +66,7 @@ fn lost(shared: &Shared, call: Call, names: BTreeSet<Str>) -> DescribeTopicParti
 }
 
 fn page(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
     names: BTreeSet<Str>,
     cursor: Option<&RequestCursor>,
@@ -112,7 +116,7 @@ fn page(
 }
 
 /// Returns the first topics at or behind a name: `limit`, and one more for the cursor.
-fn all(shared: &Shared, from: &str, limit: usize) -> Vec<Entry> {
+fn all(shared: &KafkaContext, from: &str, limit: usize) -> Vec<TopicLookup> {
     let mut topics = shared.broker.topics().all();
     topics.retain(|topic| *topic.name >= *from);
     if topics.len() > limit + 1 {
@@ -123,7 +127,7 @@ fn all(shared: &Shared, from: &str, limit: usize) -> Vec<Entry> {
     topics.into_iter().map(Ok).collect()
 }
 
-fn unknown(shared: &Shared, call: Call, name: &str) -> DescribeTopicPartitionsResponseTopic {
+fn unknown(shared: &KafkaContext, call: Call, name: &str) -> DescribeTopicPartitionsResponseTopic {
     let code = TopicName::check(name)
         .map_err(error::name)
         .err()
@@ -137,7 +141,7 @@ fn unknown(shared: &Shared, call: Call, name: &str) -> DescribeTopicPartitionsRe
 }
 
 fn described(
-    shared: &Shared,
+    shared: &KafkaContext,
     topic: &Topic,
     partitions: std::ops::Range<i32>,
 ) -> DescribeTopicPartitionsResponseTopic {

@@ -12,15 +12,15 @@ use stafett_net::Permit;
 use stafett_topics::LogSlice;
 use tokio::time::{Instant, sleep_until};
 
-use crate::answers::{Answered, Kind, Reply};
+use crate::context::KafkaContext;
 use crate::fetch_request::{FetchRequest, IDS_FROM, SESSIONS_FROM};
-use crate::fetch_sessions::{EPOCH_FIRST, EPOCH_NONE, NO_SESSION, Taken};
-use crate::fetch_state::{FetchState, Round, Telling, Tellings};
-use crate::kafka::Shared;
+use crate::fetch_sessions::{CheckedOutState, EPOCH_FIRST, EPOCH_NONE, NO_SESSION};
+use crate::fetch_state::{FetchState, PartitionReplies, PartitionReply, ReadRound};
 use crate::offsets_topic::REFRESH;
-use crate::reader::TopicKey;
+use crate::request_reader::TopicKey;
+use crate::response_queue::{EncodedResponse, PendingResponse, ResponseResult};
+use crate::response_writer::Writer;
 use crate::session::{Call, Close, Context};
-use crate::writer::Writer;
 
 const READ_COMMITTED: i8 = 1;
 /// No preferred read replica.
@@ -30,15 +30,15 @@ const SHORT_BYTES: usize = 1 << 20;
 /// Bytes to read without a reservation.
 const LEAST_BYTES: usize = 64 << 10;
 
-pub(super) fn fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn fetch(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request = FetchRequest::read(call, body)?;
     let context = context.clone();
-    Ok(Kind::Task(Box::pin(
-        async move { run(&context, call, request).await },
-    )))
+    Ok(PendingResponse::Task(Box::pin(async move {
+        run(&context, call, request).await
+    })))
 }
 
-async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
+async fn run(context: &Context, call: Call, request: FetchRequest) -> ResponseResult {
     let shared = &*context.shared;
     let uses_ids = call.version >= IDS_FROM;
     if request.session_epoch != EPOCH_NONE && request.session_epoch != EPOCH_FIRST {
@@ -72,20 +72,20 @@ async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
             .for_each(|(key, asked)| state.add(shared, key, asked));
     }
     let (round, memory) = collect(context, &request, &mut state).await;
-    let tellings = state.tell(round, true);
+    let replies = state.replies(round, true);
     let isolation = request.isolation_level;
     if !wants_session {
-        let written = write(call, shared, isolation, &state, tellings, NO_SESSION)?;
-        return Ok(Reply {
+        let written = write(call, shared, isolation, &state, replies, NO_SESSION)?;
+        return Ok(EncodedResponse {
             memory,
             ..written.into()
         });
     }
     match shared.fetch_sessions.create(Box::new(state), uses_ids) {
-        Ok(taken) => finish(call, shared, isolation, taken, tellings, memory),
+        Ok(taken) => finish(call, shared, isolation, taken, replies, memory),
         Err(state) => {
-            let written = write(call, shared, isolation, &state, tellings, NO_SESSION)?;
-            Ok(Reply {
+            let written = write(call, shared, isolation, &state, replies, NO_SESSION)?;
+            Ok(EncodedResponse {
                 memory,
                 ..written.into()
             })
@@ -94,7 +94,12 @@ async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
 }
 
 /// Answers a request of an existing session.
-async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken: Taken<'_>) -> Answered {
+async fn go_on(
+    context: &Context,
+    call: Call,
+    request: &FetchRequest,
+    mut taken: CheckedOutState<'_>,
+) -> ResponseResult {
     let shared = &*context.shared;
     let Some(state) = taken.state() else {
         return Err(Close::OutcomeUnknown);
@@ -105,38 +110,38 @@ async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken:
         .for_each(|(key, partition)| state.forget(key, partition));
     state.changed(shared);
     let (round, memory) = collect(context, request, state).await;
-    let tellings = state.tell(round, false);
-    finish(call, shared, request.isolation_level, taken, tellings, memory)
+    let replies = state.replies(round, false);
+    finish(call, shared, request.isolation_level, taken, replies, memory)
 }
 
 /// Writes the answer of a session. Keeps the session for its next request, unless the client has forgotten
 /// all its partitions.
 fn finish(
     call: Call,
-    shared: &Shared,
+    shared: &KafkaContext,
     isolation: i8,
-    mut taken: Taken<'_>,
-    tellings: Tellings,
+    mut taken: CheckedOutState<'_>,
+    replies: PartitionReplies,
     memory: Option<Permit>,
-) -> Answered {
+) -> ResponseResult {
     let id = taken.id;
     let Some(state) = taken.state() else {
         return Err(Close::OutcomeUnknown);
     };
     let is_kept = state.live() > 0;
     let session = if is_kept { id } else { NO_SESSION };
-    let written = write(call, shared, isolation, state, tellings, session)?;
+    let written = write(call, shared, isolation, state, replies, session)?;
     if is_kept {
         taken.put_back();
     }
-    Ok(Reply {
+    Ok(EncodedResponse {
         memory,
         ..written.into()
     })
 }
 
 /// Adds the requested partitions to a session. Copies texts, because the session outlives the request.
-fn put(state: &mut FetchState, shared: &Shared, request: &FetchRequest) {
+fn put(state: &mut FetchState, shared: &KafkaContext, request: &FetchRequest) {
     let mut last: Option<TopicKey> = None;
     for (key, asked) in request.asked() {
         if last.as_ref() != Some(key) {
@@ -156,7 +161,7 @@ async fn collect(
     context: &Context,
     request: &FetchRequest,
     state: &mut FetchState,
-) -> (Round, Option<Permit>) {
+) -> (ReadRound, Option<Permit>) {
     let shared = &*context.shared;
     let bytes_max = usize::try_from(request.max_bytes)
         .unwrap_or(0)
@@ -219,14 +224,14 @@ fn reserve(context: &Context, bytes_max: usize) -> (Option<Permit>, usize) {
 /// Writes the answer. Adjacent partitions of a topic share one topic entry.
 fn write(
     call: Call,
-    shared: &Shared,
+    shared: &KafkaContext,
     isolation: i8,
     state: &FetchState,
-    tellings: Tellings,
+    replies: PartitionReplies,
     session: i32,
 ) -> Result<Encoded, Close> {
-    let topic_of = |telling: &Telling| state.partition(telling).map(|partition| &partition.topic);
-    let is_same = |one: &Telling, other: &Telling| topic_of(one) == topic_of(other);
+    let topic_of = |reply: &PartitionReply| state.partition(reply).map(|partition| &partition.topic);
+    let is_same = |one: &PartitionReply, other: &PartitionReply| topic_of(one) == topic_of(other);
     let mut w = Writer::new(call);
     // Throttle time.
     w.e.i32(0);
@@ -234,24 +239,24 @@ fn write(
         w.e.i16(ErrorCode::None.code());
         w.e.i32(session);
     }
-    let lengths: SmallVec<[usize; 4]> = tellings.chunk_by(is_same).map(<[_]>::len).collect();
+    let lengths: SmallVec<[usize; 4]> = replies.chunk_by(is_same).map(<[_]>::len).collect();
     w.count(lengths.len());
     let (mut records, mut bytes) = (0, 0);
-    let mut tellings = tellings.into_iter();
+    let mut replies = replies.into_iter();
     for length in lengths {
-        for (place, telling) in tellings.by_ref().take(length).enumerate() {
-            let Some(partition) = state.partition(&telling) else {
+        for (place, reply) in replies.by_ref().take(length).enumerate() {
+            let Some(partition) = state.partition(&reply) else {
                 continue;
             };
             if place == 0 {
                 w.topic(&partition.topic, IDS_FROM);
                 w.count(length);
             }
-            if let Ok(run) = &telling.result {
+            if let Ok(run) = &reply.result {
                 bytes += run.bytes as u64;
                 records += partition.records_of(run);
             }
-            write_partition(&mut w, shared, isolation, partition.number, telling);
+            write_partition(&mut w, shared, isolation, partition.number, reply);
         }
         w.tags();
     }
@@ -261,10 +266,10 @@ fn write(
     w.finish()
 }
 
-fn write_partition(w: &mut Writer, shared: &Shared, isolation: i8, number: i32, telling: Telling) {
-    let Telling {
+fn write_partition(w: &mut Writer, shared: &KafkaContext, isolation: i8, number: i32, reply: PartitionReply) {
+    let PartitionReply {
         end, start, result, ..
-    } = telling;
+    } = reply;
     let (code, pieces) = match result {
         Ok(LogSlice { pieces, .. }) => (ErrorCode::None, pieces),
         Err(code) => (code, Vec::new()),

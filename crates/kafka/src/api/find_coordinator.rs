@@ -7,7 +7,7 @@ use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use crate::answers::Kind;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
@@ -16,7 +16,11 @@ const MANY_FROM: i16 = 4;
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
-pub(super) fn find_coordinator(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn find_coordinator(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: FindCoordinatorRequest = call.read(body)?;
     let is_served = matches!(request.key_type, GROUP | TRANSACTION);
     let code = if is_served {
@@ -58,5 +62,7 @@ pub(super) fn find_coordinator(context: &Context, call: Call, body: Decoder) -> 
             ..Default::default()
         }
     };
-    Ok(Kind::Ready(call.answer::<FindCoordinatorRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<FindCoordinatorRequest>(&response),
+    ))
 }

@@ -13,15 +13,15 @@ use stafett_kafka_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{Answered, Kind, Task};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::{PendingResponse, ResponseResult, Task};
 use crate::session::{Call, Close, Context};
 
 /// Divisor of the session timeout: the longest hold is the timeout divided by it.
 const SESSION_PART: u32 = 4;
 
-pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: HeartbeatRequest = call.read(body)?;
     let shared = &context.shared;
     let groups = shared.broker.groups();
@@ -38,9 +38,9 @@ pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<
     {
         let release = CancellationToken::new();
         let task = hold(context, call, &request, watch, release.clone());
-        return Ok(Kind::Held(task, release));
+        return Ok(PendingResponse::Held(task, release));
     }
-    Ok(Kind::Ready(answer(shared, call, heard)))
+    Ok(PendingResponse::Ready(answer(shared, call, heard)))
 }
 
 /// Waits for a change of the group, the end of the hold time, the next request or a drain, then answers.
@@ -77,7 +77,7 @@ fn hold(
     })
 }
 
-fn answer(shared: &Shared, call: Call, heard: Result<(), GroupError>) -> Answered {
+fn answer(shared: &KafkaContext, call: Call, heard: Result<(), GroupError>) -> ResponseResult {
     let code = match heard {
         Ok(()) => ErrorCode::None,
         Err(error) => error::group(&error)?,

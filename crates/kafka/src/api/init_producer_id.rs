@@ -8,14 +8,18 @@ use std::sync::Arc;
 use stafett_kafka_wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
-use crate::answers::Kind;
 use crate::error;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// No producer id, or no epoch. A request has both or neither.
 const NONE: i64 = -1;
 
-pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn init_producer_id(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: InitProducerIdRequest = call.read(body)?;
     if let Some(name) = &request.transactional_id {
         let code = if name.is_empty() {
@@ -28,17 +32,21 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
             error_code: code,
             ..refused()
         };
-        return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
+        return Ok(PendingResponse::Ready(
+            call.answer::<InitProducerIdRequest>(&response),
+        ));
     }
     if (request.producer_id == NONE) != (i64::from(request.producer_epoch) == NONE) {
         let response = InitProducerIdResponse {
             error_code: context.shared.metrics.error(call.api, ErrorCode::InvalidRequest),
             ..refused()
         };
-        return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
+        return Ok(PendingResponse::Ready(
+            call.answer::<InitProducerIdRequest>(&response),
+        ));
     }
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         let response = match shared.broker.catalog().new_producer_id().await {
             Ok(id) => InitProducerIdResponse {
                 producer_id: id.0,

@@ -11,10 +11,10 @@ use stafett_kafka_wire::messages::join_group::JoinGroupResponseMember;
 use stafett_kafka_wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
-use super::group_words::{client_host, new_member_id, text};
-use crate::answers::{Answered, Kind};
+use super::group_names::{client_host, new_member_id, text};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::{PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 
 /// First version in which members get an id before they join (KIP-394).
@@ -29,7 +29,7 @@ pub(super) fn join_group(
     call: Call,
     client: Option<&str>,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> Result<PendingResponse, Close> {
     let request: JoinGroupRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     let drain = context.drain.clone();
@@ -40,7 +40,7 @@ pub(super) fn join_group(
         client.unwrap_or_default(),
         client_host(context),
     );
-    Ok(Kind::Waiting(Box::pin(async move {
+    Ok(PendingResponse::Waiting(Box::pin(async move {
         let member = Arc::from(&*join.member);
         let joined = tokio::select! {
             biased;
@@ -73,7 +73,7 @@ fn join(request: &JoinGroupRequest, version: i16, client: &str, client_host: Box
     }
 }
 
-fn answer(shared: &Shared, call: Call, joined: Result<JoinReply, JoinError>) -> Answered {
+fn answer(shared: &KafkaContext, call: Call, joined: Result<JoinReply, JoinError>) -> ResponseResult {
     let response = match joined {
         Ok(joined) => JoinGroupResponse {
             generation_id: joined.generation,

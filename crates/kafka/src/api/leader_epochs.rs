@@ -13,9 +13,9 @@ use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::{LogId, Offset};
 use stafett_topics::{Batches, Bounds, LogRead, ReadEnd, SkipReason};
 
-use crate::answers::Kind;
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// No epoch.
@@ -26,16 +26,20 @@ const NO_OFFSET: i64 = -1;
 type Ended = (i32, i64);
 
 /// A batch: its epoch, its first offset, and the offset behind its last record.
-struct Found {
+struct BatchBounds {
     epoch: i32,
     base: u64,
     next: u64,
 }
 
-pub(super) fn offset_for_leader_epoch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn offset_for_leader_epoch(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: OffsetForLeaderEpochRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in request.topics {
             let known = shared.broker.topics().named(&topic.topic);
@@ -69,7 +73,7 @@ pub(super) fn offset_for_leader_epoch(context: &Context, call: Call, body: Decod
 }
 
 async fn find(
-    shared: &Shared,
+    shared: &KafkaContext,
     log: Option<LogId>,
     asked: &OffsetForLeaderPartition,
 ) -> Result<Ended, ErrorCode> {
@@ -90,7 +94,7 @@ async fn find(
     search(shared, log, bounds, wanted).await
 }
 
-async fn search(shared: &Shared, log: LogId, bounds: Bounds, wanted: i32) -> Result<Ended, ErrorCode> {
+async fn search(shared: &KafkaContext, log: LogId, bounds: Bounds, wanted: i32) -> Result<Ended, ErrorCode> {
     let (mut low, mut high) = (bounds.start.0, bounds.end.0);
     // Epoch of the last batch that is not newer than `wanted`, and offset of the first newer batch.
     let (mut older, mut newer) = (None, bounds.end.0);
@@ -112,7 +116,7 @@ async fn search(shared: &Shared, log: LogId, bounds: Bounds, wanted: i32) -> Res
 }
 
 /// Reads the batch that holds an offset, or the next one. `None` at the end of the log.
-async fn batch_at(shared: &Shared, log: LogId, offset: u64) -> Result<Option<Found>, ErrorCode> {
+async fn batch_at(shared: &KafkaContext, log: LogId, offset: u64) -> Result<Option<BatchBounds>, ErrorCode> {
     let read = shared.broker.catalog().read_log(log, Offset(offset), 1);
     let run = match read.finish().await {
         LogRead::Batches(run) => run,
@@ -128,7 +132,7 @@ async fn batch_at(shared: &Shared, log: LogId, offset: u64) -> Result<Option<Fou
     };
     let header = Batches::of(run).header().ok_or(ErrorCode::CorruptMessage)?;
     let base = u64::try_from(header.base_offset).map_err(|_| ErrorCode::CorruptMessage)?;
-    Ok(Some(Found {
+    Ok(Some(BatchBounds {
         epoch: header.leader_epoch,
         base,
         next: base + header.span(),

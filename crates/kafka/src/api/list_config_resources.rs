@@ -7,9 +7,9 @@ use stafett_kafka_wire::messages::list_config_resources::ConfigResource;
 use stafett_kafka_wire::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use crate::answers::{Kind, Reply};
-use crate::kafka::{Shared, large_answer};
+use crate::context::{KafkaContext, large_response};
 use crate::resources::{BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC};
+use crate::response_queue::{EncodedResponse, PendingResponse};
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
@@ -17,10 +17,14 @@ const ALL: [i8; 5] = [TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP];
 /// Topics from which on an answer counts as large.
 const LARGE_TOPICS: usize = 10_000;
 
-pub(super) fn list_config_resources(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_config_resources(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: ListConfigResourcesRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         // Version 0 asks only for client metrics subscriptions.
         let kinds = match request.resource_types {
             _ if call.version == 0 => vec![CLIENT_METRICS],
@@ -30,7 +34,7 @@ pub(super) fn list_config_resources(context: &Context, call: Call, body: Decoder
         let is_known = kinds.iter().all(|kind| ALL.contains(kind));
         let is_large = kinds.contains(&TOPIC) && shared.broker.topics().len() >= LARGE_TOPICS;
         let turn = if is_large {
-            large_answer(&shared).await
+            large_response(&shared).await
         } else {
             None
         };
@@ -46,12 +50,12 @@ pub(super) fn list_config_resources(context: &Context, call: Call, body: Decoder
                 ..ListConfigResourcesResponse::default()
             }
         };
-        let reply = Reply::from(call.encode::<ListConfigResourcesRequest>(&response)?);
-        Ok(Reply { turn, ..reply })
+        let reply = EncodedResponse::from(call.encode::<ListConfigResourcesRequest>(&response)?);
+        Ok(EncodedResponse { turn, ..reply })
     })))
 }
 
-fn list(shared: &Shared, kind: i8) -> Vec<ConfigResource> {
+fn list(shared: &KafkaContext, kind: i8) -> Vec<ConfigResource> {
     let named = |resource_name| ConfigResource {
         resource_name,
         resource_type: kind,

@@ -7,9 +7,9 @@ use stafett_kafka_wire::messages::list_groups::ListedGroup;
 use stafett_kafka_wire::messages::{ListGroupsRequest, ListGroupsResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
-use super::group_words::{state_name, text};
-use crate::answers::{Kind, Reply};
-use crate::kafka::large_answer;
+use super::group_names::{state_name, text};
+use crate::context::large_response;
+use crate::response_queue::{EncodedResponse, PendingResponse};
 use crate::session::{Call, Close, Context};
 
 /// Protocol type of groups of the consumer protocol.
@@ -19,12 +19,12 @@ const TYPES_FROM: i16 = 5;
 /// Groups from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
-pub(super) fn list_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_groups(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: ListGroupsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let turn = if shared.broker.groups().len() >= LARGE {
-            large_answer(&shared).await
+            large_response(&shared).await
         } else {
             None
         };
@@ -42,7 +42,7 @@ pub(super) fn list_groups(context: &Context, call: Call, body: Decoder) -> Resul
             ..ListGroupsResponse::default()
         };
         let reply = call.answer::<ListGroupsRequest>(&response)?;
-        Ok(Reply { turn, ..reply })
+        Ok(EncodedResponse { turn, ..reply })
     })))
 }
 

@@ -21,9 +21,9 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{BatchHeader, LogId, Offset, max_timestamp_record, offset_for_timestamp};
 use stafett_topics::{TimeQuery, Topic, is_internal};
 
-use crate::answers::Kind;
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 const LATEST: i64 = -1;
@@ -38,12 +38,12 @@ const NONE: i64 = -1;
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Offset, timestamp and leader epoch; `None` if there is no such record.
-type Found = Option<(i64, i64, i32)>;
+type OffsetAtTime = Option<(i64, i64, i32)>;
 
-pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: ListOffsetsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let doubled = doubled(&request);
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in request.topics {
@@ -85,10 +85,10 @@ fn doubled(request: &ListOffsetsRequest) -> HashSet<(Str, i32)> {
 }
 
 fn answer(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
     asked: &ListOffsetsPartition,
-    found: Result<Found, ErrorCode>,
+    found: Result<OffsetAtTime, ErrorCode>,
 ) -> ListOffsetsPartitionResponse {
     let code = found.err().unwrap_or(ErrorCode::None);
     let (offset, timestamp, leader_epoch) = found.ok().flatten().unwrap_or((NONE, NONE, -1));
@@ -102,11 +102,11 @@ fn answer(
 }
 
 async fn find(
-    shared: &Shared,
+    shared: &KafkaContext,
     version: i16,
     topic: Option<&Topic>,
     asked: &ListOffsetsPartition,
-) -> Result<Found, ErrorCode> {
+) -> Result<OffsetAtTime, ErrorCode> {
     let partition = u32::try_from(asked.partition_index).ok();
     let log = topic
         .zip(partition)
@@ -141,7 +141,12 @@ fn first_version(timestamp: i64) -> Option<i16> {
     }
 }
 
-async fn find_time(shared: &Shared, log: LogId, query: TimeQuery, start: Offset) -> Result<Found, ErrorCode> {
+async fn find_time(
+    shared: &KafkaContext,
+    log: LogId,
+    query: TimeQuery,
+    start: Offset,
+) -> Result<OffsetAtTime, ErrorCode> {
     let found = shared.broker.catalog().find_time(log, query).finish().await;
     let found = found.map_err(|_| ErrorCode::KafkaStorageError)?;
     let Some(batch) = found.map_err(|error| error::read(&error))? else {

@@ -12,12 +12,12 @@ use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
-use crate::answers::{Answered, Kind, Reply};
+use crate::context::{KafkaContext, large_response};
 use crate::error;
-use crate::kafka::{Shared, large_answer};
+use crate::response_queue::{EncodedResponse, PendingResponse, ResponseResult};
+use crate::response_writer::Writer;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
-use crate::writer::Writer;
 
 /// Operations on a cluster without access control, as bits of the numbers of Kafka's `AclOperation`: create,
 /// alter, describe, cluster action, describe and alter configs, idempotent write.
@@ -35,32 +35,32 @@ const PARTITION_BYTES: usize = 40;
 /// Estimated bytes of a topic without its name.
 const TOPIC_BYTES: usize = 48;
 
-/// Entry of a topic.
-enum Entry {
+/// TopicEntry of a topic.
+enum TopicEntry {
     Known(Arc<Topic>),
     Failed { name: Option<Str>, id: Uuid, code: i16 },
 }
 
-pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: MetadataRequest = call.read(body)?;
     let missing = missing_names(&context.shared, call.version, &request);
     let context = context.clone();
     if missing.is_empty() {
-        return Ok(Kind::Task(Box::pin(answer(
+        return Ok(PendingResponse::Task(Box::pin(answer(
             context,
             call,
             request,
             CreateFailures::default(),
         ))));
     }
-    Ok(Kind::Barrier(Box::pin(async move {
+    Ok(PendingResponse::Barrier(Box::pin(async move {
         let failures = create(&context.shared, missing).await?;
         answer(context, call, request, failures).await
     })))
 }
 
 /// Returns the names of topics to create, each once.
-fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> HashSet<Str> {
+fn missing_names(shared: &KafkaContext, version: i16, request: &MetadataRequest) -> HashSet<Str> {
     let may_create = shared.settings.auto_create_topics && request.allow_auto_topic_creation;
     let named = request
         .topics
@@ -78,7 +78,7 @@ fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> Ha
 /// Topics that could not be created, with the reason.
 type CreateFailures = HashMap<Str, ErrorCode>;
 
-async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures, Close> {
+async fn create(shared: &KafkaContext, missing: HashSet<Str>) -> Result<CreateFailures, Close> {
     let names: Vec<Str> = missing.into_iter().collect();
     let new = names.iter().map(|name| NewTopic {
         name: name.as_str().into(),
@@ -112,16 +112,16 @@ async fn answer(
     call: Call,
     request: MetadataRequest,
     failures: CreateFailures,
-) -> Answered {
+) -> ResponseResult {
     let entries = entries(&context.shared, call.version, &request, &failures);
     let bytes: usize = entries.iter().map(bytes_of).sum();
     let turn = if bytes >= LARGE_BYTES {
-        large_answer(&context.shared).await
+        large_response(&context.shared).await
     } else {
         None
     };
     let (host, port) = context.endpoint();
-    let told = Told {
+    let head = ClusterHead {
         broker: MetadataResponseBroker {
             node_id: BROKER_ID,
             host,
@@ -141,7 +141,7 @@ async fn answer(
             NOT_ASKED
         },
     };
-    let write = move || told.write(call, &entries, bytes);
+    let write = move || head.write(call, &entries, bytes);
     if turn.is_none() {
         return write();
     }
@@ -149,26 +149,26 @@ async fn answer(
     let written = tokio::task::spawn_blocking(write)
         .await
         .map_err(|_| Close::OutcomeUnknown)??;
-    Ok(Reply { turn, ..written })
+    Ok(EncodedResponse { turn, ..written })
 }
 
-fn bytes_of(entry: &Entry) -> usize {
+fn bytes_of(entry: &TopicEntry) -> usize {
     match entry {
-        Entry::Known(topic) => {
+        TopicEntry::Known(topic) => {
             let partitions = usize::try_from(topic.partitions()).unwrap_or(usize::MAX);
             TOPIC_BYTES + topic.name.len() + PARTITION_BYTES.saturating_mul(partitions)
         }
-        Entry::Failed { name, .. } => TOPIC_BYTES + name.as_ref().map_or(0, |name| name.len()),
+        TopicEntry::Failed { name, .. } => TOPIC_BYTES + name.as_ref().map_or(0, |name| name.len()),
     }
 }
 
 /// Returns one entry for each requested topic, without repetitions.
 fn entries(
-    shared: &Shared,
+    shared: &KafkaContext,
     version: i16,
     request: &MetadataRequest,
     failures: &CreateFailures,
-) -> Vec<Entry> {
+) -> Vec<TopicEntry> {
     let asked = match &request.topics {
         Some(topics) if version > 0 || !topics.is_empty() => topics,
         _ => {
@@ -177,7 +177,7 @@ fn entries(
                 .topics()
                 .all()
                 .into_iter()
-                .map(Entry::Known)
+                .map(TopicEntry::Known)
                 .collect();
         }
     };
@@ -196,19 +196,19 @@ fn entries(
                 found => found,
             }
             .map_or_else(
-                |code| Entry::Failed {
+                |code| TopicEntry::Failed {
                     name: topic.name.clone().or_else(|| (version < 12).then(Str::default)),
                     id: topic.topic_id,
                     code: shared.metrics.error(ApiKey::Metadata, code),
                 },
-                Entry::Known,
+                TopicEntry::Known,
             )
         })
         .collect()
 }
 
 fn look_up(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &MetadataRequestTopic,
     failures: &CreateFailures,
 ) -> Result<Arc<Topic>, ErrorCode> {
@@ -230,7 +230,7 @@ fn look_up(
 }
 
 /// Parts of an answer that are the same for all topics.
-struct Told {
+struct ClusterHead {
     broker: MetadataResponseBroker,
     cluster_id: Str,
     leader_epoch: i32,
@@ -238,15 +238,15 @@ struct Told {
     cluster_operations: i32,
 }
 
-impl Told {
-    fn write(&self, call: Call, entries: &[Entry], bytes: usize) -> Answered {
+impl ClusterHead {
+    fn write(&self, call: Call, entries: &[TopicEntry], bytes: usize) -> ResponseResult {
         let mut w = Writer::with_capacity(call, 256 + bytes);
         self.head(&mut w);
         w.count(entries.len());
         for entry in entries {
             match entry {
-                Entry::Known(topic) => self.topic(&mut w, topic),
-                Entry::Failed { name, id, code } => failed(&mut w, name.as_ref(), *id, *code),
+                TopicEntry::Known(topic) => self.topic(&mut w, topic),
+                TopicEntry::Failed { name, id, code } => failed(&mut w, name.as_ref(), *id, *code),
             }
         }
         if (8..=10).contains(&w.version) {

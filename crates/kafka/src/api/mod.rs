@@ -18,7 +18,7 @@ mod describe_producers;
 mod describe_topic_partitions;
 mod fetch;
 mod find_coordinator;
-mod group_words;
+mod group_names;
 mod heartbeat;
 mod init_producer_id;
 mod join_group;
@@ -42,7 +42,7 @@ mod transactions;
 
 use stafett_kafka_wire::{ApiKey, Decoder};
 
-use crate::answers::Kind;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context, Staging};
 
 /// Served APIs that `ApiVersions` lists.
@@ -123,7 +123,7 @@ pub(crate) fn dispatch(
     body: Decoder,
     frame_bytes: usize,
     staging: &mut Staging,
-) -> Result<Kind, Close> {
+) -> Result<PendingResponse, Close> {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "SERVED says which there are; a test compares the two"
@@ -163,7 +163,7 @@ pub(crate) fn dispatch(
 }
 
 /// Passes an administrative request to its handler.
-fn administer(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+fn administer(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "as above")]
     match call.api {
         ApiKey::AlterConfigs => alter_configs::alter_configs(context, call, body),

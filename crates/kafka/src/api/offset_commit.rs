@@ -12,9 +12,9 @@ use stafett_kafka_wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_topics::{Topic, TopicId};
 
-use crate::answers::Kind;
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// Maximum partitions per request; each takes a few hundred bytes until it is stored.
@@ -24,7 +24,7 @@ const IDS_FROM: i16 = 10;
 /// First version that knows member epochs, and that reports a missing group by its own error.
 const EPOCHS_FROM: i16 = 9;
 
-pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: OffsetCommitRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     let mut commits = Vec::new();
@@ -44,13 +44,15 @@ pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Res
         Ok(committing) => committing,
         Err(why) => {
             let code = code(&why, call.version)?;
-            return Ok(Kind::Ready(answer(&shared, call, topics, |_| code)));
+            return Ok(PendingResponse::Ready(answer(&shared, call, topics, |_| code)));
         }
     };
     if committing.is_nothing() {
-        return Ok(Kind::Ready(answer(&shared, call, topics, |_| ErrorCode::None)));
+        return Ok(PendingResponse::Ready(answer(&shared, call, topics, |_| {
+            ErrorCode::None
+        })));
     }
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let parts = committing.parts().await;
         let codes = parts.into_iter().map(|part| match part {
             Ok(()) => Ok(ErrorCode::None),
@@ -80,7 +82,7 @@ fn code(error: &GroupError, version: i16) -> Result<ErrorCode, Close> {
 
 /// Adds the valid commits of a topic to `commits` and returns the preliminary answer.
 fn stage(
-    shared: &Shared,
+    shared: &KafkaContext,
     version: i16,
     asked: &OffsetCommitRequestTopic,
     commits: &mut Vec<NewCommit>,
@@ -147,11 +149,11 @@ fn commit(
 /// Builds the answer. `code` returns the outcome of the n-th commit; partitions that failed before keep their
 /// error.
 fn answer(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
     mut topics: Vec<OffsetCommitResponseTopic>,
     code: impl Fn(usize) -> ErrorCode,
-) -> crate::answers::Answered {
+) -> crate::response_queue::ResponseResult {
     let mut commits = 0;
     for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
         if partition.error_code == 0 {

@@ -11,15 +11,15 @@ use stafett_kafka_wire::messages::offset_delete::{
 use stafett_kafka_wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use stafett_kafka_wire::{DecodeLimits, Decoder, ErrorCode, Str};
 
-use crate::answers::Kind;
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// Protocol type of consumers.
 const CONSUMER: &str = "consumer";
 
-pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: OffsetDeleteRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     let (mut topics, commits, places) = find(&shared, request.topics);
@@ -34,7 +34,7 @@ pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Res
             };
             Ok(places.iter().map(is_allowed).collect())
         });
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::Task(Box::pin(async move {
         let deleted = match deleted {
             Ok((allowed, deleting)) => match deleting.durable().await {
                 Ok(()) => Ok(allowed),
@@ -64,13 +64,13 @@ pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Res
 }
 
 /// Preliminary answer, commits to delete, and the place of each commit in the answer.
-type Found = (
+type DeletePlan = (
     Vec<OffsetDeleteResponseTopic>,
     Vec<(stafett_topics::TopicId, u32)>,
     Vec<(usize, usize)>,
 );
 
-fn find(shared: &Shared, asked: Vec<OffsetDeleteRequestTopic>) -> Found {
+fn find(shared: &KafkaContext, asked: Vec<OffsetDeleteRequestTopic>) -> DeletePlan {
     let mut commits = Vec::new();
     let mut places = Vec::new();
     let mut topics = Vec::with_capacity(asked.len());

@@ -10,12 +10,12 @@ use stafett_model::Codec;
 use stafett_store::wall_ms;
 use stafett_topics::{AdmitError, Admitted, Append, Outcome, PlacedBatch, Refusal, Topic, is_internal};
 
-use crate::answers::{Answered, Kind, Reply};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
-use crate::reader::{Reader, TopicKey};
+use crate::request_reader::{Reader, TopicKey};
+use crate::response_queue::{EncodedResponse, PendingResponse, ResponseResult};
+use crate::response_writer::Writer;
 use crate::session::{Call, Close, Context, Staging};
-use crate::writer::Writer;
 
 /// First version that names topics by id.
 const IDS_FROM: i16 = 13;
@@ -58,7 +58,7 @@ struct PartitionResult {
 
 /// Reason why a batch is rejected.
 #[derive(Debug, Clone)]
-struct Refused {
+struct BatchRefusal {
     code: ErrorCode,
     message: Str,
     /// Errors of single records, by index.
@@ -71,17 +71,17 @@ pub(super) fn stage(
     body: Decoder,
     frame_bytes: usize,
     staging: &mut Staging,
-) -> Result<Kind, Close> {
+) -> Result<PendingResponse, Close> {
     let before = staging.appends.len();
     let read = read(context, call, body, frame_bytes, &mut staging.appends);
     let mut answer = read.inspect_err(|_| staging.appends.truncate(before))?;
     if staging.appends.len() == before {
-        return Ok(Kind::Ready(
+        return Ok(PendingResponse::Ready(
             answer.finish(&context.shared, &mut std::iter::empty()),
         ));
     }
     staging.answers += 1;
-    Ok(Kind::Produce(answer))
+    Ok(PendingResponse::Produce(answer))
 }
 
 /// Reads a request, checks its batches, and adds the valid ones to `appends`.
@@ -115,7 +115,7 @@ fn read(
             let records = r.opt_bytes()?;
             r.tags()?;
             let admitted = match &topic {
-                _ if !(-1..=1).contains(&acks) => Err(Refused::new(
+                _ if !(-1..=1).contains(&acks) => Err(BatchRefusal::new(
                     ErrorCode::InvalidRequiredAcks,
                     "acks is one of -1, 0 and 1",
                 )),
@@ -146,9 +146,9 @@ impl ProduceAnswer {
     /// Completes the answer with the outcomes of its batches, which are the next of `outcomes`.
     pub(crate) fn finish(
         &mut self,
-        shared: &Shared,
+        shared: &KafkaContext,
         outcomes: &mut impl Iterator<Item = Outcome>,
-    ) -> Answered {
+    ) -> ResponseResult {
         let (mut batches, mut records, mut bytes) = (0, 0, 0);
         let mut is_unknown = false;
         for result in &mut self.results {
@@ -171,12 +171,12 @@ impl ProduceAnswer {
         match (self.is_wanted, has_failed) {
             _ if is_unknown => Err(Close::OutcomeUnknown),
             (true, _) => self.write(),
-            (false, false) => Ok(Reply::default()),
+            (false, false) => Ok(EncodedResponse::default()),
             (false, true) => Err(Close::SilentFailure),
         }
     }
 
-    fn write(&self) -> Answered {
+    fn write(&self) -> ResponseResult {
         let mut w = Writer::new(self.call);
         w.count(self.topics.len());
         let mut results = self.results.iter();
@@ -209,8 +209,8 @@ impl PartitionResult {
         }
     }
 
-    fn failed(shared: &Shared, call: Call, index: i32, refused: Refused) -> Self {
-        let Refused {
+    fn failed(shared: &KafkaContext, call: Call, index: i32, refused: BatchRefusal) -> Self {
+        let BatchRefusal {
             code,
             message,
             records,
@@ -228,7 +228,7 @@ impl PartitionResult {
         }
     }
 
-    fn commit(&mut self, shared: &Shared, call: Call, placed: Option<&PlacedBatch>) {
+    fn commit(&mut self, shared: &KafkaContext, call: Call, placed: Option<&PlacedBatch>) {
         let Some(placed) = placed else { return };
         self.base_offset = wire_offset(placed.base.0);
         if call.version >= 5 {
@@ -237,11 +237,11 @@ impl PartitionResult {
         }
     }
 
-    fn refuse(&mut self, shared: &Shared, call: Call, refusal: &Refusal) {
+    fn refuse(&mut self, shared: &KafkaContext, call: Call, refusal: &Refusal) {
         let code = error::refusal(refusal);
         let names_id = code == ErrorCode::UnknownTopicOrPartition && call.version >= IDS_FROM;
         let code = if names_id { ErrorCode::UnknownTopicId } else { code };
-        let refused = Refused::new(code, refusal.to_string());
+        let refused = BatchRefusal::new(code, refusal.to_string());
         *self = Self::failed(shared, call, self.index, refused);
     }
 
@@ -266,43 +266,43 @@ impl PartitionResult {
     }
 }
 
-fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
+fn find_topic(shared: &KafkaContext, key: &TopicKey) -> Result<Arc<Topic>, BatchRefusal> {
     let unknown = || {
         let message = if key.by_id {
             "no topic has this id"
         } else {
             "there is no such topic"
         };
-        Refused::new(key.unknown(), message)
+        BatchRefusal::new(key.unknown(), message)
     };
     let topic = key.find(shared).ok_or_else(unknown)?;
     if is_internal(&topic.name) {
         let message = "the broker alone writes into this topic";
-        return Err(Refused::new(ErrorCode::InvalidTopicException, message));
+        return Err(BatchRefusal::new(ErrorCode::InvalidTopicException, message));
     }
     Ok(topic)
 }
 
 /// Checks a batch and converts it to its stored form.
 fn check(
-    shared: &Shared,
+    shared: &KafkaContext,
     version: i16,
     topic: &Topic,
     partition: i32,
     records: Option<Bytes>,
-) -> Result<Admitted, Refused> {
+) -> Result<Admitted, BatchRefusal> {
     let admitted = shared
         .broker
         .catalog()
         .admit(topic, partition, records, wall_ms())?;
     if version < ZSTD_FROM && admitted.arrived_as == Codec::Zstd {
         let message = "zstd is for produce requests of version 7 and up";
-        return Err(Refused::new(ErrorCode::UnsupportedCompressionType, message));
+        return Err(BatchRefusal::new(ErrorCode::UnsupportedCompressionType, message));
     }
     Ok(admitted)
 }
 
-impl From<AdmitError> for Refused {
+impl From<AdmitError> for BatchRefusal {
     fn from(error: AdmitError) -> Self {
         let mut refused = Self::new(error::admission(&error), error.to_string());
         if let AdmitError::Times { records, allowed } = error {
@@ -320,7 +320,7 @@ impl From<AdmitError> for Refused {
     }
 }
 
-impl Refused {
+impl BatchRefusal {
     fn new(code: ErrorCode, message: impl Into<Str>) -> Self {
         Self {
             code,

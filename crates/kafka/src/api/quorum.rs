@@ -10,7 +10,7 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 use stafett_store::wall_ms;
 
-use crate::answers::Kind;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
@@ -41,7 +41,11 @@ pub(super) const FEATURES: &[Feature] = &[
     feature("metadata.version", 7, 30),
 ];
 
-pub(super) fn describe_quorum(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_quorum(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: DescribeQuorumRequest = call.read(body)?;
     let is_fine = is_quorum(&request.topics);
     let topics = request.topics.iter().map(|topic| {
@@ -84,7 +88,9 @@ pub(super) fn describe_quorum(context: &Context, call: Call, body: Decoder) -> R
         nodes,
         ..DescribeQuorumResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<DescribeQuorumRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<DescribeQuorumRequest>(&response),
+    ))
 }
 
 /// True if a request asks for exactly the one partition of the quorum.
@@ -122,7 +128,11 @@ fn partition_data(context: &Context, call: Call) -> ResponsePartitionData {
     }
 }
 
-pub(super) fn update_features(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn update_features(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: UpdateFeaturesRequest = call.read(body)?;
     let wrong = request
         .feature_updates
@@ -153,7 +163,9 @@ pub(super) fn update_features(context: &Context, call: Call, body: Decoder) -> R
         error_message: message,
         results,
     };
-    Ok(Kind::Ready(call.answer::<UpdateFeaturesRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<UpdateFeaturesRequest>(&response),
+    ))
 }
 
 /// Checks an update. Features are fixed: only the current level is accepted.

@@ -17,13 +17,13 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use crate::answers::Kind;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// No time.
 const NONE: i64 = -1;
 
-pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let _: DescribeAclsRequest = call.read(body)?;
     let response = DescribeAclsResponse {
         error_code: context
@@ -33,10 +33,12 @@ pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Res
         error_message: Some("No Authorizer is configured on the broker".into()),
         ..DescribeAclsResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<DescribeAclsRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<DescribeAclsRequest>(&response),
+    ))
 }
 
-pub(super) fn create_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_acls(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: CreateAclsRequest = call.read(body)?;
     let results = request.creations.iter().map(|_| AclCreationResult {
         error_code: context
@@ -49,10 +51,12 @@ pub(super) fn create_acls(context: &Context, call: Call, body: Decoder) -> Resul
         throttle_time_ms: 0,
         results: results.collect(),
     };
-    Ok(Kind::Ready(call.answer::<CreateAclsRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<CreateAclsRequest>(&response),
+    ))
 }
 
-pub(super) fn delete_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn delete_acls(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: DeleteAclsRequest = call.read(body)?;
     let results = request.filters.iter().map(|_| DeleteAclsFilterResult {
         error_code: context
@@ -66,14 +70,16 @@ pub(super) fn delete_acls(context: &Context, call: Call, body: Decoder) -> Resul
         throttle_time_ms: 0,
         filter_results: results.collect(),
     };
-    Ok(Kind::Ready(call.answer::<DeleteAclsRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<DeleteAclsRequest>(&response),
+    ))
 }
 
 pub(super) fn describe_user_scram_credentials(
     context: &Context,
     call: Call,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> Result<PendingResponse, Close> {
     let request: DescribeUserScramCredentialsRequest = call.read(body)?;
     let mut times: BTreeMap<Str, usize> = BTreeMap::new();
     for user in request.users.unwrap_or_default() {
@@ -101,7 +107,7 @@ pub(super) fn describe_user_scram_credentials(
         results: results.collect(),
         ..DescribeUserScramCredentialsResponse::default()
     };
-    Ok(Kind::Ready(
+    Ok(PendingResponse::Ready(
         call.answer::<DescribeUserScramCredentialsRequest>(&response),
     ))
 }
@@ -110,7 +116,7 @@ pub(super) fn alter_user_scram_credentials(
     context: &Context,
     call: Call,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> Result<PendingResponse, Close> {
     let request: AlterUserScramCredentialsRequest = call.read(body)?;
     let deletions = request.deletions.into_iter().map(|deletion| {
         let message = "Attempt to delete a user credential that does not exist";
@@ -131,12 +137,16 @@ pub(super) fn alter_user_scram_credentials(
         throttle_time_ms: 0,
         results: results.collect(),
     };
-    Ok(Kind::Ready(
+    Ok(PendingResponse::Ready(
         call.answer::<AlterUserScramCredentialsRequest>(&response),
     ))
 }
 
-pub(super) fn create_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_delegation_token(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let _: CreateDelegationTokenRequest = call.read(body)?;
     let has_requester = call.version >= 3;
     let requester = |text| {
@@ -157,40 +167,54 @@ pub(super) fn create_delegation_token(context: &Context, call: Call, body: Decod
         max_timestamp_ms: NONE,
         ..CreateDelegationTokenResponse::default()
     };
-    Ok(Kind::Ready(
+    Ok(PendingResponse::Ready(
         call.answer::<CreateDelegationTokenRequest>(&response),
     ))
 }
 
-pub(super) fn renew_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn renew_delegation_token(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let _: RenewDelegationTokenRequest = call.read(body)?;
     let response = RenewDelegationTokenResponse {
         error_code: no_tokens(context, call),
         expiry_timestamp_ms: NONE,
         throttle_time_ms: 0,
     };
-    Ok(Kind::Ready(call.answer::<RenewDelegationTokenRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<RenewDelegationTokenRequest>(&response),
+    ))
 }
 
-pub(super) fn expire_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn expire_delegation_token(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let _: ExpireDelegationTokenRequest = call.read(body)?;
     let response = ExpireDelegationTokenResponse {
         error_code: no_tokens(context, call),
         expiry_timestamp_ms: NONE,
         throttle_time_ms: 0,
     };
-    Ok(Kind::Ready(
+    Ok(PendingResponse::Ready(
         call.answer::<ExpireDelegationTokenRequest>(&response),
     ))
 }
 
-pub(super) fn describe_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_delegation_token(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let _: DescribeDelegationTokenRequest = call.read(body)?;
     let response = DescribeDelegationTokenResponse {
         error_code: no_tokens(context, call),
         ..DescribeDelegationTokenResponse::default()
     };
-    Ok(Kind::Ready(
+    Ok(PendingResponse::Ready(
         call.answer::<DescribeDelegationTokenRequest>(&response),
     ))
 }
@@ -201,7 +225,7 @@ fn no_tokens(context: &Context, call: Call) -> i16 {
     context.shared.metrics.error(call.api, code)
 }
 
-pub(super) fn sasl_handshake(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn sasl_handshake(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let _: SaslHandshakeRequest = call.read(body)?;
     let response = SaslHandshakeResponse {
         error_code: context
@@ -210,10 +234,16 @@ pub(super) fn sasl_handshake(context: &Context, call: Call, body: Decoder) -> Re
             .error(call.api, ErrorCode::IllegalSaslState),
         mechanisms: Vec::new(),
     };
-    Ok(Kind::Ready(call.answer::<SaslHandshakeRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<SaslHandshakeRequest>(&response),
+    ))
 }
 
-pub(super) fn sasl_authenticate(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn sasl_authenticate(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let _: SaslAuthenticateRequest = call.read(body)?;
     let response = SaslAuthenticateResponse {
         error_code: context
@@ -223,5 +253,7 @@ pub(super) fn sasl_authenticate(context: &Context, call: Call, body: Decoder) ->
         error_message: Some("SaslAuthenticate request received after successful authentication".into()),
         ..SaslAuthenticateResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<SaslAuthenticateRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<SaslAuthenticateRequest>(&response),
+    ))
 }

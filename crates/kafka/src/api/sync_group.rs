@@ -8,22 +8,22 @@ use stafett_groups::{GroupError, SyncReply};
 use stafett_kafka_wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
-use crate::answers::{Answered, Kind};
+use crate::context::KafkaContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::response_queue::{PendingResponse, ResponseResult};
 use crate::session::{Call, Close, Context};
 
 /// First version in which requests and answers carry protocol type and name.
 const BELIEFS_FROM: i16 = 5;
 
-pub(super) fn sync_group(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn sync_group(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: SyncGroupRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     let drain = context.drain.clone();
     let group: Box<str> = (&*request.group_id).into();
     let has_beliefs = request.protocol_type.is_some() && request.protocol_name.is_some();
     let sync = sync(&request);
-    Ok(Kind::Waiting(Box::pin(async move {
+    Ok(PendingResponse::Waiting(Box::pin(async move {
         let synced = if call.version >= BELIEFS_FROM && !has_beliefs {
             Err(GroupError::NoCommonStrategy)
         } else {
@@ -52,7 +52,7 @@ fn sync(request: &SyncGroupRequest) -> Sync {
     }
 }
 
-fn answer(shared: &Shared, call: Call, synced: Result<SyncReply, GroupError>) -> Answered {
+fn answer(shared: &KafkaContext, call: Call, synced: Result<SyncReply, GroupError>) -> ResponseResult {
     let text = |text: Option<Box<str>>| {
         text.as_deref()
             .map(Str::copy_from)

@@ -7,7 +7,7 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 
-use crate::answers::Kind;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 /// Interval at which a client asks again, in ms.
@@ -18,7 +18,11 @@ const SUBSCRIPTION: i32 = 1;
 /// Codecs by the protocol's numbers, preferred first: zstd, lz4, gzip, snappy.
 const CODECS: [i8; 4] = [4, 3, 1, 2];
 
-pub(super) fn get_telemetry_subscriptions(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn get_telemetry_subscriptions(
+    _: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: GetTelemetrySubscriptionsRequest = call.read(body)?;
     let client_instance_id = if request.client_instance_id.is_zero() {
         Uuid::from(uuid::Uuid::new_v4().as_u128())
@@ -34,12 +38,12 @@ pub(super) fn get_telemetry_subscriptions(_: &Context, call: Call, body: Decoder
         delta_temporality: true,
         ..GetTelemetrySubscriptionsResponse::default()
     };
-    Ok(Kind::Ready(
+    Ok(PendingResponse::Ready(
         call.answer::<GetTelemetrySubscriptionsRequest>(&response),
     ))
 }
 
-pub(super) fn push_telemetry(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn push_telemetry(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: PushTelemetryRequest = call.read(body)?;
     let code = if request.client_instance_id.is_zero() {
         ErrorCode::InvalidRequest
@@ -52,5 +56,7 @@ pub(super) fn push_telemetry(context: &Context, call: Call, body: Decoder) -> Re
         throttle_time_ms: 0,
         error_code: context.shared.metrics.error(call.api, code),
     };
-    Ok(Kind::Ready(call.answer::<PushTelemetryRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<PushTelemetryRequest>(&response),
+    ))
 }

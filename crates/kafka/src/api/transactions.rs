@@ -7,7 +7,7 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
-use crate::answers::Kind;
+use crate::response_queue::PendingResponse;
 use crate::session::{Call, Close, Context};
 
 const STATES: &[&str] = &[
@@ -21,7 +21,11 @@ const STATES: &[&str] = &[
     "PrepareEpochFence",
 ];
 
-pub(super) fn describe_transactions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_transactions(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<PendingResponse, Close> {
     let request: DescribeTransactionsRequest = call.read(body)?;
     let states = request.transactional_ids.into_iter().map(|transactional_id| {
         let code = if transactional_id.is_empty() {
@@ -39,15 +43,19 @@ pub(super) fn describe_transactions(context: &Context, call: Call, body: Decoder
         throttle_time_ms: 0,
         transaction_states: states.collect(),
     };
-    Ok(Kind::Ready(call.answer::<DescribeTransactionsRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<DescribeTransactionsRequest>(&response),
+    ))
 }
 
-pub(super) fn list_transactions(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_transactions(_: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
     let request: ListTransactionsRequest = call.read(body)?;
     let unknown = request.state_filters.into_iter();
     let response = ListTransactionsResponse {
         unknown_state_filters: unknown.filter(|state| !STATES.contains(&&**state)).collect(),
         ..ListTransactionsResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<ListTransactionsRequest>(&response)))
+    Ok(PendingResponse::Ready(
+        call.answer::<ListTransactionsRequest>(&response),
+    ))
 }

@@ -17,18 +17,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::produce::ProduceAnswer;
-use crate::kafka::Shared;
+use crate::context::KafkaContext;
 use crate::session::Close;
 
 /// Future of an answer; first polled when all earlier requests are answered.
-pub(crate) type Task = Pin<Box<dyn Future<Output = Answered> + Send>>;
+pub(crate) type Task = Pin<Box<dyn Future<Output = ResponseResult> + Send>>;
 
 /// An answer, or the reason to end the connection.
-pub(crate) type Answered = Result<Reply, Close>;
+pub(crate) type ResponseResult = Result<EncodedResponse, Close>;
 
 /// A complete answer, and the resources that it holds until it is written.
 #[derive(Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct EncodedResponse {
     /// `None` if the client wants no answer.
     pub encoded: Option<Encoded>,
     /// Memory of the answer.
@@ -37,7 +37,7 @@ pub(crate) struct Reply {
     pub turn: Option<OwnedSemaphorePermit>,
 }
 
-impl From<Encoded> for Reply {
+impl From<Encoded> for EncodedResponse {
     fn from(encoded: Encoded) -> Self {
         Self {
             encoded: Some(encoded),
@@ -46,8 +46,8 @@ impl From<Encoded> for Reply {
     }
 }
 
-pub(crate) enum Kind {
-    Ready(Answered),
+pub(crate) enum PendingResponse {
+    Ready(ResponseResult),
     /// Waits for the outcomes of the first group.
     Produce(ProduceAnswer),
     Task(Task),
@@ -60,8 +60,8 @@ pub(crate) enum Kind {
     Held(Task, CancellationToken),
 }
 
-pub(crate) struct Answer {
-    pub kind: Kind,
+pub(crate) struct QueuedResponse {
+    pub kind: PendingResponse,
     pub api: Option<ApiKey>,
     /// Time at which the request was parsed.
     pub since: Instant,
@@ -70,7 +70,7 @@ pub(crate) struct Answer {
 }
 
 /// Produce requests whose batches were appended together.
-struct Group {
+struct PendingProduces {
     waiting: Option<Ticket>,
     outcomes: smallvec::IntoIter<[Outcome; 2]>,
     /// Number of answers that have not taken their outcomes.
@@ -78,21 +78,21 @@ struct Group {
 }
 
 #[derive(Default)]
-pub(crate) struct Answers {
-    queue: VecDeque<Answer>,
-    groups: VecDeque<Group>,
+pub(crate) struct ResponseQueue {
+    queue: VecDeque<QueuedResponse>,
+    groups: VecDeque<PendingProduces>,
     is_blocked: bool,
     /// Token that ends the last added task early, if it is held.
     release: Option<CancellationToken>,
 }
 
 /// The next answer in order.
-pub(crate) struct Next {
-    pub answered: Answered,
+pub(crate) struct NextResponse {
+    pub answered: ResponseResult,
     pub permit: Permit,
 }
 
-impl Answers {
+impl ResponseQueue {
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -107,15 +107,15 @@ impl Answers {
         self.is_blocked
     }
 
-    pub(crate) fn push(&mut self, answer: Answer) {
+    pub(crate) fn push(&mut self, answer: QueuedResponse) {
         self.is_blocked |= matches!(
             answer.kind,
-            Kind::Barrier(_) | Kind::Waiting(_) | Kind::Ready(Err(_))
+            PendingResponse::Barrier(_) | PendingResponse::Waiting(_) | PendingResponse::Ready(Err(_))
         );
         if let Some(release) = self.release.take() {
             release.cancel();
         }
-        if let Kind::Held(_, release) = &answer.kind {
+        if let PendingResponse::Held(_, release) = &answer.kind {
             self.release = Some(release.clone());
         }
         self.queue.push_back(answer);
@@ -123,7 +123,7 @@ impl Answers {
 
     /// Adds the ticket of the last `answers` produce answers.
     pub(crate) fn push_group(&mut self, ticket: Ticket, answers: usize) {
-        self.groups.push_back(Group {
+        self.groups.push_back(PendingProduces {
             waiting: Some(ticket),
             outcomes: SmallVec::new().into_iter(),
             answers,
@@ -131,18 +131,28 @@ impl Answers {
     }
 
     /// Takes the first answer once it is ready. Pending forever if the queue is empty.
-    pub(crate) fn poll_next(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Next> {
+    pub(crate) fn poll_next(
+        &mut self,
+        shared: &KafkaContext,
+        context: &mut Context<'_>,
+    ) -> Poll<NextResponse> {
         let Some(front) = self.queue.front_mut() else {
             return Poll::Pending;
         };
         match &mut front.kind {
-            Kind::Ready(_) => {}
-            Kind::Task(task) | Kind::Barrier(task) | Kind::Waiting(task) | Kind::Held(task, _) => {
+            PendingResponse::Ready(_) => {}
+            PendingResponse::Task(task)
+            | PendingResponse::Barrier(task)
+            | PendingResponse::Waiting(task)
+            | PendingResponse::Held(task, _) => {
                 let answered = ready!(task.as_mut().poll(context));
-                self.is_blocked &= !matches!(front.kind, Kind::Barrier(_) | Kind::Waiting(_));
-                front.kind = Kind::Ready(answered);
+                self.is_blocked &= !matches!(
+                    front.kind,
+                    PendingResponse::Barrier(_) | PendingResponse::Waiting(_)
+                );
+                front.kind = PendingResponse::Ready(answered);
             }
-            Kind::Produce(answer) => {
+            PendingResponse::Produce(answer) => {
                 let Some(group) = self.groups.front_mut() else {
                     return Poll::Pending;
                 };
@@ -156,11 +166,11 @@ impl Answers {
                 if group.answers == 0 {
                     self.groups.pop_front();
                 }
-                front.kind = Kind::Ready(answered);
+                front.kind = PendingResponse::Ready(answered);
             }
         }
-        let Some(Answer {
-            kind: Kind::Ready(answered),
+        let Some(QueuedResponse {
+            kind: PendingResponse::Ready(answered),
             api,
             since,
             permit,
@@ -171,7 +181,7 @@ impl Answers {
         if let Some(api) = api {
             shared.metrics.on_ready(api, since.elapsed());
         }
-        Poll::Ready(Next { answered, permit })
+        Poll::Ready(NextResponse { answered, permit })
     }
 
     /// Releases the memory of a burst.

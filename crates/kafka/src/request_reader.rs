@@ -8,7 +8,7 @@ use bytes::Bytes;
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{Topic, TopicId};
 
-use crate::kafka::Shared;
+use crate::context::KafkaContext;
 use crate::session::Call;
 
 /// Name or id of a topic in a request.
@@ -28,7 +28,7 @@ pub(crate) struct Reader {
 }
 
 impl TopicKey {
-    pub(crate) fn find(&self, shared: &Shared) -> Option<Arc<Topic>> {
+    pub(crate) fn find(&self, shared: &KafkaContext) -> Option<Arc<Topic>> {
         let topics = shared.broker.topics();
         if self.by_id {
             topics.with_id(TopicId(self.id.into()))

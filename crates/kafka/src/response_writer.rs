@@ -8,7 +8,7 @@ use std::cell::Cell;
 use bytes::BytesMut;
 use stafett_kafka_wire::{Encoded, Encoder, ResponseHeader, Str};
 
-use crate::reader::TopicKey;
+use crate::request_reader::TopicKey;
 use crate::session::{Call, Close};
 
 /// Usual bytes of an answer without records.

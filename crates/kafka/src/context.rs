@@ -5,29 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
 use prometheus_client::registry::Registry;
-use stafett_broker::{Broker, FrontEndHooks};
+use stafett_broker::Broker;
 use stafett_kafka_wire::{ErrorCode, Str, Uuid};
-use stafett_net::{Connection, Protocol};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::fetch_sessions::FetchSessions;
-use crate::language::Consumers;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::KafkaSettings;
-use crate::{configs, connection};
 
 /// Maximum large answers in memory at once, over all connections.
-const LARGE_ANSWERS_MAX: usize = 2;
-
-/// The Kafka front end of a listener.
-#[derive(Debug)]
-pub struct Kafka {
-    shared: Arc<Shared>,
-}
+const LARGE_RESPONSES_MAX: usize = 2;
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct KafkaContext {
     pub broker: Arc<Broker>,
     pub settings: KafkaSettings,
     pub metrics: Metrics,
@@ -35,48 +26,27 @@ pub(crate) struct Shared {
     pub offsets_topic: OffsetsTopic,
     pub cluster_id: Str,
     /// Permits for answers that are much larger than their requests.
-    pub large_answers: Arc<Semaphore>,
+    pub large_responses: Arc<Semaphore>,
     /// Count of topic deletions: a topic that was looked up before the last one may be gone.
     deletions: AtomicU64,
 }
 
-/// Adds the parts of the protocol that the broker needs to know. Called before it starts.
-pub fn add_hooks(hooks: &mut FrontEndHooks) {
-    hooks.member_protocol = Some(Arc::new(Consumers));
-    hooks.group_settings = Some(configs::group_overrides);
-}
-
-impl Kafka {
-    /// Creates the front end of `broker` and registers its metrics.
-    pub fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
+impl KafkaContext {
+    /// Registers the metrics of the front end.
+    pub(crate) fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
-        let fetch_sessions = FetchSessions::new(&settings, &metrics);
-        let cluster_id = Uuid::from(broker.cluster_id()).to_string().into();
-        let deletions = AtomicU64::new(0);
-        let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));
-        let shared = Shared {
+        Self {
+            fetch_sessions: FetchSessions::new(&settings, &metrics),
+            cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),
             broker,
             settings,
             metrics,
-            fetch_sessions,
             offsets_topic: OffsetsTopic::default(),
-            cluster_id,
-            large_answers,
-            deletions,
-        };
-        Self {
-            shared: Arc::new(shared),
+            large_responses: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
+            deletions: AtomicU64::new(0),
         }
     }
-}
 
-impl Protocol for Kafka {
-    fn connection(&self, connection: Connection) -> impl Future<Output = ()> + Send {
-        connection::serve(Arc::clone(&self.shared), connection)
-    }
-}
-
-impl Shared {
     /// Returns the leader epoch of all partitions: the broker's epoch.
     pub(crate) fn leader_epoch(&self) -> i32 {
         i32::try_from(self.broker.catalog().epoch().0).unwrap_or(i32::MAX)
@@ -102,6 +72,6 @@ impl Shared {
 }
 
 /// Waits for the permit to have a large answer in memory. The holder must wait for nothing but its client.
-pub(crate) async fn large_answer(shared: &Shared) -> Option<OwnedSemaphorePermit> {
-    Arc::clone(&shared.large_answers).acquire_owned().await.ok()
+pub(crate) async fn large_response(shared: &KafkaContext) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(&shared.large_responses).acquire_owned().await.ok()
 }
