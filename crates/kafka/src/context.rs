@@ -1,18 +1,20 @@
-//! State shared by all connections.
+//! What all connections share, and the environment of the requests of one.
 
-use std::cmp::Ordering;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{self, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use prometheus_client::registry::Registry;
 use stafett_broker::Broker;
-use stafett_kafka_wire::{ErrorCode, Str, Uuid};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use stafett_kafka_wire::{Str, Uuid};
+use stafett_net::ByteBudget;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::fetch_sessions::FetchSessions;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
-use crate::settings::KafkaSettings;
+use crate::settings::{Endpoint, KafkaSettings};
 
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
@@ -22,7 +24,7 @@ pub(crate) struct KafkaContext {
     pub broker: Arc<Broker>,
     pub settings: KafkaSettings,
     pub metrics: Metrics,
-    pub fetch_sessions: FetchSessions,
+    pub fetch_sessions: Arc<FetchSessions>,
     pub offsets_topic: OffsetsTopic,
     pub cluster_id: Str,
     /// Permits for answers that are much larger than their requests.
@@ -36,7 +38,7 @@ impl KafkaContext {
     pub(crate) fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
         Self {
-            fetch_sessions: FetchSessions::new(&settings, &metrics),
+            fetch_sessions: Arc::new(FetchSessions::new(&settings, &metrics)),
             cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),
             broker,
             settings,
@@ -47,31 +49,39 @@ impl KafkaContext {
         }
     }
 
-    /// Returns the leader epoch of all partitions: the broker's epoch.
-    pub(crate) fn leader_epoch(&self) -> i32 {
-        i32::try_from(self.broker.catalog().epoch().0).unwrap_or(i32::MAX)
-    }
-
-    /// Compares a client's leader epoch with the current one; -1 means no epoch.
-    pub(crate) fn check_leader_epoch(&self, believed: i32) -> Result<(), ErrorCode> {
-        match believed.cmp(&self.leader_epoch()) {
-            _ if believed == -1 => Ok(()),
-            Ordering::Less => Err(ErrorCode::FencedLeaderEpoch),
-            Ordering::Equal => Ok(()),
-            Ordering::Greater => Err(ErrorCode::UnknownLeaderEpoch),
-        }
-    }
-
     pub(crate) fn deletions(&self) -> u64 {
-        self.deletions.load(atomic::Ordering::Acquire)
+        self.deletions.load(Ordering::Acquire)
     }
 
     pub(crate) fn on_deletion(&self) {
-        self.deletions.fetch_add(1, atomic::Ordering::AcqRel);
+        self.deletions.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// Waits for the permit to have a large answer in memory. The holder must wait for nothing but its client.
-pub(crate) async fn large_response(shared: &KafkaContext) -> Option<OwnedSemaphorePermit> {
-    Arc::clone(&shared.large_responses).acquire_owned().await.ok()
+/// Environment of the requests of a connection.
+#[derive(Debug)]
+pub(crate) struct RequestContext {
+    pub shared: Arc<KafkaContext>,
+    /// Address that the client connected to.
+    pub local: SocketAddr,
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// Cancelled when the connection must not wait any longer.
+    pub drain: CancellationToken,
+    pub budget: Arc<ByteBudget>,
+    /// True if the client does not block while a heartbeat is unanswered.
+    pub is_patient: AtomicBool,
+}
+
+impl RequestContext {
+    /// Returns the address for clients: the advertised one, or the one that this client connected to.
+    pub(crate) fn endpoint(&self) -> (Str, i32) {
+        match &self.shared.settings.advertised {
+            Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
+            None => (
+                self.local.ip().to_canonical().to_string().into(),
+                i32::from(self.local.port()),
+            ),
+        }
+    }
 }

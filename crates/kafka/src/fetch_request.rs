@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder};
 
+use crate::call::Call;
 use crate::fetch_state::PartitionRequest;
 use crate::request_reader::{Reader, TopicKey};
-use crate::session::Call;
 
 /// First version with fetch sessions.
 pub(crate) const SESSIONS_FROM: i16 = 7;

@@ -20,10 +20,10 @@ use smallvec::SmallVec;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
-use stafett_topics::{Bounds, LogSlice, ReadFrom, ReadRequest, Watch, is_internal};
+use stafett_topics::{Bounds, LogSlice, ReadError, ReadFrom, ReadRequest, Watch, is_internal};
 
-use crate::context::KafkaContext;
 use crate::error;
+use crate::leader_epoch::check_leader_epoch;
 use crate::request_reader::TopicKey;
 
 /// Offset that was never sent.
@@ -107,7 +107,7 @@ pub(crate) struct PartitionReply {
 pub(crate) type PartitionReplies = SmallVec<[PartitionReply; 1]>;
 
 impl FetchState {
-    pub(crate) fn new(shared: &KafkaContext) -> Self {
+    pub(crate) fn new(deletions: u64) -> Self {
         Self {
             partitions: SmallVec::new(),
             by_name: HashTable::new(),
@@ -117,7 +117,7 @@ impl FetchState {
             quiet: Vec::new(),
             watch: None,
             reads_commits: false,
-            deletions: shared.deletions(),
+            deletions,
         }
     }
 
@@ -133,7 +133,7 @@ impl FetchState {
     }
 
     /// Adds a partition to a fetch without a session.
-    pub(crate) fn add(&mut self, shared: &KafkaContext, topic: &TopicKey, asked: &PartitionRequest) {
+    pub(crate) fn add(&mut self, broker: &Broker, topic: &TopicKey, asked: &PartitionRequest) {
         let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
         let mut partition = Partition {
             topic: topic.clone(),
@@ -148,17 +148,17 @@ impl FetchState {
             bounds: None,
             last_reported: (UNREPORTED, UNREPORTED),
         };
-        self.reads_commits |= partition.resolve(shared);
+        self.reads_commits |= partition.resolve(broker);
         self.partitions.push(partition);
         self.active.push(number);
         self.live += 1;
     }
 
     /// Adds a partition to a session, or changes its fetch position.
-    pub(crate) fn put(&mut self, shared: &KafkaContext, topic: &TopicKey, asked: &PartitionRequest) {
+    pub(crate) fn put(&mut self, broker: &Broker, topic: &TopicKey, asked: &PartitionRequest) {
         let Some(number) = self.find(topic, asked.partition) else {
             let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
-            self.add(shared, topic, asked);
+            self.add(broker, topic, asked);
             let Self {
                 by_name,
                 partitions,
@@ -170,7 +170,7 @@ impl FetchState {
                     .get(index(*other))
                     .map_or(0, |partition| name_hash(hash, &partition.topic, partition.number))
             });
-            self.watch_one(&shared.broker, number);
+            self.watch_one(broker, number);
             return;
         };
         let Some(partition) = self.partitions.get_mut(index(number)) else {
@@ -202,11 +202,10 @@ impl FetchState {
     }
 
     /// Completes the changes that a request made to a session.
-    pub(crate) fn changed(&mut self, shared: &KafkaContext) {
+    pub(crate) fn changed(&mut self, broker: &Broker, deletions: u64) {
         if self.partitions.len() > 2 * self.live + FORGOTTEN_SLACK {
-            self.renumber(shared);
+            self.renumber(broker);
         }
-        let deletions = shared.deletions();
         if deletions != self.deletions {
             self.deletions = deletions;
             self.activate_all();
@@ -225,8 +224,13 @@ impl FetchState {
         true
     }
 
-    pub(crate) fn watch(&self) -> Option<&Watch> {
-        self.watch.as_ref()
+    /// Takes the watch out, to wait for it.
+    pub(crate) fn take_watch(&mut self) -> Option<Watch> {
+        self.watch.take()
+    }
+
+    pub(crate) fn set_watch(&mut self, watch: Option<Watch>) {
+        self.watch = watch;
     }
 
     /// Activates the partitions whose logs have grown.
@@ -238,7 +242,7 @@ impl FetchState {
     }
 
     /// Builds the read of all active partitions in order, without those that fail beforehand.
-    fn request(&mut self, shared: &KafkaContext, bytes_max: usize) -> ReadRequest {
+    pub(crate) fn request(&mut self, broker: &Broker, bytes_max: usize) -> ReadRequest {
         let mut logs = Vec::with_capacity(self.active.len());
         let mut active = std::mem::take(&mut self.active);
         active.retain(|number| {
@@ -249,13 +253,13 @@ impl FetchState {
                 return false;
             }
             if partition.log.is_err() {
-                self.reads_commits |= partition.resolve(shared);
-                self.watch_one(&shared.broker, *number);
+                self.reads_commits |= partition.resolve(broker);
+                self.watch_one(broker, *number);
             }
             let Some(partition) = self.partitions.get_mut(index(*number)) else {
                 return false;
             };
-            let readable = partition.readable(shared);
+            let readable = partition.readable(broker);
             partition.failed = readable.err();
             logs.extend(readable);
             true
@@ -273,21 +277,8 @@ impl FetchState {
         self.reads_commits
     }
 
-    /// Reads the active partitions, up to `bytes_max` in total.
-    pub(crate) async fn read(&mut self, shared: &KafkaContext, bytes_max: usize) -> ReadRound {
-        let request = self.request(shared, bytes_max);
-        let read = if request.logs.is_empty() {
-            Vec::new()
-        } else {
-            // A stopping journal returns nothing: then every partition fails.
-            shared
-                .broker
-                .catalog()
-                .read(request)
-                .finish()
-                .await
-                .unwrap_or_default()
-        };
+    /// Takes the results of the read of the active partitions.
+    pub(crate) fn on_read(&mut self, read: Vec<Result<LogSlice, ReadError>>) -> ReadRound {
         let mut read = read.into_iter();
         let mut round = ReadRound {
             results: SmallVec::with_capacity(self.active.len()),
@@ -445,7 +436,7 @@ impl FetchState {
 
     /// Drops forgotten partitions and renumbers the others. The new watch begins before the old one ends, so
     /// no growth is missed.
-    fn renumber(&mut self, shared: &KafkaContext) {
+    fn renumber(&mut self, broker: &Broker) {
         let old_watch = self.watch.take();
         let mut old_numbers = Vec::with_capacity(self.partitions.len());
         let partitions = std::mem::take(&mut self.partitions);
@@ -465,7 +456,7 @@ impl FetchState {
         self.active = self.active.iter().filter_map(|old| new_number(*old)).collect();
         self.quiet = self.quiet.iter().filter_map(|old| new_number(*old)).collect();
         let grown: Vec<u32> = {
-            self.start_watching(&shared.broker);
+            self.start_watching(broker);
             old_watch
                 .map(|watch| watch.take())
                 .unwrap_or_default()
@@ -509,8 +500,8 @@ impl Partition {
     }
 
     /// Looks up the log. Returns true if it belongs to `__consumer_offsets`.
-    fn resolve(&mut self, shared: &KafkaContext) -> bool {
-        let topic = self.topic.find(shared);
+    fn resolve(&mut self, broker: &Broker) -> bool {
+        let topic = self.topic.find(broker.topics());
         let is_of_commits = topic.as_ref().is_some_and(|topic| is_internal(&topic.name));
         self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic| {
             let log = u32::try_from(self.number)
@@ -521,10 +512,10 @@ impl Partition {
         is_of_commits
     }
 
-    fn readable(&self, shared: &KafkaContext) -> Result<ReadFrom, ErrorCode> {
+    fn readable(&self, broker: &Broker) -> Result<ReadFrom, ErrorCode> {
         let log = self.log?;
         // Epochs below -1 mean no epoch, too.
-        shared.check_leader_epoch(self.leader_epoch.max(-1))?;
+        check_leader_epoch(broker, self.leader_epoch.max(-1))?;
         let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
         Ok(ReadFrom {
             log,

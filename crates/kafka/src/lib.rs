@@ -26,6 +26,8 @@
 //! own except connections and fetch sessions: the broker has the rest.
 
 mod api;
+mod call;
+mod close;
 mod configs;
 mod connection;
 mod context;
@@ -34,11 +36,15 @@ mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
 mod front_end;
+mod leader_epoch;
 mod member_protocol;
 mod metrics;
 mod offsets_topic;
+mod operation;
+mod produce_results;
 mod request_reader;
 mod resources;
+mod response;
 mod response_queue;
 mod response_writer;
 mod session;

@@ -10,19 +10,16 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::Topics;
 
 use super::group_names::{GROUP_OPERATIONS, state_name};
-use crate::response_queue::PendingResponse;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 
 /// Member type: member of the consumer protocol.
 const MEMBER_CONSUMER: i8 = 1;
 /// Member type: member of the classic protocol.
 const MEMBER_CLASSIC: i8 = 0;
 
-pub(super) fn consumer_group_describe(
-    context: &Context,
-    call: Call,
-    body: Decoder,
-) -> Result<PendingResponse, Close> {
+pub(super) fn consumer_group_describe(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ConsumerGroupDescribeRequest = call.read(body)?;
     let shared = &context.shared;
     let broker = &shared.broker;
@@ -59,9 +56,7 @@ pub(super) fn consumer_group_describe(
         groups: groups.collect(),
         ..ConsumerGroupDescribeResponse::default()
     };
-    Ok(PendingResponse::Ready(
-        call.answer::<ConsumerGroupDescribeRequest>(&response),
-    ))
+    Ok(call.answer::<ConsumerGroupDescribeRequest>(&response)?.into())
 }
 
 fn describe(group: &ConsumerGroup, topics: &Topics, version: i16) -> DescribedGroup {

@@ -1,8 +1,6 @@
 //! `ConsumerGroupHeartbeat`: a member of a consumer group reports its subscription and partitions, and
 //! receives its assignment (KIP-848).
 
-use std::sync::Arc;
-
 use stafett_groups::HeartbeatResponse;
 use stafett_groups::consumer::{Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions};
 use stafett_kafka_wire::messages::consumer_group_heartbeat::{
@@ -13,17 +11,19 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::TopicId;
 
 use super::group_names::{client_host, new_member_id};
-use crate::context::KafkaContext;
+use crate::call::Call;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::{PendingResponse, ResponseResult};
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, Operation, then};
+use crate::response::ResponseResult;
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 pub(super) fn consumer_group_heartbeat(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     client: Option<&str>,
     body: Decoder,
-) -> Result<PendingResponse, Close> {
+) -> HandlerResult {
     let mut request: ConsumerGroupHeartbeatRequest = call.read(body)?;
     let shared = &context.shared;
     // Members choose their ids, except in version 0.
@@ -51,20 +51,19 @@ pub(super) fn consumer_group_heartbeat(
     if stepped.stored.is_none() {
         return Ok(PendingResponse::Ready(response(call, &member, &stepped.value)));
     }
-    let shared = Arc::clone(shared);
-    Ok(PendingResponse::Barrier(Box::pin(async move {
-        match shared.broker.groups().consumer_stored(&group, stepped).await {
-            Ok(answer) => response(call, &member, &answer),
-            Err(error) => refused(&shared, call, error::group(&error)?, error.to_string()),
-        }
-    })))
+    let stored = then(move |context, stored| match stored {
+        Ok(answer) => response(call, &member, &answer),
+        Err(error) => refused(&context.shared, call, error::group(&error)?, error.to_string()),
+    });
+    let operation = Operation::Group(GroupOperation::AwaitStep(group, Box::new(stepped), stored));
+    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Barrier))
 }
 
 /// Converts a request. Fails if it is malformed or names an unknown assignor.
 fn read(
     request: &ConsumerGroupHeartbeatRequest,
     client: Option<&str>,
-    context: &Context,
+    context: &RequestContext,
 ) -> Result<Heartbeat, (ErrorCode, String)> {
     if let Some(wrong) = check(request) {
         return Err((ErrorCode::InvalidRequest, wrong.to_owned()));

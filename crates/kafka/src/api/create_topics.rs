@@ -9,12 +9,15 @@ use stafett_kafka_wire::messages::create_topics::{
 use stafett_kafka_wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
-use stafett_topics::{NewTopic, Topic};
+use stafett_topics::{CreateError, NewTopic, Topic};
 
 use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
-use crate::context::KafkaContext;
-use crate::response_queue::{PendingResponse, ResponseResult};
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::close::Close;
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::{Operation, Step, then};
+use crate::response::ResponseResult;
+use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::settings::BROKER_ID;
 use crate::{configs, error};
 
@@ -28,22 +31,21 @@ const SHOWN_MAX: usize = 1000;
 /// Reason why a topic is not created.
 type Refused = (ErrorCode, String);
 
-pub(super) fn create_topics(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+pub(super) fn create_topics(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: CreateTopicsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(PendingResponse::Barrier(Box::pin(async move {
-        run(&shared, call, request).await
-    })))
+    Ok(PendingResponse::barrier(move |context| {
+        run(context, call, request)
+    }))
 }
 
-async fn run(shared: &KafkaContext, call: Call, mut request: CreateTopicsRequest) -> ResponseResult {
+fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -> Result<Step, Close> {
     let mut named: HashMap<Str, usize> = HashMap::new();
     for topic in &request.topics {
         *named.entry(topic.name.clone()).or_default() += 1;
     }
     let mut seen = HashSet::new();
     request.topics.retain(|topic| seen.insert(topic.name.clone()));
-    let mut prepared: Vec<Result<NewTopic, Refused>> = request
+    let prepared: Vec<Result<NewTopic, Refused>> = request
         .topics
         .iter()
         .map(|topic| match named.get(&topic.name) {
@@ -51,70 +53,53 @@ async fn run(shared: &KafkaContext, call: Call, mut request: CreateTopicsRequest
             _ => Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned())),
         })
         .collect();
-    let created = create(shared, &mut prepared, request.validate_only).await?;
-    let shows = request.topics.len() <= SHOWN_MAX;
-    let mut created = created.into_iter();
-    let topics = request
-        .topics
-        .iter()
-        .zip(prepared)
-        .map(|(asked, prepared)| match prepared {
-            Ok(new) => made(shared, asked, &new, created.next().flatten().as_deref(), shows),
-            Err((code, message)) => CreatableTopicResult {
-                name: asked.name.clone(),
-                error_code: shared.metrics.error(call.api, code),
-                error_message: Some(message.into()),
-                num_partitions: ANY,
-                replication_factor: -1,
-                configs: Some(Vec::new()),
-                ..CreatableTopicResult::default()
-            },
-        });
-    let response = CreateTopicsResponse {
-        throttle_time_ms: 0,
-        topics: topics.collect(),
-    };
-    call.answer::<CreateTopicsRequest>(&response)
+    let valid = prepared.iter().filter_map(|prepared| prepared.as_ref().ok());
+    if request.validate_only {
+        let catalog = context.shared.broker.catalog();
+        let checked = valid.map(|new| catalog.check_new(new).map(|()| None)).collect();
+        return answer(&context.shared, call, &request, prepared, checked).map(Step::Respond);
+    }
+    let new = valid.cloned().collect();
+    let created = then(move |context, created: Vec<Result<Arc<Topic>, CreateError>>| {
+        let created = created.into_iter().map(|created| created.map(Some));
+        answer(&context.shared, call, &request, prepared, created.collect())
+    });
+    Ok(Step::Await(Operation::CreateTopics(new, created)))
 }
 
-/// Creates the topics and replaces failed ones in `prepared` by their errors. Returns the created topics in
-/// order; empty if `validate_only`.
-async fn create(
+/// Builds the answer. `created` has the results of the valid topics; `None` for a topic that would be created.
+fn answer(
     shared: &KafkaContext,
-    prepared: &mut [Result<NewTopic, Refused>],
-    validate_only: bool,
-) -> Result<Vec<Option<Arc<Topic>>>, Close> {
-    let broker = &shared.broker;
-    if validate_only {
-        for slot in &mut *prepared {
-            if let Ok(new) = slot
-                && let Err(error) = broker.catalog().check_new(new)
-            {
-                *slot = Err(error::create(&new.name, &error)?);
-            }
-        }
-        return Ok(Vec::new());
+    call: Call,
+    request: &CreateTopicsRequest,
+    prepared: Vec<Result<NewTopic, Refused>>,
+    created: Vec<Result<Option<Arc<Topic>>, CreateError>>,
+) -> ResponseResult {
+    let shows = request.topics.len() <= SHOWN_MAX;
+    let mut created = created.into_iter();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for (asked, prepared) in request.topics.iter().zip(prepared) {
+        let made = match prepared {
+            Ok(new) => match created.next().ok_or(Close::OutcomeUnknown)? {
+                Ok(topic) => Ok(made(shared, asked, &new, topic.as_deref(), shows)),
+                Err(why) => Err(error::create(&new.name, &why)?),
+            },
+            Err(refused) => Err(refused),
+        };
+        topics.push(made.unwrap_or_else(|(code, message)| CreatableTopicResult {
+            name: asked.name.clone(),
+            error_code: shared.metrics.error(call.api, code),
+            error_message: Some(message.into()),
+            num_partitions: ANY,
+            replication_factor: -1,
+            configs: Some(Vec::new()),
+            ..CreatableTopicResult::default()
+        }));
     }
-    let new = prepared
-        .iter()
-        .filter_map(|prepared| prepared.as_ref().ok().cloned())
-        .collect();
-    let mut results = broker.catalog().create(new).await.into_iter();
-    let mut created = Vec::new();
-    for slot in prepared {
-        if slot.is_err() {
-            continue;
-        }
-        match results.next() {
-            Some(Ok(topic)) => created.push(Some(topic)),
-            Some(Err(error)) => {
-                let name = slot.as_ref().map_or_else(|_| "".into(), |new| new.name.clone());
-                *slot = Err(error::create(&name, &error)?);
-            }
-            None => return Err(Close::OutcomeUnknown),
-        }
-    }
-    Ok(created)
+    call.answer::<CreateTopicsRequest>(&CreateTopicsResponse {
+        throttle_time_ms: 0,
+        topics,
+    })
 }
 
 fn prepare(asked: &CreatableTopic) -> Result<NewTopic, Refused> {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use stafett_kafka_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicState};
 use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
-use stafett_topics::{Topic, TopicId, is_internal};
+use stafett_topics::{DeleteError, Topic, TopicId, is_internal};
 
-use crate::context::KafkaContext;
+use crate::call::Call;
+use crate::close::Close;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::{PendingResponse, ResponseResult};
-use crate::session::{Call, Close, Context};
+use crate::operation::{Operation, Step, then};
+use crate::response::ResponseResult;
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version in which a topic has a name or an id.
 const IDS_FROM: i16 = 6;
@@ -19,15 +22,15 @@ const IDS_FROM: i16 = 6;
 /// Reason why a topic is not deleted.
 type Refused = (ErrorCode, String);
 
-pub(super) fn delete_topics(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+pub(super) fn delete_topics(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteTopicsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(PendingResponse::Barrier(Box::pin(async move {
-        run(&shared, call, request).await
-    })))
+    Ok(PendingResponse::barrier(move |context| {
+        run(context, call, request)
+    }))
 }
 
-async fn run(shared: &KafkaContext, call: Call, request: DeleteTopicsRequest) -> ResponseResult {
+fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> Result<Step, Close> {
+    let shared = &*context.shared;
     let asked: Vec<DeleteTopicState> = if call.version >= IDS_FROM {
         request.topics
     } else {
@@ -42,40 +45,47 @@ async fn run(shared: &KafkaContext, call: Call, request: DeleteTopicsRequest) ->
         *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
     }
     let twice = named_twice(shared, &asked);
-    // All deletions are begun before the first is awaited: they share the journal's syncs.
     let mut seen = HashSet::new();
-    let begun: Vec<_> = asked
-        .into_iter()
-        .filter(|topic| seen.insert((topic.name.clone(), topic.topic_id)))
-        .filter(|topic| topic.name.is_some() || !twice.contains(&topic.topic_id))
-        .map(|topic| {
-            let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
-            let found = find(shared, &topic, is_once, &twice);
-            let deleting = found.map(|found| {
-                let deletion = shared.broker.delete_topic(found.id);
-                (found, deletion)
-            });
-            (topic, deleting)
-        })
-        .collect();
-    let mut responses = Vec::with_capacity(begun.len());
-    for (topic, deleting) in begun {
-        let (name, topic_id, deleted) = match deleting {
-            Ok((found, deletion)) => {
-                let name = Some(Str::copy_from(&found.name));
-                let deleted = deletion.await;
-                shared.on_deletion();
-                let deleted = deleted.map_err(|error| error::delete(&error));
-                (name, Uuid::from(found.id.0), deleted)
+    let mut ids = Vec::new();
+    let mut found = Vec::with_capacity(asked.len());
+    for topic in asked {
+        let is_repeated = !seen.insert((topic.name.clone(), topic.topic_id));
+        if is_repeated || topic.name.is_none() && twice.contains(&topic.topic_id) {
+            continue;
+        }
+        let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
+        found.push(match find(shared, &topic, is_once, &twice) {
+            Ok(known) => {
+                ids.push(known.id);
+                (Some(Str::copy_from(&known.name)), Uuid::from(known.id.0), Ok(()))
             }
-            Err(refused) => (topic.name, topic.topic_id, Err(Ok(refused))),
+            Err(refused) => (topic.name, topic.topic_id, Err(refused)),
+        });
+    }
+    let deleted = then(move |context, deleted| answer(&context.shared, call, found, deleted));
+    Ok(Step::Await(Operation::DeleteTopics(ids, deleted)))
+}
+
+/// Builds the answer. `deleted` has the results of the topics that were found.
+fn answer(
+    shared: &KafkaContext,
+    call: Call,
+    found: Vec<(Option<Str>, Uuid, Result<(), Refused>)>,
+    deleted: Vec<Result<(), DeleteError>>,
+) -> ResponseResult {
+    let mut deleted = deleted.into_iter();
+    let mut responses = Vec::with_capacity(found.len());
+    for (name, topic_id, found) in found {
+        let refused = match found {
+            Ok(()) => match deleted.next().ok_or(Close::OutcomeUnknown)? {
+                Ok(()) => None,
+                Err(why) => Some(error::delete(&why)?),
+            },
+            Err(refused) => Some(refused),
         };
-        let (code, message) = match deleted {
-            Ok(()) => (ErrorCode::None, None),
-            Err(refused) => {
-                let (code, message) = refused?;
-                (code, Some(message.into()))
-            }
+        let (code, message) = match refused {
+            None => (ErrorCode::None, None),
+            Some((code, message)) => (code, Some(message.into())),
         };
         responses.push(DeletableTopicResult {
             name,

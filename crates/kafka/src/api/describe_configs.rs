@@ -1,7 +1,5 @@
 //! `DescribeConfigs`: settings of topics, the broker and groups, each with its source.
 
-use std::sync::Arc;
-
 use stafett_broker::Scope;
 use stafett_kafka_wire::messages::describe_configs::{
     DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -11,12 +9,14 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{Topic, TopicSettings};
 
+use crate::call::Call;
 use crate::configs::{self, Config};
-use crate::context::{KafkaContext, large_response};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
+use crate::operation::write_sized;
 use crate::resources::Resource;
-use crate::response_queue::{EncodedResponse, PendingResponse, ResponseResult};
-use crate::session::{Call, Close, Context};
+use crate::response::ResponseResult;
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Kafka's numbers for the source of a value (`DescribeConfigsResponse.ConfigSource`).
 pub(super) const TOPIC_SOURCE: i8 = 1;
@@ -45,25 +45,14 @@ struct DescribeOptions {
 /// Name, value and source.
 pub(super) type Sourced = (&'static str, String, i8);
 
-pub(super) fn describe_configs(
-    context: &Context,
-    call: Call,
-    body: Decoder,
-) -> Result<PendingResponse, Close> {
+pub(super) fn describe_configs(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeConfigsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(PendingResponse::Task(Box::pin(async move {
+    Ok(PendingResponse::in_turn(move |context| {
         let is_large = request.resources.len() >= LARGE_RESOURCES;
-        let turn = if is_large {
-            large_response(&shared).await
-        } else {
-            None
-        };
-        Ok(EncodedResponse {
-            turn,
-            ..run(&shared, call, &request)?
+        write_sized(context, is_large, move |context| {
+            run(&context.shared, call, &request)
         })
-    })))
+    }))
 }
 
 fn run(shared: &KafkaContext, call: Call, request: &DescribeConfigsRequest) -> ResponseResult {

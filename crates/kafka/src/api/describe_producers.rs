@@ -6,19 +6,15 @@ use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::TopicName;
 use stafett_topics::Topic;
 
-use crate::context::KafkaContext;
+use crate::call::Call;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::PendingResponse;
-use crate::session::{Call, Close, Context};
+use crate::response_queue::HandlerResult;
 
 /// No transaction.
 const NONE: i32 = -1;
 
-pub(super) fn describe_producers(
-    context: &Context,
-    call: Call,
-    body: Decoder,
-) -> Result<PendingResponse, Close> {
+pub(super) fn describe_producers(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeProducersRequest = call.read(body)?;
     let shared = &context.shared;
     let topics = request.topics.into_iter().map(|asked| {
@@ -45,9 +41,7 @@ pub(super) fn describe_producers(
         throttle_time_ms: 0,
         topics: topics.collect(),
     };
-    Ok(PendingResponse::Ready(
-        call.answer::<DescribeProducersRequest>(&response),
-    ))
+    Ok(call.answer::<DescribeProducersRequest>(&response)?.into())
 }
 
 fn producers(

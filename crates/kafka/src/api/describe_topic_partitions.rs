@@ -13,10 +13,11 @@ use stafett_model::TopicName;
 use stafett_topics::{Topic, is_internal};
 
 use super::metadata::TOPIC_OPERATIONS;
-use crate::context::KafkaContext;
+use crate::call::Call;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::PendingResponse;
-use crate::session::{Call, Close, Context};
+use crate::leader_epoch::leader_epoch;
+use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::settings::BROKER_ID;
 
 /// Maximum partitions per answer, regardless of the request.
@@ -25,14 +26,10 @@ const PARTITIONS_MAX: usize = 2000;
 /// A requested topic; its name if it does not exist.
 type TopicLookup = Result<Arc<Topic>, Str>;
 
-pub(super) fn describe_topic_partitions(
-    context: &Context,
-    call: Call,
-    body: Decoder,
-) -> Result<PendingResponse, Close> {
+pub(super) fn describe_topic_partitions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeTopicPartitionsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(PendingResponse::Task(Box::pin(async move {
+    Ok(PendingResponse::in_turn(move |context| {
+        let shared = &*context.shared;
         let names: BTreeSet<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
         let limit = usize::try_from(request.response_partition_limit).unwrap_or(0);
         let limit = limit.clamp(1, PARTITIONS_MAX);
@@ -41,12 +38,12 @@ pub(super) fn describe_topic_partitions(
             cursor.partition_index < 0 || !names.is_empty() && !names.contains(&cursor.topic_name)
         });
         let response = if is_lost {
-            lost(&shared, call, names)
+            lost(shared, call, names)
         } else {
-            page(&shared, call, names, cursor, limit)
+            page(shared, call, names, cursor, limit)
         };
         call.answer::<DescribeTopicPartitionsRequest>(&response)
-    })))
+    }))
 }
 
 /// Reports an invalid cursor for each topic.
@@ -148,7 +145,7 @@ fn described(
     let partitions = partitions.map(|partition_index| DescribeTopicPartitionsResponsePartition {
         partition_index,
         leader_id: BROKER_ID,
-        leader_epoch: shared.leader_epoch(),
+        leader_epoch: leader_epoch(&shared.broker),
         replica_nodes: vec![BROKER_ID],
         isr_nodes: vec![BROKER_ID],
         eligible_leader_replicas: Some(Vec::new()),

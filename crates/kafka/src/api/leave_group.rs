@@ -6,14 +6,15 @@ use stafett_kafka_wire::messages::leave_group::{MemberIdentity, MemberResponse};
 use stafett_kafka_wire::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
+use crate::call::Call;
+use crate::context::RequestContext;
 use crate::error;
-use crate::response_queue::PendingResponse;
-use crate::session::{Call, Close, Context};
+use crate::response_queue::HandlerResult;
 
 /// First version with several members per request.
 const MANY_FROM: i16 = 3;
 
-pub(super) fn leave_group(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+pub(super) fn leave_group(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: LeaveGroupRequest = call.read(body)?;
     let members = if call.version >= MANY_FROM {
         request.members
@@ -55,7 +56,5 @@ pub(super) fn leave_group(context: &Context, call: Call, body: Decoder) -> Resul
     {
         response.error_code = only.error_code;
     }
-    Ok(PendingResponse::Ready(
-        call.answer::<LeaveGroupRequest>(&response),
-    ))
+    Ok(call.answer::<LeaveGroupRequest>(&response)?.into())
 }

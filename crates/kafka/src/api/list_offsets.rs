@@ -11,20 +11,23 @@
 //! | 0 and up | 1 | the first record at or behind the time |
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use stafett_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use stafett_kafka_wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{BatchHeader, LogId, Offset, max_timestamp_record, offset_for_timestamp};
-use stafett_topics::{TimeQuery, Topic, is_internal};
+use stafett_topics::{ReadError, TimeQuery, Topic, is_internal};
 
-use crate::context::KafkaContext;
+use crate::call::Call;
+use crate::close::Close;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::PendingResponse;
-use crate::session::{Call, Close, Context};
+use crate::leader_epoch::{check_leader_epoch, leader_epoch};
+use crate::operation::{OnDone, Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -40,36 +43,130 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 /// Offset, timestamp and leader epoch; `None` if there is no such record.
 type OffsetAtTime = Option<(i64, i64, i32)>;
 
-pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+/// Log, time, and start of the log.
+type TimeSearch = (LogId, TimeQuery, Offset);
+
+/// Batch at a time. `None` if the journal is stopping.
+type FoundBatch = Option<Result<Option<Bytes>, ReadError>>;
+
+pub(super) fn list_offsets(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListOffsetsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(PendingResponse::Task(Box::pin(async move {
+    let has_internal = request.topics.iter().any(|topic| is_internal(&topic.name));
+    Ok(PendingResponse::in_turn(move |context| {
+        let begin = move |context: &RequestContext, ()| ListOffsets::begin(context, call, request);
+        if has_internal {
+            return Ok(Step::Await(Operation::RefreshOffsetsTopic(then(begin))));
+        }
+        begin(context, ())
+    }))
+}
+
+/// A request whose searches by time are made one after the other.
+struct ListOffsets {
+    call: Call,
+    topics: Vec<ListOffsetsTopicResponse>,
+    searches: std::vec::IntoIter<Search>,
+    current: Option<Search>,
+}
+
+/// Search in a log, and the indexes of topic and partition in the response.
+#[derive(Clone, Copy)]
+struct Search {
+    log: LogId,
+    query: TimeQuery,
+    start: Offset,
+    place: (usize, usize),
+}
+
+impl ListOffsets {
+    fn begin(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Result<Step, Close> {
+        let shared = &*context.shared;
         let doubled = doubled(&request);
+        let mut searches = Vec::new();
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in request.topics {
             let known = shared.broker.topics().named(&topic.name);
-            if is_internal(&topic.name) {
-                shared.offsets_topic.refresh(&shared).await;
-            }
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for asked in topic.partitions {
                 let found = if doubled.contains(&(topic.name.clone(), asked.partition_index)) {
                     Err(ErrorCode::InvalidRequest)
                 } else {
-                    find(&shared, call.version, known.as_deref(), &asked).await
+                    find(shared, call.version, known.as_deref(), &asked)
                 };
-                partitions.push(answer(&shared, call, &asked, found));
+                let found = found.map(|found| {
+                    found.unwrap_or_else(|(log, query, start)| {
+                        let place = (topics.len(), partitions.len());
+                        searches.push(Search {
+                            log,
+                            query,
+                            start,
+                            place,
+                        });
+                        None
+                    })
+                });
+                partitions.push(answer(shared, call, asked.partition_index, found));
             }
             topics.push(ListOffsetsTopicResponse {
                 name: topic.name,
                 partitions,
             });
         }
-        call.answer::<ListOffsetsRequest>(&ListOffsetsResponse {
-            throttle_time_ms: 0,
+        let request = Self {
+            call,
             topics,
-        })
-    })))
+            searches: searches.into_iter(),
+            current: None,
+        };
+        Box::new(request).next()
+    }
+
+    fn next(mut self: Box<Self>) -> Result<Step, Close> {
+        self.current = self.searches.next();
+        match self.current {
+            Some(Search { log, query, .. }) => Ok(Step::Await(Operation::FindTime(log, query, self))),
+            None => {
+                let response = ListOffsetsResponse {
+                    throttle_time_ms: 0,
+                    topics: self.topics,
+                };
+                self.call
+                    .answer::<ListOffsetsRequest>(&response)
+                    .map(Step::Respond)
+            }
+        }
+    }
+}
+
+impl OnDone<FoundBatch> for ListOffsets {
+    fn on_done(mut self: Box<Self>, context: &RequestContext, batch: FoundBatch) -> Result<Step, Close> {
+        if let Some(search) = self.current
+            && let Some(topic) = self.topics.get_mut(search.place.0)
+            && let Some(slot) = topic.partitions.get_mut(search.place.1)
+        {
+            let found = search.record(batch);
+            *slot = answer(&context.shared, self.call, slot.partition_index, found);
+        }
+        self.next()
+    }
+}
+
+impl Search {
+    /// Finds the record in the batch that was found.
+    fn record(self, batch: FoundBatch) -> Result<OffsetAtTime, ErrorCode> {
+        let batch = batch.ok_or(ErrorCode::KafkaStorageError)?;
+        let Some(batch) = batch.map_err(|error| error::read(&error))? else {
+            return Ok(None);
+        };
+        let record = match self.query {
+            TimeQuery::Latest => max_timestamp_record(&batch, BATCH_BYTES_MAX),
+            TimeQuery::AtOrAfter(time) => offset_for_timestamp(&batch, time, self.start, BATCH_BYTES_MAX),
+        };
+        // Batches were checked on append, except the content of compressed records.
+        let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
+        let epoch = BatchHeader::parse(&batch).map_or(-1, |header| header.leader_epoch);
+        Ok(record.map(|(offset, timestamp)| (wire(offset), timestamp, epoch)))
+    }
 }
 
 /// Returns the partitions that occur more than once.
@@ -87,13 +184,13 @@ fn doubled(request: &ListOffsetsRequest) -> HashSet<(Str, i32)> {
 fn answer(
     shared: &KafkaContext,
     call: Call,
-    asked: &ListOffsetsPartition,
+    partition_index: i32,
     found: Result<OffsetAtTime, ErrorCode>,
 ) -> ListOffsetsPartitionResponse {
     let code = found.err().unwrap_or(ErrorCode::None);
     let (offset, timestamp, leader_epoch) = found.ok().flatten().unwrap_or((NONE, NONE, -1));
     ListOffsetsPartitionResponse {
-        partition_index: asked.partition_index,
+        partition_index,
         error_code: shared.metrics.error(call.api, code),
         timestamp,
         offset,
@@ -101,12 +198,13 @@ fn answer(
     }
 }
 
-async fn find(
+/// Returns the offset, or the search for it.
+fn find(
     shared: &KafkaContext,
     version: i16,
     topic: Option<&Topic>,
     asked: &ListOffsetsPartition,
-) -> Result<OffsetAtTime, ErrorCode> {
+) -> Result<Result<OffsetAtTime, TimeSearch>, ErrorCode> {
     let partition = u32::try_from(asked.partition_index).ok();
     let log = topic
         .zip(partition)
@@ -115,18 +213,18 @@ async fn find(
     if asked.timestamp < 0 && first_version(asked.timestamp).is_none_or(|first| version < first) {
         return Err(ErrorCode::UnsupportedVersion);
     }
-    shared.check_leader_epoch(asked.current_leader_epoch)?;
+    check_leader_epoch(&shared.broker, asked.current_leader_epoch)?;
     let bounds = shared
         .broker
         .catalog()
         .bounds(log)
         .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     match asked.timestamp {
-        LATEST => Ok(Some((wire(bounds.end), NONE, shared.leader_epoch()))),
-        EARLIEST | EARLIEST_LOCAL => Ok(Some((wire(bounds.start), NONE, -1))),
-        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(None),
-        MAX_TIMESTAMP => find_time(shared, log, TimeQuery::Latest, bounds.start).await,
-        time => find_time(shared, log, TimeQuery::AtOrAfter(time), bounds.start).await,
+        LATEST => Ok(Ok(Some((wire(bounds.end), NONE, leader_epoch(&shared.broker))))),
+        EARLIEST | EARLIEST_LOCAL => Ok(Ok(Some((wire(bounds.start), NONE, -1)))),
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(Ok(None)),
+        MAX_TIMESTAMP => Ok(Err((log, TimeQuery::Latest, bounds.start))),
+        time => Ok(Err((log, TimeQuery::AtOrAfter(time), bounds.start))),
     }
 }
 
@@ -139,27 +237,6 @@ fn first_version(timestamp: i64) -> Option<i16> {
         EARLIEST_PENDING_UPLOAD => Some(11),
         _ => None,
     }
-}
-
-async fn find_time(
-    shared: &KafkaContext,
-    log: LogId,
-    query: TimeQuery,
-    start: Offset,
-) -> Result<OffsetAtTime, ErrorCode> {
-    let found = shared.broker.catalog().find_time(log, query).finish().await;
-    let found = found.map_err(|_| ErrorCode::KafkaStorageError)?;
-    let Some(batch) = found.map_err(|error| error::read(&error))? else {
-        return Ok(None);
-    };
-    let record = match query {
-        TimeQuery::Latest => max_timestamp_record(&batch, BATCH_BYTES_MAX),
-        TimeQuery::AtOrAfter(time) => offset_for_timestamp(&batch, time, start, BATCH_BYTES_MAX),
-    };
-    // Batches were checked on append, except the content of compressed records.
-    let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
-    let epoch = BatchHeader::parse(&batch).map_or(-1, |header| header.leader_epoch);
-    Ok(record.map(|(offset, timestamp)| (wire(offset), timestamp, epoch)))
 }
 
 fn wire(offset: Offset) -> i64 {

@@ -12,11 +12,15 @@ use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
-use crate::context::{KafkaContext, large_response};
+use crate::call::Call;
+use crate::close::Close;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::{EncodedResponse, PendingResponse, ResponseResult};
+use crate::leader_epoch::leader_epoch;
+use crate::operation::{Operation, Step, then};
+use crate::response::ResponseResult;
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::response_writer::Writer;
-use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
 /// Operations on a cluster without access control, as bits of the numbers of Kafka's `AclOperation`: create,
@@ -41,85 +45,88 @@ enum TopicEntry {
     Failed { name: Option<Str>, id: Uuid, code: i16 },
 }
 
-pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+pub(super) fn metadata(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: MetadataRequest = call.read(body)?;
     let missing = missing_names(&context.shared, call.version, &request);
-    let context = context.clone();
     if missing.is_empty() {
-        return Ok(PendingResponse::Task(Box::pin(answer(
-            context,
-            call,
-            request,
-            CreateFailures::default(),
-        ))));
+        return Ok(PendingResponse::in_turn(move |context| {
+            answer(context, call, &request, &CreateFailures::default())
+        }));
     }
-    Ok(PendingResponse::Barrier(Box::pin(async move {
-        let failures = create(&context.shared, missing).await?;
-        answer(context, call, request, failures).await
-    })))
+    let new = missing.iter().map(|name| NewTopic {
+        name: name.as_str().into(),
+        partitions: None,
+        settings: TopicSettings::default(),
+    });
+    let operation = Operation::CreateTopics(
+        new.collect(),
+        then(move |context, created| on_created(context, call, request, missing, created)),
+    );
+    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Barrier))
 }
 
 /// Returns the names of topics to create, each once.
-fn missing_names(shared: &KafkaContext, version: i16, request: &MetadataRequest) -> HashSet<Str> {
+fn missing_names(shared: &KafkaContext, version: i16, request: &MetadataRequest) -> Vec<Str> {
     let may_create = shared.settings.auto_create_topics && request.allow_auto_topic_creation;
     let named = request
         .topics
         .iter()
         .flatten()
         .filter(|topic| may_create && (version >= 12 || topic.topic_id.is_zero()));
-    named
+    let missing: HashSet<Str> = named
         .filter_map(|topic| topic.name.as_ref().filter(|_| topic.topic_id.is_zero()))
         .filter(|name| !is_internal(name) && TopicName::check(name).is_ok())
         .filter(|name| shared.broker.topics().named(name).is_none())
         .cloned()
-        .collect()
+        .collect();
+    missing.into_iter().collect()
 }
 
 /// Topics that could not be created, with the reason.
 type CreateFailures = HashMap<Str, ErrorCode>;
 
-async fn create(shared: &KafkaContext, missing: HashSet<Str>) -> Result<CreateFailures, Close> {
-    let names: Vec<Str> = missing.into_iter().collect();
-    let new = names.iter().map(|name| NewTopic {
-        name: name.as_str().into(),
-        partitions: None,
-        settings: TopicSettings::default(),
-    });
-    let results = shared.broker.catalog().create(new.collect()).await;
+fn on_created(
+    context: &RequestContext,
+    call: Call,
+    request: MetadataRequest,
+    names: Vec<Str>,
+    created: Vec<Result<Arc<Topic>, CreateError>>,
+) -> Result<Step, Close> {
     let mut failures = CreateFailures::new();
-    for (name, result) in names.into_iter().zip(results) {
+    let mut changing = Vec::new();
+    for (name, result) in names.into_iter().zip(created) {
         match result {
             Ok(_) | Err(CreateError::Exists) => {}
-            Err(CreateError::Changing) => {
-                // Another request is creating it, which takes one sync. Without this wait librdkafka would
-                // ask again only minutes later.
-                shared.broker.topics().settled(&name).await;
-                if shared.broker.topics().named(&name).is_none() {
-                    failures.insert(name, ErrorCode::LeaderNotAvailable);
-                }
-            }
+            Err(CreateError::Changing) => changing.push(name),
             Err(other) => {
                 let (code, _) = error::create(&name, &other)?;
                 failures.insert(name, code);
             }
         }
     }
-    Ok(failures)
+    if changing.is_empty() {
+        return answer(context, call, &request, &failures);
+    }
+    // Other requests are creating them, which takes one sync. Without this wait librdkafka would ask again
+    // only minutes later.
+    let names = changing.clone();
+    let settled = move |context: &RequestContext, ()| {
+        let topics = context.shared.broker.topics();
+        let missing = changing.into_iter().filter(|name| topics.named(name).is_none());
+        failures.extend(missing.map(|name| (name, ErrorCode::LeaderNotAvailable)));
+        answer(context, call, &request, &failures)
+    };
+    Ok(Step::Await(Operation::AwaitNames(names, then(settled))))
 }
 
-async fn answer(
-    context: Context,
+fn answer(
+    context: &RequestContext,
     call: Call,
-    request: MetadataRequest,
-    failures: CreateFailures,
-) -> ResponseResult {
-    let entries = entries(&context.shared, call.version, &request, &failures);
+    request: &MetadataRequest,
+    failures: &CreateFailures,
+) -> Result<Step, Close> {
+    let entries = entries(&context.shared, call.version, request, failures);
     let bytes: usize = entries.iter().map(bytes_of).sum();
-    let turn = if bytes >= LARGE_BYTES {
-        large_response(&context.shared).await
-    } else {
-        None
-    };
     let (host, port) = context.endpoint();
     let head = ClusterHead {
         broker: MetadataResponseBroker {
@@ -129,7 +136,7 @@ async fn answer(
             rack: None,
         },
         cluster_id: context.shared.cluster_id.clone(),
-        leader_epoch: context.shared.leader_epoch(),
+        leader_epoch: leader_epoch(&context.shared.broker),
         topic_operations: if request.include_topic_authorized_operations {
             TOPIC_OPERATIONS
         } else {
@@ -142,14 +149,14 @@ async fn answer(
         },
     };
     let write = move || head.write(call, &entries, bytes);
-    if turn.is_none() {
-        return write();
+    if bytes < LARGE_BYTES {
+        return write().map(Step::Respond);
     }
     // Writing a large answer takes long, and many connections share this thread.
-    let written = tokio::task::spawn_blocking(write)
-        .await
-        .map_err(|_| Close::OutcomeUnknown)??;
-    Ok(EncodedResponse { turn, ..written })
+    Ok(Step::Await(Operation::WriteBlocking {
+        is_large: true,
+        write: Box::new(write),
+    }))
 }
 
 fn bytes_of(entry: &TopicEntry) -> usize {

@@ -1,5 +1,5 @@
-//! APIs, one file each. A handler reads its request, calls the broker, and returns the answer or the task
-//! that makes it.
+//! APIs, one file each. A handler reads its request, calls the broker, and returns the answer, or the operation
+//! that the request waits for.
 
 mod alter_configs;
 mod api_versions;
@@ -31,7 +31,7 @@ mod metadata;
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
-pub(crate) mod produce;
+mod produce;
 mod quorum;
 mod quotas;
 mod replicas;
@@ -42,8 +42,11 @@ mod transactions;
 
 use stafett_kafka_wire::{ApiKey, Decoder};
 
-use crate::response_queue::PendingResponse;
-use crate::session::{Call, Close, Context, Staging};
+use crate::call::Call;
+use crate::close::Close;
+use crate::context::RequestContext;
+use crate::produce_results::Staging;
+use crate::response_queue::HandlerResult;
 
 /// Served APIs that `ApiVersions` lists.
 const SERVED: &[ApiKey] = &[
@@ -117,13 +120,13 @@ pub(crate) fn is_served(api: ApiKey) -> bool {
 
 /// Passes a request to its handler.
 pub(crate) fn dispatch(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     client: Option<&str>,
     body: Decoder,
     frame_bytes: usize,
     staging: &mut Staging,
-) -> Result<PendingResponse, Close> {
+) -> HandlerResult {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "SERVED says which there are; a test compares the two"
@@ -163,7 +166,7 @@ pub(crate) fn dispatch(
 }
 
 /// Passes an administrative request to its handler.
-fn administer(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+fn administer(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     #[expect(clippy::wildcard_enum_match_arm, reason = "as above")]
     match call.api {
         ApiKey::AlterConfigs => alter_configs::alter_configs(context, call, body),

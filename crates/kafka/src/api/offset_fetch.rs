@@ -12,10 +12,13 @@ use stafett_kafka_wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{Topic, TopicId};
 
-use crate::context::{KafkaContext, large_response};
+use crate::call::Call;
+use crate::close::Close;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::{EncodedResponse, PendingResponse, ResponseResult};
-use crate::session::{Call, Close, Context};
+use crate::operation::{Step, write_sized};
+use crate::response::ResponseResult;
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version with several groups per request.
 const MANY_FROM: i16 = 8;
@@ -26,22 +29,17 @@ const PARTITIONS_MAX: usize = 1_000_000;
 /// Partitions from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
-pub(super) fn offset_fetch(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+pub(super) fn offset_fetch(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: OffsetFetchRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(PendingResponse::Task(Box::pin(async move {
-        let size = size(&shared, &request);
+    Ok(PendingResponse::in_turn(move |context| {
+        let size = size(&context.shared, &request);
         if size > PARTITIONS_MAX {
-            return refused(&shared, call, request);
+            return refused(&context.shared, call, request).map(Step::Respond);
         }
-        let turn = if size >= LARGE {
-            large_response(&shared).await
-        } else {
-            None
-        };
-        let reply = answer(&shared, call, request)?;
-        Ok(EncodedResponse { turn, ..reply })
-    })))
+        write_sized(context, size >= LARGE, move |context| {
+            answer(&context.shared, call, request)
+        })
+    }))
 }
 
 /// Rejects all groups of a request that asks for too many partitions.

@@ -19,8 +19,9 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::Topic;
 
 use super::create_topics::check_assignment;
-use crate::response_queue::PendingResponse;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 use crate::settings::BROKER_ID;
 
 fn has_partition(topic: Option<&Topic>, partition: i32) -> bool {
@@ -30,7 +31,7 @@ fn has_partition(topic: Option<&Topic>, partition: i32) -> bool {
         .is_some_and(|(topic, number)| number < topic.partitions())
 }
 
-pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Result<PendingResponse, Close> {
+pub(super) fn elect_leaders(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ElectLeadersRequest = call.read(body)?;
     let topics = context.shared.broker.topics();
     let ty = request.election_type;
@@ -81,16 +82,14 @@ pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Res
         },
         replica_election_results: results,
     };
-    Ok(PendingResponse::Ready(
-        call.answer::<ElectLeadersRequest>(&response),
-    ))
+    Ok(call.answer::<ElectLeadersRequest>(&response)?.into())
 }
 
 pub(super) fn alter_partition_reassignments(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     body: Decoder,
-) -> Result<PendingResponse, Close> {
+) -> HandlerResult {
     let request: AlterPartitionReassignmentsRequest = call.read(body)?;
     let responses = request.topics.into_iter().map(|asked| {
         let topic = context.shared.broker.topics().named(&asked.name);
@@ -113,9 +112,9 @@ pub(super) fn alter_partition_reassignments(
         allow_replication_factor_change: call.version < 1 || request.allow_replication_factor_change,
         ..AlterPartitionReassignmentsResponse::default()
     };
-    Ok(PendingResponse::Ready(
-        call.answer::<AlterPartitionReassignmentsRequest>(&response),
-    ))
+    Ok(call
+        .answer::<AlterPartitionReassignmentsRequest>(&response)?
+        .into())
 }
 
 fn reassigned(
@@ -142,26 +141,18 @@ fn reassigned(
     }
 }
 
-pub(super) fn list_partition_reassignments(
-    _: &Context,
-    call: Call,
-    body: Decoder,
-) -> Result<PendingResponse, Close> {
+pub(super) fn list_partition_reassignments(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: ListPartitionReassignmentsRequest = call.read(body)?;
     let response = ListPartitionReassignmentsResponse {
         error_message: None,
         ..ListPartitionReassignmentsResponse::default()
     };
-    Ok(PendingResponse::Ready(
-        call.answer::<ListPartitionReassignmentsRequest>(&response),
-    ))
+    Ok(call
+        .answer::<ListPartitionReassignmentsRequest>(&response)?
+        .into())
 }
 
-pub(super) fn alter_replica_log_dirs(
-    context: &Context,
-    call: Call,
-    body: Decoder,
-) -> Result<PendingResponse, Close> {
+pub(super) fn alter_replica_log_dirs(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AlterReplicaLogDirsRequest = call.read(body)?;
     let shared = &context.shared;
     let mut results: BTreeMap<Str, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
@@ -194,16 +185,10 @@ pub(super) fn alter_replica_log_dirs(
         throttle_time_ms: 0,
         results: results.collect(),
     };
-    Ok(PendingResponse::Ready(
-        call.answer::<AlterReplicaLogDirsRequest>(&response),
-    ))
+    Ok(call.answer::<AlterReplicaLogDirsRequest>(&response)?.into())
 }
 
-pub(super) fn unregister_broker(
-    context: &Context,
-    call: Call,
-    body: Decoder,
-) -> Result<PendingResponse, Close> {
+pub(super) fn unregister_broker(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: UnregisterBrokerRequest = call.read(body)?;
     let id = request.broker_id;
     let (code, message) = if id == BROKER_ID {
@@ -218,7 +203,5 @@ pub(super) fn unregister_broker(
         error_code: context.shared.metrics.error(call.api, code),
         error_message: Some(message.into()),
     };
-    Ok(PendingResponse::Ready(
-        call.answer::<UnregisterBrokerRequest>(&response),
-    ))
+    Ok(call.answer::<UnregisterBrokerRequest>(&response)?.into())
 }

@@ -33,6 +33,25 @@ pub(crate) struct Edit {
     pub value: Option<Box<str>>,
 }
 
+/// A change of the settings of a resource.
+#[derive(Debug)]
+pub(crate) struct ConfigChange {
+    pub area: Area,
+    /// True if settings that are not named return to their defaults.
+    pub is_whole: bool,
+    pub edits: Vec<Edit>,
+}
+
+impl ConfigChange {
+    pub(crate) fn apply(&self, before: &TopicSettings) -> Result<TopicSettings, BadConfig> {
+        if self.is_whole {
+            edit(self.area, &TopicSettings::default(), &self.edits)
+        } else {
+            edit(self.area, before, &self.edits)
+        }
+    }
+}
+
 /// A setting known in an area.
 #[derive(Debug, Clone, Copy)]
 struct ConfigDefinition {
