@@ -1,6 +1,6 @@
 //! Asynchronous shell of a connection: reads requests, has them executed, waits for answers, writes them.
 //!
-//! Reading continues while earlier requests wait, up to a bound on pending answers. ResponseQueue leave in order;
+//! Reading continues while earlier requests wait, up to a bound on pending answers. Answers leave in order;
 //! all that are ready leave in one write. While a client does not read its answers, its requests are not
 //! read.
 //! are not read.
@@ -18,7 +18,7 @@ use stafett_net::{
 use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
 
-use crate::close::Close;
+use crate::call::Close;
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
 use crate::response_queue::{NextResponse, ResponseQueue};
@@ -26,7 +26,7 @@ use crate::session;
 
 /// Length of the shortest request: API, version, correlation id.
 const REQUEST_BYTES_MIN: u32 = 8;
-/// ResponseQueue are collected up to about this many bytes before they are written.
+/// Answers are collected up to about this many bytes before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 /// Maximum capacity of the queues of an idle connection.
 const KEPT: usize = 16;

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use prometheus_client::registry::Registry;
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
 use stafett_net::ByteBudget;
@@ -34,9 +33,7 @@ pub(crate) struct KafkaContext {
 }
 
 impl KafkaContext {
-    /// Registers the metrics of the front end.
-    pub(crate) fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
-        let metrics = Metrics::register(registry);
+    pub(crate) fn new(broker: Arc<Broker>, settings: KafkaSettings, metrics: Metrics) -> Self {
         Self {
             fetch_sessions: Arc::new(FetchSessions::new(&settings, &metrics)),
             cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),

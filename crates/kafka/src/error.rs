@@ -8,7 +8,7 @@ use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
 use stafett_store::NotStored;
 use stafett_topics::{AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
 
-use crate::close::Close;
+use crate::call::Close;
 use crate::configs::BadConfig;
 
 /// Maps the reason why a batch is not admitted to its topic.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder};
 
 use crate::call::Call;
-use crate::fetch_state::PartitionRequest;
+use crate::fetch_partition::PartitionRequest;
 use crate::request_reader::{Reader, TopicKey};
 
 /// First version with fetch sessions.

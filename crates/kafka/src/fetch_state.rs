@@ -19,56 +19,17 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
-use stafett_model::{LogId, Offset};
-use stafett_topics::{Bounds, LogSlice, ReadError, ReadFrom, ReadRequest, Watch, is_internal};
+use stafett_model::Offset;
+use stafett_topics::{LogSlice, ReadError, ReadRequest, Watch};
 
 use crate::error;
-use crate::leader_epoch::check_leader_epoch;
+use crate::fetch_partition::{
+    Partition, PartitionReplies, PartitionReply, PartitionRequest, Stage, UNREPORTED,
+};
 use crate::request_reader::TopicKey;
 
-/// Offset that was never sent.
-const UNREPORTED: i64 = -1;
 /// Maximum forgotten partitions in a session on top of the number of its live ones.
 const FORGOTTEN_SLACK: usize = 64;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Forgotten by the client. It keeps its number, under which its log is still watched.
-    Forgotten,
-    Idle,
-    /// Read in this fetch without a result.
-    Quiet,
-    /// Queued to be read.
-    Active,
-}
-
-#[derive(Debug)]
-pub(crate) struct Partition {
-    pub topic: TopicKey,
-    pub number: i32,
-    stage: Stage,
-    log: Result<LogId, ErrorCode>,
-    /// Reason why no read was attempted.
-    failed: Option<ErrorCode>,
-    watched: Option<LogId>,
-    fetch_offset: i64,
-    bytes_max: usize,
-    leader_epoch: i32,
-    /// Bounds at the last read.
-    bounds: Option<Bounds>,
-    /// End and start offset that the client was last_reported last.
-    last_reported: (i64, i64),
-}
-
-/// A requested partition.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PartitionRequest {
-    pub partition: i32,
-    /// The client's leader epoch, or -1.
-    pub leader_epoch: i32,
-    pub fetch_offset: i64,
-    pub bytes_max: i32,
-}
 
 #[derive(Debug)]
 pub(crate) struct FetchState {
@@ -94,17 +55,6 @@ pub(crate) struct ReadRound {
     pub bytes: usize,
     pub has_error: bool,
 }
-
-/// Reply for one partition.
-#[derive(Debug)]
-pub(crate) struct PartitionReply {
-    number: u32,
-    pub end: i64,
-    pub start: i64,
-    pub result: Result<LogSlice, ErrorCode>,
-}
-
-pub(crate) type PartitionReplies = SmallVec<[PartitionReply; 1]>;
 
 impl FetchState {
     pub(crate) fn new(deletions: u64) -> Self {
@@ -135,19 +85,7 @@ impl FetchState {
     /// Adds a partition to a fetch without a session.
     pub(crate) fn add(&mut self, broker: &Broker, topic: &TopicKey, asked: &PartitionRequest) {
         let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
-        let mut partition = Partition {
-            topic: topic.clone(),
-            number: asked.partition,
-            stage: Stage::Active,
-            log: Err(ErrorCode::UnknownTopicOrPartition),
-            failed: None,
-            watched: None,
-            fetch_offset: asked.fetch_offset,
-            bytes_max: usize::try_from(asked.bytes_max).unwrap_or(0),
-            leader_epoch: asked.leader_epoch,
-            bounds: None,
-            last_reported: (UNREPORTED, UNREPORTED),
-        };
+        let mut partition = Partition::new(topic, asked);
         self.reads_commits |= partition.resolve(broker);
         self.partitions.push(partition);
         self.active.push(number);
@@ -335,12 +273,7 @@ impl FetchState {
                 round.has_error = true;
             }
         }
-        round.results.push(PartitionReply {
-            number,
-            end: UNREPORTED,
-            start: UNREPORTED,
-            result,
-        });
+        round.results.push(PartitionReply::new(number, result));
         true
     }
 
@@ -363,12 +296,7 @@ impl FetchState {
             if partition.stage == Stage::Quiet {
                 partition.stage = Stage::Idle;
                 let result = Ok(LogSlice::default());
-                results.push(PartitionReply {
-                    number,
-                    end: UNREPORTED,
-                    start: UNREPORTED,
-                    result,
-                });
+                results.push(PartitionReply::new(number, result));
             }
         }
         // In the order of the request, so that the partitions of a topic are adjacent.
@@ -482,46 +410,6 @@ impl FetchState {
         for number in 0..u32::try_from(partitions.len()).unwrap_or(u32::MAX) {
             by_name.insert_unique(hash_of(&number), number, hash_of);
         }
-    }
-}
-
-impl PartitionReply {
-    fn has_records(&self) -> bool {
-        self.result.as_ref().is_ok_and(|run| run.bytes > 0)
-    }
-}
-
-impl Partition {
-    /// Estimates the number of requested records in a run. Its first batch may also hold records before the
-    /// requested offset.
-    pub(crate) fn records_of(&self, run: &LogSlice) -> u64 {
-        let from = u64::try_from(self.fetch_offset).unwrap_or(0);
-        run.next.0.saturating_sub(from)
-    }
-
-    /// Looks up the log. Returns true if it belongs to `__consumer_offsets`.
-    fn resolve(&mut self, broker: &Broker) -> bool {
-        let topic = self.topic.find(broker.topics());
-        let is_of_commits = topic.as_ref().is_some_and(|topic| is_internal(&topic.name));
-        self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic| {
-            let log = u32::try_from(self.number)
-                .ok()
-                .and_then(|number| topic.log(number));
-            log.ok_or(ErrorCode::UnknownTopicOrPartition)
-        });
-        is_of_commits
-    }
-
-    fn readable(&self, broker: &Broker) -> Result<ReadFrom, ErrorCode> {
-        let log = self.log?;
-        // Epochs below -1 mean no epoch, too.
-        check_leader_epoch(broker, self.leader_epoch.max(-1))?;
-        let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
-        Ok(ReadFrom {
-            log,
-            offset: Offset(offset),
-            bytes_max: self.bytes_max,
-        })
     }
 }
 

@@ -8,8 +8,9 @@ use stafett_net::{Connection, Protocol};
 
 use crate::context::KafkaContext;
 use crate::member_protocol::Consumers;
+use crate::metrics::Metrics;
 use crate::settings::KafkaSettings;
-use crate::{configs, connection};
+use crate::{api, configs, connection};
 
 /// The Kafka front end of a listener.
 #[derive(Debug)]
@@ -26,8 +27,9 @@ pub fn add_hooks(hooks: &mut FrontEndHooks) {
 impl Kafka {
     /// Creates the front end of `broker` and registers its metrics.
     pub fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
+        let metrics = Metrics::register(api::served(), registry);
         Self {
-            shared: Arc::new(KafkaContext::new(broker, settings, registry)),
+            shared: Arc::new(KafkaContext::new(broker, settings, metrics)),
         }
     }
 }

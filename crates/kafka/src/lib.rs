@@ -27,11 +27,12 @@
 
 mod api;
 mod call;
-mod close;
 mod configs;
 mod connection;
 mod context;
+mod epoch_search;
 mod error;
+mod fetch_partition;
 mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
@@ -44,11 +45,11 @@ mod operation;
 mod produce_results;
 mod request_reader;
 mod resources;
-mod response;
 mod response_queue;
 mod response_writer;
 mod session;
 mod settings;
+mod time_search;
 
 pub use front_end::{Kafka, add_hooks};
 pub use settings::{Endpoint, KafkaSettings};

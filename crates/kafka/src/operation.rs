@@ -10,29 +10,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_broker::Scope;
+use stafett_broker::{Broker, Scope};
 use stafett_groups::classic::{Join, Sync};
 use stafett_groups::{
     CommitTicket, DeletionTicket, GroupError, HeartbeatResponse, JoinError, JoinReply, StableWatch,
     StepResult, SyncReply,
 };
-use stafett_kafka_wire::Str;
+use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::{LogId, Offset, ProducerId};
-use stafett_store::{Changing, NotStored};
+use stafett_store::NotStored;
 use stafett_topics::{
-    AlterError, CreateError, DeleteError, GrowError, LogRead, LogSlice, NewTopic, ReadError, ReadRequest,
-    TimeQuery, Topic, TopicId, TopicSettings, Watch,
+    AlterError, CreateError, DeleteError, GrowError, LogSlice, NewTopic, ReadError, ReadRequest, Topic,
+    TopicId, TopicSettings, Watch,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::close::Close;
+use crate::call::{Close, EncodedResponse, ResponseResult};
 use crate::configs::{Area, BadConfig, ConfigChange};
-use crate::context::RequestContext;
-use crate::response::{EncodedResponse, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
+use crate::epoch_search::{EpochEnd, EpochSearch};
+use crate::time_search::{OffsetAtTime, TimeSearch};
 
 /// Request that goes on with the outcome of an operation.
 pub(crate) trait OnDone<T>: Send {
@@ -102,17 +102,18 @@ pub(crate) enum Operation {
     /// Free the records before an offset.
     Truncate(Vec<(LogId, Offset)>, Then<Vec<Result<(), NotStored>>>),
     /// Change settings.
-    Alter(AlterTarget, ConfigChange, Then<Result<(), AlterError<BadConfig>>>),
+    Alter(
+        Vec<(AlterTarget, ConfigChange)>,
+        Then<Vec<Result<(), AlterError<BadConfig>>>>,
+    ),
     NewProducerId(Then<Result<ProducerId, NotStored>>),
     Group(GroupOperation),
     /// Create `__consumer_offsets`.
     CreateOffsetsTopic(Then<()>),
     /// Append pending commits to `__consumer_offsets`.
     RefreshOffsetsTopic(Then<()>),
-    /// Read the batch at a time. `None` if the journal is stopping.
-    FindTime(LogId, TimeQuery, Then<Option<Result<Option<Bytes>, ReadError>>>),
-    /// Read the batch at an offset.
-    ReadBatch(LogId, Offset, Then<LogRead>),
+    FindTimes(Vec<TimeSearch>, Then<Vec<Result<OffsetAtTime, ErrorCode>>>),
+    FindEpochEnds(Vec<EpochSearch>, Then<Vec<Result<EpochEnd, ErrorCode>>>),
     /// Read several logs. Empty if the journal is stopping.
     Read(ReadRequest, Then<Vec<Result<LogSlice, ReadError>>>),
     /// Wait until watched logs have grown by `bytes`, or `until`.
@@ -132,6 +133,14 @@ pub(crate) enum AlterTarget {
 }
 
 impl AlterTarget {
+    async fn alter(self, broker: &Arc<Broker>, change: ConfigChange) -> Result<(), AlterError<BadConfig>> {
+        let edit = move |before: &TopicSettings| change.apply(before);
+        match self {
+            Self::Topic(id) => broker.catalog().alter(id, edit).await.map(drop),
+            Self::Scope(scope) => broker.alter_scope(scope, edit).await,
+        }
+    }
+
     pub(crate) fn area(&self) -> Area {
         match self {
             Self::Topic(_) => Area::Topic,
@@ -197,21 +206,15 @@ impl Operation {
             Self::GrowTopics(grown, then) => {
                 // All are begun before the first is awaited: they share the journal's syncs.
                 let grown = grown.into_iter().map(|(id, total)| broker.grow_topic(id, total));
-                then.on_done(context, all(grown.collect::<Vec<_>>(), || {}).await)
+                let grown: Vec<_> = grown.collect();
+                then.on_done(context, in_order(grown).await)
             }
-            Self::DeleteTopics(ids, then) => {
-                let deleted = ids.into_iter().map(|id| broker.delete_topic(id));
-                let deleted = all(deleted.collect::<Vec<_>>(), || shared.on_deletion()).await;
-                then.on_done(context, deleted)
-            }
+            Self::DeleteTopics(ids, then) => then.on_done(context, delete_topics(shared, ids).await),
             Self::Truncate(logs, then) => then.on_done(context, catalog.truncate(&logs).await),
-            Self::Alter(target, change, then) => {
-                let edit = move |before: &TopicSettings| change.apply(before);
-                let altered = match target {
-                    AlterTarget::Topic(id) => catalog.alter(id, edit).await.map(drop),
-                    AlterTarget::Scope(scope) => broker.alter_scope(scope, edit).await,
-                };
-                then.on_done(context, altered)
+            Self::Alter(changes, then) => {
+                let altered = changes.into_iter();
+                let altered = altered.map(|(target, change)| target.alter(broker, change));
+                then.on_done(context, in_order(altered).await)
             }
             Self::NewProducerId(then) => then.on_done(context, catalog.new_producer_id().await),
             Self::CreateOffsetsTopic(then) => {
@@ -222,13 +225,13 @@ impl Operation {
                 shared.offsets_topic.refresh(broker).await;
                 then.on_done(context, ())
             }
-            Self::FindTime(log, query, then) => {
-                let found = catalog.find_time(log, query).finish().await;
-                then.on_done(context, found.ok())
+            Self::FindTimes(searches, then) => {
+                let found = in_order(searches.into_iter().map(|search| search.find(catalog)));
+                then.on_done(context, found.await)
             }
-            Self::ReadBatch(log, from, then) => {
-                let read = catalog.read_log(log, from, 1).finish().await;
-                then.on_done(context, read)
+            Self::FindEpochEnds(searches, then) => {
+                let found = in_order(searches.into_iter().map(|search| search.find(catalog)));
+                then.on_done(context, found.await)
             }
             Self::Read(request, then) => {
                 let read = catalog.read(request).finish().await;
@@ -287,11 +290,8 @@ impl GroupOperation {
             }
             Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
             Self::AwaitDeletions(tickets, then) => {
-                let mut deleted = Vec::with_capacity(tickets.len());
-                for ticket in tickets {
-                    deleted.push(ticket.durable().await);
-                }
-                then.on_done(context, deleted)
+                let deleted = in_order(tickets.into_iter().map(DeletionTicket::durable));
+                then.on_done(context, deleted.await)
             }
         }
     }
@@ -309,17 +309,24 @@ impl HeldHeartbeat {
     }
 }
 
-/// Awaits changes in order.
-async fn all<T, E: From<NotStored>>(
-    changes: Vec<Changing<T, E>>,
-    on_each: impl Fn() + Send,
-) -> Vec<Result<T, E>> {
-    let mut results = Vec::with_capacity(changes.len());
-    for change in changes {
-        results.push(change.await);
-        on_each();
+async fn delete_topics(shared: &KafkaContext, ids: Vec<TopicId>) -> Vec<Result<(), DeleteError>> {
+    let begun = ids.into_iter().map(|id| shared.broker.delete_topic(id));
+    let begun: Vec<_> = begun.collect();
+    let deleted = begun.into_iter().map(async |deletion| {
+        let deleted = deletion.await;
+        shared.on_deletion();
+        deleted
+    });
+    in_order(deleted).await
+}
+
+/// Awaits one after the other.
+async fn in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut outputs = Vec::new();
+    for future in futures {
+        outputs.push(future.await);
     }
-    results
+    outputs
 }
 
 /// Waits for the permit to have a large response in memory. Its holder must wait for nothing but its client.

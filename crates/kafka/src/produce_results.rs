@@ -4,12 +4,10 @@ use smallvec::SmallVec;
 use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_topics::{AdmitError, Admitted, Append, Outcome, PlacedBatch, Refusal};
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, EncodedResponse, ResponseResult};
 use crate::context::KafkaContext;
 use crate::error;
 use crate::request_reader::TopicKey;
-use crate::response::{EncodedResponse, ResponseResult};
 use crate::response_writer::Writer;
 
 /// First version that names topics by id.

@@ -15,11 +15,10 @@ use stafett_topics::{Outcome, Ticket};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::close::Close;
+use crate::call::{Close, EncodedResponse, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step, then};
 use crate::produce_results::ProduceResults;
-use crate::response::{EncodedResponse, ResponseResult};
 
 /// Result of a handler: an error ends the connection.
 pub(crate) type HandlerResult = Result<PendingResponse, Close>;
@@ -56,7 +55,7 @@ impl PendingResponse {
         respond: impl FnOnce(&RequestContext) -> Result<R, Close> + Send + 'static,
     ) -> Self {
         let respond = then(|context: &RequestContext, ()| respond(context));
-        Self::Awaiting(Some(Operation::Turn(respond)), Pipelining::Free)
+        Self::awaiting(Operation::Turn(respond), Pipelining::Free)
     }
 
     /// Responds when the turn of the request comes, before any later request is executed.
@@ -64,17 +63,19 @@ impl PendingResponse {
         respond: impl FnOnce(&RequestContext) -> Result<R, Close> + Send + 'static,
     ) -> Self {
         let respond = then(|context: &RequestContext, ()| respond(context));
-        Self::Awaiting(Some(Operation::Turn(respond)), Pipelining::Barrier)
+        Self::awaiting(Operation::Turn(respond), Pipelining::Barrier)
+    }
+
+    pub(crate) fn awaiting(operation: Operation, pipelining: Pipelining) -> Self {
+        Self::Awaiting(Some(operation), pipelining)
     }
 
     /// True if the response may refer to the bytes of its request.
     pub(crate) fn holds_request(&self) -> bool {
-        let (Self::Ready(_) | Self::Produce(_) | Self::Awaiting(_, Pipelining::Free | Pipelining::Barrier)) =
-            self
-        else {
-            return false;
-        };
-        true
+        !matches!(
+            self,
+            Self::Awaiting(_, Pipelining::LongBarrier | Pipelining::Released(_))
+        )
     }
 
     fn is_barrier(&self) -> bool {

@@ -6,10 +6,8 @@
 use bytes::BytesMut;
 use stafett_kafka_wire::{Encoded, Encoder, ResponseHeader, Str};
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, answer_buffer};
 use crate::request_reader::TopicKey;
-use crate::response::answer_buffer;
 
 /// An answer that is being written.
 pub(crate) struct Writer {

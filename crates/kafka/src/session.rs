@@ -13,8 +13,7 @@ use stafett_net::Frame;
 use tokio::time::Instant;
 
 use crate::api;
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close};
 use crate::context::RequestContext;
 use crate::produce_results::Staging;
 use crate::response_queue::{PendingResponse, QueuedResponse, ResponseQueue};

@@ -14,14 +14,12 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{AlterError, TopicSettings};
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::configs::{self, Area, BadConfig, ConfigChange, Edit};
 use crate::context::RequestContext;
 use crate::error;
-use crate::operation::{AlterTarget, OnDone, Operation, Step};
+use crate::operation::{AlterTarget, Operation, Step, then};
 use crate::resources::Resource;
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Reason why settings are not changed.
@@ -71,7 +69,13 @@ pub(super) fn alter_configs(_: &RequestContext, call: Call, body: Decoder) -> Ha
                 responses: responses.collect(),
             })
         };
-        AlterConfigs::new(call, requests.collect(), true, request.validate_only, respond).next(context)
+        run(
+            context,
+            call,
+            requests.collect(),
+            (true, request.validate_only),
+            respond,
+        )
     }))
 }
 
@@ -108,7 +112,13 @@ pub(super) fn incremental_alter_configs(_: &RequestContext, call: Call, body: De
                 responses: responses.collect(),
             })
         };
-        AlterConfigs::new(call, requests.collect(), false, request.validate_only, respond).next(context)
+        run(
+            context,
+            call,
+            requests.collect(),
+            (false, request.validate_only),
+            respond,
+        )
     }))
 }
 
@@ -122,134 +132,96 @@ fn once_each(edits: Vec<Edit>) -> Result<Vec<Edit>, Refused> {
     }
 }
 
-/// A request whose resources are changed one after the other.
-struct AlterConfigs {
+/// Changes the resources in order. `respond` builds the answer.
+fn run(
+    context: &RequestContext,
     call: Call,
-    requests: std::vec::IntoIter<AlterRequest>,
-    /// Number of requests for each resource.
-    times: HashMap<(i8, Str), usize>,
-    /// True if settings that are not named return to their defaults.
-    is_whole: bool,
-    validate_only: bool,
-    /// Resource and area of the change in progress.
-    current: (i8, Str, Area),
-    results: Vec<AlterResult>,
+    requests: Vec<AlterRequest>,
+    (is_whole, validate_only): (bool, bool),
     respond: fn(Call, Vec<AlterResult>) -> ResponseResult,
-}
-
-impl AlterConfigs {
-    fn new(
-        call: Call,
-        requests: Vec<AlterRequest>,
-        is_whole: bool,
-        validate_only: bool,
-        respond: fn(Call, Vec<AlterResult>) -> ResponseResult,
-    ) -> Box<Self> {
-        let mut times = HashMap::new();
-        for one in &requests {
-            *times.entry((one.kind, one.name.clone())).or_default() += 1;
-        }
-        Box::new(Self {
-            call,
-            results: Vec::with_capacity(requests.len()),
-            requests: requests.into_iter(),
-            times,
-            is_whole,
-            validate_only,
-            current: (0, Str::default(), Area::Topic),
-            respond,
-        })
+) -> Result<Step, Close> {
+    let mut times: HashMap<(i8, Str), usize> = HashMap::new();
+    for one in &requests {
+        *times.entry((one.kind, one.name.clone())).or_default() += 1;
     }
-
-    /// Changes the next resource.
-    fn next(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
-        while let Some(AlterRequest { kind, name, edits }) = self.requests.next() {
-            let is_once = self.times.get(&(kind, name.clone())) == Some(&1);
-            let target = if is_once {
-                target(context, kind, &name)
-            } else {
-                let message = "Each resource must appear at most once.";
-                Err((ErrorCode::InvalidRequest, message.to_owned()))
-            };
-            let (target, before, edits) = match (target, edits) {
-                (Ok((target, before)), Ok(edits)) => (target, before, edits),
-                (Err(refused), _) | (_, Err(refused)) => {
-                    self.push(context, (kind, name), Err(refused));
-                    continue;
-                }
-            };
+    let mut changes = Vec::new();
+    let prepared = requests.into_iter().map(|request| {
+        let AlterRequest { kind, name, edits } = request;
+        let prepared = if times.get(&(kind, name.clone())) == Some(&1) {
+            Resource::of(kind, &name).and_then(|resource| {
+                let edits = edits?;
+                Ok((target(context, resource)?, edits))
+            })
+        } else {
+            let message = "Each resource must appear at most once.".to_owned();
+            Err((ErrorCode::InvalidRequest, message))
+        };
+        let area = prepared.map(|((target, before), edits)| {
+            let area = target.area();
             let change = ConfigChange {
-                area: target.area(),
-                is_whole: self.is_whole,
+                area,
+                is_whole,
                 edits,
             };
-            self.current = (kind, name, change.area);
-            if !self.validate_only {
-                return Ok(Step::Await(Operation::Alter(target, change, self)));
-            }
-            let checked = change.apply(&before).map(drop);
-            self.on_altered(context, checked.map_err(AlterError::Unwanted))?;
-        }
-        (self.respond)(self.call, self.results).map(Step::Respond)
-    }
-
-    fn on_altered(
-        &mut self,
-        context: &RequestContext,
-        altered: Result<(), AlterError<BadConfig>>,
-    ) -> Result<(), Close> {
-        let (kind, name, area) = self.current.clone();
-        let altered = match altered {
-            Ok(()) => Ok(()),
-            Err(why) => {
-                let (code, message) = error::alter(&why)?;
-                // Kafka reports an invalid value of a broker setting as an invalid request.
-                let is_broken = area == Area::Broker && code == ErrorCode::InvalidConfig;
-                let code = if is_broken {
-                    ErrorCode::InvalidRequest
-                } else {
-                    code
-                };
-                Err((code, message))
-            }
-        };
-        self.push(context, (kind, name), altered);
-        Ok(())
-    }
-
-    fn push(&mut self, context: &RequestContext, (kind, name): (i8, Str), altered: Result<(), Refused>) {
-        let (code, message) = match altered {
-            Ok(()) => (ErrorCode::None, None),
-            Err((code, message)) => (code, Some(message.into())),
-        };
-        self.results.push(AlterResult {
-            kind,
-            name,
-            code: context.shared.metrics.error(self.call.api, code),
-            message,
+            changes.push((target, before, change));
+            area
         });
+        (kind, name, area)
+    });
+    let prepared: Vec<(i8, Str, Result<Area, Refused>)> = prepared.collect();
+    let finish = move |context: &RequestContext, altered: Vec<Result<(), AlterError<BadConfig>>>| {
+        let mut altered = altered.into_iter();
+        let mut results = Vec::with_capacity(prepared.len());
+        for (kind, name, area) in prepared {
+            let refused = match area {
+                Ok(area) => match altered.next().ok_or(Close::OutcomeUnknown)? {
+                    Ok(()) => None,
+                    Err(why) => Some(refused(&why, area)?),
+                },
+                Err(refused) => Some(refused),
+            };
+            let (code, message) = match refused {
+                None => (ErrorCode::None, None),
+                Some((code, message)) => (code, Some(message.into())),
+            };
+            results.push(AlterResult {
+                kind,
+                name,
+                code: context.shared.metrics.error(call.api, code),
+                message,
+            });
+        }
+        respond(call, results)
+    };
+    if validate_only {
+        let check = |(_, before, change): (_, Arc<TopicSettings>, ConfigChange)| {
+            change.apply(&before).map(drop).map_err(AlterError::Unwanted)
+        };
+        return finish(context, changes.into_iter().map(check).collect()).map(Step::Respond);
     }
+    let changes = changes.into_iter().map(|(target, _, change)| (target, change));
+    Ok(Step::Await(Operation::Alter(changes.collect(), then(finish))))
 }
 
-impl OnDone<Result<(), AlterError<BadConfig>>> for AlterConfigs {
-    fn on_done(
-        mut self: Box<Self>,
-        context: &RequestContext,
-        altered: Result<(), AlterError<BadConfig>>,
-    ) -> Result<Step, Close> {
-        self.on_altered(context, altered)?;
-        self.next(context)
-    }
+fn refused(why: &AlterError<BadConfig>, area: Area) -> Result<Refused, Close> {
+    let (code, message) = error::alter(why)?;
+    // Kafka reports an invalid value of a broker setting as an invalid request.
+    let is_broken = area == Area::Broker && code == ErrorCode::InvalidConfig;
+    let code = if is_broken {
+        ErrorCode::InvalidRequest
+    } else {
+        code
+    };
+    Ok((code, message))
 }
 
 /// Finds the target of a change, and its settings.
 fn target(
     context: &RequestContext,
-    kind: i8,
-    name: &str,
+    resource: Resource<'_>,
 ) -> Result<(AlterTarget, Arc<TopicSettings>), Refused> {
     let broker = &context.shared.broker;
-    let scope = match Resource::of(kind, name)? {
+    let scope = match resource {
         Resource::Topic(name) => {
             let topic = broker.topics().named(name).ok_or_else(|| unknown_topic(name))?;
             return Ok((AlterTarget::Topic(topic.id), Arc::clone(&topic.settings)));

@@ -38,7 +38,7 @@ pub(super) fn api_versions(context: &RequestContext, call: Call, body: Decoder) 
     context.is_patient.store(is_patient, Ordering::Relaxed);
     let response = if named(&request.client_software_name) && named(&request.client_software_version) {
         ApiVersionsResponse {
-            api_keys: SERVED.iter().copied().map(version_of).collect(),
+            api_keys: SERVED.iter().map(|(api, _)| version_of(*api)).collect(),
             ..features(call.version)
         }
     } else {

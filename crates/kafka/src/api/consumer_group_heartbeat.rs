@@ -11,11 +11,10 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::TopicId;
 
 use super::group_names::{client_host, new_member_id};
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{GroupOperation, Operation, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 pub(super) fn consumer_group_heartbeat(
@@ -56,7 +55,7 @@ pub(super) fn consumer_group_heartbeat(
         Err(error) => refused(&context.shared, call, error::group(&error)?, error.to_string()),
     });
     let operation = Operation::Group(GroupOperation::AwaitStep(group, Box::new(stepped), stored));
-    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Barrier))
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
 /// Converts a request. Fails if it is malformed or names an unknown assignor.

@@ -10,13 +10,14 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::{GrowError, PARTITIONS_MAX, Topic, TopicId};
 
 use super::create_topics::check_assignment;
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{Operation, Step, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
+
+/// A requested topic, and the reason why it does not grow.
+type CheckedTopic = (Str, Result<(), Result<Refused, Close>>);
 
 /// Reason why a topic does not grow.
 type Refused = (ErrorCode, Option<String>);
@@ -59,7 +60,7 @@ fn run(context: &RequestContext, call: Call, request: CreatePartitionsRequest) -
 fn answer(
     shared: &KafkaContext,
     call: Call,
-    checked: Vec<(Str, Result<(), Result<Refused, Close>>)>,
+    checked: Vec<CheckedTopic>,
     mut grown: impl Iterator<Item = Result<(), GrowError>>,
 ) -> ResponseResult {
     let mut results = Vec::with_capacity(checked.len());

@@ -12,11 +12,9 @@ use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic};
 
 use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::settings::BROKER_ID;
 use crate::{configs, error};

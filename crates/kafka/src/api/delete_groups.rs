@@ -44,5 +44,5 @@ pub(super) fn delete_groups(context: &RequestContext, call: Call, body: Decoder)
         call.answer::<DeleteGroupsRequest>(&response)
     });
     let operation = Operation::Group(GroupOperation::AwaitDeletions(tickets, deleted));
-    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Free))
+    Ok(PendingResponse::awaiting(operation, Pipelining::Free))
 }

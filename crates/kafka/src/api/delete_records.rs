@@ -9,12 +9,10 @@ use stafett_model::{LogId, Offset};
 use stafett_store::NotStored;
 use stafett_topics::is_internal;
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{Operation, Step, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Offset that stands for all records.
@@ -28,11 +26,11 @@ type FoundTopic = (Str, Vec<(i32, Result<LogId, ErrorCode>)>);
 pub(super) fn delete_records(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteRecordsRequest = call.read(body)?;
     Ok(PendingResponse::barrier(move |context| {
-        run(context, call, request)
+        Ok(run(context, call, request))
     }))
 }
 
-fn run(context: &RequestContext, call: Call, request: DeleteRecordsRequest) -> Result<Step, Close> {
+fn run(context: &RequestContext, call: Call, request: DeleteRecordsRequest) -> Step {
     // Each partition once, with its last requested offset.
     let mut topics: Vec<(Str, Vec<(i32, i64)>)> = Vec::new();
     let mut known: HashMap<Str, usize> = HashMap::new();
@@ -67,7 +65,7 @@ fn run(context: &RequestContext, call: Call, request: DeleteRecordsRequest) -> R
     });
     let found = found.collect();
     let truncated = then(move |context, truncated| answer(&context.shared, call, found, truncated));
-    Ok(Step::Await(Operation::Truncate(cuts, truncated)))
+    Step::Await(Operation::Truncate(cuts, truncated))
 }
 
 /// Builds the answer. `truncated` has the results of the partitions that were found.

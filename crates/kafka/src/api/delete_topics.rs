@@ -8,12 +8,10 @@ use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{DeleteError, Topic, TopicId, is_internal};
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{Operation, Step, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version in which a topic has a name or an id.
@@ -25,11 +23,11 @@ type Refused = (ErrorCode, String);
 pub(super) fn delete_topics(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteTopicsRequest = call.read(body)?;
     Ok(PendingResponse::barrier(move |context| {
-        run(context, call, request)
+        Ok(run(context, call, request))
     }))
 }
 
-fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> Result<Step, Close> {
+fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> Step {
     let shared = &*context.shared;
     let asked: Vec<DeleteTopicState> = if call.version >= IDS_FROM {
         request.topics
@@ -63,7 +61,7 @@ fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> Re
         });
     }
     let deleted = then(move |context, deleted| answer(&context.shared, call, found, deleted));
-    Ok(Step::Await(Operation::DeleteTopics(ids, deleted)))
+    Step::Await(Operation::DeleteTopics(ids, deleted))
 }
 
 /// Builds the answer. `deleted` has the results of the topics that were found.

@@ -9,13 +9,12 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{Topic, TopicSettings};
 
-use crate::call::Call;
-use crate::configs::{self, Config};
+use crate::call::{Call, ResponseResult};
+use crate::configs::{self, BrokerView, Config};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::write_sized;
 use crate::resources::Resource;
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Kafka's numbers for the source of a value (`DescribeConfigsResponse.ConfigSource`).
@@ -164,7 +163,8 @@ pub(super) fn sources(shared: &KafkaContext, config: &'static Config) -> Vec<Sou
 
 /// Describes the broker: settings of its own that Kafka has names for, and the defaults of topics.
 fn of_broker(shared: &KafkaContext, wanted: DescribeOptions) -> Vec<DescribeConfigsResourceResult> {
-    let broker = &shared.broker;
+    let KafkaContext { broker, settings, .. } = shared;
+    let view = BrokerView { broker, settings };
     let own = configs::BROKER.iter().map(|config| {
         let mut found: Vec<Sourced> = Vec::new();
         for (scope, source) in [(Scope::Broker, BROKER_SOURCE), (Scope::Cluster, CLUSTER_SOURCE)] {
@@ -172,7 +172,7 @@ fn of_broker(shared: &KafkaContext, wanted: DescribeOptions) -> Vec<DescribeConf
             let set = settings.other.get(config.name);
             found.extend(set.map(|value| (config.name, value.to_string(), source)));
         }
-        found.push((config.name, (config.value)(shared), DEFAULT_SOURCE));
+        found.push((config.name, (config.value)(&view), DEFAULT_SOURCE));
         DescribeConfigsResourceResult {
             read_only: config.is_fixed,
             ..plain(config.name, config.kind, config.about, found, wanted)

@@ -9,10 +9,9 @@ use stafett_kafka_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
 use super::group_names::{GROUP_OPERATIONS, state_name, text};
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::write_sized;
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version in which a missing group is an error; older versions report state `Dead`.

@@ -10,10 +10,9 @@ use stafett_kafka_wire::messages::{DescribeLogDirsRequest, DescribeLogDirsRespon
 use stafett_kafka_wire::{Decoder, Str};
 use stafett_topics::Topic;
 
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Topics from which on an answer counts as large.

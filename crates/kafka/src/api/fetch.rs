@@ -12,16 +12,15 @@ use stafett_net::Permit;
 use stafett_topics::{LogSlice, ReadError, Watch};
 use tokio::time::Instant;
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, EncodedResponse, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
+use crate::fetch_partition::{PartitionReplies, PartitionReply};
 use crate::fetch_request::{FetchRequest, IDS_FROM, SESSIONS_FROM};
 use crate::fetch_sessions::{CheckedOutState, EPOCH_FIRST, EPOCH_NONE, NO_SESSION};
-use crate::fetch_state::{FetchState, PartitionReplies, PartitionReply, ReadRound};
+use crate::fetch_state::{FetchState, ReadRound};
 use crate::offsets_topic::REFRESH;
 use crate::operation::{OnDone, Operation, Step};
 use crate::request_reader::TopicKey;
-use crate::response::{EncodedResponse, ResponseResult};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::response_writer::Writer;
 
@@ -45,7 +44,7 @@ pub(super) fn fetch(_: &RequestContext, call: Call, body: Decoder) -> HandlerRes
         may_wait: false,
     };
     let operation = Operation::Turn(Box::new(fetch));
-    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Free))
+    Ok(PendingResponse::awaiting(operation, Pipelining::Free))
 }
 
 /// A fetch in progress. Reads until there are enough bytes, an error, or no time left:
@@ -70,6 +69,10 @@ struct Fetch {
 }
 
 /// Partitions that a fetch reads.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each fetch"
+)]
 enum Source {
     Unopened,
     Request(FetchState),

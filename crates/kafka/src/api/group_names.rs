@@ -1,4 +1,4 @@
-//! KafkaContext by the group APIs: Kafka's names for states, member ids, hosts.
+//! Shared by the group APIs: Kafka's names for states, member ids, hosts.
 
 use std::sync::Arc;
 

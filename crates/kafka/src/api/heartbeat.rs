@@ -13,11 +13,10 @@ use stafett_kafka_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{GroupOperation, HeldHeartbeat, Operation, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// Divisor of the session timeout: the longest hold is the timeout divided by it.
@@ -58,7 +57,7 @@ fn hold(call: Call, request: &HeartbeatRequest, watch: StableWatch, time_max: Du
     };
     let heard = then(move |context, heard| answer(&context.shared, call, heard));
     let operation = Operation::Group(GroupOperation::HoldHeartbeat(Box::new(held), heard));
-    PendingResponse::Awaiting(Some(operation), Pipelining::Released(release))
+    PendingResponse::awaiting(operation, Pipelining::Released(release))
 }
 
 fn answer(shared: &KafkaContext, call: Call, heard: Result<(), GroupError>) -> ResponseResult {

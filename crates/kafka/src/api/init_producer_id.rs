@@ -56,7 +56,7 @@ pub(super) fn init_producer_id(context: &RequestContext, call: Call, body: Decod
         call.answer::<InitProducerIdRequest>(&response)
     });
     let operation = Operation::NewProducerId(given);
-    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Barrier))
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
 fn refused() -> InitProducerIdResponse {

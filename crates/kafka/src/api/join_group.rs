@@ -10,11 +10,10 @@ use stafett_kafka_wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
 use super::group_names::{client_host, new_member_id, text};
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{GroupOperation, Operation, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// First version in which members get an id before they join (KIP-394).
@@ -40,10 +39,7 @@ pub(super) fn join_group(
     );
     let joined = then(move |context, joined| answer(&context.shared, call, joined));
     let operation = Operation::Group(GroupOperation::Join(group, Box::new(join), joined));
-    Ok(PendingResponse::Awaiting(
-        Some(operation),
-        Pipelining::LongBarrier,
-    ))
+    Ok(PendingResponse::awaiting(operation, Pipelining::LongBarrier))
 }
 
 fn join(request: &JoinGroupRequest, version: i16, client: &str, client_host: Box<str>) -> Join {

@@ -6,10 +6,9 @@ use stafett_kafka_wire::messages::{ListGroupsRequest, ListGroupsResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
 use super::group_names::{state_name, text};
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::write_sized;
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Protocol type of groups of the consumer protocol.

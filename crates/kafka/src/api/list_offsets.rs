@@ -12,22 +12,20 @@
 
 use std::collections::HashSet;
 
-use bytes::Bytes;
 use stafett_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use stafett_kafka_wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
-use stafett_model::{BatchHeader, LogId, Offset, max_timestamp_record, offset_for_timestamp};
-use stafett_topics::{ReadError, TimeQuery, Topic, is_internal};
+use stafett_model::Offset;
+use stafett_topics::{TimeQuery, Topic, is_internal};
 
 use crate::call::Call;
-use crate::close::Close;
 use crate::context::{KafkaContext, RequestContext};
-use crate::error;
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};
-use crate::operation::{OnDone, Operation, Step, then};
+use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
+use crate::time_search::{OffsetAtTime, TimeSearch};
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -37,136 +35,59 @@ const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 /// No offset, time or epoch.
 const NONE: i64 = -1;
-/// Maximum decompressed bytes of a batch that is searched for a time.
-const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// Offset, timestamp and leader epoch; `None` if there is no such record.
-type OffsetAtTime = Option<(i64, i64, i32)>;
-
-/// Log, time, and start of the log.
-type TimeSearch = (LogId, TimeQuery, Offset);
-
-/// Batch at a time. `None` if the journal is stopping.
-type FoundBatch = Option<Result<Option<Bytes>, ReadError>>;
+/// Offset, timestamp and leader epoch of a partition; `None` if they are searched for.
+type FoundOffset = Result<Option<OffsetAtTime>, ErrorCode>;
 
 pub(super) fn list_offsets(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListOffsetsRequest = call.read(body)?;
     let has_internal = request.topics.iter().any(|topic| is_internal(&topic.name));
     Ok(PendingResponse::in_turn(move |context| {
-        let begin = move |context: &RequestContext, ()| ListOffsets::begin(context, call, request);
         if has_internal {
-            return Ok(Step::Await(Operation::RefreshOffsetsTopic(then(begin))));
+            let refreshed = then(move |context, ()| Ok(run(context, call, request)));
+            return Ok(Step::Await(Operation::RefreshOffsetsTopic(refreshed)));
         }
-        begin(context, ())
+        Ok(run(context, call, request))
     }))
 }
 
-/// A request whose searches by time are made one after the other.
-struct ListOffsets {
-    call: Call,
-    topics: Vec<ListOffsetsTopicResponse>,
-    searches: std::vec::IntoIter<Search>,
-    current: Option<Search>,
-}
-
-/// Search in a log, and the indexes of topic and partition in the response.
-#[derive(Clone, Copy)]
-struct Search {
-    log: LogId,
-    query: TimeQuery,
-    start: Offset,
-    place: (usize, usize),
-}
-
-impl ListOffsets {
-    fn begin(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Result<Step, Close> {
-        let shared = &*context.shared;
-        let doubled = doubled(&request);
-        let mut searches = Vec::new();
-        let mut topics = Vec::with_capacity(request.topics.len());
-        for topic in request.topics {
-            let known = shared.broker.topics().named(&topic.name);
-            let mut partitions = Vec::with_capacity(topic.partitions.len());
-            for asked in topic.partitions {
-                let found = if doubled.contains(&(topic.name.clone(), asked.partition_index)) {
-                    Err(ErrorCode::InvalidRequest)
-                } else {
-                    find(shared, call.version, known.as_deref(), &asked)
-                };
-                let found = found.map(|found| {
-                    found.unwrap_or_else(|(log, query, start)| {
-                        let place = (topics.len(), partitions.len());
-                        searches.push(Search {
-                            log,
-                            query,
-                            start,
-                            place,
-                        });
-                        None
-                    })
-                });
-                partitions.push(answer(shared, call, asked.partition_index, found));
-            }
-            topics.push(ListOffsetsTopicResponse {
-                name: topic.name,
-                partitions,
+fn run(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Step {
+    let shared = &*context.shared;
+    let doubled = doubled(&request);
+    let mut searches = Vec::new();
+    let topics = request.topics.into_iter().map(|topic| {
+        let known = shared.broker.topics().named(&topic.name);
+        let find = |asked: ListOffsetsPartition| {
+            let found = if doubled.contains(&(topic.name.clone(), asked.partition_index)) {
+                Err(ErrorCode::InvalidRequest)
+            } else {
+                find(shared, call.version, known.as_deref(), &asked, &mut searches)
+            };
+            (asked.partition_index, found)
+        };
+        let found: Vec<(i32, FoundOffset)> = topic.partitions.into_iter().map(find).collect();
+        (topic.name, found)
+    });
+    let topics: Vec<(Str, Vec<(i32, FoundOffset)>)> = topics.collect();
+    let found = then(move |context, times: Vec<Result<OffsetAtTime, ErrorCode>>| {
+        let mut times = times.into_iter();
+        let mut partition = |(index, found): (i32, FoundOffset)| {
+            let time = || times.next().unwrap_or(Err(ErrorCode::KafkaStorageError));
+            let found = found.and_then(|known| known.map_or_else(time, Ok));
+            answer(&context.shared, call, index, found)
+        };
+        let topics = topics
+            .into_iter()
+            .map(|(name, partitions)| ListOffsetsTopicResponse {
+                name,
+                partitions: partitions.into_iter().map(&mut partition).collect(),
             });
-        }
-        let request = Self {
-            call,
-            topics,
-            searches: searches.into_iter(),
-            current: None,
-        };
-        Box::new(request).next()
-    }
-
-    fn next(mut self: Box<Self>) -> Result<Step, Close> {
-        self.current = self.searches.next();
-        match self.current {
-            Some(Search { log, query, .. }) => Ok(Step::Await(Operation::FindTime(log, query, self))),
-            None => {
-                let response = ListOffsetsResponse {
-                    throttle_time_ms: 0,
-                    topics: self.topics,
-                };
-                self.call
-                    .answer::<ListOffsetsRequest>(&response)
-                    .map(Step::Respond)
-            }
-        }
-    }
-}
-
-impl OnDone<FoundBatch> for ListOffsets {
-    fn on_done(mut self: Box<Self>, context: &RequestContext, batch: FoundBatch) -> Result<Step, Close> {
-        if let Some(search) = self.current
-            && let Some(topic) = self.topics.get_mut(search.place.0)
-            && let Some(slot) = topic.partitions.get_mut(search.place.1)
-        {
-            let found = search.record(batch);
-            *slot = answer(&context.shared, self.call, slot.partition_index, found);
-        }
-        self.next()
-    }
-}
-
-impl Search {
-    /// Finds the record in the batch that was found.
-    fn record(self, batch: FoundBatch) -> Result<OffsetAtTime, ErrorCode> {
-        let batch = batch.ok_or(ErrorCode::KafkaStorageError)?;
-        let Some(batch) = batch.map_err(|error| error::read(&error))? else {
-            return Ok(None);
-        };
-        let record = match self.query {
-            TimeQuery::Latest => max_timestamp_record(&batch, BATCH_BYTES_MAX),
-            TimeQuery::AtOrAfter(time) => offset_for_timestamp(&batch, time, self.start, BATCH_BYTES_MAX),
-        };
-        // Batches were checked on append, except the content of compressed records.
-        let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
-        let epoch = BatchHeader::parse(&batch).map_or(-1, |header| header.leader_epoch);
-        Ok(record.map(|(offset, timestamp)| (wire(offset), timestamp, epoch)))
-    }
+        call.answer::<ListOffsetsRequest>(&ListOffsetsResponse {
+            throttle_time_ms: 0,
+            topics: topics.collect(),
+        })
+    });
+    Step::Await(Operation::FindTimes(searches, found))
 }
 
 /// Returns the partitions that occur more than once.
@@ -198,13 +119,14 @@ fn answer(
     }
 }
 
-/// Returns the offset, or the search for it.
+/// Returns the offset, or adds a search for it.
 fn find(
     shared: &KafkaContext,
     version: i16,
     topic: Option<&Topic>,
     asked: &ListOffsetsPartition,
-) -> Result<Result<OffsetAtTime, TimeSearch>, ErrorCode> {
+    searches: &mut Vec<TimeSearch>,
+) -> FoundOffset {
     let partition = u32::try_from(asked.partition_index).ok();
     let log = topic
         .zip(partition)
@@ -219,13 +141,19 @@ fn find(
         .catalog()
         .bounds(log)
         .ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    match asked.timestamp {
-        LATEST => Ok(Ok(Some((wire(bounds.end), NONE, leader_epoch(&shared.broker))))),
-        EARLIEST | EARLIEST_LOCAL => Ok(Ok(Some((wire(bounds.start), NONE, -1)))),
-        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(Ok(None)),
-        MAX_TIMESTAMP => Ok(Err((log, TimeQuery::Latest, bounds.start))),
-        time => Ok(Err((log, TimeQuery::AtOrAfter(time), bounds.start))),
-    }
+    let query = match asked.timestamp {
+        LATEST => return Ok(Some(Some((wire(bounds.end), NONE, leader_epoch(&shared.broker))))),
+        EARLIEST | EARLIEST_LOCAL => return Ok(Some(Some((wire(bounds.start), NONE, -1)))),
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(Some(None)),
+        MAX_TIMESTAMP => TimeQuery::Latest,
+        time => TimeQuery::AtOrAfter(time),
+    };
+    searches.push(TimeSearch {
+        log,
+        query,
+        start: bounds.start,
+    });
+    Ok(None)
 }
 
 fn first_version(timestamp: i64) -> Option<i16> {

@@ -12,13 +12,11 @@ use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::leader_epoch::leader_epoch;
 use crate::operation::{Operation, Step, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::response_writer::Writer;
 use crate::settings::BROKER_ID;
@@ -39,7 +37,7 @@ const PARTITION_BYTES: usize = 40;
 /// Estimated bytes of a topic without its name.
 const TOPIC_BYTES: usize = 48;
 
-/// TopicEntry of a topic.
+/// Entry of a topic.
 enum TopicEntry {
     Known(Arc<Topic>),
     Failed { name: Option<Str>, id: Uuid, code: i16 },
@@ -62,7 +60,7 @@ pub(super) fn metadata(context: &RequestContext, call: Call, body: Decoder) -> H
         new.collect(),
         then(move |context, created| on_created(context, call, request, missing, created)),
     );
-    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Barrier))
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
 /// Returns the names of topics to create, each once.

@@ -12,12 +12,10 @@ use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_store::NotStored;
 use stafett_topics::{Topic, TopicId};
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{GroupOperation, Operation, Step, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// Maximum partitions per request; each takes a few hundred bytes until it is stored.
@@ -57,7 +55,7 @@ pub(super) fn offset_commit(context: &RequestContext, call: Call, body: Decoder)
     }
     let stored = then(move |context, parts| on_stored(context, call, topics, parts));
     let operation = Operation::Group(GroupOperation::AwaitCommits(committing, stored));
-    Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Free))
+    Ok(PendingResponse::awaiting(operation, Pipelining::Free))
 }
 
 fn on_stored(

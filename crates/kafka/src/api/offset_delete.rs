@@ -12,12 +12,14 @@ use stafett_kafka_wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use stafett_kafka_wire::{DecodeLimits, Decoder, ErrorCode, Str};
 use stafett_store::NotStored;
 
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{GroupOperation, Operation, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+
+/// Place of a commit in the answer, and true if it was deleted.
+type PlacedOutcome = ((usize, usize), bool);
 
 /// Protocol type of consumers.
 const CONSUMER: &str = "consumer";
@@ -43,18 +45,18 @@ pub(super) fn offset_delete(context: &RequestContext, call: Call, body: Decoder)
                 answer(&context.shared, call, topics, deleted.map_err(GroupError::from))
             });
             let operation = Operation::Group(GroupOperation::AwaitCommits(ticket, deleted));
-            Ok(PendingResponse::Awaiting(Some(operation), Pipelining::Free))
+            Ok(PendingResponse::awaiting(operation, Pipelining::Free))
         }
         Err(why) => Ok(PendingResponse::Ready(answer(shared, call, topics, Err(why)))),
     }
 }
 
-/// Builds the answer. `deleted` has the place of each commit, and true if it was deleted.
+/// Builds the answer.
 fn answer(
     shared: &KafkaContext,
     call: Call,
     mut topics: Vec<OffsetDeleteResponseTopic>,
-    deleted: Result<Vec<((usize, usize), bool)>, GroupError>,
+    deleted: Result<Vec<PlacedOutcome>, GroupError>,
 ) -> ResponseResult {
     let (topics, code) = match deleted {
         Ok(deleted) => {

@@ -12,12 +12,10 @@ use stafett_kafka_wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{Topic, TopicId};
 
-use crate::call::Call;
-use crate::close::Close;
+use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{Step, write_sized};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version with several groups per request.

@@ -6,11 +6,10 @@ use stafett_groups::{GroupError, SyncReply};
 use stafett_kafka_wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{GroupOperation, Operation, then};
-use crate::response::ResponseResult;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// First version in which requests and answers carry protocol type and name.
@@ -27,10 +26,7 @@ pub(super) fn sync_group(context: &RequestContext, call: Call, body: Decoder) ->
     }
     let synced = then(move |context, synced| answer(&context.shared, call, synced));
     let operation = Operation::Group(GroupOperation::Sync(group, Box::new(sync), synced));
-    Ok(PendingResponse::Awaiting(
-        Some(operation),
-        Pipelining::LongBarrier,
-    ))
+    Ok(PendingResponse::awaiting(operation, Pipelining::LongBarrier))
 }
 
 fn sync(request: &SyncGroupRequest) -> Sync {

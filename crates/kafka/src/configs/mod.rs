@@ -18,7 +18,7 @@ mod topics;
 
 use stafett_topics::TopicSettings;
 
-pub(crate) use brokers::{BROKER, broker_configs};
+pub(crate) use brokers::{BROKER, BrokerView, broker_configs};
 pub(crate) use config_type::{BadValue, ConfigType};
 pub(crate) use edit::{Area, ConfigChange, Edit, Operation, settings};
 pub(crate) use groups::{GROUP, base_value as group_base_value, overrides as group_overrides};
