@@ -1,4 +1,4 @@
-//! What all connections share, and the environment of the requests of one.
+//! State shared by all connections, and the environment of the requests of one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -5,22 +5,31 @@
 //!
 //! ```text
 //! socket ─ FrameReader ─▶ session ──▶ api/… ──▶ one append for all produce requests read together
-//!                            │                       │ ticket
-//!                            ▼                       ▼
-//!                         answers: ready │ waits for a ticket │ runs in its turn ──▶ one vectored write
+//!                                      │               │ ticket
+//!                                      ▼               ▼
+//!        ┌──────────▶ response_queue: operation │ waits for a ticket │ ready ──▶ one vectored write
+//!        │ outcome                        │
+//!   connection ◀── performs, in turn ─────┘
 //! ```
 //!
-//! - `connection`: asynchronous shell: reads, waits, writes
-//! - `session`: turns a frame into an answer, ready or pending
-//! - `response_queue`: pending answers of a connection, in order
+//! `session` is a synchronous machine: a request is answered at once, or goes on with the outcome of an
+//! operation. So handlers are tested without sockets and runtimes.
+//!
+//! - `connection`: asynchronous shell: reads, performs operations, writes
+//! - `session`: turns a frame into an answer, ready or pending; `call`: header and response of a request
+//! - `operation`: work that requests wait for, and how it is performed; `time_search`, `epoch_search`:
+//!   searches in logs
+//! - `response_queue`: pending answers of a connection, in order; `produce_results`: those of `Produce`
 //! - `api`: one file per request
-//! - `fetch_request`: the request; `fetch_state`: partitions to be read; `fetch_sessions`: state kept between
-//!   requests (KIP-227)
+//! - `fetch_request`: the request; `fetch_state`, `fetch_partition`: partitions to be read; `fetch_sessions`:
+//!   state kept between requests (KIP-227)
 //! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
-//! - `request_reader`, `response_writer`: requests and answers that are read and written without generated structs
-//! - `error`: error codes of all core errors
+//! - `request_reader`, `response_writer`: requests and answers without generated structs
+//! - `error`: error codes of all core errors; `leader_epoch`: the epoch of all partitions
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
-//! - `front_end`, `context`: the front end of a listener, and what its connections share; `metrics`, `settings`
+//! - `front_end`: the front end of a listener; `context`: the state that its connections share
+//! - `member_protocol`: metadata that members of classic groups exchange
+//! - `metrics`, `settings`
 //!
 //! This crate must not know files, other protocols or how the broker stores anything. It has no state of its
 //! own except connections and fetch sessions: the broker has the rest.
@@ -49,6 +58,8 @@ mod response_queue;
 mod response_writer;
 mod session;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod time_search;
 
 pub use front_end::{Kafka, add_hooks};

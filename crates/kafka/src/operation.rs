@@ -1,5 +1,5 @@
-//! Operations: what a request has to wait for. The connection performs them when the request's turn comes, and
-//! the request goes on with the outcome.
+//! Operations: the work that a request waits for. The connection performs it when the request's turn comes,
+//! and the request goes on with the outcome.
 //!
 //! ```text
 //! handler ──▶ operation ──▶ performed ──▶ on_done ──▶ response

@@ -1,6 +1,6 @@
 //! Queue of the answers that a connection owes its client, in the order of the requests.
 //!
-//! An answer is ready, waits for the journal, or waits for an operation that is performed when its turn comes.
+//! An answer is ready, waits for the journal, or waits for an operation, performed when its turn comes.
 //! Produce requests that were read together share one ticket. Their answers are adjacent in the queue, so the
 //! next produce answer always belongs to the first remaining group.
 
@@ -86,7 +86,7 @@ impl PendingResponse {
     }
 }
 
-/// A response in the queue, and what it holds of its request.
+/// A response in the queue, and the memory of its request.
 pub(crate) struct QueuedResponse {
     pub response: PendingResponse,
     pub api: Option<ApiKey>,

@@ -65,7 +65,7 @@ fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -
     Ok(Step::Await(Operation::CreateTopics(new, created)))
 }
 
-/// Builds the answer. `created` has the results of the valid topics; `None` for a topic that would be created.
+/// Builds the answer. `created` has the results of the valid topics; `None` for one that would be created.
 fn answer(
     shared: &KafkaContext,
     call: Call,

@@ -1,5 +1,5 @@
-//! APIs, one file each. A handler reads its request, calls the broker, and returns the answer, or the operation
-//! that the request waits for.
+//! APIs, one file each. A handler reads its request, calls the broker, and returns the answer, or the
+//! operation that the request waits for.
 
 mod alter_configs;
 mod api_versions;
