@@ -8,7 +8,7 @@ use stafett_topics::{Batches, Bounds, LogRead, ReadEnd, SkipReason, TopicCatalog
 use crate::error;
 
 /// The last epoch that is not newer than the requested one, and its end offset.
-pub(crate) type EpochEnd = (i32, i64);
+pub(crate) type FoundEnd = Result<(i32, i64), ErrorCode>;
 
 #[derive(Debug)]
 pub(crate) struct EpochSearch {
@@ -25,7 +25,7 @@ struct BatchBounds {
 }
 
 impl EpochSearch {
-    pub(crate) async fn find(self, catalog: &TopicCatalog) -> Result<EpochEnd, ErrorCode> {
+    pub(crate) async fn find(self, catalog: &TopicCatalog) -> FoundEnd {
         let Self { log, bounds, wanted } = self;
         let (mut low, mut high) = (bounds.start.0, bounds.end.0);
         // Epoch of the last batch that is not newer than `wanted`, and offset of the first newer batch.

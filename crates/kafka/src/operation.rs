@@ -17,7 +17,7 @@ use stafett_groups::{
     CommitTicket, DeletionTicket, GroupError, HeartbeatResponse, JoinError, JoinReply, StableWatch,
     StepResult, SyncReply,
 };
-use stafett_kafka_wire::{ErrorCode, Str};
+use stafett_kafka_wire::Str;
 use stafett_model::{LogId, Offset, ProducerId};
 use stafett_store::NotStored;
 use stafett_topics::{
@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Close, EncodedResponse, ResponseResult};
 use crate::configs::{Area, BadConfig, ConfigChange};
 use crate::context::{KafkaContext, RequestContext};
-use crate::epoch_search::{EpochEnd, EpochSearch};
-use crate::time_search::{OffsetAtTime, TimeSearch};
+use crate::epoch_search::{EpochSearch, FoundEnd};
+use crate::time_search::{FoundOffset, TimeSearch};
 
 /// Request that goes on with the outcome of an operation.
 pub(crate) trait OnDone<T>: Send {
@@ -112,8 +112,10 @@ pub(crate) enum Operation {
     CreateOffsetsTopic(Then<()>),
     /// Append pending commits to `__consumer_offsets`.
     RefreshOffsetsTopic(Then<()>),
-    FindTimes(Vec<TimeSearch>, Then<Vec<Result<OffsetAtTime, ErrorCode>>>),
-    FindEpochEnds(Vec<EpochSearch>, Then<Vec<Result<EpochEnd, ErrorCode>>>),
+    /// Search for times, except where the result is known.
+    FindTimes(Vec<Result<TimeSearch, FoundOffset>>, Then<Vec<FoundOffset>>),
+    /// Search for ends of epochs, except where the result is known.
+    FindEpochEnds(Vec<Result<EpochSearch, FoundEnd>>, Then<Vec<FoundEnd>>),
     /// Read several logs. Empty if the journal is stopping.
     Read(ReadRequest, Then<Vec<Result<LogSlice, ReadError>>>),
     /// Wait until watched logs have grown by `bytes`, or `until`.
@@ -190,10 +192,8 @@ impl Operation {
             Self::Turn(then) => then.on_done(context, ()),
             Self::WriteLarge(write) => {
                 let turn = large_response(context).await;
-                Ok(Step::Respond(EncodedResponse {
-                    turn,
-                    ..write(context)?
-                }))
+                let written = write(context)?;
+                Ok(Step::Respond(EncodedResponse { turn, ..written }))
             }
             Self::WriteBlocking { is_large, write } => write_blocking(context, is_large, write).await,
             Self::CreateTopics(new, then) => then.on_done(context, catalog.create(new).await),
@@ -226,12 +226,18 @@ impl Operation {
                 then.on_done(context, ())
             }
             Self::FindTimes(searches, then) => {
-                let found = in_order(searches.into_iter().map(|search| search.find(catalog)));
-                then.on_done(context, found.await)
+                let found = searches.into_iter().map(async |search| match search {
+                    Ok(search) => search.find(catalog).await,
+                    Err(known) => known,
+                });
+                then.on_done(context, in_order(found).await)
             }
             Self::FindEpochEnds(searches, then) => {
-                let found = in_order(searches.into_iter().map(|search| search.find(catalog)));
-                then.on_done(context, found.await)
+                let found = searches.into_iter().map(async |search| match search {
+                    Ok(search) => search.find(catalog).await,
+                    Err(known) => known,
+                });
+                then.on_done(context, in_order(found).await)
             }
             Self::Read(request, then) => {
                 let read = catalog.read(request).finish().await;

@@ -10,7 +10,7 @@ use crate::error;
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Offset, timestamp and leader epoch; `None` if there is no such record.
-pub(crate) type OffsetAtTime = Option<(i64, i64, i32)>;
+pub(crate) type FoundOffset = Result<Option<(i64, i64, i32)>, ErrorCode>;
 
 #[derive(Debug)]
 pub(crate) struct TimeSearch {
@@ -21,7 +21,7 @@ pub(crate) struct TimeSearch {
 }
 
 impl TimeSearch {
-    pub(crate) async fn find(self, catalog: &TopicCatalog) -> Result<OffsetAtTime, ErrorCode> {
+    pub(crate) async fn find(self, catalog: &TopicCatalog) -> FoundOffset {
         let found = catalog.find_time(self.log, self.query).finish().await;
         let found = found.map_err(|_| ErrorCode::KafkaStorageError)?;
         let Some(batch) = found.map_err(|error| error::read(&error))? else {
@@ -34,7 +34,10 @@ impl TimeSearch {
         // Batches were checked on append, except the content of compressed records.
         let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
         let epoch = BatchHeader::parse(&batch).map_or(-1, |header| header.leader_epoch);
-        let wire = |offset: Offset| i64::try_from(offset.0).unwrap_or(i64::MAX);
         Ok(record.map(|(offset, timestamp)| (wire(offset), timestamp, epoch)))
     }
+}
+
+pub(crate) fn wire(offset: Offset) -> i64 {
+    i64::try_from(offset.0).unwrap_or(i64::MAX)
 }

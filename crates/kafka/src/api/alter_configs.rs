@@ -2,7 +2,6 @@
 //!
 //! Each resource is changed as a whole or not at all.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use stafett_broker::Scope;
@@ -14,6 +13,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{AlterError, TopicSettings};
 
+use super::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::configs::{self, Area, BadConfig, ConfigChange, Edit};
 use crate::context::RequestContext;
@@ -123,8 +123,7 @@ pub(super) fn incremental_alter_configs(_: &RequestContext, call: Call, body: De
 }
 
 fn once_each(edits: Vec<Edit>) -> Result<Vec<Edit>, Refused> {
-    let mut names = HashSet::new();
-    if edits.iter().all(|edit| names.insert(edit.name.clone())) {
+    if repeated(edits.iter().map(|edit| &edit.name)).is_empty() {
         Ok(edits)
     } else {
         let message = "Error due to duplicate config keys".to_owned();
@@ -140,21 +139,18 @@ fn run(
     (is_whole, validate_only): (bool, bool),
     respond: fn(Call, Vec<AlterResult>) -> ResponseResult,
 ) -> Result<Step, Close> {
-    let mut times: HashMap<(i8, Str), usize> = HashMap::new();
-    for one in &requests {
-        *times.entry((one.kind, one.name.clone())).or_default() += 1;
-    }
+    let repeated = repeated(requests.iter().map(|one| (one.kind, one.name.clone())));
     let mut changes = Vec::new();
     let prepared = requests.into_iter().map(|request| {
         let AlterRequest { kind, name, edits } = request;
-        let prepared = if times.get(&(kind, name.clone())) == Some(&1) {
+        let prepared = if repeated.contains(&(kind, name.clone())) {
+            let message = "Each resource must appear at most once.".to_owned();
+            Err((ErrorCode::InvalidRequest, message))
+        } else {
             Resource::of(kind, &name).and_then(|resource| {
                 let edits = edits?;
                 Ok((target(context, resource)?, edits))
             })
-        } else {
-            let message = "Each resource must appear at most once.".to_owned();
-            Err((ErrorCode::InvalidRequest, message))
         };
         let area = prepared.map(|((target, before), edits)| {
             let area = target.area();

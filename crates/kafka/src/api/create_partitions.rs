@@ -1,7 +1,7 @@
 //! `CreatePartitions`: adds partitions to topics. Existing partitions do not change; clients see the new ones
 //! in their next metadata.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_kafka_wire::messages::create_partitions::{CreatePartitionsTopic, CreatePartitionsTopicResult};
@@ -10,6 +10,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::{GrowError, PARTITIONS_MAX, Topic, TopicId};
 
 use super::create_topics::check_assignment;
+use super::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
@@ -30,10 +31,7 @@ pub(super) fn create_partitions(_: &RequestContext, call: Call, body: Decoder) -
 }
 
 fn run(context: &RequestContext, call: Call, request: CreatePartitionsRequest) -> Result<Step, Close> {
-    let mut times: HashMap<Str, usize> = HashMap::new();
-    for topic in &request.topics {
-        *times.entry(topic.name.clone()).or_default() += 1;
-    }
+    let repeated = repeated(request.topics.iter().map(|topic| topic.name.clone()));
     let mut seen = HashSet::new();
     let mut grown = Vec::new();
     let mut checked = Vec::with_capacity(request.topics.len());
@@ -41,7 +39,7 @@ fn run(context: &RequestContext, call: Call, request: CreatePartitionsRequest) -
         if !seen.insert(asked.name.clone()) {
             continue;
         }
-        let is_once = times.get(&asked.name) == Some(&1);
+        let is_once = !repeated.contains(&asked.name);
         let change = check(&context.shared, &asked, is_once).map(|change| grown.push(change));
         checked.push((asked.name, change));
     }

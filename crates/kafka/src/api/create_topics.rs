@@ -1,17 +1,18 @@
 //! `CreateTopics`: creates each topic of the request, or reports an error for it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_kafka_wire::messages::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult,
 };
 use stafett_kafka_wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic};
 
 use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
+use super::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step, then};
@@ -37,18 +38,18 @@ pub(super) fn create_topics(_: &RequestContext, call: Call, body: Decoder) -> Ha
 }
 
 fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -> Result<Step, Close> {
-    let mut named: HashMap<Str, usize> = HashMap::new();
-    for topic in &request.topics {
-        *named.entry(topic.name.clone()).or_default() += 1;
-    }
+    let repeated = repeated(request.topics.iter().map(|topic| topic.name.clone()));
     let mut seen = HashSet::new();
     request.topics.retain(|topic| seen.insert(topic.name.clone()));
     let prepared: Vec<Result<NewTopic, Refused>> = request
         .topics
         .iter()
-        .map(|topic| match named.get(&topic.name) {
-            Some(1) => prepare(topic),
-            _ => Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned())),
+        .map(|topic| {
+            if repeated.contains(&topic.name) {
+                let message = "Duplicate topic name.".to_owned();
+                return Err((ErrorCode::InvalidRequest, message));
+            }
+            prepare(topic)
         })
         .collect();
     let valid = prepared.iter().filter_map(|prepared| prepared.as_ref().ok());

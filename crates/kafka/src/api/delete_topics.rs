@@ -1,6 +1,6 @@
 //! `DeleteTopics`: by name or id.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_kafka_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicState};
@@ -8,6 +8,7 @@ use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{DeleteError, Topic, TopicId, is_internal};
 
+use super::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
@@ -38,10 +39,7 @@ fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> St
         };
         request.topic_names.into_iter().map(named).collect()
     };
-    let mut times: HashMap<(Option<Str>, Uuid), usize> = HashMap::new();
-    for topic in &asked {
-        *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
-    }
+    let repeated = repeated(asked.iter().map(|topic| (topic.name.clone(), topic.topic_id)));
     let twice = named_twice(shared, &asked);
     let mut seen = HashSet::new();
     let mut ids = Vec::new();
@@ -51,7 +49,7 @@ fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> St
         if is_repeated || topic.name.is_none() && twice.contains(&topic.topic_id) {
             continue;
         }
-        let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
+        let is_once = !repeated.contains(&(topic.name.clone(), topic.topic_id));
         found.push(match find(shared, &topic, is_once, &twice) {
             Ok(known) => {
                 ids.push(known.id);

@@ -6,12 +6,12 @@ use stafett_kafka_wire::messages::offset_for_leader_epoch::{
     EpochEndOffset, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
 };
 use stafett_kafka_wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::LogId;
 
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
-use crate::epoch_search::{EpochEnd, EpochSearch, wire};
+use crate::epoch_search::{EpochSearch, FoundEnd, wire};
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
@@ -19,9 +19,6 @@ use crate::response_queue::{HandlerResult, PendingResponse};
 /// No epoch.
 const NONE: i32 = -1;
 const NO_OFFSET: i64 = -1;
-
-/// End of an epoch in a partition; `None` if it is searched for.
-type FoundEnd = Result<Option<EpochEnd>, ErrorCode>;
 
 pub(super) fn offset_for_leader_epoch(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: OffsetForLeaderEpochRequest = call.read(body)?;
@@ -33,30 +30,27 @@ pub(super) fn offset_for_leader_epoch(_: &RequestContext, call: Call, body: Deco
 fn run(context: &RequestContext, call: Call, request: OffsetForLeaderEpochRequest) -> Step {
     let shared = &*context.shared;
     let mut searches = Vec::new();
-    let topics = request.topics.into_iter().map(|topic| {
+    for topic in &request.topics {
         let known = shared.broker.topics().named(&topic.topic);
-        let find = |asked: OffsetForLeaderPartition| {
+        searches.extend(topic.partitions.iter().map(|asked| {
             let number = u32::try_from(asked.partition).ok();
             let log = known.as_ref().zip(number);
             let log = log.and_then(|(topic, number)| topic.log(number));
-            (asked.partition, find(shared, log, &asked, &mut searches))
+            search(shared, log, asked)
+        }));
+    }
+    let found = then(move |context, found: Vec<FoundEnd>| {
+        let mut found = found.into_iter();
+        let mut partition = |asked: OffsetForLeaderPartition| {
+            let found = found.next().unwrap_or(Err(ErrorCode::KafkaStorageError));
+            answer(&context.shared, call, asked.partition, found)
         };
-        let found: Vec<(i32, FoundEnd)> = topic.partitions.into_iter().map(find).collect();
-        (topic.topic, found)
-    });
-    let topics: Vec<(Str, Vec<(i32, FoundEnd)>)> = topics.collect();
-    let found = then(move |context, ends: Vec<Result<EpochEnd, ErrorCode>>| {
-        let mut ends = ends.into_iter();
-        let mut partition = |(partition, found): (i32, FoundEnd)| {
-            let end = || ends.next().unwrap_or(Err(ErrorCode::KafkaStorageError));
-            let found = found.and_then(|known| known.map_or_else(end, Ok));
-            answer(&context.shared, call, partition, found)
-        };
-        let topics = topics
+        let topics = request
+            .topics
             .into_iter()
-            .map(|(topic, partitions)| OffsetForLeaderTopicResult {
-                topic,
-                partitions: partitions.into_iter().map(&mut partition).collect(),
+            .map(|topic| OffsetForLeaderTopicResult {
+                topic: topic.topic,
+                partitions: topic.partitions.into_iter().map(&mut partition).collect(),
             });
         call.answer::<OffsetForLeaderEpochRequest>(&OffsetForLeaderEpochResponse {
             throttle_time_ms: 0,
@@ -66,12 +60,7 @@ fn run(context: &RequestContext, call: Call, request: OffsetForLeaderEpochReques
     Step::Await(Operation::FindEpochEnds(searches, found))
 }
 
-fn answer(
-    shared: &KafkaContext,
-    call: Call,
-    partition: i32,
-    found: Result<EpochEnd, ErrorCode>,
-) -> EpochEndOffset {
+fn answer(shared: &KafkaContext, call: Call, partition: i32, found: FoundEnd) -> EpochEndOffset {
     let code = found.err().unwrap_or(ErrorCode::None);
     let (leader_epoch, end_offset) = found.unwrap_or((NONE, NO_OFFSET));
     EpochEndOffset {
@@ -82,27 +71,22 @@ fn answer(
     }
 }
 
-/// Returns the end of an epoch, or adds a search for it.
-fn find(
+/// Returns the search for the end of an epoch, or the end if it is known.
+fn search(
     shared: &KafkaContext,
     log: Option<LogId>,
     asked: &OffsetForLeaderPartition,
-    searches: &mut Vec<EpochSearch>,
-) -> FoundEnd {
-    let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    let bounds = shared
-        .broker
-        .catalog()
-        .bounds(log)
-        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    check_leader_epoch(&shared.broker, asked.current_leader_epoch)?;
+) -> Result<EpochSearch, FoundEnd> {
+    let log = log.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
+    let bounds = shared.broker.catalog().bounds(log);
+    let bounds = bounds.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
+    check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
     let (wanted, current) = (asked.leader_epoch, leader_epoch(&shared.broker));
     if wanted == NONE || wanted > current {
-        return Ok(Some((NONE, NO_OFFSET)));
+        return Err(Ok((NONE, NO_OFFSET)));
     }
     if wanted == current {
-        return Ok(Some((current, wire(bounds.end.0))));
+        return Err(Ok((current, wire(bounds.end.0))));
     }
-    searches.push(EpochSearch { log, bounds, wanted });
-    Ok(None)
+    Ok(EpochSearch { log, bounds, wanted })
 }

@@ -10,22 +10,20 @@
 //! | -6 earliest to be uploaded | 11 | no offset |
 //! | 0 and up | 1 | the first record at or behind the time |
 
-use std::collections::HashSet;
-
 use stafett_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use stafett_kafka_wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Str};
-use stafett_model::Offset;
+use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_topics::{TimeQuery, Topic, is_internal};
 
+use super::repeated;
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
-use crate::time_search::{OffsetAtTime, TimeSearch};
+use crate::time_search::{FoundOffset, TimeSearch, wire};
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -35,9 +33,6 @@ const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 /// No offset, time or epoch.
 const NONE: i64 = -1;
-
-/// Offset, timestamp and leader epoch of a partition; `None` if they are searched for.
-type FoundOffset = Result<Option<OffsetAtTime>, ErrorCode>;
 
 pub(super) fn list_offsets(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListOffsetsRequest = call.read(body)?;
@@ -53,35 +48,31 @@ pub(super) fn list_offsets(_: &RequestContext, call: Call, body: Decoder) -> Han
 
 fn run(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Step {
     let shared = &*context.shared;
-    let doubled = doubled(&request);
-    let mut searches = Vec::new();
-    let topics = request.topics.into_iter().map(|topic| {
-        let known = shared.broker.topics().named(&topic.name);
-        let find = |asked: ListOffsetsPartition| {
-            let found = if doubled.contains(&(topic.name.clone(), asked.partition_index)) {
-                Err(ErrorCode::InvalidRequest)
-            } else {
-                find(shared, call.version, known.as_deref(), &asked, &mut searches)
-            };
-            (asked.partition_index, found)
-        };
-        let found: Vec<(i32, FoundOffset)> = topic.partitions.into_iter().map(find).collect();
-        (topic.name, found)
+    let keys = request.topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|asked| (topic.name.clone(), asked.partition_index))
     });
-    let topics: Vec<(Str, Vec<(i32, FoundOffset)>)> = topics.collect();
-    let found = then(move |context, times: Vec<Result<OffsetAtTime, ErrorCode>>| {
-        let mut times = times.into_iter();
-        let mut partition = |(index, found): (i32, FoundOffset)| {
-            let time = || times.next().unwrap_or(Err(ErrorCode::KafkaStorageError));
-            let found = found.and_then(|known| known.map_or_else(time, Ok));
-            answer(&context.shared, call, index, found)
+    let repeated = repeated(keys);
+    let mut searches = Vec::new();
+    for topic in &request.topics {
+        let known = shared.broker.topics().named(&topic.name);
+        searches.extend(topic.partitions.iter().map(|asked| {
+            if repeated.contains(&(topic.name.clone(), asked.partition_index)) {
+                return Err(Err(ErrorCode::InvalidRequest));
+            }
+            search(shared, call.version, known.as_deref(), asked)
+        }));
+    }
+    let found = then(move |context, found: Vec<FoundOffset>| {
+        let mut found = found.into_iter();
+        let mut partition = |asked: ListOffsetsPartition| {
+            let found = found.next().unwrap_or(Err(ErrorCode::KafkaStorageError));
+            answer(&context.shared, call, asked.partition_index, found)
         };
-        let topics = topics
-            .into_iter()
-            .map(|(name, partitions)| ListOffsetsTopicResponse {
-                name,
-                partitions: partitions.into_iter().map(&mut partition).collect(),
-            });
+        let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
+            name: topic.name,
+            partitions: topic.partitions.into_iter().map(&mut partition).collect(),
+        });
         call.answer::<ListOffsetsRequest>(&ListOffsetsResponse {
             throttle_time_ms: 0,
             topics: topics.collect(),
@@ -90,23 +81,11 @@ fn run(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Ste
     Step::Await(Operation::FindTimes(searches, found))
 }
 
-/// Returns the partitions that occur more than once.
-fn doubled(request: &ListOffsetsRequest) -> HashSet<(Str, i32)> {
-    let asked = request.topics.iter().flat_map(|topic| {
-        topic
-            .partitions
-            .iter()
-            .map(|partition| (topic.name.clone(), partition.partition_index))
-    });
-    let mut seen = HashSet::new();
-    asked.filter(|key| !seen.insert(key.clone())).collect()
-}
-
 fn answer(
     shared: &KafkaContext,
     call: Call,
     partition_index: i32,
-    found: Result<OffsetAtTime, ErrorCode>,
+    found: FoundOffset,
 ) -> ListOffsetsPartitionResponse {
     let code = found.err().unwrap_or(ErrorCode::None);
     let (offset, timestamp, leader_epoch) = found.ok().flatten().unwrap_or((NONE, NONE, -1));
@@ -119,41 +98,33 @@ fn answer(
     }
 }
 
-/// Returns the offset, or adds a search for it.
-fn find(
+/// Returns the search for an offset, or the offset if it is known.
+fn search(
     shared: &KafkaContext,
     version: i16,
     topic: Option<&Topic>,
     asked: &ListOffsetsPartition,
-    searches: &mut Vec<TimeSearch>,
-) -> FoundOffset {
+) -> Result<TimeSearch, FoundOffset> {
     let partition = u32::try_from(asked.partition_index).ok();
     let log = topic
         .zip(partition)
         .and_then(|(topic, partition)| topic.log(partition));
-    let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let log = log.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
     if asked.timestamp < 0 && first_version(asked.timestamp).is_none_or(|first| version < first) {
-        return Err(ErrorCode::UnsupportedVersion);
+        return Err(Err(ErrorCode::UnsupportedVersion));
     }
-    check_leader_epoch(&shared.broker, asked.current_leader_epoch)?;
-    let bounds = shared
-        .broker
-        .catalog()
-        .bounds(log)
-        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
+    let bounds = shared.broker.catalog().bounds(log);
+    let bounds = bounds.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
+    let start = bounds.start;
     let query = match asked.timestamp {
-        LATEST => return Ok(Some(Some((wire(bounds.end), NONE, leader_epoch(&shared.broker))))),
-        EARLIEST | EARLIEST_LOCAL => return Ok(Some(Some((wire(bounds.start), NONE, -1)))),
-        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(Some(None)),
+        LATEST => return Err(Ok(Some((wire(bounds.end), NONE, leader_epoch(&shared.broker))))),
+        EARLIEST | EARLIEST_LOCAL => return Err(Ok(Some((wire(start), NONE, -1)))),
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Err(Ok(None)),
         MAX_TIMESTAMP => TimeQuery::Latest,
         time => TimeQuery::AtOrAfter(time),
     };
-    searches.push(TimeSearch {
-        log,
-        query,
-        start: bounds.start,
-    });
-    Ok(None)
+    Ok(TimeSearch { log, query, start })
 }
 
 fn first_version(timestamp: i64) -> Option<i16> {
@@ -165,8 +136,4 @@ fn first_version(timestamp: i64) -> Option<i16> {
         EARLIEST_PENDING_UPLOAD => Some(11),
         _ => None,
     }
-}
-
-fn wire(offset: Offset) -> i64 {
-    i64::try_from(offset.0).unwrap_or(i64::MAX)
 }

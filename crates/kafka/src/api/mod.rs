@@ -40,6 +40,9 @@ mod sync_group;
 mod telemetry;
 mod transactions;
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use stafett_kafka_wire::{ApiKey, Decoder};
 
 use crate::call::{Call, Close};
@@ -146,4 +149,10 @@ pub(crate) fn dispatch(
         Some((_, Handler::Plain(handler))) => handler(context, call, body),
         None => Err(Close::NotServed(call.api)),
     }
+}
+
+/// Returns the keys that occur more than once.
+fn repeated<K: Clone + Eq + Hash>(keys: impl Iterator<Item = K>) -> HashSet<K> {
+    let mut seen = HashSet::new();
+    keys.filter(|key| !seen.insert(key.clone())).collect()
 }
