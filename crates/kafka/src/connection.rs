@@ -8,17 +8,21 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll, ready};
 
 use stafett_net::{
     Connection, Frame, FrameError, FrameLimits, FrameReader, ListenerMetrics, Output, Permit, ReadHalf,
     Status, WRITE_PACE, WriteHalf,
 };
 use tokio::time::Instant;
+use tokio_util::sync::ReusableBoxFuture;
 
-use crate::answers::{Answers, Next};
-use crate::kafka::Shared;
-use crate::session::{Close, Context};
+use crate::call::Close;
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::{Operation, Step};
+use crate::response_queue::{NextResponse, ResponseQueue};
+use crate::session;
 
 /// Length of the shortest request: API, version, correlation id.
 const REQUEST_BYTES_MIN: u32 = 8;
@@ -41,7 +45,7 @@ enum Ended {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
+pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection) {
     let (peer, id) = (connection.peer, connection.id);
     match run(&shared, &mut connection).await {
         Ok(()) => tracing::trace!(%peer, id, "the client left"),
@@ -56,7 +60,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
     }
 }
 
-async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), Ended> {
+async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<(), Ended> {
     let local = connection.stream.local_addr()?;
     let limits = FrameLimits {
         frame_bytes_min: REQUEST_BYTES_MIN,
@@ -66,26 +70,26 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), En
     };
     let metrics = &connection.metrics;
     let drain = connection.drain.clone();
-    let context = Context {
+    let context = RequestContext {
         shared: Arc::clone(shared),
         local,
         peer: connection.peer,
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
-        is_patient: Arc::default(),
+        is_patient: AtomicBool::new(false),
     };
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
     let (read, write) = connection.stream.split();
     let mut loops = Loop {
-        shared,
-        context,
+        context: &context,
         metrics,
         reader,
         read,
         write,
         frames: Vec::new(),
         held: VecDeque::new(),
-        answers: Answers::default(),
+        responses: ResponseQueue::default(),
+        performing: Performing::default(),
         outgoing: Output::default(),
         is_reading: true,
     };
@@ -93,8 +97,7 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), En
 }
 
 struct Loop<'a> {
-    shared: &'a Arc<Shared>,
-    context: Context,
+    context: &'a RequestContext,
     reader: FrameReader,
     metrics: &'a ListenerMetrics,
     read: ReadHalf<'a>,
@@ -103,9 +106,48 @@ struct Loop<'a> {
     frames: Vec<Frame>,
     /// Frames that were read and wait until an earlier answer is done.
     held: VecDeque<Frame>,
-    answers: Answers,
+    responses: ResponseQueue,
+    performing: Performing<'a>,
     outgoing: Output,
     is_reading: bool,
+}
+
+/// The operation that the first answer waits for. Its memory is kept for the next one.
+#[derive(Default)]
+struct Performing<'a> {
+    operation: Option<ReusableBoxFuture<'a, Result<Step, Close>>>,
+    is_pending: bool,
+}
+
+impl<'a> Performing<'a> {
+    /// Performs operations until the first answer is ready, and takes it.
+    fn poll_next(
+        &mut self,
+        context: &'a RequestContext,
+        responses: &mut ResponseQueue,
+        cx: &mut Context<'_>,
+    ) -> Poll<NextResponse> {
+        loop {
+            if let Some(operation) = self.operation.as_mut().filter(|_| self.is_pending) {
+                let step = ready!(operation.poll(cx));
+                self.is_pending = false;
+                responses.on_done(step);
+            }
+            match responses.next_operation() {
+                Some(Operation::Turn(request)) => responses.on_done(request.on_done(context, ())),
+                Some(operation) => self.begin(operation.perform(context)),
+                None => return responses.poll_next(&context.shared, cx),
+            }
+        }
+    }
+
+    fn begin(&mut self, performed: impl Future<Output = Result<Step, Close>> + Send + 'a) {
+        match &mut self.operation {
+            Some(operation) => operation.set(performed),
+            none => *none = Some(ReusableBoxFuture::new(performed)),
+        }
+        self.is_pending = true;
+    }
 }
 
 #[expect(
@@ -113,15 +155,15 @@ struct Loop<'a> {
     reason = "it is taken apart at once, and a box would cost memory for each answer"
 )]
 enum Event {
-    Answer(Next),
+    Response(NextResponse),
     Read(Status),
 }
 
 impl Loop<'_> {
     async fn run(&mut self) -> Result<(), Ended> {
-        while self.is_reading || !self.answers.is_empty() || !self.held.is_empty() {
+        while self.is_reading || !self.responses.is_empty() || !self.held.is_empty() {
             match self.next_event().await? {
-                Event::Answer(next) => self.answer(next).await?,
+                Event::Response(next) => self.respond(next).await?,
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));
                     if status != Status::Frames {
@@ -131,41 +173,43 @@ impl Loop<'_> {
                     }
                 }
             }
-            self.context.execute(&mut self.held, &mut self.answers);
+            session::on_input(self.context, &mut self.held, &mut self.responses);
             self.shrink();
         }
         Ok(())
     }
 
     async fn next_event(&mut self) -> Result<Event, Ended> {
-        let may_read =
-            self.is_reading && self.held.is_empty() && self.answers.len() < self.shared.settings.answers_max;
+        let may_read = self.is_reading
+            && self.held.is_empty()
+            && self.responses.len() < self.context.shared.settings.answers_max;
         let Self {
-            shared,
+            context,
             reader,
             read,
             frames,
-            answers,
+            responses,
+            performing,
             ..
         } = self;
         tokio::select! {
             biased;
-            next = poll_fn(|context| answers.poll_next(shared, context)), if !answers.is_empty() => {
-                Ok(Event::Answer(next))
+            next = poll_fn(|cx| performing.poll_next(context, responses, cx)), if !responses.is_empty() => {
+                Ok(Event::Response(next))
             }
             status = reader.next_frames(read, frames), if may_read => Ok(Event::Read(status?)),
         }
     }
 
     /// Writes an answer, together with all that are ready behind it.
-    async fn answer(&mut self, first: Next) -> Result<(), Ended> {
+    async fn respond(&mut self, first: NextResponse) -> Result<(), Ended> {
         let begun = Instant::now();
         let mut permits: Option<Permit> = None;
         let mut turn = None;
         let mut closed = None;
         let mut next = Some(first);
-        while let Some(Next { answered, permit }) = next {
-            let reply = match answered {
+        while let Some(NextResponse { result, permit }) = next {
+            let reply = match result {
                 Ok(reply) => reply,
                 Err(close) => {
                     closed = Some(close);
@@ -196,15 +240,21 @@ impl Loop<'_> {
         if !self.outgoing.is_empty() {
             let Self { outgoing, write, .. } = self;
             outgoing.write_paced(write, WRITE_PACE, self.metrics).await?;
-            self.shared.metrics.on_written(begun.elapsed());
+            self.context.shared.metrics.on_written(begun.elapsed());
         }
         drop((permits, turn));
         closed.map_or(Ok(()), |close| Err(close.into()))
     }
 
     /// Returns the next answer if it is ready now.
-    async fn ready_answer(&mut self) -> Option<Next> {
-        poll_fn(|context| match self.answers.poll_next(self.shared, context) {
+    async fn ready_answer(&mut self) -> Option<NextResponse> {
+        let Self {
+            context,
+            responses,
+            performing,
+            ..
+        } = self;
+        poll_fn(|cx| match performing.poll_next(context, responses, cx) {
             Poll::Ready(next) => Poll::Ready(Some(next)),
             Poll::Pending => Poll::Ready(None),
         })
@@ -220,6 +270,6 @@ impl Loop<'_> {
             self.held = VecDeque::new();
         }
         self.outgoing.shrink();
-        self.answers.shrink();
+        self.responses.shrink();
     }
 }

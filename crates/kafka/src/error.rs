@@ -8,8 +8,8 @@ use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
 use stafett_store::NotStored;
 use stafett_topics::{AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
 
+use crate::call::Close;
 use crate::configs::BadConfig;
-use crate::session::Close;
 
 /// Maps the reason why a batch is not admitted to its topic.
 pub(crate) fn admission(error: &AdmitError) -> ErrorCode {

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder};
 
-use crate::fetch_state::Asked;
-use crate::reader::{Reader, TopicKey};
-use crate::session::Call;
+use crate::call::Call;
+use crate::fetch_partition::PartitionRequest;
+use crate::request_reader::{Reader, TopicKey};
 
 /// First version with fetch sessions.
 pub(crate) const SESSIONS_FROM: i16 = 7;
@@ -28,7 +28,7 @@ pub(crate) struct FetchRequest {
     pub session_id: i32,
     pub session_epoch: i32,
     topics: SmallVec<[TopicKey; 1]>,
-    partitions: SmallVec<[(u32, Asked); 1]>,
+    partitions: SmallVec<[(u32, PartitionRequest); 1]>,
     /// Partitions that a session forgets.
     forgotten: Vec<(u32, i32)>,
 }
@@ -88,7 +88,7 @@ impl FetchRequest {
         self.partitions.len()
     }
 
-    pub(crate) fn asked(&self) -> impl Iterator<Item = (&TopicKey, &Asked)> {
+    pub(crate) fn asked(&self) -> impl Iterator<Item = (&TopicKey, &PartitionRequest)> {
         self.partitions
             .iter()
             .filter_map(|(topic, asked)| Some((self.key(*topic)?, asked)))
@@ -111,7 +111,7 @@ impl FetchRequest {
     }
 }
 
-fn partition(r: &mut Reader) -> Result<Asked, DecodeError> {
+fn partition(r: &mut Reader) -> Result<PartitionRequest, DecodeError> {
     let partition = r.d.i32()?;
     let leader_epoch = if r.version >= 9 { r.d.i32()? } else { -1 };
     let fetch_offset = r.d.i64()?;
@@ -125,7 +125,7 @@ fn partition(r: &mut Reader) -> Result<Asked, DecodeError> {
     }
     let bytes_max = r.d.i32()?;
     r.tags()?;
-    Ok(Asked {
+    Ok(PartitionRequest {
         partition,
         leader_epoch,
         fetch_offset,

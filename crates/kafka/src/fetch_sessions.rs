@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -60,8 +60,8 @@ struct Slot {
 
 /// A session that is taken out. Dropping it ends the session.
 #[derive(Debug)]
-pub(crate) struct Taken<'a> {
-    sessions: &'a FetchSessions,
+pub(crate) struct CheckedOutState {
+    sessions: Arc<FetchSessions>,
     pub id: i32,
     state: Option<Box<FetchState>>,
 }
@@ -80,10 +80,10 @@ impl FetchSessions {
 
     /// Creates a session, taken out until its first answer is written. Returns the state if there is no room.
     pub(crate) fn create(
-        &self,
+        self: &Arc<Self>,
         state: Box<FetchState>,
         uses_ids: bool,
-    ) -> Result<Taken<'_>, Box<FetchState>> {
+    ) -> Result<CheckedOutState, Box<FetchState>> {
         let partitions = state.live();
         let mut inner = self.lock();
         while inner.slots.len() >= self.sessions_max || inner.partitions + partitions > self.partitions_max {
@@ -107,15 +107,20 @@ impl FetchSessions {
         inner.slots.insert(id, slot);
         inner.partitions += partitions;
         self.show(&inner);
-        Ok(Taken {
-            sessions: self,
+        Ok(CheckedOutState {
+            sessions: Arc::clone(self),
             id,
             state: Some(state),
         })
     }
 
     /// Takes out a session for a request with the given epoch.
-    pub(crate) fn take(&self, id: i32, epoch: i32, uses_ids: bool) -> Result<Taken<'_>, ErrorCode> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        id: i32,
+        epoch: i32,
+        uses_ids: bool,
+    ) -> Result<CheckedOutState, ErrorCode> {
         let mut inner = self.lock();
         let slot = inner
             .slots
@@ -129,8 +134,8 @@ impl FetchSessions {
         }
         let state = slot.state.take().ok_or(ErrorCode::InvalidFetchSessionEpoch)?;
         slot.epoch = slot.epoch.checked_add(1).unwrap_or(EPOCH_FIRST + 1);
-        Ok(Taken {
-            sessions: self,
+        Ok(CheckedOutState {
+            sessions: Arc::clone(self),
             id,
             state: Some(state),
         })
@@ -195,7 +200,7 @@ impl FetchSessions {
     }
 }
 
-impl Taken<'_> {
+impl CheckedOutState {
     pub(crate) fn state(&mut self) -> Option<&mut FetchState> {
         self.state.as_deref_mut()
     }
@@ -208,7 +213,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for CheckedOutState {
     fn drop(&mut self) {
         if self.state.is_some() {
             self.sessions.remove(self.id);

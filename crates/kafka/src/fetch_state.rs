@@ -19,56 +19,17 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
-use stafett_model::{LogId, Offset};
-use stafett_topics::{Bounds, LogSlice, ReadFrom, ReadRequest, Watch, is_internal};
+use stafett_model::Offset;
+use stafett_topics::{LogSlice, ReadError, ReadRequest, Watch};
 
 use crate::error;
-use crate::kafka::Shared;
-use crate::reader::TopicKey;
+use crate::fetch_partition::{
+    Partition, PartitionReplies, PartitionReply, PartitionRequest, Stage, UNREPORTED,
+};
+use crate::request_reader::TopicKey;
 
-/// Offset that was never sent.
-const UNTOLD: i64 = -1;
 /// Maximum forgotten partitions in a session on top of the number of its live ones.
 const FORGOTTEN_SLACK: usize = 64;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Forgotten by the client. It keeps its number, under which its log is still watched.
-    Forgotten,
-    Idle,
-    /// Read in this fetch without a result.
-    Quiet,
-    /// Queued to be read.
-    Active,
-}
-
-#[derive(Debug)]
-pub(crate) struct Partition {
-    pub topic: TopicKey,
-    pub number: i32,
-    stage: Stage,
-    log: Result<LogId, ErrorCode>,
-    /// Reason why no read was attempted.
-    failed: Option<ErrorCode>,
-    watched: Option<LogId>,
-    fetch_offset: i64,
-    bytes_max: usize,
-    leader_epoch: i32,
-    /// Bounds at the last read.
-    bounds: Option<Bounds>,
-    /// End and start offset that the client was told last.
-    told: (i64, i64),
-}
-
-/// A requested partition.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    pub partition: i32,
-    /// The client's leader epoch, or -1.
-    pub leader_epoch: i32,
-    pub fetch_offset: i64,
-    pub bytes_max: i32,
-}
 
 #[derive(Debug)]
 pub(crate) struct FetchState {
@@ -89,25 +50,14 @@ pub(crate) struct FetchState {
 
 /// Result of one read of the active partitions.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
-    results: Tellings,
+pub(crate) struct ReadRound {
+    results: PartitionReplies,
     pub bytes: usize,
     pub has_error: bool,
 }
 
-/// Reply for one partition.
-#[derive(Debug)]
-pub(crate) struct Telling {
-    number: u32,
-    pub end: i64,
-    pub start: i64,
-    pub result: Result<LogSlice, ErrorCode>,
-}
-
-pub(crate) type Tellings = SmallVec<[Telling; 1]>;
-
 impl FetchState {
-    pub(crate) fn new(shared: &Shared) -> Self {
+    pub(crate) fn new(deletions: u64) -> Self {
         Self {
             partitions: SmallVec::new(),
             by_name: HashTable::new(),
@@ -117,7 +67,7 @@ impl FetchState {
             quiet: Vec::new(),
             watch: None,
             reads_commits: false,
-            deletions: shared.deletions(),
+            deletions,
         }
     }
 
@@ -133,32 +83,20 @@ impl FetchState {
     }
 
     /// Adds a partition to a fetch without a session.
-    pub(crate) fn add(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
+    pub(crate) fn add(&mut self, broker: &Broker, topic: &TopicKey, asked: &PartitionRequest) {
         let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
-        let mut partition = Partition {
-            topic: topic.clone(),
-            number: asked.partition,
-            stage: Stage::Active,
-            log: Err(ErrorCode::UnknownTopicOrPartition),
-            failed: None,
-            watched: None,
-            fetch_offset: asked.fetch_offset,
-            bytes_max: usize::try_from(asked.bytes_max).unwrap_or(0),
-            leader_epoch: asked.leader_epoch,
-            bounds: None,
-            told: (UNTOLD, UNTOLD),
-        };
-        self.reads_commits |= partition.resolve(shared);
+        let mut partition = Partition::new(topic, asked);
+        self.reads_commits |= partition.resolve(broker);
         self.partitions.push(partition);
         self.active.push(number);
         self.live += 1;
     }
 
     /// Adds a partition to a session, or changes its fetch position.
-    pub(crate) fn put(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
+    pub(crate) fn put(&mut self, broker: &Broker, topic: &TopicKey, asked: &PartitionRequest) {
         let Some(number) = self.find(topic, asked.partition) else {
             let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
-            self.add(shared, topic, asked);
+            self.add(broker, topic, asked);
             let Self {
                 by_name,
                 partitions,
@@ -170,7 +108,7 @@ impl FetchState {
                     .get(index(*other))
                     .map_or(0, |partition| name_hash(hash, &partition.topic, partition.number))
             });
-            self.watch_one(&shared.broker, number);
+            self.watch_one(broker, number);
             return;
         };
         let Some(partition) = self.partitions.get_mut(index(number)) else {
@@ -178,7 +116,7 @@ impl FetchState {
         };
         if partition.stage == Stage::Forgotten {
             partition.stage = Stage::Idle;
-            partition.told = (UNTOLD, UNTOLD);
+            partition.last_reported = (UNREPORTED, UNREPORTED);
             self.live += 1;
         }
         partition.fetch_offset = asked.fetch_offset;
@@ -202,11 +140,10 @@ impl FetchState {
     }
 
     /// Completes the changes that a request made to a session.
-    pub(crate) fn changed(&mut self, shared: &Shared) {
+    pub(crate) fn changed(&mut self, broker: &Broker, deletions: u64) {
         if self.partitions.len() > 2 * self.live + FORGOTTEN_SLACK {
-            self.renumber(shared);
+            self.renumber(broker);
         }
-        let deletions = shared.deletions();
         if deletions != self.deletions {
             self.deletions = deletions;
             self.activate_all();
@@ -225,8 +162,13 @@ impl FetchState {
         true
     }
 
-    pub(crate) fn watch(&self) -> Option<&Watch> {
-        self.watch.as_ref()
+    /// Takes the watch out, to wait for it.
+    pub(crate) fn take_watch(&mut self) -> Option<Watch> {
+        self.watch.take()
+    }
+
+    pub(crate) fn set_watch(&mut self, watch: Option<Watch>) {
+        self.watch = watch;
     }
 
     /// Activates the partitions whose logs have grown.
@@ -238,7 +180,7 @@ impl FetchState {
     }
 
     /// Builds the read of all active partitions in order, without those that fail beforehand.
-    fn request(&mut self, shared: &Shared, bytes_max: usize) -> ReadRequest {
+    pub(crate) fn request(&mut self, broker: &Broker, bytes_max: usize) -> ReadRequest {
         let mut logs = Vec::with_capacity(self.active.len());
         let mut active = std::mem::take(&mut self.active);
         active.retain(|number| {
@@ -249,13 +191,13 @@ impl FetchState {
                 return false;
             }
             if partition.log.is_err() {
-                self.reads_commits |= partition.resolve(shared);
-                self.watch_one(&shared.broker, *number);
+                self.reads_commits |= partition.resolve(broker);
+                self.watch_one(broker, *number);
             }
             let Some(partition) = self.partitions.get_mut(index(*number)) else {
                 return false;
             };
-            let readable = partition.readable(shared);
+            let readable = partition.readable(broker);
             partition.failed = readable.err();
             logs.extend(readable);
             true
@@ -273,25 +215,12 @@ impl FetchState {
         self.reads_commits
     }
 
-    /// Reads the active partitions, up to `bytes_max` in total.
-    pub(crate) async fn read(&mut self, shared: &Shared, bytes_max: usize) -> Round {
-        let request = self.request(shared, bytes_max);
-        let read = if request.logs.is_empty() {
-            Vec::new()
-        } else {
-            // A stopping journal returns nothing: then every partition fails.
-            shared
-                .broker
-                .catalog()
-                .read(request)
-                .finish()
-                .await
-                .unwrap_or_default()
-        };
+    /// Takes the results of the read of the active partitions.
+    pub(crate) fn on_read(&mut self, read: Vec<Result<LogSlice, ReadError>>) -> ReadRound {
         let mut read = read.into_iter();
-        let mut round = Round {
+        let mut round = ReadRound {
             results: SmallVec::with_capacity(self.active.len()),
-            ..Round::default()
+            ..ReadRound::default()
         };
         let mut active = std::mem::take(&mut self.active);
         active.retain(|number| {
@@ -319,7 +248,7 @@ impl FetchState {
         &mut self,
         number: u32,
         result: Result<LogSlice, ErrorCode>,
-        round: &mut Round,
+        round: &mut ReadRound,
     ) -> bool {
         let is_watching = self.watch.is_some();
         let Some(partition) = self.partitions.get_mut(index(number)) else {
@@ -344,24 +273,19 @@ impl FetchState {
                 round.has_error = true;
             }
         }
-        round.results.push(Telling {
-            number,
-            end: UNTOLD,
-            start: UNTOLD,
-            result,
-        });
+        round.results.push(PartitionReply::new(number, result));
         true
     }
 
     /// Returns the replies for a round: of all partitions, or of those with news. Partitions that had records
     /// are read last next time.
-    pub(crate) fn tell(&mut self, round: Round, all: bool) -> Tellings {
+    pub(crate) fn replies(&mut self, round: ReadRound, all: bool) -> PartitionReplies {
         let mut results = round.results;
         let numbers = |with_records| {
             let wanted = results
                 .iter()
-                .filter(move |telling| telling.has_records() == with_records);
-            wanted.map(|telling| telling.number)
+                .filter(move |reply| reply.has_records() == with_records);
+            wanted.map(|reply| reply.number)
         };
         self.active.clear();
         self.active.extend(numbers(false).chain(numbers(true)));
@@ -372,36 +296,31 @@ impl FetchState {
             if partition.stage == Stage::Quiet {
                 partition.stage = Stage::Idle;
                 let result = Ok(LogSlice::default());
-                results.push(Telling {
-                    number,
-                    end: UNTOLD,
-                    start: UNTOLD,
-                    result,
-                });
+                results.push(PartitionReply::new(number, result));
             }
         }
         // In the order of the request, so that the partitions of a topic are adjacent.
-        results.sort_unstable_by_key(|telling| telling.number);
-        results.retain(|telling| {
-            let Some(partition) = self.partitions.get_mut(index(telling.number)) else {
+        results.sort_unstable_by_key(|reply| reply.number);
+        results.retain(|reply| {
+            let Some(partition) = self.partitions.get_mut(index(reply.number)) else {
                 return false;
             };
-            let now = partition
-                .bounds
-                .map_or((UNTOLD, UNTOLD), |bounds| (wire(bounds.end), wire(bounds.start)));
-            if !all && telling.result.is_ok() && !telling.has_records() && now == partition.told {
+            let now = partition.bounds.map_or((UNREPORTED, UNREPORTED), |bounds| {
+                (wire(bounds.end), wire(bounds.start))
+            });
+            if !all && reply.result.is_ok() && !reply.has_records() && now == partition.last_reported {
                 return false;
             }
-            partition.told = now;
-            (telling.end, telling.start) = now;
+            partition.last_reported = now;
+            (reply.end, reply.start) = now;
             true
         });
         results
     }
 
     /// Returns the partition of a reply.
-    pub(crate) fn partition(&self, telling: &Telling) -> Option<&Partition> {
-        self.partitions.get(index(telling.number))
+    pub(crate) fn partition(&self, reply: &PartitionReply) -> Option<&Partition> {
+        self.partitions.get(index(reply.number))
     }
 
     fn activate(&mut self, number: u32) {
@@ -445,7 +364,7 @@ impl FetchState {
 
     /// Drops forgotten partitions and renumbers the others. The new watch begins before the old one ends, so
     /// no growth is missed.
-    fn renumber(&mut self, shared: &Shared) {
+    fn renumber(&mut self, broker: &Broker) {
         let old_watch = self.watch.take();
         let mut old_numbers = Vec::with_capacity(self.partitions.len());
         let partitions = std::mem::take(&mut self.partitions);
@@ -465,7 +384,7 @@ impl FetchState {
         self.active = self.active.iter().filter_map(|old| new_number(*old)).collect();
         self.quiet = self.quiet.iter().filter_map(|old| new_number(*old)).collect();
         let grown: Vec<u32> = {
-            self.start_watching(&shared.broker);
+            self.start_watching(broker);
             old_watch
                 .map(|watch| watch.take())
                 .unwrap_or_default()
@@ -491,46 +410,6 @@ impl FetchState {
         for number in 0..u32::try_from(partitions.len()).unwrap_or(u32::MAX) {
             by_name.insert_unique(hash_of(&number), number, hash_of);
         }
-    }
-}
-
-impl Telling {
-    fn has_records(&self) -> bool {
-        self.result.as_ref().is_ok_and(|run| run.bytes > 0)
-    }
-}
-
-impl Partition {
-    /// Estimates the number of requested records in a run. Its first batch may also hold records before the
-    /// requested offset.
-    pub(crate) fn records_of(&self, run: &LogSlice) -> u64 {
-        let from = u64::try_from(self.fetch_offset).unwrap_or(0);
-        run.next.0.saturating_sub(from)
-    }
-
-    /// Looks up the log. Returns true if it belongs to `__consumer_offsets`.
-    fn resolve(&mut self, shared: &Shared) -> bool {
-        let topic = self.topic.find(shared);
-        let is_of_commits = topic.as_ref().is_some_and(|topic| is_internal(&topic.name));
-        self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic| {
-            let log = u32::try_from(self.number)
-                .ok()
-                .and_then(|number| topic.log(number));
-            log.ok_or(ErrorCode::UnknownTopicOrPartition)
-        });
-        is_of_commits
-    }
-
-    fn readable(&self, shared: &Shared) -> Result<ReadFrom, ErrorCode> {
-        let log = self.log?;
-        // Epochs below -1 mean no epoch, too.
-        shared.check_leader_epoch(self.leader_epoch.max(-1))?;
-        let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
-        Ok(ReadFrom {
-            log,
-            offset: Offset(offset),
-            bytes_max: self.bytes_max,
-        })
     }
 }
 

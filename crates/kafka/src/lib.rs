@@ -5,43 +5,62 @@
 //!
 //! ```text
 //! socket ─ FrameReader ─▶ session ──▶ api/… ──▶ one append for all produce requests read together
-//!                            │                       │ ticket
-//!                            ▼                       ▼
-//!                         answers: ready │ waits for a ticket │ runs in its turn ──▶ one vectored write
+//!                                      │               │ ticket
+//!                                      ▼               ▼
+//!        ┌──────────▶ response_queue: operation │ waits for a ticket │ ready ──▶ one vectored write
+//!        │ outcome                        │
+//!   connection ◀── performs, in turn ─────┘
 //! ```
 //!
-//! - `connection`: asynchronous shell: reads, waits, writes
-//! - `session`: turns a frame into an answer, ready or pending
-//! - `answers`: pending answers of a connection, in order
+//! `session` is a synchronous machine: a request is answered at once, or goes on with the outcome of an
+//! operation. So handlers are tested without sockets and runtimes.
+//!
+//! - `connection`: asynchronous shell: reads, performs operations, writes
+//! - `session`: turns a frame into an answer, ready or pending; `call`: header and response of a request
+//! - `operation`: work that requests wait for, and how it is performed; `time_search`, `epoch_search`:
+//!   searches in logs
+//! - `response_queue`: pending answers of a connection, in order; `produce_results`: those of `Produce`
 //! - `api`: one file per request
-//! - `fetch_request`: the request; `fetch_state`: partitions to be read; `fetch_sessions`: state kept between
-//!   requests (KIP-227)
+//! - `fetch_request`: the request; `fetch_state`, `fetch_partition`: partitions to be read; `fetch_sessions`:
+//!   state kept between requests (KIP-227)
 //! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
-//! - `reader`, `writer`: requests and answers that are read and written without generated structs
-//! - `error`: error codes of all core errors
+//! - `request_reader`, `response_writer`: requests and answers without generated structs
+//! - `error`: error codes of all core errors; `leader_epoch`: the epoch of all partitions
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
+//! - `front_end`: the front end of a listener; `context`: the state that its connections share
+//! - `member_protocol`: metadata that members of classic groups exchange
 //! - `metrics`, `settings`
 //!
 //! This crate must not know files, other protocols or how the broker stores anything. It has no state of its
 //! own except connections and fetch sessions: the broker has the rest.
 
-mod answers;
 mod api;
+mod call;
 mod configs;
 mod connection;
+mod context;
+mod epoch_search;
 mod error;
+mod fetch_partition;
 mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
-mod kafka;
-mod language;
+mod front_end;
+mod leader_epoch;
+mod member_protocol;
 mod metrics;
 mod offsets_topic;
-mod reader;
+mod operation;
+mod produce_results;
+mod request_reader;
 mod resources;
+mod response_queue;
+mod response_writer;
 mod session;
 mod settings;
-mod writer;
+#[cfg(test)]
+mod tests;
+mod time_search;
 
-pub use kafka::{Kafka, add_hooks};
+pub use front_end::{Kafka, add_hooks};
 pub use settings::{Endpoint, KafkaSettings};

@@ -10,8 +10,6 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use stafett_kafka_wire::{ApiKey, ErrorCode};
 
-use crate::api::served;
-
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ApiLabel {
     api: &'static str,
@@ -64,7 +62,8 @@ fn seconds() -> Histogram {
 }
 
 impl Metrics {
-    pub(crate) fn register(registry: &mut Registry) -> Self {
+    /// Registers the metrics of the given APIs, and those of the front end.
+    pub(crate) fn register(apis: impl Iterator<Item = &'static ApiKey>, registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("kafka");
         let requests = Family::<ApiLabel, Counter>::default();
         let stages = Family::<StageLabels, Histogram>::new_with_constructor(seconds);
@@ -87,7 +86,7 @@ impl Metrics {
             }
         };
         let it = Self {
-            apis: served().map(for_api).collect(),
+            apis: apis.map(for_api).collect(),
             errors: Family::default(),
             closed: Family::default(),
             answer: stages

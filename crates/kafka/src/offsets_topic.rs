@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
+use stafett_broker::Broker;
 use stafett_groups::GroupKind;
 use stafett_groups::classic::ClassicGroup;
 use stafett_model::{BatchBuilder, Codec, Durability, Lock, LogId, Offset, Record};
@@ -24,8 +25,6 @@ use stafett_store::wall_ms;
 use stafett_topics::{Append, NewTopic, OFFSETS_TOPIC, Topic, TopicId, TopicSettings};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
-
-use crate::kafka::Shared;
 
 /// Kafka's default, which clients expect.
 const PARTITIONS: u32 = 50;
@@ -78,12 +77,14 @@ struct Change {
 }
 
 impl OffsetsTopic {
+    /// True if the topic is known to exist.
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_there.load(Ordering::Relaxed)
+    }
+
     /// Creates the topic if it is missing. Called after a commit.
-    pub(crate) async fn on_commit(&self, shared: &Shared) {
-        if self.is_there.load(Ordering::Relaxed) {
-            return;
-        }
-        if shared.broker.topics().named(OFFSETS_TOPIC).is_none() {
+    pub(crate) async fn create(&self, broker: &Broker) {
+        if broker.topics().named(OFFSETS_TOPIC).is_none() {
             let settings = TopicSettings {
                 durability: Some(Durability::Os),
                 retention_age: Some(None),
@@ -96,7 +97,7 @@ impl OffsetsTopic {
                 settings,
             };
             // The creation continues after the timeout.
-            let making = shared.broker.catalog().create(vec![new]);
+            let making = broker.catalog().create(vec![new]);
             match timeout(CREATION_MAX, making).await.as_deref() {
                 Ok([Ok(_)]) => {}
                 _ => return,
@@ -107,27 +108,27 @@ impl OffsetsTopic {
 
     /// Appends the changes since the last refresh, at most once per [`REFRESH`]. Changes that cannot be
     /// appended now are appended next time.
-    pub(crate) async fn refresh(&self, shared: &Shared) {
+    pub(crate) async fn refresh(&self, broker: &Broker) {
         let Ok(_turn) = self.turn.acquire().await else {
             return;
         };
-        let Some(topic) = shared.broker.topics().named(OFFSETS_TOPIC) else {
+        let Some(topic) = broker.topics().named(OFFSETS_TOPIC) else {
             return;
         };
-        let Some((changes, is_all)) = self.changes(shared, &topic) else {
+        let Some((changes, is_all)) = self.changes(broker, &topic) else {
             return;
         };
         let starts: Vec<(LogId, Offset)> = (0..topic.partitions())
             .filter_map(|partition| {
                 let log = topic.log(partition)?;
-                Some((log, shared.broker.catalog().bounds(log)?.end))
+                Some((log, broker.catalog().bounds(log)?.end))
             })
             .collect();
         let Some(appends) = appends(&topic, &changes) else {
             return;
         };
         let count = appends.len();
-        let outcomes = shared.broker.catalog().append(appends).await;
+        let outcomes = broker.catalog().append(appends).await;
         let stored = outcomes
             .iter()
             .filter(|outcome| matches!(outcome, stafett_topics::Outcome::Committed { .. }));
@@ -135,7 +136,7 @@ impl OffsetsTopic {
             return;
         }
         if is_all {
-            for result in shared.broker.catalog().truncate(&starts).await {
+            for result in broker.catalog().truncate(&starts).await {
                 if let Err(error) = result {
                     tracing::debug!(%error, "records of old commits stay");
                 }
@@ -150,7 +151,7 @@ impl OffsetsTopic {
 
     /// Returns the records to append, and true if they are the whole state. `None` if there are none or the
     /// last check was less than [`REFRESH`] ago.
-    fn changes(&self, shared: &Shared, topic: &Topic) -> Option<(Vec<Change>, bool)> {
+    fn changes(&self, broker: &Broker, topic: &Topic) -> Option<(Vec<Change>, bool)> {
         let now = Instant::now();
         let mut shown = self.shown();
         if shown.at.is_some_and(|at| now < at + REFRESH) {
@@ -159,7 +160,7 @@ impl OffsetsTopic {
         if shown.topic != Some(topic.id) {
             *shown = Shown::default();
         }
-        let current = current(shared, topic.partitions(), &shown);
+        let current = current(broker, topic.partitions(), &shown);
         let is_all = !shown.is_complete || shown.superseded > current.len() + SUPERSEDED_MAX;
         shown.topic = Some(topic.id);
         shown.at = Some(now);
@@ -211,9 +212,9 @@ impl Shown {
 
 /// Returns the current state: commits, and classic groups. A rebalancing group keeps the record that it had
 /// before.
-fn current(shared: &Shared, partitions: u32, shown: &Shown) -> Vec<Change> {
+fn current(broker: &Broker, partitions: u32, shown: &Shown) -> Vec<Change> {
     let mut all = Vec::new();
-    shared.broker.groups().each(|group| {
+    broker.groups().each(|group| {
         let partition = partition_of(&group.name, partitions);
         if let GroupKind::Classic(classic) = &group.kind {
             let key = group_key(&group.name);
@@ -231,7 +232,7 @@ fn current(shared: &Shared, partitions: u32, shown: &Shown) -> Vec<Change> {
             }));
         }
         for (topic, commits) in group.commits.topics() {
-            let Some(topic) = shared.broker.topics().with_id(topic) else {
+            let Some(topic) = broker.topics().with_id(topic) else {
                 continue;
             };
             for (number, commit) in commits {

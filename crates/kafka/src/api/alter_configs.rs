@@ -2,7 +2,6 @@
 //!
 //! Each resource is changed as a whole or not at all.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use stafett_broker::Scope;
@@ -14,107 +13,117 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{AlterError, TopicSettings};
 
-use crate::answers::Kind;
-use crate::configs::{self, Area, BadConfig, Edit, Operation};
+use super::repeated;
+use crate::call::{Call, Close, ResponseResult};
+use crate::configs::{self, Area, BadConfig, ConfigChange, Edit};
+use crate::context::RequestContext;
 use crate::error;
-use crate::kafka::Shared;
+use crate::operation::{AlterTarget, Operation, Step, then};
 use crate::resources::Resource;
-use crate::session::{Call, Close, Context};
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Reason why settings are not changed.
 type Refused = (ErrorCode, String);
 
 /// Requested change of one resource.
-struct Wanted {
+struct AlterRequest {
     kind: i8,
     name: Str,
     edits: Result<Vec<Edit>, Refused>,
-    /// True if settings that are not named return to their defaults.
-    is_whole: bool,
 }
 
 /// Result for one resource.
-struct Told {
+struct AlterResult {
     kind: i8,
     name: Str,
     code: i16,
     message: Option<Str>,
 }
 
-pub(super) fn alter_configs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn alter_configs(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AlterConfigsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        let wanted = request.resources.into_iter().map(|resource| {
+    Ok(PendingResponse::barrier(move |context| {
+        let requests = request.resources.into_iter().map(|resource| {
             let set = resource.configs.into_iter().map(|config| Edit {
                 name: config.name.as_str().into(),
-                operation: Operation::Set,
+                operation: configs::Operation::Set,
                 value: config.value.as_deref().map(Into::into),
             });
-            Wanted {
+            AlterRequest {
                 kind: resource.resource_type,
                 name: resource.resource_name,
                 edits: once_each(set.collect()),
-                is_whole: true,
             }
         });
-        let told = run(&shared, call, wanted.collect(), request.validate_only).await?;
-        let responses = told.into_iter().map(|told| whole::AlterConfigsResourceResponse {
-            error_code: told.code,
-            error_message: told.message,
-            resource_type: told.kind,
-            resource_name: told.name,
-        });
-        call.answer::<AlterConfigsRequest>(&AlterConfigsResponse {
-            throttle_time_ms: 0,
-            responses: responses.collect(),
-        })
-    })))
+        let respond = |call: Call, results: Vec<AlterResult>| {
+            let responses = results
+                .into_iter()
+                .map(|result| whole::AlterConfigsResourceResponse {
+                    error_code: result.code,
+                    error_message: result.message,
+                    resource_type: result.kind,
+                    resource_name: result.name,
+                });
+            call.answer::<AlterConfigsRequest>(&AlterConfigsResponse {
+                throttle_time_ms: 0,
+                responses: responses.collect(),
+            })
+        };
+        run(
+            context,
+            call,
+            requests.collect(),
+            (true, request.validate_only),
+            respond,
+        )
+    }))
 }
 
-pub(super) fn incremental_alter_configs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn incremental_alter_configs(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: IncrementalAlterConfigsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        let wanted = request.resources.into_iter().map(|resource| {
-            let edits: Result<Vec<Edit>, BadConfig> = resource
-                .configs
-                .into_iter()
-                .map(|config| {
-                    Ok(Edit {
-                        name: config.name.as_str().into(),
-                        operation: Operation::of(config.config_operation)?,
-                        value: config.value.as_deref().map(Into::into),
-                    })
+    Ok(PendingResponse::barrier(move |context| {
+        let requests = request.resources.into_iter().map(|resource| {
+            let edits = resource.configs.into_iter().map(|config| {
+                Ok(Edit {
+                    name: config.name.as_str().into(),
+                    operation: configs::Operation::of(config.config_operation)?,
+                    value: config.value.as_deref().map(Into::into),
                 })
-                .collect();
+            });
+            let edits: Result<Vec<Edit>, BadConfig> = edits.collect();
             let edits = edits.map_err(|bad| (error::config(&bad), bad.to_string()));
-            Wanted {
+            AlterRequest {
                 kind: resource.resource_type,
                 name: resource.resource_name,
                 edits: edits.and_then(once_each),
-                is_whole: false,
             }
         });
-        let told = run(&shared, call, wanted.collect(), request.validate_only).await?;
-        let responses = told
-            .into_iter()
-            .map(|told| incremental::AlterConfigsResourceResponse {
-                error_code: told.code,
-                error_message: told.message,
-                resource_type: told.kind,
-                resource_name: told.name,
-            });
-        call.answer::<IncrementalAlterConfigsRequest>(&IncrementalAlterConfigsResponse {
-            throttle_time_ms: 0,
-            responses: responses.collect(),
-        })
-    })))
+        let respond = |call: Call, results: Vec<AlterResult>| {
+            let responses = results
+                .into_iter()
+                .map(|result| incremental::AlterConfigsResourceResponse {
+                    error_code: result.code,
+                    error_message: result.message,
+                    resource_type: result.kind,
+                    resource_name: result.name,
+                });
+            call.answer::<IncrementalAlterConfigsRequest>(&IncrementalAlterConfigsResponse {
+                throttle_time_ms: 0,
+                responses: responses.collect(),
+            })
+        };
+        run(
+            context,
+            call,
+            requests.collect(),
+            (false, request.validate_only),
+            respond,
+        )
+    }))
 }
 
 fn once_each(edits: Vec<Edit>) -> Result<Vec<Edit>, Refused> {
-    let mut names = HashSet::new();
-    if edits.iter().all(|edit| names.insert(edit.name.clone())) {
+    if repeated(edits.iter().map(|edit| &edit.name)).is_empty() {
         Ok(edits)
     } else {
         let message = "Error due to duplicate config keys".to_owned();
@@ -122,115 +131,111 @@ fn once_each(edits: Vec<Edit>) -> Result<Vec<Edit>, Refused> {
     }
 }
 
-async fn run(
-    shared: &Shared,
+/// Changes the resources in order. `respond` builds the answer.
+fn run(
+    context: &RequestContext,
     call: Call,
-    wanted: Vec<Wanted>,
-    validate_only: bool,
-) -> Result<Vec<Told>, Close> {
-    let mut times: HashMap<(i8, Str), usize> = HashMap::new();
-    for one in &wanted {
-        *times.entry((one.kind, one.name.clone())).or_default() += 1;
-    }
-    let mut told = Vec::with_capacity(wanted.len());
-    for one in wanted {
-        let Wanted { kind, name, .. } = &one;
-        let (kind, name) = (*kind, name.clone());
-        let changed = if times.get(&(kind, name.clone())) == Some(&1) {
-            change(shared, one, validate_only).await?
+    requests: Vec<AlterRequest>,
+    (is_whole, validate_only): (bool, bool),
+    respond: fn(Call, Vec<AlterResult>) -> ResponseResult,
+) -> Result<Step, Close> {
+    let repeated = repeated(requests.iter().map(|one| (one.kind, one.name.clone())));
+    let mut changes = Vec::new();
+    let prepared = requests.into_iter().map(|request| {
+        let AlterRequest { kind, name, edits } = request;
+        let prepared = if repeated.contains(&(kind, name.clone())) {
+            let message = "Each resource must appear at most once.".to_owned();
+            Err((ErrorCode::InvalidRequest, message))
         } else {
-            Err((
-                ErrorCode::InvalidRequest,
-                "Each resource must appear at most once.".to_owned(),
-            ))
+            Resource::of(kind, &name).and_then(|resource| {
+                let edits = edits?;
+                Ok((target(context, resource)?, edits))
+            })
         };
-        let (code, message) = match changed {
-            Ok(()) => (ErrorCode::None, None),
-            Err((code, message)) => (code, Some(message.into())),
-        };
-        told.push(Told {
-            kind,
-            name,
-            code: shared.metrics.error(call.api, code),
-            message,
+        let area = prepared.map(|((target, before), edits)| {
+            let area = target.area();
+            let change = ConfigChange {
+                area,
+                is_whole,
+                edits,
+            };
+            changes.push((target, before, change));
+            area
         });
+        (kind, name, area)
+    });
+    let prepared: Vec<(i8, Str, Result<Area, Refused>)> = prepared.collect();
+    let finish = move |context: &RequestContext, altered: Vec<Result<(), AlterError<BadConfig>>>| {
+        let mut altered = altered.into_iter();
+        let mut results = Vec::with_capacity(prepared.len());
+        for (kind, name, area) in prepared {
+            let refused = match area {
+                Ok(area) => match altered.next().ok_or(Close::OutcomeUnknown)? {
+                    Ok(()) => None,
+                    Err(why) => Some(refused(&why, area)?),
+                },
+                Err(refused) => Some(refused),
+            };
+            let (code, message) = match refused {
+                None => (ErrorCode::None, None),
+                Some((code, message)) => (code, Some(message.into())),
+            };
+            results.push(AlterResult {
+                kind,
+                name,
+                code: context.shared.metrics.error(call.api, code),
+                message,
+            });
+        }
+        respond(call, results)
+    };
+    if validate_only {
+        let check = |(_, before, change): (_, Arc<TopicSettings>, ConfigChange)| {
+            change.apply(&before).map(drop).map_err(AlterError::Unwanted)
+        };
+        return finish(context, changes.into_iter().map(check).collect()).map(Step::Respond);
     }
-    Ok(told)
+    let changes = changes.into_iter().map(|(target, _, change)| (target, change));
+    Ok(Step::Await(Operation::Alter(changes.collect(), then(finish))))
 }
 
-async fn change(shared: &Shared, wanted: Wanted, validate_only: bool) -> Result<Result<(), Refused>, Close> {
-    let Wanted {
-        kind,
-        name,
-        edits,
-        is_whole,
-    } = wanted;
-    let (resource, edits) = match (Resource::of(kind, &name), edits) {
-        (Ok(resource), Ok(edits)) => (resource, edits),
-        (Err(refused), _) | (_, Err(refused)) => return Ok(Err(refused)),
+fn refused(why: &AlterError<BadConfig>, area: Area) -> Result<Refused, Close> {
+    let (code, message) = error::alter(why)?;
+    // Kafka reports an invalid value of a broker setting as an invalid request.
+    let is_broken = area == Area::Broker && code == ErrorCode::InvalidConfig;
+    let code = if is_broken {
+        ErrorCode::InvalidRequest
+    } else {
+        code
     };
-    let broker = &shared.broker;
-    let edit = move |area| {
-        move |before: &TopicSettings| {
-            let nothing = TopicSettings::default();
-            configs::edit(area, if is_whole { &nothing } else { before }, &edits)
-        }
-    };
+    Ok((code, message))
+}
+
+/// Finds the target of a change, and its settings.
+fn target(
+    context: &RequestContext,
+    resource: Resource<'_>,
+) -> Result<(AlterTarget, Arc<TopicSettings>), Refused> {
+    let broker = &context.shared.broker;
     let scope = match resource {
         Resource::Topic(name) => {
-            let Some(topic) = broker.topics().named(name) else {
-                return Ok(Err(unknown_topic(name)));
-            };
-            let edit = edit(Area::Topic);
-            let altered = if validate_only {
-                edit(&topic.settings).map(drop).map_err(AlterError::Unwanted)
-            } else {
-                broker.catalog().alter(topic.id, edit).await.map(drop)
-            };
-            return refused(altered);
+            let topic = broker.topics().named(name).ok_or_else(|| unknown_topic(name))?;
+            return Ok((AlterTarget::Topic(topic.id), Arc::clone(&topic.settings)));
         }
         Resource::Broker => Scope::Broker,
         Resource::AllBrokers => Scope::Cluster,
         Resource::Group(name) => Scope::Group(name.into()),
         Resource::Logger => {
             let message = "the level of the log is a setting of the process";
-            return Ok(Err((ErrorCode::InvalidRequest, message.to_owned())));
+            return Err((ErrorCode::InvalidRequest, message.to_owned()));
         }
         Resource::ClientMetrics(_) => {
             let message = "no metrics of clients are collected here";
-            return Ok(Err((ErrorCode::InvalidRequest, message.to_owned())));
+            return Err((ErrorCode::InvalidRequest, message.to_owned()));
         }
     };
-    let area = if matches!(scope, Scope::Group(_)) {
-        Area::Group
-    } else {
-        Area::Broker
-    };
-    let edit = edit(area);
-    let altered = if validate_only {
-        let checked = edit(&broker.scoped_settings(&scope));
-        checked.map(drop).map_err(AlterError::Unwanted)
-    } else {
-        broker.alter_scope(scope, edit).await
-    };
-    let changed = refused(altered)?;
-    // Kafka reports an invalid value of a broker setting as an invalid request.
-    Ok(changed.map_err(|(code, message)| {
-        let is_broken = area == Area::Broker && code == ErrorCode::InvalidConfig;
-        let code = if is_broken {
-            ErrorCode::InvalidRequest
-        } else {
-            code
-        };
-        (code, message)
-    }))
-}
-
-fn refused(altered: Result<(), AlterError<BadConfig>>) -> Result<Result<(), Refused>, Close> {
-    match altered {
-        Ok(()) => Ok(Ok(())),
-        Err(why) => Ok(Err(error::alter(&why)?)),
-    }
+    let before = broker.scoped_settings(&scope);
+    Ok((AlterTarget::Scope(scope), before))
 }
 
 fn unknown_topic(name: &str) -> Refused {

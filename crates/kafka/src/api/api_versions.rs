@@ -11,14 +11,15 @@ use std::sync::atomic::Ordering;
 
 use super::SERVED;
 use super::quorum::FEATURES;
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 
 /// Name prefixes of clients that do not block while a heartbeat is unanswered: Kafka's own, librdkafka, and
 /// clients built on it. Some others stop until they are answered.
 const PATIENT: &[&str] = &["apache-kafka-java", "librdkafka", "confluent-kafka-"];
 
-pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn api_versions(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let failed = |code| context.shared.metrics.error(call.api, code);
     if !ApiKey::ApiVersions.versions().contains(call.version) {
         let response = ApiVersionsResponse {
@@ -27,7 +28,7 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
             ..ApiVersionsResponse::default()
         };
         let call = Call { version: 0, ..call };
-        return Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)));
+        return Ok(call.answer::<ApiVersionsRequest>(&response)?.into());
     }
     let request: ApiVersionsRequest = call.read(body)?;
     let named = |text: &Str| call.version < 3 || is_software_name(text);
@@ -37,7 +38,7 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
     context.is_patient.store(is_patient, Ordering::Relaxed);
     let response = if named(&request.client_software_name) && named(&request.client_software_version) {
         ApiVersionsResponse {
-            api_keys: SERVED.iter().copied().map(version_of).collect(),
+            api_keys: SERVED.iter().map(|(api, _)| version_of(*api)).collect(),
             ..features(call.version)
         }
     } else {
@@ -46,7 +47,7 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
             ..ApiVersionsResponse::default()
         }
     };
-    Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)))
+    Ok(call.answer::<ApiVersionsRequest>(&response)?.into())
 }
 
 /// Returns the finalized features. Requests before version 4 accept no feature with minimum version 0.

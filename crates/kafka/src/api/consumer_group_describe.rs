@@ -9,16 +9,17 @@ use stafett_kafka_wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDe
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::Topics;
 
-use super::group_words::{GROUP_OPERATIONS, state_name};
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use super::group_names::{GROUP_OPERATIONS, state_name};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 
 /// Member type: member of the consumer protocol.
 const MEMBER_CONSUMER: i8 = 1;
 /// Member type: member of the classic protocol.
 const MEMBER_CLASSIC: i8 = 0;
 
-pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn consumer_group_describe(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ConsumerGroupDescribeRequest = call.read(body)?;
     let shared = &context.shared;
     let broker = &shared.broker;
@@ -55,9 +56,7 @@ pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decod
         groups: groups.collect(),
         ..ConsumerGroupDescribeResponse::default()
     };
-    Ok(Kind::Ready(
-        call.answer::<ConsumerGroupDescribeRequest>(&response),
-    ))
+    Ok(call.answer::<ConsumerGroupDescribeRequest>(&response)?.into())
 }
 
 fn describe(group: &ConsumerGroup, topics: &Topics, version: i16) -> DescribedGroup {

@@ -1,8 +1,6 @@
 //! `ConsumerGroupHeartbeat`: a member of a consumer group reports its subscription and partitions, and
 //! receives its assignment (KIP-848).
 
-use std::sync::Arc;
-
 use stafett_groups::HeartbeatResponse;
 use stafett_groups::consumer::{Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions};
 use stafett_kafka_wire::messages::consumer_group_heartbeat::{
@@ -12,18 +10,19 @@ use stafett_kafka_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupH
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::TopicId;
 
-use super::group_words::{client_host, new_member_id};
-use crate::answers::{Answered, Kind};
+use super::group_names::{client_host, new_member_id};
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 pub(super) fn consumer_group_heartbeat(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     client: Option<&str>,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> HandlerResult {
     let mut request: ConsumerGroupHeartbeatRequest = call.read(body)?;
     let shared = &context.shared;
     // Members choose their ids, except in version 0.
@@ -32,7 +31,7 @@ pub(super) fn consumer_group_heartbeat(
     }
     let beat = match read(&request, client, context) {
         Ok(beat) => beat,
-        Err(wrong) => return Ok(Kind::Ready(refused(shared, call, wrong.0, wrong.1))),
+        Err(wrong) => return Ok(PendingResponse::Ready(refused(shared, call, wrong.0, wrong.1))),
     };
     let member = beat.member.clone();
     let group = request.group_id.detach();
@@ -40,26 +39,30 @@ pub(super) fn consumer_group_heartbeat(
         Ok(stepped) => stepped,
         Err(error) => {
             let code = error::consumer(&error)?;
-            return Ok(Kind::Ready(refused(shared, call, code, error.to_string())));
+            return Ok(PendingResponse::Ready(refused(
+                shared,
+                call,
+                code,
+                error.to_string(),
+            )));
         }
     };
     if stepped.stored.is_none() {
-        return Ok(Kind::Ready(told(call, &member, &stepped.value)));
+        return Ok(PendingResponse::Ready(response(call, &member, &stepped.value)));
     }
-    let shared = Arc::clone(shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        match shared.broker.groups().consumer_stored(&group, stepped).await {
-            Ok(answer) => told(call, &member, &answer),
-            Err(error) => refused(&shared, call, error::group(&error)?, error.to_string()),
-        }
-    })))
+    let stored = then(move |context, stored| match stored {
+        Ok(answer) => response(call, &member, &answer),
+        Err(error) => refused(&context.shared, call, error::group(&error)?, error.to_string()),
+    });
+    let operation = Operation::Group(GroupOperation::AwaitStep(group, Box::new(stepped), stored));
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
 /// Converts a request. Fails if it is malformed or names an unknown assignor.
 fn read(
     request: &ConsumerGroupHeartbeatRequest,
     client: Option<&str>,
-    context: &Context,
+    context: &RequestContext,
 ) -> Result<Heartbeat, (ErrorCode, String)> {
     if let Some(wrong) = check(request) {
         return Err((ErrorCode::InvalidRequest, wrong.to_owned()));
@@ -158,7 +161,7 @@ fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
     all.collect()
 }
 
-fn told(call: Call, member: &str, response: &HeartbeatResponse) -> Answered {
+fn response(call: Call, member: &str, response: &HeartbeatResponse) -> ResponseResult {
     let HeartbeatResponse { reply, heartbeat_ms } = response;
     // A leaving member sends no more heartbeats.
     let interval = if reply.epoch < EPOCH_JOIN {
@@ -190,7 +193,7 @@ fn told(call: Call, member: &str, response: &HeartbeatResponse) -> Answered {
     })
 }
 
-fn refused(shared: &Shared, call: Call, code: ErrorCode, message: String) -> Answered {
+fn refused(shared: &KafkaContext, call: Call, code: ErrorCode, message: String) -> ResponseResult {
     call.answer::<ConsumerGroupHeartbeatRequest>(&ConsumerGroupHeartbeatResponse {
         error_code: shared.metrics.error(call.api, code),
         error_message: Some(message.into()),

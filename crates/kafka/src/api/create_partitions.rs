@@ -1,64 +1,78 @@
 //! `CreatePartitions`: adds partitions to topics. Existing partitions do not change; clients see the new ones
 //! in their next metadata.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_kafka_wire::messages::create_partitions::{CreatePartitionsTopic, CreatePartitionsTopicResult};
 use stafett_kafka_wire::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
-use stafett_store::Changing;
-use stafett_topics::{GrowError, PARTITIONS_MAX, Topic};
+use stafett_topics::{GrowError, PARTITIONS_MAX, Topic, TopicId};
 
 use super::create_topics::check_assignment;
-use crate::answers::{Answered, Kind};
+use super::repeated;
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse};
+
+/// A requested topic, and the reason why it does not grow.
+type CheckedTopic = (Str, Result<(), Result<Refused, Close>>);
 
 /// Reason why a topic does not grow.
 type Refused = (ErrorCode, Option<String>);
 
-type Growing = Changing<Arc<Topic>, GrowError>;
-
-pub(super) fn create_partitions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_partitions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: CreatePartitionsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        run(&shared, call, request).await
-    })))
+    Ok(PendingResponse::barrier(move |context| {
+        run(context, call, request)
+    }))
 }
 
-async fn run(shared: &Shared, call: Call, mut request: CreatePartitionsRequest) -> Answered {
-    let mut times: HashMap<Str, usize> = HashMap::new();
-    for topic in &request.topics {
-        *times.entry(topic.name.clone()).or_default() += 1;
-    }
+fn run(context: &RequestContext, call: Call, request: CreatePartitionsRequest) -> Result<Step, Close> {
+    let repeated = repeated(request.topics.iter().map(|topic| topic.name.clone()));
     let mut seen = HashSet::new();
-    request.topics.retain(|topic| seen.insert(topic.name.clone()));
-    // All changes are begun before the first is awaited: they share the journal's syncs.
-    let begun: Vec<Result<Option<Growing>, Result<Refused, Close>>> = request
-        .topics
-        .iter()
-        .map(|asked| {
-            let is_once = times.get(&asked.name) == Some(&1);
-            let (topic, wanted) = check(shared, asked, is_once)?;
-            Ok((!request.validate_only).then(|| shared.broker.grow_topic(topic.id, wanted)))
-        })
-        .collect();
-    let mut results = Vec::with_capacity(begun.len());
-    for (asked, begun) in request.topics.into_iter().zip(begun) {
-        let grown: Result<(), Refused> = match begun {
-            Ok(Some(growing)) => match growing.await {
-                Ok(_) => Ok(()),
-                Err(why) => Err(error::grow(&asked.name, &why)?),
+    let mut grown = Vec::new();
+    let mut checked = Vec::with_capacity(request.topics.len());
+    for asked in request.topics {
+        if !seen.insert(asked.name.clone()) {
+            continue;
+        }
+        let is_once = !repeated.contains(&asked.name);
+        let change = check(&context.shared, &asked, is_once).map(|change| grown.push(change));
+        checked.push((asked.name, change));
+    }
+    if request.validate_only {
+        let valid = grown.iter().map(|_| Ok(()));
+        return answer(&context.shared, call, checked, valid).map(Step::Respond);
+    }
+    let done = then(move |context, grown: Vec<Result<Arc<Topic>, GrowError>>| {
+        let grown = grown.into_iter().map(|grown| grown.map(drop));
+        answer(&context.shared, call, checked, grown)
+    });
+    Ok(Step::Await(Operation::GrowTopics(grown, done)))
+}
+
+/// Builds the answer. `grown` has the results of the valid topics.
+fn answer(
+    shared: &KafkaContext,
+    call: Call,
+    checked: Vec<CheckedTopic>,
+    mut grown: impl Iterator<Item = Result<(), GrowError>>,
+) -> ResponseResult {
+    let mut results = Vec::with_capacity(checked.len());
+    for (name, checked) in checked {
+        let refused: Option<Refused> = match checked {
+            Ok(()) => match grown.next().ok_or(Close::OutcomeUnknown)? {
+                Ok(()) => None,
+                Err(why) => Some(error::grow(&name, &why)?),
             },
-            Ok(None) => Ok(()),
-            Err(refused) => Err(refused?),
+            Err(refused) => Some(refused?),
         };
-        let (code, message) = grown.err().unwrap_or((ErrorCode::None, None));
+        let (code, message) = refused.unwrap_or((ErrorCode::None, None));
         results.push(CreatePartitionsTopicResult {
-            name: asked.name,
+            name,
             error_code: shared.metrics.error(call.api, code),
             error_message: message.map(Into::into),
         });
@@ -70,12 +84,12 @@ async fn run(shared: &Shared, call: Call, mut request: CreatePartitionsRequest) 
     call.answer::<CreatePartitionsRequest>(&response)
 }
 
-/// Returns the topic and its new number of partitions.
+/// Returns the id of the topic and its new number of partitions.
 fn check(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &CreatePartitionsTopic,
     is_once: bool,
-) -> Result<(Arc<Topic>, u32), Result<Refused, Close>> {
+) -> Result<(TopicId, u32), Result<Refused, Close>> {
     if !is_once {
         let message = "Duplicate topic name.".to_owned();
         return Err(Ok((ErrorCode::InvalidRequest, Some(message))));
@@ -109,5 +123,5 @@ fn check(
             check_assignment(&assignment.broker_ids).map_err(refused)?;
         }
     }
-    Ok((topic, wanted))
+    Ok((topic.id, wanted))
 }

@@ -1,20 +1,22 @@
 //! `CreateTopics`: creates each topic of the request, or reports an error for it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_kafka_wire::messages::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult,
 };
 use stafett_kafka_wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 use stafett_model::TopicName;
-use stafett_topics::{NewTopic, Topic};
+use stafett_topics::{CreateError, NewTopic, Topic};
 
 use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
-use crate::answers::{Answered, Kind};
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use super::repeated;
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::settings::BROKER_ID;
 use crate::{configs, error};
 
@@ -28,93 +30,75 @@ const SHOWN_MAX: usize = 1000;
 /// Reason why a topic is not created.
 type Refused = (ErrorCode, String);
 
-pub(super) fn create_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_topics(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: CreateTopicsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        run(&shared, call, request).await
-    })))
+    Ok(PendingResponse::barrier(move |context| {
+        run(context, call, request)
+    }))
 }
 
-async fn run(shared: &Shared, call: Call, mut request: CreateTopicsRequest) -> Answered {
-    let mut named: HashMap<Str, usize> = HashMap::new();
-    for topic in &request.topics {
-        *named.entry(topic.name.clone()).or_default() += 1;
-    }
+fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -> Result<Step, Close> {
+    let repeated = repeated(request.topics.iter().map(|topic| topic.name.clone()));
     let mut seen = HashSet::new();
     request.topics.retain(|topic| seen.insert(topic.name.clone()));
-    let mut prepared: Vec<Result<NewTopic, Refused>> = request
+    let prepared: Vec<Result<NewTopic, Refused>> = request
         .topics
         .iter()
-        .map(|topic| match named.get(&topic.name) {
-            Some(1) => prepare(topic),
-            _ => Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned())),
+        .map(|topic| {
+            if repeated.contains(&topic.name) {
+                let message = "Duplicate topic name.".to_owned();
+                return Err((ErrorCode::InvalidRequest, message));
+            }
+            prepare(topic)
         })
         .collect();
-    let created = create(shared, &mut prepared, request.validate_only).await?;
-    let shows = request.topics.len() <= SHOWN_MAX;
-    let mut created = created.into_iter();
-    let topics = request
-        .topics
-        .iter()
-        .zip(prepared)
-        .map(|(asked, prepared)| match prepared {
-            Ok(new) => made(shared, asked, &new, created.next().flatten().as_deref(), shows),
-            Err((code, message)) => CreatableTopicResult {
-                name: asked.name.clone(),
-                error_code: shared.metrics.error(call.api, code),
-                error_message: Some(message.into()),
-                num_partitions: ANY,
-                replication_factor: -1,
-                configs: Some(Vec::new()),
-                ..CreatableTopicResult::default()
-            },
-        });
-    let response = CreateTopicsResponse {
-        throttle_time_ms: 0,
-        topics: topics.collect(),
-    };
-    call.answer::<CreateTopicsRequest>(&response)
+    let valid = prepared.iter().filter_map(|prepared| prepared.as_ref().ok());
+    if request.validate_only {
+        let catalog = context.shared.broker.catalog();
+        let checked = valid.map(|new| catalog.check_new(new).map(|()| None)).collect();
+        return answer(&context.shared, call, &request, prepared, checked).map(Step::Respond);
+    }
+    let new = valid.cloned().collect();
+    let created = then(move |context, created: Vec<Result<Arc<Topic>, CreateError>>| {
+        let created = created.into_iter().map(|created| created.map(Some));
+        answer(&context.shared, call, &request, prepared, created.collect())
+    });
+    Ok(Step::Await(Operation::CreateTopics(new, created)))
 }
 
-/// Creates the topics and replaces failed ones in `prepared` by their errors. Returns the created topics in
-/// order; empty if `validate_only`.
-async fn create(
-    shared: &Shared,
-    prepared: &mut [Result<NewTopic, Refused>],
-    validate_only: bool,
-) -> Result<Vec<Option<Arc<Topic>>>, Close> {
-    let broker = &shared.broker;
-    if validate_only {
-        for slot in &mut *prepared {
-            if let Ok(new) = slot
-                && let Err(error) = broker.catalog().check_new(new)
-            {
-                *slot = Err(error::create(&new.name, &error)?);
-            }
-        }
-        return Ok(Vec::new());
+/// Builds the answer. `created` has the results of the valid topics; `None` for one that would be created.
+fn answer(
+    shared: &KafkaContext,
+    call: Call,
+    request: &CreateTopicsRequest,
+    prepared: Vec<Result<NewTopic, Refused>>,
+    created: Vec<Result<Option<Arc<Topic>>, CreateError>>,
+) -> ResponseResult {
+    let shows = request.topics.len() <= SHOWN_MAX;
+    let mut created = created.into_iter();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for (asked, prepared) in request.topics.iter().zip(prepared) {
+        let made = match prepared {
+            Ok(new) => match created.next().ok_or(Close::OutcomeUnknown)? {
+                Ok(topic) => Ok(made(shared, asked, &new, topic.as_deref(), shows)),
+                Err(why) => Err(error::create(&new.name, &why)?),
+            },
+            Err(refused) => Err(refused),
+        };
+        topics.push(made.unwrap_or_else(|(code, message)| CreatableTopicResult {
+            name: asked.name.clone(),
+            error_code: shared.metrics.error(call.api, code),
+            error_message: Some(message.into()),
+            num_partitions: ANY,
+            replication_factor: -1,
+            configs: Some(Vec::new()),
+            ..CreatableTopicResult::default()
+        }));
     }
-    let new = prepared
-        .iter()
-        .filter_map(|prepared| prepared.as_ref().ok().cloned())
-        .collect();
-    let mut results = broker.catalog().create(new).await.into_iter();
-    let mut created = Vec::new();
-    for slot in prepared {
-        if slot.is_err() {
-            continue;
-        }
-        match results.next() {
-            Some(Ok(topic)) => created.push(Some(topic)),
-            Some(Err(error)) => {
-                let name = slot.as_ref().map_or_else(|_| "".into(), |new| new.name.clone());
-                *slot = Err(error::create(&name, &error)?);
-            }
-            None => return Err(Close::OutcomeUnknown),
-        }
-    }
-    Ok(created)
+    call.answer::<CreateTopicsRequest>(&CreateTopicsResponse {
+        throttle_time_ms: 0,
+        topics,
+    })
 }
 
 fn prepare(asked: &CreatableTopic) -> Result<NewTopic, Refused> {
@@ -214,7 +198,7 @@ pub(super) fn check_assignment(brokers: &[i32]) -> Result<(), String> {
 
 /// Builds the result of a topic that was created or passed validation.
 fn made(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &CreatableTopic,
     new: &NewTopic,
     topic: Option<&Topic>,

@@ -1,42 +1,40 @@
 //! `DeleteGroups`: deletes groups without members, and their commits.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use stafett_groups::GroupError;
 use stafett_kafka_wire::messages::delete_groups::DeletableGroupResult;
 use stafett_kafka_wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_store::NotStored;
 
-use crate::answers::Kind;
+use crate::call::Call;
+use crate::context::RequestContext;
 use crate::error;
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
-pub(super) fn delete_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn delete_groups(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteGroupsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    let groups = shared.broker.groups();
+    let groups = context.shared.broker.groups();
     let mut seen = HashSet::new();
-    let deletions: Vec<_> = request
-        .groups_names
-        .into_iter()
-        .filter(|name| seen.insert(name.clone()))
-        .map(|name| {
-            let deletion = groups.delete(&name);
-            (name, deletion)
-        })
-        .collect();
-    Ok(Kind::Task(Box::pin(async move {
-        let mut results = Vec::with_capacity(deletions.len());
-        for (group_id, deletion) in deletions {
-            let deleted = match deletion {
-                Ok(deletion) => deletion.durable().await.map_err(GroupError::from),
-                Err(why) => Err(why),
-            };
+    let mut names = request.groups_names;
+    names.retain(|name| seen.insert(name.clone()));
+    let mut tickets = Vec::with_capacity(names.len());
+    let begun = names.into_iter().map(|name| {
+        let begun = groups.delete(&name).map(|ticket| tickets.push(ticket));
+        (name, begun)
+    });
+    let begun: Vec<(Str, Result<(), GroupError>)> = begun.collect();
+    let deleted = then(move |context, deleted: Vec<Result<(), NotStored>>| {
+        let mut deleted = deleted.into_iter();
+        let mut results = Vec::with_capacity(begun.len());
+        for (group_id, begun) in begun {
+            let deleted = begun.and_then(|()| Ok(deleted.next().unwrap_or(Err(NotStored::Unknown))?));
             let code = deleted.map_or_else(|why| error::group(&why), |()| Ok(ErrorCode::None))?;
             results.push(DeletableGroupResult {
                 group_id,
-                error_code: shared.metrics.error(call.api, code),
+                error_code: context.shared.metrics.error(call.api, code),
             });
         }
         let response = DeleteGroupsResponse {
@@ -44,5 +42,7 @@ pub(super) fn delete_groups(context: &Context, call: Call, body: Decoder) -> Res
             results,
         };
         call.answer::<DeleteGroupsRequest>(&response)
-    })))
+    });
+    let operation = Operation::Group(GroupOperation::AwaitDeletions(tickets, deleted));
+    Ok(PendingResponse::awaiting(operation, Pipelining::Free))
 }

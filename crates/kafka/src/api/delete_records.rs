@@ -1,33 +1,36 @@
 //! `DeleteRecords`: deletes records before an offset.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use stafett_kafka_wire::messages::delete_records::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult};
 use stafett_kafka_wire::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{LogId, Offset};
+use stafett_store::NotStored;
 use stafett_topics::is_internal;
 
-use crate::answers::{Answered, Kind};
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Offset that stands for all records.
 const END: i64 = -1;
 /// Low watermark of a failed deletion.
 const NONE: i64 = -1;
 
-pub(super) fn delete_records(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+/// Name of a topic, and the logs of its partitions.
+type FoundTopic = (Str, Vec<(i32, Result<LogId, ErrorCode>)>);
+
+pub(super) fn delete_records(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteRecordsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        run(&shared, call, request).await
-    })))
+    Ok(PendingResponse::barrier(move |context| {
+        Ok(run(context, call, request))
+    }))
 }
 
-async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answered {
+fn run(context: &RequestContext, call: Call, request: DeleteRecordsRequest) -> Step {
     // Each partition once, with its last requested offset.
     let mut topics: Vec<(Str, Vec<(i32, i64)>)> = Vec::new();
     let mut known: HashMap<Str, usize> = HashMap::new();
@@ -51,25 +54,35 @@ async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answ
         }
     }
     let mut cuts = Vec::new();
-    let found: Vec<Vec<Result<LogId, ErrorCode>>> = topics
-        .iter()
-        .map(|(name, partitions)| {
-            let find = |&(partition, offset): &(i32, i64)| {
-                let (log, before) = cut(shared, name, partition, offset)?;
-                cuts.push((log, before));
-                Ok(log)
-            };
-            partitions.iter().map(find).collect()
-        })
-        .collect();
-    let mut outcomes = shared.broker.catalog().truncate(&cuts).await.into_iter();
-    let mut results = Vec::with_capacity(topics.len());
-    for ((name, partitions), found) in topics.into_iter().zip(found) {
-        let mut answers = Vec::with_capacity(partitions.len());
-        for ((partition_index, _), log) in partitions.into_iter().zip(found) {
+    let found = topics.into_iter().map(|(name, partitions)| {
+        let find = |(partition, offset)| {
+            let cut = cut(&context.shared, &name, partition, offset);
+            cuts.extend(cut.ok());
+            (partition, cut.map(|(log, _)| log))
+        };
+        let partitions = partitions.into_iter().map(find).collect();
+        (name, partitions)
+    });
+    let found = found.collect();
+    let truncated = then(move |context, truncated| answer(&context.shared, call, found, truncated));
+    Step::Await(Operation::Truncate(cuts, truncated))
+}
+
+/// Builds the answer. `truncated` has the results of the partitions that were found.
+fn answer(
+    shared: &KafkaContext,
+    call: Call,
+    found: Vec<FoundTopic>,
+    truncated: Vec<Result<(), NotStored>>,
+) -> ResponseResult {
+    let mut truncated = truncated.into_iter();
+    let mut topics = Vec::with_capacity(found.len());
+    for (name, found) in found {
+        let mut partitions = Vec::with_capacity(found.len());
+        for (partition_index, log) in found {
             let (low_watermark, code) = match log {
                 Err(code) => (NONE, code),
-                Ok(log) => match outcomes.next() {
+                Ok(log) => match truncated.next() {
                     Some(Ok(())) => match shared.broker.catalog().bounds(log) {
                         Some(bounds) => (wire(bounds.start), ErrorCode::None),
                         None => (NONE, ErrorCode::UnknownTopicOrPartition),
@@ -78,26 +91,23 @@ async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answ
                     None => return Err(Close::OutcomeUnknown),
                 },
             };
-            answers.push(DeleteRecordsPartitionResult {
+            partitions.push(DeleteRecordsPartitionResult {
                 partition_index,
                 low_watermark,
                 error_code: shared.metrics.error(call.api, code),
             });
         }
-        results.push(DeleteRecordsTopicResult {
-            name,
-            partitions: answers,
-        });
+        topics.push(DeleteRecordsTopicResult { name, partitions });
     }
     let response = DeleteRecordsResponse {
         throttle_time_ms: 0,
-        topics: results,
+        topics,
     };
     call.answer::<DeleteRecordsRequest>(&response)
 }
 
 /// Returns the log and the offset before which it is truncated.
-fn cut(shared: &Shared, name: &str, partition: i32, offset: i64) -> Result<(LogId, Offset), ErrorCode> {
+fn cut(shared: &KafkaContext, name: &str, partition: i32, offset: i64) -> Result<(LogId, Offset), ErrorCode> {
     if is_internal(name) {
         return Err(ErrorCode::InvalidTopicException);
     }

@@ -1,17 +1,19 @@
 //! `DeleteTopics`: by name or id.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_kafka_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicState};
 use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
-use stafett_topics::{Topic, TopicId, is_internal};
+use stafett_topics::{DeleteError, Topic, TopicId, is_internal};
 
-use crate::answers::{Answered, Kind};
+use super::repeated;
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version in which a topic has a name or an id.
 const IDS_FROM: i16 = 6;
@@ -19,15 +21,15 @@ const IDS_FROM: i16 = 6;
 /// Reason why a topic is not deleted.
 type Refused = (ErrorCode, String);
 
-pub(super) fn delete_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn delete_topics(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteTopicsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        run(&shared, call, request).await
-    })))
+    Ok(PendingResponse::barrier(move |context| {
+        Ok(run(context, call, request))
+    }))
 }
 
-async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answered {
+fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> Step {
+    let shared = &*context.shared;
     let asked: Vec<DeleteTopicState> = if call.version >= IDS_FROM {
         request.topics
     } else {
@@ -37,45 +39,49 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
         };
         request.topic_names.into_iter().map(named).collect()
     };
-    let mut times: HashMap<(Option<Str>, Uuid), usize> = HashMap::new();
-    for topic in &asked {
-        *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
-    }
+    let repeated = repeated(asked.iter().map(|topic| (topic.name.clone(), topic.topic_id)));
     let twice = named_twice(shared, &asked);
-    // All deletions are begun before the first is awaited: they share the journal's syncs.
     let mut seen = HashSet::new();
-    let begun: Vec<_> = asked
-        .into_iter()
-        .filter(|topic| seen.insert((topic.name.clone(), topic.topic_id)))
-        .filter(|topic| topic.name.is_some() || !twice.contains(&topic.topic_id))
-        .map(|topic| {
-            let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
-            let found = find(shared, &topic, is_once, &twice);
-            let deleting = found.map(|found| {
-                let deletion = shared.broker.delete_topic(found.id);
-                (found, deletion)
-            });
-            (topic, deleting)
-        })
-        .collect();
-    let mut responses = Vec::with_capacity(begun.len());
-    for (topic, deleting) in begun {
-        let (name, topic_id, deleted) = match deleting {
-            Ok((found, deletion)) => {
-                let name = Some(Str::copy_from(&found.name));
-                let deleted = deletion.await;
-                shared.on_deletion();
-                let deleted = deleted.map_err(|error| error::delete(&error));
-                (name, Uuid::from(found.id.0), deleted)
+    let mut ids = Vec::new();
+    let mut found = Vec::with_capacity(asked.len());
+    for topic in asked {
+        let is_repeated = !seen.insert((topic.name.clone(), topic.topic_id));
+        if is_repeated || topic.name.is_none() && twice.contains(&topic.topic_id) {
+            continue;
+        }
+        let is_once = !repeated.contains(&(topic.name.clone(), topic.topic_id));
+        found.push(match find(shared, &topic, is_once, &twice) {
+            Ok(known) => {
+                ids.push(known.id);
+                (Some(Str::copy_from(&known.name)), Uuid::from(known.id.0), Ok(()))
             }
-            Err(refused) => (topic.name, topic.topic_id, Err(Ok(refused))),
+            Err(refused) => (topic.name, topic.topic_id, Err(refused)),
+        });
+    }
+    let deleted = then(move |context, deleted| answer(&context.shared, call, found, deleted));
+    Step::Await(Operation::DeleteTopics(ids, deleted))
+}
+
+/// Builds the answer. `deleted` has the results of the topics that were found.
+fn answer(
+    shared: &KafkaContext,
+    call: Call,
+    found: Vec<(Option<Str>, Uuid, Result<(), Refused>)>,
+    deleted: Vec<Result<(), DeleteError>>,
+) -> ResponseResult {
+    let mut deleted = deleted.into_iter();
+    let mut responses = Vec::with_capacity(found.len());
+    for (name, topic_id, found) in found {
+        let refused = match found {
+            Ok(()) => match deleted.next().ok_or(Close::OutcomeUnknown)? {
+                Ok(()) => None,
+                Err(why) => Some(error::delete(&why)?),
+            },
+            Err(refused) => Some(refused),
         };
-        let (code, message) = match deleted {
-            Ok(()) => (ErrorCode::None, None),
-            Err(refused) => {
-                let (code, message) = refused?;
-                (code, Some(message.into()))
-            }
+        let (code, message) = match refused {
+            None => (ErrorCode::None, None),
+            Some((code, message)) => (code, Some(message.into())),
         };
         responses.push(DeletableTopicResult {
             name,
@@ -96,7 +102,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
 }
 
 /// Returns the ids of topics that the request contains both by name and by id. Such a request is an error.
-fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
+fn named_twice(shared: &KafkaContext, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
     let ids: HashSet<Uuid> = asked
         .iter()
         .filter(|topic| topic.name.is_none())
@@ -112,7 +118,7 @@ fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
 
 /// Finds the topic to delete. Fails for the internal topic.
 fn find(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &DeleteTopicState,
     is_once: bool,
     twice: &HashSet<Uuid>,
@@ -126,7 +132,7 @@ fn find(
 }
 
 fn find_any(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &DeleteTopicState,
     is_once: bool,
     twice: &HashSet<Uuid>,

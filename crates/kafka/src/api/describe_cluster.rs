@@ -5,14 +5,15 @@ use stafett_kafka_wire::messages::{DescribeClusterRequest, DescribeClusterRespon
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
 use super::metadata::CLUSTER_OPERATIONS;
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 use crate::settings::BROKER_ID;
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
 
-pub(super) fn describe_cluster(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_cluster(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeClusterRequest = call.read(body)?;
     if request.endpoint_type != BROKERS {
         let (code, message) = if request.endpoint_type == CONTROLLERS {
@@ -32,7 +33,7 @@ pub(super) fn describe_cluster(context: &Context, call: Call, body: Decoder) -> 
             endpoint_type: BROKERS,
             ..DescribeClusterResponse::default()
         };
-        return Ok(Kind::Ready(call.answer::<DescribeClusterRequest>(&response)));
+        return Ok(call.answer::<DescribeClusterRequest>(&response)?.into());
     }
     let (host, port) = context.endpoint();
     let response = DescribeClusterResponse {
@@ -51,5 +52,5 @@ pub(super) fn describe_cluster(context: &Context, call: Call, body: Decoder) -> 
         },
         ..DescribeClusterResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<DescribeClusterRequest>(&response)))
+    Ok(call.answer::<DescribeClusterRequest>(&response)?.into())
 }

@@ -1,7 +1,5 @@
 //! `DescribeConfigs`: settings of topics, the broker and groups, each with its source.
 
-use std::sync::Arc;
-
 use stafett_broker::Scope;
 use stafett_kafka_wire::messages::describe_configs::{
     DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -11,12 +9,13 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{Topic, TopicSettings};
 
-use crate::answers::{Answered, Kind, Reply};
-use crate::configs::{self, Config};
+use crate::call::{Call, ResponseResult};
+use crate::configs::{self, BrokerView, Config};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::{Shared, large_answer};
+use crate::operation::write_sized;
 use crate::resources::Resource;
-use crate::session::{Call, Close, Context};
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Kafka's numbers for the source of a value (`DescribeConfigsResponse.ConfigSource`).
 pub(super) const TOPIC_SOURCE: i8 = 1;
@@ -36,7 +35,7 @@ type Refused = (ErrorCode, String);
 
 /// Requested parts of each setting.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct DescribeOptions {
     synonyms: bool,
     documentation: bool,
     version: i16,
@@ -45,25 +44,18 @@ struct Wanted {
 /// Name, value and source.
 pub(super) type Sourced = (&'static str, String, i8);
 
-pub(super) fn describe_configs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_configs(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeConfigsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::in_turn(move |context| {
         let is_large = request.resources.len() >= LARGE_RESOURCES;
-        let turn = if is_large {
-            large_answer(&shared).await
-        } else {
-            None
-        };
-        Ok(Reply {
-            turn,
-            ..run(&shared, call, &request)?
+        write_sized(context, is_large, move |context| {
+            run(&context.shared, call, &request)
         })
-    })))
+    }))
 }
 
-fn run(shared: &Shared, call: Call, request: &DescribeConfigsRequest) -> Answered {
-    let wanted = Wanted {
+fn run(shared: &KafkaContext, call: Call, request: &DescribeConfigsRequest) -> ResponseResult {
+    let wanted = DescribeOptions {
         synonyms: request.include_synonyms,
         documentation: request.include_documentation,
         version: call.version,
@@ -95,9 +87,9 @@ fn run(shared: &Shared, call: Call, request: &DescribeConfigsRequest) -> Answere
 }
 
 fn describe(
-    shared: &Shared,
+    shared: &KafkaContext,
     resource: &DescribeConfigsResource,
-    wanted: Wanted,
+    wanted: DescribeOptions,
 ) -> Result<Vec<DescribeConfigsResourceResult>, Refused> {
     let is_asked = |key: &str| {
         resource
@@ -121,7 +113,11 @@ fn describe(
     Ok(all.into_iter().filter(|config| is_asked(&config.name)).collect())
 }
 
-fn of_topic(shared: &Shared, topic: &Topic, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+fn of_topic(
+    shared: &KafkaContext,
+    topic: &Topic,
+    wanted: DescribeOptions,
+) -> Vec<DescribeConfigsResourceResult> {
     let all = configs::ALL.iter();
     all.map(|config| {
         let own = configs::value_in(&topic.settings, config, config.name);
@@ -145,7 +141,7 @@ fn of_topic(shared: &Shared, topic: &Topic, wanted: Wanted) -> Vec<DescribeConfi
 }
 
 /// Returns the values for topics that do not set it, nearest source first.
-pub(super) fn sources(shared: &Shared, config: &'static Config) -> Vec<Sourced> {
+pub(super) fn sources(shared: &KafkaContext, config: &'static Config) -> Vec<Sourced> {
     let broker = &shared.broker;
     let name = if config.broker_name.is_empty() {
         config.name
@@ -166,8 +162,9 @@ pub(super) fn sources(shared: &Shared, config: &'static Config) -> Vec<Sourced> 
 }
 
 /// Describes the broker: settings of its own that Kafka has names for, and the defaults of topics.
-fn of_broker(shared: &Shared, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
-    let broker = &shared.broker;
+fn of_broker(shared: &KafkaContext, wanted: DescribeOptions) -> Vec<DescribeConfigsResourceResult> {
+    let KafkaContext { broker, settings, .. } = shared;
+    let view = BrokerView { broker, settings };
     let own = configs::BROKER.iter().map(|config| {
         let mut found: Vec<Sourced> = Vec::new();
         for (scope, source) in [(Scope::Broker, BROKER_SOURCE), (Scope::Cluster, CLUSTER_SOURCE)] {
@@ -175,7 +172,7 @@ fn of_broker(shared: &Shared, wanted: Wanted) -> Vec<DescribeConfigsResourceResu
             let set = settings.other.get(config.name);
             found.extend(set.map(|value| (config.name, value.to_string(), source)));
         }
-        found.push((config.name, (config.value)(shared), DEFAULT_SOURCE));
+        found.push((config.name, (config.value)(&view), DEFAULT_SOURCE));
         DescribeConfigsResourceResult {
             read_only: config.is_fixed,
             ..plain(config.name, config.kind, config.about, found, wanted)
@@ -189,7 +186,7 @@ fn of_broker(shared: &Shared, wanted: Wanted) -> Vec<DescribeConfigsResourceResu
 }
 
 /// Describes only settings that were changed at run time for all brokers.
-fn of_scope(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+fn of_scope(settings: &TopicSettings, wanted: DescribeOptions) -> Vec<DescribeConfigsResourceResult> {
     let own = configs::BROKER.iter().filter_map(|config| {
         let value = settings.other.get(config.name)?.to_string();
         let found = vec![(config.name, value, CLUSTER_SOURCE)];
@@ -209,7 +206,11 @@ fn of_scope(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsReso
     own.chain(defaults).collect()
 }
 
-fn of_group(shared: &Shared, name: &str, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+fn of_group(
+    shared: &KafkaContext,
+    name: &str,
+    wanted: DescribeOptions,
+) -> Vec<DescribeConfigsResourceResult> {
     let settings = shared.broker.scoped_settings(&Scope::Group(name.into()));
     let base = shared.broker.groups().settings();
     let all = configs::GROUP.iter();
@@ -249,10 +250,10 @@ fn of_logger() -> Vec<DescribeConfigsResourceResult> {
 }
 
 /// Describes a subscription for client metrics. None are collected, so each is empty.
-fn of_client_metrics(wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
-    let list = configs::Kind::SomeOf(&[]);
+fn of_client_metrics(wanted: DescribeOptions) -> Vec<DescribeConfigsResourceResult> {
+    let list = configs::ConfigType::SomeOf(&[]);
     let all = [
-        ("interval.ms", configs::Kind::Long { min: 100 }, "300000"),
+        ("interval.ms", configs::ConfigType::Long { min: 100 }, "300000"),
         ("match", list, ""),
         ("metrics", list, ""),
     ];
@@ -265,7 +266,7 @@ fn of_client_metrics(wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
                 kind,
                 about,
                 found,
-                Wanted {
+                DescribeOptions {
                     synonyms: false,
                     ..wanted
                 },
@@ -277,10 +278,10 @@ fn of_client_metrics(wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
 /// Describes a setting. Its value is the first of `found`.
 fn plain(
     name: &'static str,
-    kind: configs::Kind,
+    kind: configs::ConfigType,
     about: &'static str,
     found: Vec<Sourced>,
-    wanted: Wanted,
+    wanted: DescribeOptions,
 ) -> DescribeConfigsResourceResult {
     let is_typed = wanted.version >= 3;
     let first = found.first();

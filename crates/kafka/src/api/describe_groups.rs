@@ -1,7 +1,6 @@
 //! `DescribeGroups`: state and members of classic groups.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use stafett_groups::classic::MemberView;
 use stafett_groups::{Group, GroupKind};
@@ -9,10 +8,11 @@ use stafett_kafka_wire::messages::describe_groups::{DescribedGroup, DescribedGro
 use stafett_kafka_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use super::group_words::{GROUP_OPERATIONS, state_name, text};
-use crate::answers::{Kind, Reply};
-use crate::kafka::large_answer;
-use crate::session::{Call, Close, Context};
+use super::group_names::{GROUP_OPERATIONS, state_name, text};
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::write_sized;
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version in which a missing group is an error; older versions report state `Dead`.
 const ERRORS_FROM: i16 = 6;
@@ -25,54 +25,54 @@ const LARGE: usize = 100;
 /// for it.
 const REPEATED_BYTES_MAX: usize = 16 << 20;
 
-pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_groups(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeGroupsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
-        let turn = if request.groups.len() >= LARGE {
-            large_answer(&shared).await
-        } else {
-            None
-        };
-        let operations = if request.include_authorized_operations {
-            GROUP_OPERATIONS
-        } else {
-            NOT_ASKED
-        };
-        let mut groups = Vec::with_capacity(request.groups.len());
-        let mut seen = HashSet::new();
-        let mut repeated_bytes = 0;
-        for name in request.groups {
-            let found = shared.broker.groups().with_group(&name, |group| {
-                group.and_then(|group| described(call.version, group))
-            });
-            let mut group = found.unwrap_or_else(|| absent(call.version, &name));
-            if !seen.insert(name.clone()) {
-                repeated_bytes += bytes(&group);
-                if repeated_bytes > REPEATED_BYTES_MAX {
-                    group = repeated_too_often();
-                }
+    Ok(PendingResponse::in_turn(move |context| {
+        let is_large = request.groups.len() >= LARGE;
+        write_sized(context, is_large, move |context| {
+            run(&context.shared, call, request)
+        })
+    }))
+}
+
+fn run(shared: &KafkaContext, call: Call, request: DescribeGroupsRequest) -> ResponseResult {
+    let operations = if request.include_authorized_operations {
+        GROUP_OPERATIONS
+    } else {
+        NOT_ASKED
+    };
+    let mut groups = Vec::with_capacity(request.groups.len());
+    let mut seen = HashSet::new();
+    let mut repeated_bytes = 0;
+    for name in request.groups {
+        let found = shared.broker.groups().with_group(&name, |group| {
+            group.and_then(|group| described(call.version, group))
+        });
+        let mut group = found.unwrap_or_else(|| absent(call.version, &name));
+        if !seen.insert(name.clone()) {
+            repeated_bytes += bytes(&group);
+            if repeated_bytes > REPEATED_BYTES_MAX {
+                group = repeated_too_often();
             }
-            if let Ok(code) = ErrorCode::try_from(group.error_code) {
-                shared.metrics.error(call.api, code);
-            }
-            groups.push(DescribedGroup {
-                group_id: name,
-                authorized_operations: if group.error_code == 0 {
-                    operations
-                } else {
-                    NOT_ASKED
-                },
-                ..group
-            });
         }
-        let response = DescribeGroupsResponse {
-            throttle_time_ms: 0,
-            groups,
-        };
-        let reply = call.answer::<DescribeGroupsRequest>(&response)?;
-        Ok(Reply { turn, ..reply })
-    })))
+        if let Ok(code) = ErrorCode::try_from(group.error_code) {
+            shared.metrics.error(call.api, code);
+        }
+        groups.push(DescribedGroup {
+            group_id: name,
+            authorized_operations: if group.error_code == 0 {
+                operations
+            } else {
+                NOT_ASKED
+            },
+            ..group
+        });
+    }
+    let response = DescribeGroupsResponse {
+        throttle_time_ms: 0,
+        groups,
+    };
+    call.answer::<DescribeGroupsRequest>(&response)
 }
 
 /// Estimates the bytes of a description.

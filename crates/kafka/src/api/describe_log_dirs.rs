@@ -10,36 +10,33 @@ use stafett_kafka_wire::messages::{DescribeLogDirsRequest, DescribeLogDirsRespon
 use stafett_kafka_wire::{Decoder, Str};
 use stafett_topics::Topic;
 
-use crate::answers::{Answered, Kind, Reply};
-use crate::kafka::{Shared, large_answer};
-use crate::session::{Call, Close, Context};
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::{Operation, Step};
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Topics from which on an answer counts as large.
 const LARGE_TOPICS: usize = 1000;
 /// Unknown size.
 const UNKNOWN: i64 = -1;
 
-pub(super) fn describe_log_dirs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_log_dirs(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeLogDirsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::in_turn(move |_| {
         let asked = match &request.topics {
             None => shared.broker.topics().len(),
             Some(topics) => topics.len(),
         };
-        let turn = if asked >= LARGE_TOPICS {
-            large_answer(&shared).await
-        } else {
-            None
-        };
         // Blocking: it queries the file system.
-        let answered = tokio::task::spawn_blocking(move || run(&shared, call, request));
-        let answered = answered.await.map_err(|_| Close::OutcomeUnknown)??;
-        Ok(Reply { turn, ..answered })
-    })))
+        Ok(Step::Await(Operation::WriteBlocking {
+            is_large: asked >= LARGE_TOPICS,
+            write: Box::new(move || run(&shared, call, request)),
+        }))
+    }))
 }
 
-fn run(shared: &Shared, call: Call, request: DescribeLogDirsRequest) -> Answered {
+fn run(shared: &KafkaContext, call: Call, request: DescribeLogDirsRequest) -> ResponseResult {
     let broker = &shared.broker;
     let topics = match request.topics {
         None => {
@@ -76,7 +73,7 @@ fn run(shared: &Shared, call: Call, request: DescribeLogDirsRequest) -> Answered
 }
 
 fn of_topic(
-    shared: &Shared,
+    shared: &KafkaContext,
     topic: &Topic,
     partitions: impl IntoIterator<Item = u32>,
 ) -> DescribeLogDirsTopic {

@@ -6,15 +6,15 @@ use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::TopicName;
 use stafett_topics::Topic;
 
-use crate::answers::Kind;
+use crate::call::Call;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::response_queue::HandlerResult;
 
 /// No transaction.
 const NONE: i32 = -1;
 
-pub(super) fn describe_producers(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_producers(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeProducersRequest = call.read(body)?;
     let shared = &context.shared;
     let topics = request.topics.into_iter().map(|asked| {
@@ -41,11 +41,11 @@ pub(super) fn describe_producers(context: &Context, call: Call, body: Decoder) -
         throttle_time_ms: 0,
         topics: topics.collect(),
     };
-    Ok(Kind::Ready(call.answer::<DescribeProducersRequest>(&response)))
+    Ok(call.answer::<DescribeProducersRequest>(&response)?.into())
 }
 
 fn producers(
-    shared: &Shared,
+    shared: &KafkaContext,
     name: &str,
     topic: Option<&Topic>,
     partition: i32,

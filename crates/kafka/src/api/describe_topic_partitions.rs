@@ -13,22 +13,23 @@ use stafett_model::TopicName;
 use stafett_topics::{Topic, is_internal};
 
 use super::metadata::TOPIC_OPERATIONS;
-use crate::answers::Kind;
+use crate::call::Call;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::leader_epoch::leader_epoch;
+use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::settings::BROKER_ID;
 
 /// Maximum partitions per answer, regardless of the request.
 const PARTITIONS_MAX: usize = 2000;
 
 /// A requested topic; its name if it does not exist.
-type Entry = Result<Arc<Topic>, Str>;
+type TopicLookup = Result<Arc<Topic>, Str>;
 
-pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_topic_partitions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeTopicPartitionsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::in_turn(move |context| {
+        let shared = &*context.shared;
         let names: BTreeSet<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
         let limit = usize::try_from(request.response_partition_limit).unwrap_or(0);
         let limit = limit.clamp(1, PARTITIONS_MAX);
@@ -37,16 +38,16 @@ pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Dec
             cursor.partition_index < 0 || !names.is_empty() && !names.contains(&cursor.topic_name)
         });
         let response = if is_lost {
-            lost(&shared, call, names)
+            lost(shared, call, names)
         } else {
-            page(&shared, call, names, cursor, limit)
+            page(shared, call, names, cursor, limit)
         };
         call.answer::<DescribeTopicPartitionsRequest>(&response)
-    })))
+    }))
 }
 
 /// Reports an invalid cursor for each topic.
-fn lost(shared: &Shared, call: Call, names: BTreeSet<Str>) -> DescribeTopicPartitionsResponse {
+fn lost(shared: &KafkaContext, call: Call, names: BTreeSet<Str>) -> DescribeTopicPartitionsResponse {
     let topics = names
         .into_iter()
         .map(|name| DescribeTopicPartitionsResponseTopic {
@@ -62,7 +63,7 @@ fn lost(shared: &Shared, call: Call, names: BTreeSet<Str>) -> DescribeTopicParti
 }
 
 fn page(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
     names: BTreeSet<Str>,
     cursor: Option<&RequestCursor>,
@@ -112,7 +113,7 @@ fn page(
 }
 
 /// Returns the first topics at or behind a name: `limit`, and one more for the cursor.
-fn all(shared: &Shared, from: &str, limit: usize) -> Vec<Entry> {
+fn all(shared: &KafkaContext, from: &str, limit: usize) -> Vec<TopicLookup> {
     let mut topics = shared.broker.topics().all();
     topics.retain(|topic| *topic.name >= *from);
     if topics.len() > limit + 1 {
@@ -123,7 +124,7 @@ fn all(shared: &Shared, from: &str, limit: usize) -> Vec<Entry> {
     topics.into_iter().map(Ok).collect()
 }
 
-fn unknown(shared: &Shared, call: Call, name: &str) -> DescribeTopicPartitionsResponseTopic {
+fn unknown(shared: &KafkaContext, call: Call, name: &str) -> DescribeTopicPartitionsResponseTopic {
     let code = TopicName::check(name)
         .map_err(error::name)
         .err()
@@ -137,14 +138,14 @@ fn unknown(shared: &Shared, call: Call, name: &str) -> DescribeTopicPartitionsRe
 }
 
 fn described(
-    shared: &Shared,
+    shared: &KafkaContext,
     topic: &Topic,
     partitions: std::ops::Range<i32>,
 ) -> DescribeTopicPartitionsResponseTopic {
     let partitions = partitions.map(|partition_index| DescribeTopicPartitionsResponsePartition {
         partition_index,
         leader_id: BROKER_ID,
-        leader_epoch: shared.leader_epoch(),
+        leader_epoch: leader_epoch(&shared.broker),
         replica_nodes: vec![BROKER_ID],
         isr_nodes: vec![BROKER_ID],
         eligible_leader_replicas: Some(Vec::new()),

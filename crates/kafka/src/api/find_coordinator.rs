@@ -7,8 +7,9 @@ use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 use crate::settings::BROKER_ID;
 
 /// First version with several coordinators per request.
@@ -16,7 +17,7 @@ const MANY_FROM: i16 = 4;
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
-pub(super) fn find_coordinator(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: FindCoordinatorRequest = call.read(body)?;
     let is_served = matches!(request.key_type, GROUP | TRANSACTION);
     let code = if is_served {
@@ -58,5 +59,5 @@ pub(super) fn find_coordinator(context: &Context, call: Call, body: Decoder) -> 
             ..Default::default()
         }
     };
-    Ok(Kind::Ready(call.answer::<FindCoordinatorRequest>(&response)))
+    Ok(call.answer::<FindCoordinatorRequest>(&response)?.into())
 }

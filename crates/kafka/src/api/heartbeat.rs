@@ -5,23 +5,24 @@
 //! its members learn it at once. The client's next request on the connection ends the wait, so it delays
 //! nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use stafett_groups::{GroupError, StableWatch};
 use stafett_kafka_wire::messages::{HeartbeatRequest, HeartbeatResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{Answered, Kind, Task};
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, HeldHeartbeat, Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// Divisor of the session timeout: the longest hold is the timeout divided by it.
 const SESSION_PART: u32 = 4;
 
-pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn heartbeat(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: HeartbeatRequest = call.read(body)?;
     let shared = &context.shared;
     let groups = shared.broker.groups();
@@ -36,48 +37,30 @@ pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<
         && may_hold
         && let Some(watch) = groups.stable_watch(&request.group_id, &request.member_id)
     {
-        let release = CancellationToken::new();
-        let task = hold(context, call, &request, watch, release.clone());
-        return Ok(Kind::Held(task, release));
+        let time_max = shared.settings.heartbeat_hold.min(watch.session / SESSION_PART);
+        return Ok(hold(call, &request, watch, time_max));
     }
-    Ok(Kind::Ready(answer(shared, call, heard)))
+    Ok(PendingResponse::Ready(answer(shared, call, heard)))
 }
 
-/// Waits for a change of the group, the end of the hold time, the next request or a drain, then answers.
-fn hold(
-    context: &Context,
-    call: Call,
-    request: &HeartbeatRequest,
-    watch: StableWatch,
-    release: CancellationToken,
-) -> Task {
-    let shared = Arc::clone(&context.shared);
-    let drain = context.drain.clone();
-    let group = request.group_id.detach();
-    let member = request.member_id.detach();
-    let instance = request
-        .group_instance_id
-        .as_ref()
-        .map(stafett_kafka_wire::Str::detach);
-    let generation = request.generation_id;
-    let patience = shared.settings.heartbeat_hold.min(watch.session / SESSION_PART);
-    Box::pin(async move {
-        let check = || {
-            let groups = shared.broker.groups();
-            groups.check_alive(&group, &member, instance.as_deref(), generation)
-        };
-        tokio::select! {
-            biased;
-            () = release.cancelled() => {}
-            () = drain.cancelled() => {}
-            () = watch.wait_for_change(|| check().is_ok()) => {}
-            () = tokio::time::sleep(patience) => {}
-        }
-        answer(&shared, call, check())
-    })
+/// Answers after a change of the group, the end of the hold time, the next request or a drain.
+fn hold(call: Call, request: &HeartbeatRequest, watch: StableWatch, time_max: Duration) -> PendingResponse {
+    let release = CancellationToken::new();
+    let held = HeldHeartbeat {
+        group: request.group_id.detach(),
+        member: request.member_id.detach(),
+        instance: request.group_instance_id.as_ref().map(Str::detach),
+        generation: request.generation_id,
+        watch,
+        time_max,
+        release: release.clone(),
+    };
+    let heard = then(move |context, heard| answer(&context.shared, call, heard));
+    let operation = Operation::Group(GroupOperation::HoldHeartbeat(Box::new(held), heard));
+    PendingResponse::awaiting(operation, Pipelining::Released(release))
 }
 
-fn answer(shared: &Shared, call: Call, heard: Result<(), GroupError>) -> Answered {
+fn answer(shared: &KafkaContext, call: Call, heard: Result<(), GroupError>) -> ResponseResult {
     let code = match heard {
         Ok(()) => ErrorCode::None,
         Err(error) => error::group(&error)?,

@@ -3,19 +3,20 @@
 //! Transactions are not served. A transactional producer gets an error that clients report at once; most
 //! other errors would be retried forever.
 
-use std::sync::Arc;
-
 use stafett_kafka_wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_model::ProducerId;
 
-use crate::answers::Kind;
+use crate::call::Call;
+use crate::context::RequestContext;
 use crate::error;
-use crate::session::{Call, Close, Context};
+use crate::operation::{Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// No producer id, or no epoch. A request has both or neither.
 const NONE: i64 = -1;
 
-pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn init_producer_id(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: InitProducerIdRequest = call.read(body)?;
     if let Some(name) = &request.transactional_id {
         let code = if name.is_empty() {
@@ -28,33 +29,34 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
             error_code: code,
             ..refused()
         };
-        return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
+        return Ok(call.answer::<InitProducerIdRequest>(&response)?.into());
     }
     if (request.producer_id == NONE) != (i64::from(request.producer_epoch) == NONE) {
         let response = InitProducerIdResponse {
             error_code: context.shared.metrics.error(call.api, ErrorCode::InvalidRequest),
             ..refused()
         };
-        return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
+        return Ok(call.answer::<InitProducerIdRequest>(&response)?.into());
     }
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move {
-        let response = match shared.broker.catalog().new_producer_id().await {
-            Ok(id) => InitProducerIdResponse {
-                producer_id: id.0,
+    let given = then(move |context, given| {
+        let response = match given {
+            Ok(ProducerId(id)) => InitProducerIdResponse {
+                producer_id: id,
                 producer_epoch: 0,
                 ..InitProducerIdResponse::default()
             },
             Err(not_stored) => {
                 let (code, _) = error::not_stored(&not_stored)?;
                 InitProducerIdResponse {
-                    error_code: shared.metrics.error(call.api, code),
+                    error_code: context.shared.metrics.error(call.api, code),
                     ..refused()
                 }
             }
         };
         call.answer::<InitProducerIdRequest>(&response)
-    })))
+    });
+    let operation = Operation::NewProducerId(given);
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
 fn refused() -> InitProducerIdResponse {

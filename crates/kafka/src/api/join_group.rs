@@ -2,20 +2,19 @@
 //!
 //! The needed parts of the request are copied, so that a client that waits for minutes pins no frame.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use stafett_groups::classic::Join;
-use stafett_groups::{GroupError, JoinError, JoinReply, Strategy};
+use stafett_groups::{JoinError, JoinReply, Strategy};
 use stafett_kafka_wire::messages::join_group::JoinGroupResponseMember;
 use stafett_kafka_wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
-use super::group_words::{client_host, new_member_id, text};
-use crate::answers::{Answered, Kind};
+use super::group_names::{client_host, new_member_id, text};
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// First version in which members get an id before they join (KIP-394).
 const KNOWN_IDS_FROM: i16 = 4;
@@ -25,14 +24,12 @@ const PURPOSE_FROM: i16 = 7;
 const SKIP_FROM: i16 = 9;
 
 pub(super) fn join_group(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     client: Option<&str>,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> HandlerResult {
     let request: JoinGroupRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    let drain = context.drain.clone();
     let group: Box<str> = (&*request.group_id).into();
     let join = join(
         &request,
@@ -40,15 +37,9 @@ pub(super) fn join_group(
         client.unwrap_or_default(),
         client_host(context),
     );
-    Ok(Kind::Waiting(Box::pin(async move {
-        let member = Arc::from(&*join.member);
-        let joined = tokio::select! {
-            biased;
-            joined = shared.broker.groups().join(&group, join) => joined,
-            () = drain.cancelled() => Err(JoinError { error: GroupError::Stopping, member }),
-        };
-        answer(&shared, call, joined)
-    })))
+    let joined = then(move |context, joined| answer(&context.shared, call, joined));
+    let operation = Operation::Group(GroupOperation::Join(group, Box::new(join), joined));
+    Ok(PendingResponse::awaiting(operation, Pipelining::LongBarrier))
 }
 
 fn join(request: &JoinGroupRequest, version: i16, client: &str, client_host: Box<str>) -> Join {
@@ -73,7 +64,7 @@ fn join(request: &JoinGroupRequest, version: i16, client: &str, client_host: Box
     }
 }
 
-fn answer(shared: &Shared, call: Call, joined: Result<JoinReply, JoinError>) -> Answered {
+fn answer(shared: &KafkaContext, call: Call, joined: Result<JoinReply, JoinError>) -> ResponseResult {
     let response = match joined {
         Ok(joined) => JoinGroupResponse {
             generation_id: joined.generation,

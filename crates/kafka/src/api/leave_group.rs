@@ -6,14 +6,15 @@ use stafett_kafka_wire::messages::leave_group::{MemberIdentity, MemberResponse};
 use stafett_kafka_wire::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
-use crate::answers::Kind;
+use crate::call::Call;
+use crate::context::RequestContext;
 use crate::error;
-use crate::session::{Call, Close, Context};
+use crate::response_queue::HandlerResult;
 
 /// First version with several members per request.
 const MANY_FROM: i16 = 3;
 
-pub(super) fn leave_group(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn leave_group(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: LeaveGroupRequest = call.read(body)?;
     let members = if call.version >= MANY_FROM {
         request.members
@@ -55,5 +56,5 @@ pub(super) fn leave_group(context: &Context, call: Call, body: Decoder) -> Resul
     {
         response.error_code = only.error_code;
     }
-    Ok(Kind::Ready(call.answer::<LeaveGroupRequest>(&response)))
+    Ok(call.answer::<LeaveGroupRequest>(&response)?.into())
 }

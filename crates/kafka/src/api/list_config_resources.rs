@@ -1,26 +1,25 @@
 //! `ListConfigResources`: resources that have settings (KIP-1142).
 
-use std::sync::Arc;
-
 use stafett_broker::Scope;
 use stafett_kafka_wire::messages::list_config_resources::ConfigResource;
 use stafett_kafka_wire::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use crate::answers::{Kind, Reply};
-use crate::kafka::{Shared, large_answer};
+use crate::call::Call;
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::write_sized;
 use crate::resources::{BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC};
-use crate::session::{Call, Close, Context};
+use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::settings::BROKER_ID;
 
 const ALL: [i8; 5] = [TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP];
 /// Topics from which on an answer counts as large.
 const LARGE_TOPICS: usize = 10_000;
 
-pub(super) fn list_config_resources(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_config_resources(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListConfigResourcesRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
+    Ok(PendingResponse::in_turn(move |context| {
+        let shared = &context.shared;
         // Version 0 asks only for client metrics subscriptions.
         let kinds = match request.resource_types {
             _ if call.version == 0 => vec![CLIENT_METRICS],
@@ -29,29 +28,21 @@ pub(super) fn list_config_resources(context: &Context, call: Call, body: Decoder
         };
         let is_known = kinds.iter().all(|kind| ALL.contains(kind));
         let is_large = kinds.contains(&TOPIC) && shared.broker.topics().len() >= LARGE_TOPICS;
-        let turn = if is_large {
-            large_answer(&shared).await
-        } else {
-            None
-        };
-        let response = if is_known {
-            let listed = ALL.into_iter().filter(|kind| kinds.contains(kind));
-            ListConfigResourcesResponse {
-                config_resources: listed.flat_map(|kind| list(&shared, kind)).collect(),
-                ..ListConfigResourcesResponse::default()
+        write_sized(context, is_large, move |context| {
+            let shared = &*context.shared;
+            let mut response = ListConfigResourcesResponse::default();
+            if is_known {
+                let listed = ALL.into_iter().filter(|kind| kinds.contains(kind));
+                response.config_resources = listed.flat_map(|kind| list(shared, kind)).collect();
+            } else {
+                response.error_code = shared.metrics.error(call.api, ErrorCode::UnsupportedVersion);
             }
-        } else {
-            ListConfigResourcesResponse {
-                error_code: shared.metrics.error(call.api, ErrorCode::UnsupportedVersion),
-                ..ListConfigResourcesResponse::default()
-            }
-        };
-        let reply = Reply::from(call.encode::<ListConfigResourcesRequest>(&response)?);
-        Ok(Reply { turn, ..reply })
-    })))
+            call.answer::<ListConfigResourcesRequest>(&response)
+        })
+    }))
 }
 
-fn list(shared: &Shared, kind: i8) -> Vec<ConfigResource> {
+fn list(shared: &KafkaContext, kind: i8) -> Vec<ConfigResource> {
     let named = |resource_name| ConfigResource {
         resource_name,
         resource_type: kind,

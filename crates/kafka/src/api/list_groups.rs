@@ -1,16 +1,15 @@
 //! `ListGroups`: all groups, or those in given states and of given types.
 
-use std::sync::Arc;
-
 use stafett_groups::{Group, GroupKind};
 use stafett_kafka_wire::messages::list_groups::ListedGroup;
 use stafett_kafka_wire::messages::{ListGroupsRequest, ListGroupsResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
-use super::group_words::{state_name, text};
-use crate::answers::{Kind, Reply};
-use crate::kafka::large_answer;
-use crate::session::{Call, Close, Context};
+use super::group_names::{state_name, text};
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::write_sized;
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Protocol type of groups of the consumer protocol.
 const CONSUMERS: &str = "consumer";
@@ -19,31 +18,31 @@ const TYPES_FROM: i16 = 5;
 /// Groups from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
-pub(super) fn list_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_groups(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListGroupsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
-        let turn = if shared.broker.groups().len() >= LARGE {
-            large_answer(&shared).await
-        } else {
-            None
-        };
-        let mut groups = Vec::new();
-        shared.broker.groups().each(|group| {
-            let listed = listed(call.version, group);
-            let state = state_name(group.kind.state());
-            let kind = group.kind.state().kind.name();
-            if is_wanted(&request.states_filter, state) && is_wanted(&request.types_filter, kind) {
-                groups.push(listed);
-            }
-        });
-        let response = ListGroupsResponse {
-            groups,
-            ..ListGroupsResponse::default()
-        };
-        let reply = call.answer::<ListGroupsRequest>(&response)?;
-        Ok(Reply { turn, ..reply })
-    })))
+    Ok(PendingResponse::in_turn(move |context| {
+        let is_large = context.shared.broker.groups().len() >= LARGE;
+        write_sized(context, is_large, move |context| {
+            run(&context.shared, call, &request)
+        })
+    }))
+}
+
+fn run(shared: &KafkaContext, call: Call, request: &ListGroupsRequest) -> ResponseResult {
+    let mut groups = Vec::new();
+    shared.broker.groups().each(|group| {
+        let listed = listed(call.version, group);
+        let state = state_name(group.kind.state());
+        let kind = group.kind.state().kind.name();
+        if is_wanted(&request.states_filter, state) && is_wanted(&request.types_filter, kind) {
+            groups.push(listed);
+        }
+    });
+    let response = ListGroupsResponse {
+        groups,
+        ..ListGroupsResponse::default()
+    };
+    call.answer::<ListGroupsRequest>(&response)
 }
 
 fn is_wanted(filter: &[Str], value: &str) -> bool {

@@ -10,21 +10,20 @@
 //! | -6 earliest to be uploaded | 11 | no offset |
 //! | 0 and up | 1 | the first record at or behind the time |
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use stafett_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use stafett_kafka_wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Str};
-use stafett_model::{BatchHeader, LogId, Offset, max_timestamp_record, offset_for_timestamp};
+use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_topics::{TimeQuery, Topic, is_internal};
 
-use crate::answers::Kind;
-use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use super::repeated;
+use crate::call::Call;
+use crate::context::{KafkaContext, RequestContext};
+use crate::leader_epoch::{check_leader_epoch, leader_epoch};
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse};
+use crate::time_search::{FoundOffset, TimeSearch, wire};
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -34,66 +33,64 @@ const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 /// No offset, time or epoch.
 const NONE: i64 = -1;
-/// Maximum decompressed bytes of a batch that is searched for a time.
-const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// Offset, timestamp and leader epoch; `None` if there is no such record.
-type Found = Option<(i64, i64, i32)>;
-
-pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_offsets(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListOffsetsRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
-        let doubled = doubled(&request);
-        let mut topics = Vec::with_capacity(request.topics.len());
-        for topic in request.topics {
-            let known = shared.broker.topics().named(&topic.name);
-            if is_internal(&topic.name) {
-                shared.offsets_topic.refresh(&shared).await;
-            }
-            let mut partitions = Vec::with_capacity(topic.partitions.len());
-            for asked in topic.partitions {
-                let found = if doubled.contains(&(topic.name.clone(), asked.partition_index)) {
-                    Err(ErrorCode::InvalidRequest)
-                } else {
-                    find(&shared, call.version, known.as_deref(), &asked).await
-                };
-                partitions.push(answer(&shared, call, &asked, found));
-            }
-            topics.push(ListOffsetsTopicResponse {
-                name: topic.name,
-                partitions,
-            });
+    let has_internal = request.topics.iter().any(|topic| is_internal(&topic.name));
+    Ok(PendingResponse::in_turn(move |context| {
+        if has_internal {
+            let refreshed = then(move |context, ()| Ok(run(context, call, request)));
+            return Ok(Step::Await(Operation::RefreshOffsetsTopic(refreshed)));
         }
-        call.answer::<ListOffsetsRequest>(&ListOffsetsResponse {
-            throttle_time_ms: 0,
-            topics,
-        })
-    })))
+        Ok(run(context, call, request))
+    }))
 }
 
-/// Returns the partitions that occur more than once.
-fn doubled(request: &ListOffsetsRequest) -> HashSet<(Str, i32)> {
-    let asked = request.topics.iter().flat_map(|topic| {
-        topic
-            .partitions
-            .iter()
-            .map(|partition| (topic.name.clone(), partition.partition_index))
+fn run(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Step {
+    let shared = &*context.shared;
+    let keys = request.topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|asked| (topic.name.clone(), asked.partition_index))
     });
-    let mut seen = HashSet::new();
-    asked.filter(|key| !seen.insert(key.clone())).collect()
+    let repeated = repeated(keys);
+    let mut searches = Vec::new();
+    for topic in &request.topics {
+        let known = shared.broker.topics().named(&topic.name);
+        searches.extend(topic.partitions.iter().map(|asked| {
+            if repeated.contains(&(topic.name.clone(), asked.partition_index)) {
+                return Err(Err(ErrorCode::InvalidRequest));
+            }
+            search(shared, call.version, known.as_deref(), asked)
+        }));
+    }
+    let found = then(move |context, found: Vec<FoundOffset>| {
+        let mut found = found.into_iter();
+        let mut partition = |asked: ListOffsetsPartition| {
+            let found = found.next().unwrap_or(Err(ErrorCode::KafkaStorageError));
+            answer(&context.shared, call, asked.partition_index, found)
+        };
+        let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
+            name: topic.name,
+            partitions: topic.partitions.into_iter().map(&mut partition).collect(),
+        });
+        call.answer::<ListOffsetsRequest>(&ListOffsetsResponse {
+            throttle_time_ms: 0,
+            topics: topics.collect(),
+        })
+    });
+    Step::Await(Operation::FindTimes(searches, found))
 }
 
 fn answer(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
-    asked: &ListOffsetsPartition,
-    found: Result<Found, ErrorCode>,
+    partition_index: i32,
+    found: FoundOffset,
 ) -> ListOffsetsPartitionResponse {
     let code = found.err().unwrap_or(ErrorCode::None);
     let (offset, timestamp, leader_epoch) = found.ok().flatten().unwrap_or((NONE, NONE, -1));
     ListOffsetsPartitionResponse {
-        partition_index: asked.partition_index,
+        partition_index,
         error_code: shared.metrics.error(call.api, code),
         timestamp,
         offset,
@@ -101,33 +98,33 @@ fn answer(
     }
 }
 
-async fn find(
-    shared: &Shared,
+/// Returns the search for an offset, or the offset if it is known.
+fn search(
+    shared: &KafkaContext,
     version: i16,
     topic: Option<&Topic>,
     asked: &ListOffsetsPartition,
-) -> Result<Found, ErrorCode> {
+) -> Result<TimeSearch, FoundOffset> {
     let partition = u32::try_from(asked.partition_index).ok();
     let log = topic
         .zip(partition)
         .and_then(|(topic, partition)| topic.log(partition));
-    let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let log = log.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
     if asked.timestamp < 0 && first_version(asked.timestamp).is_none_or(|first| version < first) {
-        return Err(ErrorCode::UnsupportedVersion);
+        return Err(Err(ErrorCode::UnsupportedVersion));
     }
-    shared.check_leader_epoch(asked.current_leader_epoch)?;
-    let bounds = shared
-        .broker
-        .catalog()
-        .bounds(log)
-        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    match asked.timestamp {
-        LATEST => Ok(Some((wire(bounds.end), NONE, shared.leader_epoch()))),
-        EARLIEST | EARLIEST_LOCAL => Ok(Some((wire(bounds.start), NONE, -1))),
-        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(None),
-        MAX_TIMESTAMP => find_time(shared, log, TimeQuery::Latest, bounds.start).await,
-        time => find_time(shared, log, TimeQuery::AtOrAfter(time), bounds.start).await,
-    }
+    check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
+    let bounds = shared.broker.catalog().bounds(log);
+    let bounds = bounds.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
+    let start = bounds.start;
+    let query = match asked.timestamp {
+        LATEST => return Err(Ok(Some((wire(bounds.end), NONE, leader_epoch(&shared.broker))))),
+        EARLIEST | EARLIEST_LOCAL => return Err(Ok(Some((wire(start), NONE, -1)))),
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Err(Ok(None)),
+        MAX_TIMESTAMP => TimeQuery::Latest,
+        time => TimeQuery::AtOrAfter(time),
+    };
+    Ok(TimeSearch { log, query, start })
 }
 
 fn first_version(timestamp: i64) -> Option<i16> {
@@ -139,24 +136,4 @@ fn first_version(timestamp: i64) -> Option<i16> {
         EARLIEST_PENDING_UPLOAD => Some(11),
         _ => None,
     }
-}
-
-async fn find_time(shared: &Shared, log: LogId, query: TimeQuery, start: Offset) -> Result<Found, ErrorCode> {
-    let found = shared.broker.catalog().find_time(log, query).finish().await;
-    let found = found.map_err(|_| ErrorCode::KafkaStorageError)?;
-    let Some(batch) = found.map_err(|error| error::read(&error))? else {
-        return Ok(None);
-    };
-    let record = match query {
-        TimeQuery::Latest => max_timestamp_record(&batch, BATCH_BYTES_MAX),
-        TimeQuery::AtOrAfter(time) => offset_for_timestamp(&batch, time, start, BATCH_BYTES_MAX),
-    };
-    // Batches were checked on append, except the content of compressed records.
-    let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
-    let epoch = BatchHeader::parse(&batch).map_or(-1, |header| header.leader_epoch);
-    Ok(record.map(|(offset, timestamp)| (wire(offset), timestamp, epoch)))
-}
-
-fn wire(offset: Offset) -> i64 {
-    i64::try_from(offset.0).unwrap_or(i64::MAX)
 }

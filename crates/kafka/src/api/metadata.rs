@@ -12,12 +12,14 @@ use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
-use crate::answers::{Answered, Kind, Reply};
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::{Shared, large_answer};
-use crate::session::{Call, Close, Context};
+use crate::leader_epoch::leader_epoch;
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::response_writer::Writer;
 use crate::settings::BROKER_ID;
-use crate::writer::Writer;
 
 /// Operations on a cluster without access control, as bits of the numbers of Kafka's `AclOperation`: create,
 /// alter, describe, cluster action, describe and alter configs, idempotent write.
@@ -36,92 +38,95 @@ const PARTITION_BYTES: usize = 40;
 const TOPIC_BYTES: usize = 48;
 
 /// Entry of a topic.
-enum Entry {
+enum TopicEntry {
     Known(Arc<Topic>),
     Failed { name: Option<Str>, id: Uuid, code: i16 },
 }
 
-pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn metadata(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: MetadataRequest = call.read(body)?;
     let missing = missing_names(&context.shared, call.version, &request);
-    let context = context.clone();
     if missing.is_empty() {
-        return Ok(Kind::Task(Box::pin(answer(
-            context,
-            call,
-            request,
-            CreateFailures::default(),
-        ))));
+        return Ok(PendingResponse::in_turn(move |context| {
+            answer(context, call, &request, &CreateFailures::default())
+        }));
     }
-    Ok(Kind::Barrier(Box::pin(async move {
-        let failures = create(&context.shared, missing).await?;
-        answer(context, call, request, failures).await
-    })))
+    let new = missing.iter().map(|name| NewTopic {
+        name: name.as_str().into(),
+        partitions: None,
+        settings: TopicSettings::default(),
+    });
+    let operation = Operation::CreateTopics(
+        new.collect(),
+        then(move |context, created| on_created(context, call, request, missing, created)),
+    );
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
 /// Returns the names of topics to create, each once.
-fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> HashSet<Str> {
+fn missing_names(shared: &KafkaContext, version: i16, request: &MetadataRequest) -> Vec<Str> {
     let may_create = shared.settings.auto_create_topics && request.allow_auto_topic_creation;
     let named = request
         .topics
         .iter()
         .flatten()
         .filter(|topic| may_create && (version >= 12 || topic.topic_id.is_zero()));
-    named
+    let missing: HashSet<Str> = named
         .filter_map(|topic| topic.name.as_ref().filter(|_| topic.topic_id.is_zero()))
         .filter(|name| !is_internal(name) && TopicName::check(name).is_ok())
         .filter(|name| shared.broker.topics().named(name).is_none())
         .cloned()
-        .collect()
+        .collect();
+    missing.into_iter().collect()
 }
 
 /// Topics that could not be created, with the reason.
 type CreateFailures = HashMap<Str, ErrorCode>;
 
-async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures, Close> {
-    let names: Vec<Str> = missing.into_iter().collect();
-    let new = names.iter().map(|name| NewTopic {
-        name: name.as_str().into(),
-        partitions: None,
-        settings: TopicSettings::default(),
-    });
-    let results = shared.broker.catalog().create(new.collect()).await;
+fn on_created(
+    context: &RequestContext,
+    call: Call,
+    request: MetadataRequest,
+    names: Vec<Str>,
+    created: Vec<Result<Arc<Topic>, CreateError>>,
+) -> Result<Step, Close> {
     let mut failures = CreateFailures::new();
-    for (name, result) in names.into_iter().zip(results) {
+    let mut changing = Vec::new();
+    for (name, result) in names.into_iter().zip(created) {
         match result {
             Ok(_) | Err(CreateError::Exists) => {}
-            Err(CreateError::Changing) => {
-                // Another request is creating it, which takes one sync. Without this wait librdkafka would
-                // ask again only minutes later.
-                shared.broker.topics().settled(&name).await;
-                if shared.broker.topics().named(&name).is_none() {
-                    failures.insert(name, ErrorCode::LeaderNotAvailable);
-                }
-            }
+            Err(CreateError::Changing) => changing.push(name),
             Err(other) => {
                 let (code, _) = error::create(&name, &other)?;
                 failures.insert(name, code);
             }
         }
     }
-    Ok(failures)
+    if changing.is_empty() {
+        return answer(context, call, &request, &failures);
+    }
+    // Other requests are creating them, which takes one sync. Without this wait librdkafka would ask again
+    // only minutes later.
+    let names = changing.clone();
+    let settled = move |context: &RequestContext, ()| {
+        let topics = context.shared.broker.topics();
+        let missing = changing.into_iter().filter(|name| topics.named(name).is_none());
+        failures.extend(missing.map(|name| (name, ErrorCode::LeaderNotAvailable)));
+        answer(context, call, &request, &failures)
+    };
+    Ok(Step::Await(Operation::AwaitNames(names, then(settled))))
 }
 
-async fn answer(
-    context: Context,
+fn answer(
+    context: &RequestContext,
     call: Call,
-    request: MetadataRequest,
-    failures: CreateFailures,
-) -> Answered {
-    let entries = entries(&context.shared, call.version, &request, &failures);
+    request: &MetadataRequest,
+    failures: &CreateFailures,
+) -> Result<Step, Close> {
+    let entries = entries(&context.shared, call.version, request, failures);
     let bytes: usize = entries.iter().map(bytes_of).sum();
-    let turn = if bytes >= LARGE_BYTES {
-        large_answer(&context.shared).await
-    } else {
-        None
-    };
     let (host, port) = context.endpoint();
-    let told = Told {
+    let head = ClusterHead {
         broker: MetadataResponseBroker {
             node_id: BROKER_ID,
             host,
@@ -129,7 +134,7 @@ async fn answer(
             rack: None,
         },
         cluster_id: context.shared.cluster_id.clone(),
-        leader_epoch: context.shared.leader_epoch(),
+        leader_epoch: leader_epoch(&context.shared.broker),
         topic_operations: if request.include_topic_authorized_operations {
             TOPIC_OPERATIONS
         } else {
@@ -141,34 +146,34 @@ async fn answer(
             NOT_ASKED
         },
     };
-    let write = move || told.write(call, &entries, bytes);
-    if turn.is_none() {
-        return write();
+    let write = move || head.write(call, &entries, bytes);
+    if bytes < LARGE_BYTES {
+        return write().map(Step::Respond);
     }
     // Writing a large answer takes long, and many connections share this thread.
-    let written = tokio::task::spawn_blocking(write)
-        .await
-        .map_err(|_| Close::OutcomeUnknown)??;
-    Ok(Reply { turn, ..written })
+    Ok(Step::Await(Operation::WriteBlocking {
+        is_large: true,
+        write: Box::new(write),
+    }))
 }
 
-fn bytes_of(entry: &Entry) -> usize {
+fn bytes_of(entry: &TopicEntry) -> usize {
     match entry {
-        Entry::Known(topic) => {
+        TopicEntry::Known(topic) => {
             let partitions = usize::try_from(topic.partitions()).unwrap_or(usize::MAX);
             TOPIC_BYTES + topic.name.len() + PARTITION_BYTES.saturating_mul(partitions)
         }
-        Entry::Failed { name, .. } => TOPIC_BYTES + name.as_ref().map_or(0, |name| name.len()),
+        TopicEntry::Failed { name, .. } => TOPIC_BYTES + name.as_ref().map_or(0, |name| name.len()),
     }
 }
 
 /// Returns one entry for each requested topic, without repetitions.
 fn entries(
-    shared: &Shared,
+    shared: &KafkaContext,
     version: i16,
     request: &MetadataRequest,
     failures: &CreateFailures,
-) -> Vec<Entry> {
+) -> Vec<TopicEntry> {
     let asked = match &request.topics {
         Some(topics) if version > 0 || !topics.is_empty() => topics,
         _ => {
@@ -177,7 +182,7 @@ fn entries(
                 .topics()
                 .all()
                 .into_iter()
-                .map(Entry::Known)
+                .map(TopicEntry::Known)
                 .collect();
         }
     };
@@ -196,19 +201,19 @@ fn entries(
                 found => found,
             }
             .map_or_else(
-                |code| Entry::Failed {
+                |code| TopicEntry::Failed {
                     name: topic.name.clone().or_else(|| (version < 12).then(Str::default)),
                     id: topic.topic_id,
                     code: shared.metrics.error(ApiKey::Metadata, code),
                 },
-                Entry::Known,
+                TopicEntry::Known,
             )
         })
         .collect()
 }
 
 fn look_up(
-    shared: &Shared,
+    shared: &KafkaContext,
     asked: &MetadataRequestTopic,
     failures: &CreateFailures,
 ) -> Result<Arc<Topic>, ErrorCode> {
@@ -230,7 +235,7 @@ fn look_up(
 }
 
 /// Parts of an answer that are the same for all topics.
-struct Told {
+struct ClusterHead {
     broker: MetadataResponseBroker,
     cluster_id: Str,
     leader_epoch: i32,
@@ -238,15 +243,15 @@ struct Told {
     cluster_operations: i32,
 }
 
-impl Told {
-    fn write(&self, call: Call, entries: &[Entry], bytes: usize) -> Answered {
+impl ClusterHead {
+    fn write(&self, call: Call, entries: &[TopicEntry], bytes: usize) -> ResponseResult {
         let mut w = Writer::with_capacity(call, 256 + bytes);
         self.head(&mut w);
         w.count(entries.len());
         for entry in entries {
             match entry {
-                Entry::Known(topic) => self.topic(&mut w, topic),
-                Entry::Failed { name, id, code } => failed(&mut w, name.as_ref(), *id, *code),
+                TopicEntry::Known(topic) => self.topic(&mut w, topic),
+                TopicEntry::Failed { name, id, code } => failed(&mut w, name.as_ref(), *id, *code),
             }
         }
         if (8..=10).contains(&w.version) {

@@ -1,5 +1,5 @@
-//! APIs, one file each. A handler reads its request, calls the broker, and returns the answer or the task
-//! that makes it.
+//! APIs, one file each. A handler reads its request, calls the broker, and returns the answer, or the
+//! operation that the request waits for.
 
 mod alter_configs;
 mod api_versions;
@@ -18,7 +18,7 @@ mod describe_producers;
 mod describe_topic_partitions;
 mod fetch;
 mod find_coordinator;
-mod group_words;
+mod group_names;
 mod heartbeat;
 mod init_producer_id;
 mod join_group;
@@ -31,7 +31,7 @@ mod metadata;
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
-pub(crate) mod produce;
+mod produce;
 mod quorum;
 mod quotas;
 mod replicas;
@@ -40,75 +40,93 @@ mod sync_group;
 mod telemetry;
 mod transactions;
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use stafett_kafka_wire::{ApiKey, Decoder};
 
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context, Staging};
+use crate::call::{Call, Close};
+use crate::context::RequestContext;
+use crate::produce_results::Staging;
+use crate::response_queue::HandlerResult;
+
+/// Function that executes the requests of an API.
+enum Handler {
+    Produce,
+    /// Takes the client's name for itself.
+    Named(fn(&RequestContext, Call, Option<&str>, Decoder) -> HandlerResult),
+    Plain(fn(&RequestContext, Call, Decoder) -> HandlerResult),
+}
 
 /// Served APIs that `ApiVersions` lists.
-const SERVED: &[ApiKey] = &[
-    ApiKey::Produce,
-    ApiKey::Fetch,
-    ApiKey::ListOffsets,
-    ApiKey::Metadata,
-    ApiKey::OffsetCommit,
-    ApiKey::OffsetFetch,
-    ApiKey::FindCoordinator,
-    ApiKey::JoinGroup,
-    ApiKey::Heartbeat,
-    ApiKey::LeaveGroup,
-    ApiKey::SyncGroup,
-    ApiKey::DescribeGroups,
-    ApiKey::ListGroups,
-    ApiKey::SaslHandshake,
-    ApiKey::ApiVersions,
-    ApiKey::CreateTopics,
-    ApiKey::DeleteTopics,
-    ApiKey::DeleteRecords,
-    ApiKey::InitProducerId,
-    ApiKey::OffsetForLeaderEpoch,
-    ApiKey::DescribeAcls,
-    ApiKey::CreateAcls,
-    ApiKey::DeleteAcls,
-    ApiKey::DescribeConfigs,
-    ApiKey::AlterConfigs,
-    ApiKey::AlterReplicaLogDirs,
-    ApiKey::DescribeLogDirs,
-    ApiKey::SaslAuthenticate,
-    ApiKey::CreatePartitions,
-    ApiKey::CreateDelegationToken,
-    ApiKey::RenewDelegationToken,
-    ApiKey::ExpireDelegationToken,
-    ApiKey::DescribeDelegationToken,
-    ApiKey::DeleteGroups,
-    ApiKey::ElectLeaders,
-    ApiKey::IncrementalAlterConfigs,
-    ApiKey::AlterPartitionReassignments,
-    ApiKey::ListPartitionReassignments,
-    ApiKey::OffsetDelete,
-    ApiKey::DescribeClientQuotas,
-    ApiKey::AlterClientQuotas,
-    ApiKey::DescribeUserScramCredentials,
-    ApiKey::AlterUserScramCredentials,
-    ApiKey::DescribeQuorum,
-    ApiKey::UpdateFeatures,
-    ApiKey::DescribeCluster,
-    ApiKey::DescribeProducers,
-    ApiKey::UnregisterBroker,
-    ApiKey::DescribeTransactions,
-    ApiKey::ListTransactions,
-    ApiKey::ConsumerGroupHeartbeat,
-    ApiKey::ConsumerGroupDescribe,
-    ApiKey::ListConfigResources,
-    ApiKey::DescribeTopicPartitions,
+#[rustfmt::skip]
+const SERVED: &[(ApiKey, Handler)] = &[
+    (ApiKey::Produce, Handler::Produce),
+    (ApiKey::Fetch, Handler::Plain(fetch::fetch)),
+    (ApiKey::ListOffsets, Handler::Plain(list_offsets::list_offsets)),
+    (ApiKey::Metadata, Handler::Plain(metadata::metadata)),
+    (ApiKey::OffsetCommit, Handler::Plain(offset_commit::offset_commit)),
+    (ApiKey::OffsetFetch, Handler::Plain(offset_fetch::offset_fetch)),
+    (ApiKey::FindCoordinator, Handler::Plain(find_coordinator::find_coordinator)),
+    (ApiKey::JoinGroup, Handler::Named(join_group::join_group)),
+    (ApiKey::Heartbeat, Handler::Plain(heartbeat::heartbeat)),
+    (ApiKey::LeaveGroup, Handler::Plain(leave_group::leave_group)),
+    (ApiKey::SyncGroup, Handler::Plain(sync_group::sync_group)),
+    (ApiKey::DescribeGroups, Handler::Plain(describe_groups::describe_groups)),
+    (ApiKey::ListGroups, Handler::Plain(list_groups::list_groups)),
+    (ApiKey::SaslHandshake, Handler::Plain(security::sasl_handshake)),
+    (ApiKey::ApiVersions, Handler::Plain(api_versions::api_versions)),
+    (ApiKey::CreateTopics, Handler::Plain(create_topics::create_topics)),
+    (ApiKey::DeleteTopics, Handler::Plain(delete_topics::delete_topics)),
+    (ApiKey::DeleteRecords, Handler::Plain(delete_records::delete_records)),
+    (ApiKey::InitProducerId, Handler::Plain(init_producer_id::init_producer_id)),
+    (ApiKey::OffsetForLeaderEpoch, Handler::Plain(leader_epochs::offset_for_leader_epoch)),
+    (ApiKey::DescribeAcls, Handler::Plain(security::describe_acls)),
+    (ApiKey::CreateAcls, Handler::Plain(security::create_acls)),
+    (ApiKey::DeleteAcls, Handler::Plain(security::delete_acls)),
+    (ApiKey::DescribeConfigs, Handler::Plain(describe_configs::describe_configs)),
+    (ApiKey::AlterConfigs, Handler::Plain(alter_configs::alter_configs)),
+    (ApiKey::AlterReplicaLogDirs, Handler::Plain(replicas::alter_replica_log_dirs)),
+    (ApiKey::DescribeLogDirs, Handler::Plain(describe_log_dirs::describe_log_dirs)),
+    (ApiKey::SaslAuthenticate, Handler::Plain(security::sasl_authenticate)),
+    (ApiKey::CreatePartitions, Handler::Plain(create_partitions::create_partitions)),
+    (ApiKey::CreateDelegationToken, Handler::Plain(security::create_delegation_token)),
+    (ApiKey::RenewDelegationToken, Handler::Plain(security::renew_delegation_token)),
+    (ApiKey::ExpireDelegationToken, Handler::Plain(security::expire_delegation_token)),
+    (ApiKey::DescribeDelegationToken, Handler::Plain(security::describe_delegation_token)),
+    (ApiKey::DeleteGroups, Handler::Plain(delete_groups::delete_groups)),
+    (ApiKey::ElectLeaders, Handler::Plain(replicas::elect_leaders)),
+    (ApiKey::IncrementalAlterConfigs, Handler::Plain(alter_configs::incremental_alter_configs)),
+    (ApiKey::AlterPartitionReassignments, Handler::Plain(replicas::alter_partition_reassignments)),
+    (ApiKey::ListPartitionReassignments, Handler::Plain(replicas::list_partition_reassignments)),
+    (ApiKey::OffsetDelete, Handler::Plain(offset_delete::offset_delete)),
+    (ApiKey::DescribeClientQuotas, Handler::Plain(quotas::describe_client_quotas)),
+    (ApiKey::AlterClientQuotas, Handler::Plain(quotas::alter_client_quotas)),
+    (ApiKey::DescribeUserScramCredentials, Handler::Plain(security::describe_user_scram_credentials)),
+    (ApiKey::AlterUserScramCredentials, Handler::Plain(security::alter_user_scram_credentials)),
+    (ApiKey::DescribeQuorum, Handler::Plain(quorum::describe_quorum)),
+    (ApiKey::UpdateFeatures, Handler::Plain(quorum::update_features)),
+    (ApiKey::DescribeCluster, Handler::Plain(describe_cluster::describe_cluster)),
+    (ApiKey::DescribeProducers, Handler::Plain(describe_producers::describe_producers)),
+    (ApiKey::UnregisterBroker, Handler::Plain(replicas::unregister_broker)),
+    (ApiKey::DescribeTransactions, Handler::Plain(transactions::describe_transactions)),
+    (ApiKey::ListTransactions, Handler::Plain(transactions::list_transactions)),
+    (ApiKey::ConsumerGroupHeartbeat, Handler::Named(consumer_group_heartbeat::consumer_group_heartbeat)),
+    (ApiKey::ConsumerGroupDescribe, Handler::Plain(consumer_group_describe::consumer_group_describe)),
+    (ApiKey::ListConfigResources, Handler::Plain(list_config_resources::list_config_resources)),
+    (ApiKey::DescribeTopicPartitions, Handler::Plain(describe_topic_partitions::describe_topic_partitions)),
 ];
 
 /// Served APIs that `ApiVersions` does not list.
-const UNNAMED: &[ApiKey] = &[ApiKey::GetTelemetrySubscriptions, ApiKey::PushTelemetry];
+#[rustfmt::skip]
+const UNNAMED: &[(ApiKey, Handler)] = &[
+    (ApiKey::GetTelemetrySubscriptions, Handler::Plain(telemetry::get_telemetry_subscriptions)),
+    (ApiKey::PushTelemetry, Handler::Plain(telemetry::push_telemetry)),
+];
 
 /// Iterates over all served APIs.
 pub(crate) fn served() -> impl Iterator<Item = &'static ApiKey> {
-    SERVED.iter().chain(UNNAMED)
+    SERVED.iter().chain(UNNAMED).map(|(api, _)| api)
 }
 
 pub(crate) fn is_served(api: ApiKey) -> bool {
@@ -117,90 +135,24 @@ pub(crate) fn is_served(api: ApiKey) -> bool {
 
 /// Passes a request to its handler.
 pub(crate) fn dispatch(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     client: Option<&str>,
     body: Decoder,
     frame_bytes: usize,
     staging: &mut Staging,
-) -> Result<Kind, Close> {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "SERVED says which there are; a test compares the two"
-    )]
-    match call.api {
-        ApiKey::Produce => produce::stage(context, call, body, frame_bytes, staging),
-        ApiKey::Fetch => fetch::fetch(context, call, body),
-        ApiKey::ListOffsets => list_offsets::list_offsets(context, call, body),
-        ApiKey::Metadata => metadata::metadata(context, call, body),
-        ApiKey::FindCoordinator => find_coordinator::find_coordinator(context, call, body),
-        ApiKey::OffsetCommit => offset_commit::offset_commit(context, call, body),
-        ApiKey::OffsetFetch => offset_fetch::offset_fetch(context, call, body),
-        ApiKey::JoinGroup => join_group::join_group(context, call, client, body),
-        ApiKey::Heartbeat => heartbeat::heartbeat(context, call, body),
-        ApiKey::LeaveGroup => leave_group::leave_group(context, call, body),
-        ApiKey::SyncGroup => sync_group::sync_group(context, call, body),
-        ApiKey::DescribeGroups => describe_groups::describe_groups(context, call, body),
-        ApiKey::ListGroups => list_groups::list_groups(context, call, body),
-        ApiKey::DeleteGroups => delete_groups::delete_groups(context, call, body),
-        ApiKey::OffsetDelete => offset_delete::offset_delete(context, call, body),
-        ApiKey::ApiVersions => api_versions::api_versions(context, call, body),
-        ApiKey::CreateTopics => create_topics::create_topics(context, call, body),
-        ApiKey::DeleteTopics => delete_topics::delete_topics(context, call, body),
-        ApiKey::DeleteRecords => delete_records::delete_records(context, call, body),
-        ApiKey::InitProducerId => init_producer_id::init_producer_id(context, call, body),
-        ApiKey::DescribeConfigs => describe_configs::describe_configs(context, call, body),
-        ApiKey::DescribeCluster => describe_cluster::describe_cluster(context, call, body),
-        ApiKey::OffsetForLeaderEpoch => leader_epochs::offset_for_leader_epoch(context, call, body),
-        ApiKey::ConsumerGroupHeartbeat => {
-            consumer_group_heartbeat::consumer_group_heartbeat(context, call, client, body)
-        }
-        ApiKey::ConsumerGroupDescribe => {
-            consumer_group_describe::consumer_group_describe(context, call, body)
-        }
-        _ => administer(context, call, body),
+) -> HandlerResult {
+    let mut served = SERVED.iter().chain(UNNAMED);
+    match served.find(|(api, _)| *api == call.api) {
+        Some((_, Handler::Produce)) => produce::stage(context, call, body, frame_bytes, staging),
+        Some((_, Handler::Named(handler))) => handler(context, call, client, body),
+        Some((_, Handler::Plain(handler))) => handler(context, call, body),
+        None => Err(Close::NotServed(call.api)),
     }
 }
 
-/// Passes an administrative request to its handler.
-fn administer(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "as above")]
-    match call.api {
-        ApiKey::AlterConfigs => alter_configs::alter_configs(context, call, body),
-        ApiKey::IncrementalAlterConfigs => alter_configs::incremental_alter_configs(context, call, body),
-        ApiKey::ListConfigResources => list_config_resources::list_config_resources(context, call, body),
-        ApiKey::CreatePartitions => create_partitions::create_partitions(context, call, body),
-        ApiKey::DescribeTopicPartitions => {
-            describe_topic_partitions::describe_topic_partitions(context, call, body)
-        }
-        ApiKey::DescribeLogDirs => describe_log_dirs::describe_log_dirs(context, call, body),
-        ApiKey::DescribeProducers => describe_producers::describe_producers(context, call, body),
-        ApiKey::ElectLeaders => replicas::elect_leaders(context, call, body),
-        ApiKey::AlterPartitionReassignments => replicas::alter_partition_reassignments(context, call, body),
-        ApiKey::ListPartitionReassignments => replicas::list_partition_reassignments(context, call, body),
-        ApiKey::AlterReplicaLogDirs => replicas::alter_replica_log_dirs(context, call, body),
-        ApiKey::UnregisterBroker => replicas::unregister_broker(context, call, body),
-        ApiKey::DescribeQuorum => quorum::describe_quorum(context, call, body),
-        ApiKey::UpdateFeatures => quorum::update_features(context, call, body),
-        ApiKey::DescribeClientQuotas => quotas::describe_client_quotas(context, call, body),
-        ApiKey::AlterClientQuotas => quotas::alter_client_quotas(context, call, body),
-        ApiKey::DescribeAcls => security::describe_acls(context, call, body),
-        ApiKey::CreateAcls => security::create_acls(context, call, body),
-        ApiKey::DeleteAcls => security::delete_acls(context, call, body),
-        ApiKey::DescribeUserScramCredentials => {
-            security::describe_user_scram_credentials(context, call, body)
-        }
-        ApiKey::AlterUserScramCredentials => security::alter_user_scram_credentials(context, call, body),
-        ApiKey::CreateDelegationToken => security::create_delegation_token(context, call, body),
-        ApiKey::RenewDelegationToken => security::renew_delegation_token(context, call, body),
-        ApiKey::ExpireDelegationToken => security::expire_delegation_token(context, call, body),
-        ApiKey::DescribeDelegationToken => security::describe_delegation_token(context, call, body),
-        ApiKey::SaslHandshake => security::sasl_handshake(context, call, body),
-        ApiKey::SaslAuthenticate => security::sasl_authenticate(context, call, body),
-        ApiKey::DescribeTransactions => transactions::describe_transactions(context, call, body),
-        ApiKey::ListTransactions => transactions::list_transactions(context, call, body),
-        ApiKey::GetTelemetrySubscriptions => telemetry::get_telemetry_subscriptions(context, call, body),
-        ApiKey::PushTelemetry => telemetry::push_telemetry(context, call, body),
-        other => Err(Close::NotServed(other)),
-    }
+/// Returns the keys that occur more than once.
+fn repeated<K: Clone + Eq + Hash>(keys: impl Iterator<Item = K>) -> HashSet<K> {
+    let mut seen = HashSet::new();
+    keys.filter(|key| !seen.insert(key.clone())).collect()
 }

@@ -1,8 +1,7 @@
 //! `OffsetCommit`: staged when it is read, so that commits that were sent together are stored together;
 //! answered when it is stored.
 
-use std::sync::Arc;
-
+use smallvec::SmallVec;
 use stafett_groups::{COMMITS_TOGETHER, CommitSender, GroupError, NewCommit};
 use stafett_kafka_wire::messages::offset_commit::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponsePartition,
@@ -10,12 +9,14 @@ use stafett_kafka_wire::messages::offset_commit::{
 };
 use stafett_kafka_wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_store::NotStored;
 use stafett_topics::{Topic, TopicId};
 
-use crate::answers::Kind;
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// Maximum partitions per request; each takes a few hundred bytes until it is stored.
 const PARTITIONS_MAX: usize = 250_000;
@@ -24,14 +25,14 @@ const IDS_FROM: i16 = 10;
 /// First version that knows member epochs, and that reports a missing group by its own error.
 const EPOCHS_FROM: i16 = 9;
 
-pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn offset_commit(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: OffsetCommitRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
+    let shared = &*context.shared;
     let mut commits = Vec::new();
-    let mut topics: Vec<_> = request
+    let topics: Vec<_> = request
         .topics
         .iter()
-        .map(|topic| stage(&shared, call.version, topic, &mut commits))
+        .map(|topic| stage(shared, call.version, topic, &mut commits))
         .collect();
     let by = CommitSender {
         member: &request.member_id,
@@ -44,27 +45,41 @@ pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Res
         Ok(committing) => committing,
         Err(why) => {
             let code = code(&why, call.version)?;
-            return Ok(Kind::Ready(answer(&shared, call, topics, |_| code)));
+            return Ok(PendingResponse::Ready(answer(shared, call, topics, |_| code)));
         }
     };
     if committing.is_nothing() {
-        return Ok(Kind::Ready(answer(&shared, call, topics, |_| ErrorCode::None)));
+        return Ok(PendingResponse::Ready(answer(shared, call, topics, |_| {
+            ErrorCode::None
+        })));
     }
-    Ok(Kind::Task(Box::pin(async move {
-        let parts = committing.parts().await;
-        let codes = parts.into_iter().map(|part| match part {
-            Ok(()) => Ok(ErrorCode::None),
-            Err(why) => code(&why.into(), call.version),
-        });
-        let codes = codes.collect::<Result<Vec<_>, Close>>()?;
-        if codes.contains(&ErrorCode::None) {
-            shared.offsets_topic.on_commit(&shared).await;
-        }
+    let stored = then(move |context, parts| on_stored(context, call, topics, parts));
+    let operation = Operation::Group(GroupOperation::AwaitCommits(committing, stored));
+    Ok(PendingResponse::awaiting(operation, Pipelining::Free))
+}
+
+fn on_stored(
+    context: &RequestContext,
+    call: Call,
+    topics: Vec<OffsetCommitResponseTopic>,
+    parts: SmallVec<[Result<(), NotStored>; 1]>,
+) -> Result<Step, Close> {
+    let codes = parts.into_iter().map(|part| match part {
+        Ok(()) => Ok(ErrorCode::None),
+        Err(why) => code(&why.into(), call.version),
+    });
+    let codes = codes.collect::<Result<Vec<_>, Close>>()?;
+    let needs_topic = codes.contains(&ErrorCode::None) && !context.shared.offsets_topic.is_there();
+    let respond = move |context: &RequestContext, ()| {
         let code = |commit: usize| codes.get(commit / COMMITS_TOGETHER).copied();
-        answer(&shared, call, std::mem::take(&mut topics), |commit| {
+        answer(&context.shared, call, topics, |commit| {
             code(commit).unwrap_or(ErrorCode::UnknownServerError)
         })
-    })))
+    };
+    if needs_topic {
+        return Ok(Step::Await(Operation::CreateOffsetsTopic(then(respond))));
+    }
+    respond(context, ()).map(Step::Respond)
 }
 
 fn code(error: &GroupError, version: i16) -> Result<ErrorCode, Close> {
@@ -80,7 +95,7 @@ fn code(error: &GroupError, version: i16) -> Result<ErrorCode, Close> {
 
 /// Adds the valid commits of a topic to `commits` and returns the preliminary answer.
 fn stage(
-    shared: &Shared,
+    shared: &KafkaContext,
     version: i16,
     asked: &OffsetCommitRequestTopic,
     commits: &mut Vec<NewCommit>,
@@ -147,11 +162,11 @@ fn commit(
 /// Builds the answer. `code` returns the outcome of the n-th commit; partitions that failed before keep their
 /// error.
 fn answer(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
     mut topics: Vec<OffsetCommitResponseTopic>,
     code: impl Fn(usize) -> ErrorCode,
-) -> crate::answers::Answered {
+) -> ResponseResult {
     let mut commits = 0;
     for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
         if partition.error_code == 0 {

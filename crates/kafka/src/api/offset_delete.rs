@@ -1,8 +1,8 @@
 //! `OffsetDelete`: deletes commits of a group, except in topics that its members subscribe to.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
+use smallvec::SmallVec;
 use stafett_groups::{Group, GroupError, GroupKind};
 use stafett_kafka_wire::consumer_protocol::{self, ConsumerProtocolSubscription};
 use stafett_kafka_wire::messages::offset_delete::{
@@ -10,67 +10,82 @@ use stafett_kafka_wire::messages::offset_delete::{
 };
 use stafett_kafka_wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use stafett_kafka_wire::{DecodeLimits, Decoder, ErrorCode, Str};
+use stafett_store::NotStored;
 
-use crate::answers::Kind;
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+
+/// Place of a commit in the answer, and true if it was deleted.
+type PlacedOutcome = ((usize, usize), bool);
 
 /// Protocol type of consumers.
 const CONSUMER: &str = "consumer";
 
-pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn offset_delete(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: OffsetDeleteRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    let (mut topics, commits, places) = find(&shared, request.topics);
-    let deleted = shared
-        .broker
-        .groups()
-        .delete_commits(&request.group_id, &commits, |group| {
-            let subscribed = subscribed(group)?;
-            let is_allowed = |place: &(usize, usize)| match (&subscribed, topics.get(place.0)) {
-                (Subscribed::Topics(names), Some(topic)) => !names.contains(&topic.name),
-                (Subscribed::Unknown, _) | (_, None) => false,
-            };
-            Ok(places.iter().map(is_allowed).collect())
-        });
-    Ok(Kind::Task(Box::pin(async move {
-        let deleted = match deleted {
-            Ok((allowed, deleting)) => match deleting.durable().await {
-                Ok(()) => Ok(allowed),
-                Err(why) => Err(GroupError::from(why)),
-            },
-            Err(why) => Err(why),
+    let shared = &*context.shared;
+    let (topics, commits, places) = find(shared, request.topics);
+    let is_allowed = |group: &Group| {
+        let subscribed = subscribed(group)?;
+        let is_allowed = |place: &(usize, usize)| match (&subscribed, topics.get(place.0)) {
+            (Subscribed::Topics(names), Some(topic)) => !names.contains(&topic.name),
+            (Subscribed::Unknown, _) | (_, None) => false,
         };
-        let (topics, code) = match deleted {
-            Ok(allowed) => {
-                for ((topic, partition), _) in places.iter().zip(allowed).filter(|(_, allowed)| !allowed) {
-                    let slot = topics.get_mut(*topic);
-                    if let Some(slot) = slot.and_then(|topic| topic.partitions.get_mut(*partition)) {
-                        slot.error_code = shared.metrics.error(call.api, ErrorCode::GroupSubscribedToTopic);
-                    }
+        Ok(places.iter().map(is_allowed).collect())
+    };
+    let groups = shared.broker.groups();
+    match groups.delete_commits(&request.group_id, &commits, is_allowed) {
+        Ok((allowed, ticket)) => {
+            let deleted = then(move |context, parts: SmallVec<[Result<(), NotStored>; 1]>| {
+                let deleted = parts.into_iter().collect::<Result<(), NotStored>>();
+                let deleted = deleted.map(|()| places.into_iter().zip(allowed).collect());
+                answer(&context.shared, call, topics, deleted.map_err(GroupError::from))
+            });
+            let operation = Operation::Group(GroupOperation::AwaitCommits(ticket, deleted));
+            Ok(PendingResponse::awaiting(operation, Pipelining::Free))
+        }
+        Err(why) => Ok(PendingResponse::Ready(answer(shared, call, topics, Err(why)))),
+    }
+}
+
+/// Builds the answer.
+fn answer(
+    shared: &KafkaContext,
+    call: Call,
+    mut topics: Vec<OffsetDeleteResponseTopic>,
+    deleted: Result<Vec<PlacedOutcome>, GroupError>,
+) -> ResponseResult {
+    let (topics, code) = match deleted {
+        Ok(deleted) => {
+            for ((topic, partition), _) in deleted.into_iter().filter(|(_, is_deleted)| !is_deleted) {
+                let slot = topics.get_mut(topic);
+                if let Some(slot) = slot.and_then(|topic| topic.partitions.get_mut(partition)) {
+                    slot.error_code = shared.metrics.error(call.api, ErrorCode::GroupSubscribedToTopic);
                 }
-                (topics, ErrorCode::None)
             }
-            Err(why) => (Vec::new(), error::group(&why)?),
-        };
-        let response = OffsetDeleteResponse {
-            error_code: shared.metrics.error(call.api, code),
-            throttle_time_ms: 0,
-            topics,
-        };
-        call.answer::<OffsetDeleteRequest>(&response)
-    })))
+            (topics, ErrorCode::None)
+        }
+        Err(why) => (Vec::new(), error::group(&why)?),
+    };
+    let response = OffsetDeleteResponse {
+        error_code: shared.metrics.error(call.api, code),
+        throttle_time_ms: 0,
+        topics,
+    };
+    call.answer::<OffsetDeleteRequest>(&response)
 }
 
 /// Preliminary answer, commits to delete, and the place of each commit in the answer.
-type Found = (
+type DeletePlan = (
     Vec<OffsetDeleteResponseTopic>,
     Vec<(stafett_topics::TopicId, u32)>,
     Vec<(usize, usize)>,
 );
 
-fn find(shared: &Shared, asked: Vec<OffsetDeleteRequestTopic>) -> Found {
+fn find(shared: &KafkaContext, asked: Vec<OffsetDeleteRequestTopic>) -> DeletePlan {
     let mut commits = Vec::new();
     let mut places = Vec::new();
     let mut topics = Vec::with_capacity(asked.len());

@@ -12,10 +12,11 @@ use stafett_kafka_wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{Topic, TopicId};
 
-use crate::answers::{Answered, Kind, Reply};
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::{Shared, large_answer};
-use crate::session::{Call, Close, Context};
+use crate::operation::{Step, write_sized};
+use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version with several groups per request.
 const MANY_FROM: i16 = 8;
@@ -26,26 +27,21 @@ const PARTITIONS_MAX: usize = 1_000_000;
 /// Partitions from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
-pub(super) fn offset_fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn offset_fetch(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: OffsetFetchRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    Ok(Kind::Task(Box::pin(async move {
-        let size = size(&shared, &request);
+    Ok(PendingResponse::in_turn(move |context| {
+        let size = size(&context.shared, &request);
         if size > PARTITIONS_MAX {
-            return refused(&shared, call, request);
+            return refused(&context.shared, call, request).map(Step::Respond);
         }
-        let turn = if size >= LARGE {
-            large_answer(&shared).await
-        } else {
-            None
-        };
-        let reply = answer(&shared, call, request)?;
-        Ok(Reply { turn, ..reply })
-    })))
+        write_sized(context, size >= LARGE, move |context| {
+            answer(&context.shared, call, request)
+        })
+    }))
 }
 
 /// Rejects all groups of a request that asks for too many partitions.
-fn refused(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered {
+fn refused(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> ResponseResult {
     let error_code = shared.metrics.error(call.api, ErrorCode::InvalidRequest);
     let group = |group: OffsetFetchRequestGroup| OffsetFetchResponseGroup {
         group_id: group.group_id,
@@ -65,7 +61,7 @@ fn refused(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered
 }
 
 /// Estimates the number of partitions in the answer.
-fn size(shared: &Shared, request: &OffsetFetchRequest) -> usize {
+fn size(shared: &KafkaContext, request: &OffsetFetchRequest) -> usize {
     let groups = shared.broker.groups();
     let all = |name: &str| groups.with_group(name, |group| group.map_or(0, |group| group.commits.len()));
     let asked = |topics: &[OffsetFetchRequestTopics]| -> usize {
@@ -86,7 +82,7 @@ fn size(shared: &Shared, request: &OffsetFetchRequest) -> usize {
     many + one
 }
 
-fn answer(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered {
+fn answer(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> ResponseResult {
     if call.version >= MANY_FROM {
         let mut groups = Vec::with_capacity(request.groups.len());
         for asked in request.groups {
@@ -132,7 +128,7 @@ fn answer(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered 
 }
 
 fn of_group(
-    shared: &Shared,
+    shared: &KafkaContext,
     call: Call,
     asked: OffsetFetchRequestGroup,
 ) -> Result<OffsetFetchResponseGroup, Close> {
@@ -166,7 +162,7 @@ fn of_group(
 }
 
 fn of_topic(
-    shared: &Shared,
+    shared: &KafkaContext,
     version: i16,
     group: Option<&Group>,
     asked: OffsetFetchRequestTopics,
@@ -200,7 +196,7 @@ fn of_topic(
 type TopicCommits<'a> = (Arc<Topic>, &'a [(u32, CommittedOffset)]);
 
 /// Returns all existing topics in which the group has commits, sorted by name.
-fn all_topics(shared: &Shared, version: i16, group: &Group) -> Vec<OffsetFetchResponseTopics> {
+fn all_topics(shared: &KafkaContext, version: i16, group: &Group) -> Vec<OffsetFetchResponseTopics> {
     let topics = shared.broker.topics();
     let mut known: Vec<TopicCommits<'_>> = group
         .commits
@@ -240,7 +236,7 @@ fn partition(
         partition_index: index,
         committed_offset: committed.map_or(-1, |committed| committed.offset),
         committed_leader_epoch: committed.map_or(-1, |committed| committed.leader_epoch),
-        metadata: Some(super::group_words::text(
+        metadata: Some(super::group_names::text(
             committed.and_then(|committed| committed.text.as_deref()),
         )),
         error_code: code.code(),

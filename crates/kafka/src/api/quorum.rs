@@ -10,8 +10,10 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 use stafett_store::wall_ms;
 
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::leader_epoch::leader_epoch;
+use crate::response_queue::HandlerResult;
 use crate::settings::BROKER_ID;
 
 /// Kafka's topic of cluster metadata.
@@ -41,7 +43,7 @@ pub(super) const FEATURES: &[Feature] = &[
     feature("metadata.version", 7, 30),
 ];
 
-pub(super) fn describe_quorum(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_quorum(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeQuorumRequest = call.read(body)?;
     let is_fine = is_quorum(&request.topics);
     let topics = request.topics.iter().map(|topic| {
@@ -84,7 +86,7 @@ pub(super) fn describe_quorum(context: &Context, call: Call, body: Decoder) -> R
         nodes,
         ..DescribeQuorumResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<DescribeQuorumRequest>(&response)))
+    Ok(call.answer::<DescribeQuorumRequest>(&response)?.into())
 }
 
 /// True if a request asks for exactly the one partition of the quorum.
@@ -99,7 +101,7 @@ fn is_quorum(topics: &[RequestTopicData]) -> bool {
 }
 
 /// Describes the partition. The metadata is in the journal and has no log of its own: offsets are 0.
-fn partition_data(context: &Context, call: Call) -> ResponsePartitionData {
+fn partition_data(context: &RequestContext, call: Call) -> ResponsePartitionData {
     let now = if call.version >= 1 { wall_ms() } else { -1 };
     let replica_directory_id = if call.version >= 2 {
         Uuid::from(context.shared.broker.cluster_id())
@@ -116,13 +118,13 @@ fn partition_data(context: &Context, call: Call) -> ResponsePartitionData {
     ResponsePartitionData {
         partition_index: 0,
         leader_id: BROKER_ID,
-        leader_epoch: context.shared.leader_epoch(),
+        leader_epoch: leader_epoch(&context.shared.broker),
         current_voters: vec![voter],
         ..ResponsePartitionData::default()
     }
 }
 
-pub(super) fn update_features(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn update_features(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: UpdateFeaturesRequest = call.read(body)?;
     let wrong = request
         .feature_updates
@@ -153,7 +155,7 @@ pub(super) fn update_features(context: &Context, call: Call, body: Decoder) -> R
         error_message: message,
         results,
     };
-    Ok(Kind::Ready(call.answer::<UpdateFeaturesRequest>(&response)))
+    Ok(call.answer::<UpdateFeaturesRequest>(&response)?.into())
 }
 
 /// Checks an update. Features are fixed: only the current level is accepted.

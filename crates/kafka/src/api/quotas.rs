@@ -10,14 +10,15 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 
 const EXACT: i8 = 0;
 const DEFAULT: i8 = 1;
 const ANY: i8 = 2;
 
-pub(super) fn describe_client_quotas(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_client_quotas(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeClientQuotasRequest = call.read(body)?;
     let (code, message, entries) = match check(&request.components) {
         Ok(()) => (ErrorCode::None, String::new(), Some(Vec::new())),
@@ -29,7 +30,7 @@ pub(super) fn describe_client_quotas(context: &Context, call: Call, body: Decode
         error_message: Some(message.into()),
         entries,
     };
-    Ok(Kind::Ready(call.answer::<DescribeClientQuotasRequest>(&response)))
+    Ok(call.answer::<DescribeClientQuotasRequest>(&response)?.into())
 }
 
 fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
@@ -73,7 +74,7 @@ fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
     Ok(())
 }
 
-pub(super) fn alter_client_quotas(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn alter_client_quotas(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AlterClientQuotasRequest = call.read(body)?;
     let entries = request.entries.into_iter().map(|entry| {
         // Removing a quota that does not exist changes nothing.
@@ -97,5 +98,5 @@ pub(super) fn alter_client_quotas(context: &Context, call: Call, body: Decoder) 
         throttle_time_ms: 0,
         entries: entries.collect(),
     };
-    Ok(Kind::Ready(call.answer::<AlterClientQuotasRequest>(&response)))
+    Ok(call.answer::<AlterClientQuotasRequest>(&response)?.into())
 }

@@ -19,8 +19,9 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::Topic;
 
 use super::create_topics::check_assignment;
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 use crate::settings::BROKER_ID;
 
 fn has_partition(topic: Option<&Topic>, partition: i32) -> bool {
@@ -30,7 +31,7 @@ fn has_partition(topic: Option<&Topic>, partition: i32) -> bool {
         .is_some_and(|(topic, number)| number < topic.partitions())
 }
 
-pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn elect_leaders(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ElectLeadersRequest = call.read(body)?;
     let topics = context.shared.broker.topics();
     let ty = request.election_type;
@@ -81,14 +82,14 @@ pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Res
         },
         replica_election_results: results,
     };
-    Ok(Kind::Ready(call.answer::<ElectLeadersRequest>(&response)))
+    Ok(call.answer::<ElectLeadersRequest>(&response)?.into())
 }
 
 pub(super) fn alter_partition_reassignments(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> HandlerResult {
     let request: AlterPartitionReassignmentsRequest = call.read(body)?;
     let responses = request.topics.into_iter().map(|asked| {
         let topic = context.shared.broker.topics().named(&asked.name);
@@ -111,9 +112,9 @@ pub(super) fn alter_partition_reassignments(
         allow_replication_factor_change: call.version < 1 || request.allow_replication_factor_change,
         ..AlterPartitionReassignmentsResponse::default()
     };
-    Ok(Kind::Ready(
-        call.answer::<AlterPartitionReassignmentsRequest>(&response),
-    ))
+    Ok(call
+        .answer::<AlterPartitionReassignmentsRequest>(&response)?
+        .into())
 }
 
 fn reassigned(
@@ -140,25 +141,25 @@ fn reassigned(
     }
 }
 
-pub(super) fn list_partition_reassignments(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_partition_reassignments(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: ListPartitionReassignmentsRequest = call.read(body)?;
     let response = ListPartitionReassignmentsResponse {
         error_message: None,
         ..ListPartitionReassignmentsResponse::default()
     };
-    Ok(Kind::Ready(
-        call.answer::<ListPartitionReassignmentsRequest>(&response),
-    ))
+    Ok(call
+        .answer::<ListPartitionReassignmentsRequest>(&response)?
+        .into())
 }
 
-pub(super) fn alter_replica_log_dirs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn alter_replica_log_dirs(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AlterReplicaLogDirsRequest = call.read(body)?;
     let shared = &context.shared;
     let mut results: BTreeMap<Str, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
     for dir in request.dirs {
         for asked in dir.topics {
             let topic = shared.broker.topics().named(&asked.name);
-            let told = asked.partitions.iter().map(|&partition_index| {
+            let described = asked.partitions.iter().map(|&partition_index| {
                 let code = if *dir.path != *shared.settings.log_dir {
                     ErrorCode::LogDirNotFound
                 } else if has_partition(topic.as_deref(), partition_index) {
@@ -171,7 +172,7 @@ pub(super) fn alter_replica_log_dirs(context: &Context, call: Call, body: Decode
                     error_code: shared.metrics.error(call.api, code),
                 }
             });
-            results.entry(asked.name.clone()).or_default().extend(told);
+            results.entry(asked.name.clone()).or_default().extend(described);
         }
     }
     let results = results
@@ -184,10 +185,10 @@ pub(super) fn alter_replica_log_dirs(context: &Context, call: Call, body: Decode
         throttle_time_ms: 0,
         results: results.collect(),
     };
-    Ok(Kind::Ready(call.answer::<AlterReplicaLogDirsRequest>(&response)))
+    Ok(call.answer::<AlterReplicaLogDirsRequest>(&response)?.into())
 }
 
-pub(super) fn unregister_broker(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn unregister_broker(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: UnregisterBrokerRequest = call.read(body)?;
     let id = request.broker_id;
     let (code, message) = if id == BROKER_ID {
@@ -202,5 +203,5 @@ pub(super) fn unregister_broker(context: &Context, call: Call, body: Decoder) ->
         error_code: context.shared.metrics.error(call.api, code),
         error_message: Some(message.into()),
     };
-    Ok(Kind::Ready(call.answer::<UnregisterBrokerRequest>(&response)))
+    Ok(call.answer::<UnregisterBrokerRequest>(&response)?.into())
 }

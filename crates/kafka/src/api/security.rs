@@ -17,13 +17,14 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 
 /// No time.
 const NONE: i64 = -1;
 
-pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_acls(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: DescribeAclsRequest = call.read(body)?;
     let response = DescribeAclsResponse {
         error_code: context
@@ -33,10 +34,10 @@ pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Res
         error_message: Some("No Authorizer is configured on the broker".into()),
         ..DescribeAclsResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<DescribeAclsRequest>(&response)))
+    Ok(call.answer::<DescribeAclsRequest>(&response)?.into())
 }
 
-pub(super) fn create_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_acls(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: CreateAclsRequest = call.read(body)?;
     let results = request.creations.iter().map(|_| AclCreationResult {
         error_code: context
@@ -49,10 +50,10 @@ pub(super) fn create_acls(context: &Context, call: Call, body: Decoder) -> Resul
         throttle_time_ms: 0,
         results: results.collect(),
     };
-    Ok(Kind::Ready(call.answer::<CreateAclsRequest>(&response)))
+    Ok(call.answer::<CreateAclsRequest>(&response)?.into())
 }
 
-pub(super) fn delete_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn delete_acls(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteAclsRequest = call.read(body)?;
     let results = request.filters.iter().map(|_| DeleteAclsFilterResult {
         error_code: context
@@ -66,14 +67,14 @@ pub(super) fn delete_acls(context: &Context, call: Call, body: Decoder) -> Resul
         throttle_time_ms: 0,
         filter_results: results.collect(),
     };
-    Ok(Kind::Ready(call.answer::<DeleteAclsRequest>(&response)))
+    Ok(call.answer::<DeleteAclsRequest>(&response)?.into())
 }
 
 pub(super) fn describe_user_scram_credentials(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> HandlerResult {
     let request: DescribeUserScramCredentialsRequest = call.read(body)?;
     let mut times: BTreeMap<Str, usize> = BTreeMap::new();
     for user in request.users.unwrap_or_default() {
@@ -101,16 +102,16 @@ pub(super) fn describe_user_scram_credentials(
         results: results.collect(),
         ..DescribeUserScramCredentialsResponse::default()
     };
-    Ok(Kind::Ready(
-        call.answer::<DescribeUserScramCredentialsRequest>(&response),
-    ))
+    Ok(call
+        .answer::<DescribeUserScramCredentialsRequest>(&response)?
+        .into())
 }
 
 pub(super) fn alter_user_scram_credentials(
-    context: &Context,
+    context: &RequestContext,
     call: Call,
     body: Decoder,
-) -> Result<Kind, Close> {
+) -> HandlerResult {
     let request: AlterUserScramCredentialsRequest = call.read(body)?;
     let deletions = request.deletions.into_iter().map(|deletion| {
         let message = "Attempt to delete a user credential that does not exist";
@@ -131,12 +132,10 @@ pub(super) fn alter_user_scram_credentials(
         throttle_time_ms: 0,
         results: results.collect(),
     };
-    Ok(Kind::Ready(
-        call.answer::<AlterUserScramCredentialsRequest>(&response),
-    ))
+    Ok(call.answer::<AlterUserScramCredentialsRequest>(&response)?.into())
 }
 
-pub(super) fn create_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn create_delegation_token(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: CreateDelegationTokenRequest = call.read(body)?;
     let has_requester = call.version >= 3;
     let requester = |text| {
@@ -157,51 +156,49 @@ pub(super) fn create_delegation_token(context: &Context, call: Call, body: Decod
         max_timestamp_ms: NONE,
         ..CreateDelegationTokenResponse::default()
     };
-    Ok(Kind::Ready(
-        call.answer::<CreateDelegationTokenRequest>(&response),
-    ))
+    Ok(call.answer::<CreateDelegationTokenRequest>(&response)?.into())
 }
 
-pub(super) fn renew_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn renew_delegation_token(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: RenewDelegationTokenRequest = call.read(body)?;
     let response = RenewDelegationTokenResponse {
         error_code: no_tokens(context, call),
         expiry_timestamp_ms: NONE,
         throttle_time_ms: 0,
     };
-    Ok(Kind::Ready(call.answer::<RenewDelegationTokenRequest>(&response)))
+    Ok(call.answer::<RenewDelegationTokenRequest>(&response)?.into())
 }
 
-pub(super) fn expire_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn expire_delegation_token(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: ExpireDelegationTokenRequest = call.read(body)?;
     let response = ExpireDelegationTokenResponse {
         error_code: no_tokens(context, call),
         expiry_timestamp_ms: NONE,
         throttle_time_ms: 0,
     };
-    Ok(Kind::Ready(
-        call.answer::<ExpireDelegationTokenRequest>(&response),
-    ))
+    Ok(call.answer::<ExpireDelegationTokenRequest>(&response)?.into())
 }
 
-pub(super) fn describe_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_delegation_token(
+    context: &RequestContext,
+    call: Call,
+    body: Decoder,
+) -> HandlerResult {
     let _: DescribeDelegationTokenRequest = call.read(body)?;
     let response = DescribeDelegationTokenResponse {
         error_code: no_tokens(context, call),
         ..DescribeDelegationTokenResponse::default()
     };
-    Ok(Kind::Ready(
-        call.answer::<DescribeDelegationTokenRequest>(&response),
-    ))
+    Ok(call.answer::<DescribeDelegationTokenRequest>(&response)?.into())
 }
 
 /// Returns the error for token requests. Unauthenticated connections may not request tokens.
-fn no_tokens(context: &Context, call: Call) -> i16 {
+fn no_tokens(context: &RequestContext, call: Call) -> i16 {
     let code = ErrorCode::DelegationTokenRequestNotAllowed;
     context.shared.metrics.error(call.api, code)
 }
 
-pub(super) fn sasl_handshake(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn sasl_handshake(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: SaslHandshakeRequest = call.read(body)?;
     let response = SaslHandshakeResponse {
         error_code: context
@@ -210,10 +207,10 @@ pub(super) fn sasl_handshake(context: &Context, call: Call, body: Decoder) -> Re
             .error(call.api, ErrorCode::IllegalSaslState),
         mechanisms: Vec::new(),
     };
-    Ok(Kind::Ready(call.answer::<SaslHandshakeRequest>(&response)))
+    Ok(call.answer::<SaslHandshakeRequest>(&response)?.into())
 }
 
-pub(super) fn sasl_authenticate(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: SaslAuthenticateRequest = call.read(body)?;
     let response = SaslAuthenticateResponse {
         error_code: context
@@ -223,5 +220,5 @@ pub(super) fn sasl_authenticate(context: &Context, call: Call, body: Decoder) ->
         error_message: Some("SaslAuthenticate request received after successful authentication".into()),
         ..SaslAuthenticateResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<SaslAuthenticateRequest>(&response)))
+    Ok(call.answer::<SaslAuthenticateRequest>(&response)?.into())
 }

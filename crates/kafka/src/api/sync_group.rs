@@ -1,40 +1,32 @@
 //! `SyncGroup`: a member's assignment in this generation; answered when the leader has sent it.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use stafett_groups::classic::Sync;
 use stafett_groups::{GroupError, SyncReply};
 use stafett_kafka_wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 
-use crate::answers::{Answered, Kind};
+use crate::call::{Call, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::kafka::Shared;
-use crate::session::{Call, Close, Context};
+use crate::operation::{GroupOperation, Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// First version in which requests and answers carry protocol type and name.
 const BELIEFS_FROM: i16 = 5;
 
-pub(super) fn sync_group(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn sync_group(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: SyncGroupRequest = call.read(body)?;
-    let shared = Arc::clone(&context.shared);
-    let drain = context.drain.clone();
     let group: Box<str> = (&*request.group_id).into();
     let has_beliefs = request.protocol_type.is_some() && request.protocol_name.is_some();
     let sync = sync(&request);
-    Ok(Kind::Waiting(Box::pin(async move {
-        let synced = if call.version >= BELIEFS_FROM && !has_beliefs {
-            Err(GroupError::NoCommonStrategy)
-        } else {
-            tokio::select! {
-                biased;
-                synced = shared.broker.groups().sync(&group, sync) => synced,
-                () = drain.cancelled() => Err(GroupError::Stopping),
-            }
-        };
-        answer(&shared, call, synced)
-    })))
+    if call.version >= BELIEFS_FROM && !has_beliefs {
+        let refused = answer(&context.shared, call, Err(GroupError::NoCommonStrategy));
+        return Ok(PendingResponse::Ready(refused));
+    }
+    let synced = then(move |context, synced| answer(&context.shared, call, synced));
+    let operation = Operation::Group(GroupOperation::Sync(group, Box::new(sync), synced));
+    Ok(PendingResponse::awaiting(operation, Pipelining::LongBarrier))
 }
 
 fn sync(request: &SyncGroupRequest) -> Sync {
@@ -52,7 +44,7 @@ fn sync(request: &SyncGroupRequest) -> Sync {
     }
 }
 
-fn answer(shared: &Shared, call: Call, synced: Result<SyncReply, GroupError>) -> Answered {
+fn answer(shared: &KafkaContext, call: Call, synced: Result<SyncReply, GroupError>) -> ResponseResult {
     let text = |text: Option<Box<str>>| {
         text.as_deref()
             .map(Str::copy_from)

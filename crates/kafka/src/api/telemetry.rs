@@ -7,8 +7,9 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 
 /// Interval at which a client asks again, in ms.
 const INTERVAL: i32 = 300_000;
@@ -18,7 +19,7 @@ const SUBSCRIPTION: i32 = 1;
 /// Codecs by the protocol's numbers, preferred first: zstd, lz4, gzip, snappy.
 const CODECS: [i8; 4] = [4, 3, 1, 2];
 
-pub(super) fn get_telemetry_subscriptions(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn get_telemetry_subscriptions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: GetTelemetrySubscriptionsRequest = call.read(body)?;
     let client_instance_id = if request.client_instance_id.is_zero() {
         Uuid::from(uuid::Uuid::new_v4().as_u128())
@@ -34,12 +35,10 @@ pub(super) fn get_telemetry_subscriptions(_: &Context, call: Call, body: Decoder
         delta_temporality: true,
         ..GetTelemetrySubscriptionsResponse::default()
     };
-    Ok(Kind::Ready(
-        call.answer::<GetTelemetrySubscriptionsRequest>(&response),
-    ))
+    Ok(call.answer::<GetTelemetrySubscriptionsRequest>(&response)?.into())
 }
 
-pub(super) fn push_telemetry(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn push_telemetry(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: PushTelemetryRequest = call.read(body)?;
     let code = if request.client_instance_id.is_zero() {
         ErrorCode::InvalidRequest
@@ -52,5 +51,5 @@ pub(super) fn push_telemetry(context: &Context, call: Call, body: Decoder) -> Re
         throttle_time_ms: 0,
         error_code: context.shared.metrics.error(call.api, code),
     };
-    Ok(Kind::Ready(call.answer::<PushTelemetryRequest>(&response)))
+    Ok(call.answer::<PushTelemetryRequest>(&response)?.into())
 }

@@ -7,8 +7,9 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
-use crate::answers::Kind;
-use crate::session::{Call, Close, Context};
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::response_queue::HandlerResult;
 
 const STATES: &[&str] = &[
     "Empty",
@@ -21,7 +22,7 @@ const STATES: &[&str] = &[
     "PrepareEpochFence",
 ];
 
-pub(super) fn describe_transactions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn describe_transactions(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeTransactionsRequest = call.read(body)?;
     let states = request.transactional_ids.into_iter().map(|transactional_id| {
         let code = if transactional_id.is_empty() {
@@ -39,15 +40,15 @@ pub(super) fn describe_transactions(context: &Context, call: Call, body: Decoder
         throttle_time_ms: 0,
         transaction_states: states.collect(),
     };
-    Ok(Kind::Ready(call.answer::<DescribeTransactionsRequest>(&response)))
+    Ok(call.answer::<DescribeTransactionsRequest>(&response)?.into())
 }
 
-pub(super) fn list_transactions(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn list_transactions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListTransactionsRequest = call.read(body)?;
     let unknown = request.state_filters.into_iter();
     let response = ListTransactionsResponse {
         unknown_state_filters: unknown.filter(|state| !STATES.contains(&&**state)).collect(),
         ..ListTransactionsResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<ListTransactionsRequest>(&response)))
+    Ok(call.answer::<ListTransactionsRequest>(&response)?.into())
 }

@@ -1,30 +1,36 @@
 //! Settings of the broker, apart from the defaults of topics.
 
+use stafett_broker::Broker;
 use stafett_groups::GroupSettings;
 
 use super::WITHOUT_EFFECT;
+use super::config_type::ConfigType;
 use super::groups::{HEARTBEAT_MS_BOUNDS as HEARTBEAT_MS, SESSION_MS_BOUNDS as SESSION_MS};
-use super::kind::Kind;
 use super::topics::{self, Config};
-use crate::kafka::Shared;
-use crate::settings::{BROKER_ID, Endpoint};
+use crate::settings::{BROKER_ID, Endpoint, KafkaSettings};
+
+/// Sources of the values of broker settings.
+pub(crate) struct BrokerView<'a> {
+    pub broker: &'a Broker,
+    pub settings: &'a KafkaSettings,
+}
 
 /// A setting of the broker that topics do not have.
 pub(crate) struct BrokerConfig {
     pub name: &'static str,
-    pub kind: Kind,
-    pub value: fn(&Shared) -> String,
+    pub kind: ConfigType,
+    pub value: fn(&BrokerView<'_>) -> String,
     pub about: &'static str,
     /// True if it cannot be changed while the broker runs.
     pub is_fixed: bool,
 }
 
-const NUMBER: Kind = Kind::int(0);
+const NUMBER: ConfigType = ConfigType::int(0);
 
 const fn fixed(
     name: &'static str,
-    kind: Kind,
-    value: fn(&Shared) -> String,
+    kind: ConfigType,
+    value: fn(&BrokerView<'_>) -> String,
     about: &'static str,
 ) -> BrokerConfig {
     let is_fixed = true;
@@ -38,7 +44,7 @@ const fn fixed(
 }
 
 /// Returns a setting that can be changed and has no effect.
-const fn shown(name: &'static str, kind: Kind, value: fn(&Shared) -> String) -> BrokerConfig {
+const fn shown(name: &'static str, kind: ConfigType, value: fn(&BrokerView<'_>) -> String) -> BrokerConfig {
     BrokerConfig {
         name,
         kind,
@@ -51,65 +57,65 @@ const fn shown(name: &'static str, kind: Kind, value: fn(&Shared) -> String) -> 
 /// All broker settings, sorted by name.
 #[rustfmt::skip]
 pub(crate) const BROKER: &[BrokerConfig] = &[
-    fixed("advertised.listeners", Kind::Text, advertised_listeners, "Where clients are told to connect to."),
-    fixed("auto.create.topics.enable", Kind::Boolean, |shared| shared.settings.auto_create_topics.to_string(),
+    fixed("advertised.listeners", ConfigType::Text, advertised_listeners, "Where clients are told to connect to."),
+    fixed("auto.create.topics.enable", ConfigType::Boolean, |view| view.settings.auto_create_topics.to_string(),
         "Whether a metadata request may create the topics that it asks for."),
-    shown("background.threads", Kind::int(1), |_| "10".to_owned()),
-    fixed("broker.id", Kind::int(-1), |_| BROKER_ID.to_string(), "The one broker there is."),
-    fixed("connections.max.idle.ms", Kind::Long { min: 0 }, |shared| shared.settings.idle_timeout.as_millis().to_string(),
+    shown("background.threads", ConfigType::int(1), |_| "10".to_owned()),
+    fixed("broker.id", ConfigType::int(-1), |_| BROKER_ID.to_string(), "The one broker there is."),
+    fixed("connections.max.idle.ms", ConfigType::Long { min: 0 }, |view| view.settings.idle_timeout.as_millis().to_string(),
         "A connection without a request for this long is closed."),
-    fixed("default.replication.factor", Kind::int(1), |_| "1".to_owned(),
+    fixed("default.replication.factor", ConfigType::int(1), |_| "1".to_owned(),
         "Copies of a partition, as far as clients can tell."),
-    fixed("delete.topic.enable", Kind::Boolean, |_| "true".to_owned(), "Whether topics can be deleted."),
-    fixed("fetch.max.bytes", Kind::int(1024), |shared| shared.settings.fetch_bytes_max.to_string(),
+    fixed("delete.topic.enable", ConfigType::Boolean, |_| "true".to_owned(), "Whether topics can be deleted."),
+    fixed("fetch.max.bytes", ConfigType::int(1024), |view| view.settings.fetch_bytes_max.to_string(),
         "Bytes of records in one answer to a fetch."),
-    shown("follower.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
-    fixed("group.consumer.assignors", Kind::SomeOf(&[]), |_| "uniform,range".to_owned(),
+    shown("follower.replication.throttled.rate", ConfigType::Long { min: 0 }, |_| i64::MAX.to_string()),
+    fixed("group.consumer.assignors", ConfigType::SomeOf(&[]), |_| "uniform,range".to_owned(),
         "What can compute who is to have what."),
-    fixed("group.consumer.heartbeat.interval.ms", Kind::int(1), |shared| groups(shared).consumer.heartbeat_ms.to_string(),
+    fixed("group.consumer.heartbeat.interval.ms", ConfigType::int(1), |view| groups(view).consumer.heartbeat_ms.to_string(),
         "How often members of consumer groups are told to report, if there are many of them."),
-    fixed("group.consumer.max.heartbeat.interval.ms", Kind::int(1), |_| HEARTBEAT_MS.1.to_string(), "The most that a group may set."),
-    fixed("group.consumer.max.session.timeout.ms", Kind::int(1), |_| SESSION_MS.1.to_string(), "The most that a group may set."),
-    fixed("group.consumer.max.size", Kind::int(1), |shared| groups(shared).consumer.members_max.to_string(),
+    fixed("group.consumer.max.heartbeat.interval.ms", ConfigType::int(1), |_| HEARTBEAT_MS.1.to_string(), "The most that a group may set."),
+    fixed("group.consumer.max.session.timeout.ms", ConfigType::int(1), |_| SESSION_MS.1.to_string(), "The most that a group may set."),
+    fixed("group.consumer.max.size", ConfigType::int(1), |view| groups(view).consumer.members_max.to_string(),
         "Members of one consumer group."),
-    fixed("group.consumer.migration.policy", Kind::OneOf(&["bidirectional", "upgrade", "downgrade", "disabled"]),
-        |shared| groups(shared).migration.name().to_owned(),
+    fixed("group.consumer.migration.policy", ConfigType::OneOf(&["bidirectional", "upgrade", "downgrade", "disabled"]),
+        |view| groups(view).migration.name().to_owned(),
         "Which groups may move between the classic protocol and that of consumer groups while they have members."),
-    fixed("group.consumer.min.heartbeat.interval.ms", Kind::int(1), |_| HEARTBEAT_MS.0.to_string(), "The least that a group may set."),
-    fixed("group.consumer.min.session.timeout.ms", Kind::int(1), |_| SESSION_MS.0.to_string(), "The least that a group may set."),
-    fixed("group.consumer.session.timeout.ms", Kind::int(1), |shared| groups(shared).consumer.session_ms.to_string(),
+    fixed("group.consumer.min.heartbeat.interval.ms", ConfigType::int(1), |_| HEARTBEAT_MS.0.to_string(), "The least that a group may set."),
+    fixed("group.consumer.min.session.timeout.ms", ConfigType::int(1), |_| SESSION_MS.0.to_string(), "The least that a group may set."),
+    fixed("group.consumer.session.timeout.ms", ConfigType::int(1), |view| groups(view).consumer.session_ms.to_string(),
         "A member of a consumer group that is silent for longer is put out."),
-    fixed("group.initial.rebalance.delay.ms", NUMBER, |shared| groups(shared).initial_delay_ms.to_string(),
+    fixed("group.initial.rebalance.delay.ms", NUMBER, |view| groups(view).initial_delay_ms.to_string(),
         "How long the first generation of a classic group waits for more members."),
-    fixed("group.max.session.timeout.ms", Kind::int(1), |shared| groups(shared).session_ms_max.to_string(),
+    fixed("group.max.session.timeout.ms", ConfigType::int(1), |view| groups(view).session_ms_max.to_string(),
         "The longest session that members of classic groups may ask for."),
-    fixed("group.max.size", Kind::int(1), |shared| groups(shared).members_max.to_string(), "Members of one classic group."),
-    fixed("group.min.session.timeout.ms", Kind::int(1), |shared| groups(shared).session_ms_min.to_string(),
+    fixed("group.max.size", ConfigType::int(1), |view| groups(view).members_max.to_string(), "Members of one classic group."),
+    fixed("group.min.session.timeout.ms", ConfigType::int(1), |view| groups(view).session_ms_min.to_string(),
         "The shortest session that members of classic groups may ask for."),
-    shown("leader.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
-    fixed("listeners", Kind::Text, |shared| listener(&shared.settings.listen), "Where the broker listens."),
-    fixed("log.dirs", Kind::Text, |shared| shared.settings.log_dir.clone(), "The folder of everything that is stored."),
-    shown("max.connection.creation.rate", Kind::int(0), |_| i32::MAX.to_string()),
-    shown("max.connections", Kind::int(0), |_| i32::MAX.to_string()),
-    shown("max.connections.per.ip", Kind::int(0), |_| i32::MAX.to_string()),
-    fixed("max.incremental.fetch.session.cache.slots", NUMBER, |shared| shared.settings.fetch_sessions_max.to_string(),
+    shown("leader.replication.throttled.rate", ConfigType::Long { min: 0 }, |_| i64::MAX.to_string()),
+    fixed("listeners", ConfigType::Text, |view| listener(&view.settings.listen), "Where the broker listens."),
+    fixed("log.dirs", ConfigType::Text, |view| view.settings.log_dir.clone(), "The folder of everything that is stored."),
+    shown("max.connection.creation.rate", ConfigType::int(0), |_| i32::MAX.to_string()),
+    shown("max.connections", ConfigType::int(0), |_| i32::MAX.to_string()),
+    shown("max.connections.per.ip", ConfigType::int(0), |_| i32::MAX.to_string()),
+    fixed("max.incremental.fetch.session.cache.slots", NUMBER, |view| view.settings.fetch_sessions_max.to_string(),
         "Fetch sessions of all connections together."),
     fixed("node.id", NUMBER, |_| BROKER_ID.to_string(), "The one broker there is."),
-    shown("num.io.threads", Kind::int(1), |_| "8".to_owned()),
-    shown("num.network.threads", Kind::int(1), |_| "3".to_owned()),
-    fixed("num.partitions", Kind::int(1), |shared| shared.broker.catalog().defaults().partitions.to_string(),
+    shown("num.io.threads", ConfigType::int(1), |_| "8".to_owned()),
+    shown("num.network.threads", ConfigType::int(1), |_| "3".to_owned()),
+    fixed("num.partitions", ConfigType::int(1), |view| view.broker.catalog().defaults().partitions.to_string(),
         "Partitions of a topic whose creator does not care."),
-    shown("num.recovery.threads.per.data.dir", Kind::int(1), |_| "2".to_owned()),
-    shown("num.replica.fetchers", Kind::int(1), |_| "1".to_owned()),
-    fixed("process.roles", Kind::SomeOf(&["broker", "controller"]), |_| "broker,controller".to_owned(),
+    shown("num.recovery.threads.per.data.dir", ConfigType::int(1), |_| "2".to_owned()),
+    shown("num.replica.fetchers", ConfigType::int(1), |_| "1".to_owned()),
+    fixed("process.roles", ConfigType::SomeOf(&["broker", "controller"]), |_| "broker,controller".to_owned(),
         "The one broker is its own controller."),
-    fixed("offset.metadata.max.bytes", NUMBER, |shared| groups(shared).commit_text_bytes_max.to_string(),
+    fixed("offset.metadata.max.bytes", NUMBER, |view| groups(view).commit_text_bytes_max.to_string(),
         "Bytes of the text beside a committed offset."),
-    fixed("offsets.retention.minutes", Kind::int(1), retention_minutes,
+    fixed("offsets.retention.minutes", ConfigType::int(1), retention_minutes,
         "How long commits of a group without members are kept."),
-    shown("producer.id.expiration.ms", Kind::int(1), |_| "86400000".to_owned()),
-    shown("sasl.kerberos.min.time.before.relogin", Kind::Long { min: 0 }, |_| "60000".to_owned()),
-    fixed("socket.request.max.bytes", Kind::int(1), |shared| shared.settings.request_bytes_max.to_string(),
+    shown("producer.id.expiration.ms", ConfigType::int(1), |_| "86400000".to_owned()),
+    shown("sasl.kerberos.min.time.before.relogin", ConfigType::Long { min: 0 }, |_| "60000".to_owned()),
+    fixed("socket.request.max.bytes", ConfigType::int(1), |view| view.settings.request_bytes_max.to_string(),
         "Bytes of the largest request."),
 ];
 
@@ -117,20 +123,20 @@ fn listener(address: &str) -> String {
     format!("PLAINTEXT://{address}")
 }
 
-fn advertised_listeners(shared: &Shared) -> String {
-    match &shared.settings.advertised {
+fn advertised_listeners(view: &BrokerView<'_>) -> String {
+    match &view.settings.advertised {
         Some(Endpoint { host, port }) => listener(&format!("{host}:{port}")),
-        None => listener(&shared.settings.listen),
+        None => listener(&view.settings.listen),
     }
 }
 
-fn groups(shared: &Shared) -> &GroupSettings {
-    shared.broker.groups().settings()
+fn groups<'a>(view: &BrokerView<'a>) -> &'a GroupSettings {
+    view.broker.groups().settings()
 }
 
 /// Returns the retention of commits in minutes; unlimited retention is the maximum of the setting.
-fn retention_minutes(shared: &Shared) -> String {
-    let minutes = groups(shared).commit_retention.map(|kept| kept.as_secs() / 60);
+fn retention_minutes(view: &BrokerView<'_>) -> String {
+    let minutes = groups(view).commit_retention.map(|kept| kept.as_secs() / 60);
     let minutes = minutes.and_then(|minutes| i32::try_from(minutes).ok());
     minutes.unwrap_or(i32::MAX).to_string()
 }

@@ -2,7 +2,7 @@
 
 use stafett_topics::TopicSettings;
 
-use super::kind::Kind;
+use super::config_type::ConfigType;
 use super::topics::{self, CLEANUP_POLICY, Config};
 use super::{BadConfig, VALUE_BYTES_MAX, brokers, flush, groups, kept, list};
 
@@ -33,11 +33,30 @@ pub(crate) struct Edit {
     pub value: Option<Box<str>>,
 }
 
+/// A change of the settings of a resource.
+#[derive(Debug)]
+pub(crate) struct ConfigChange {
+    pub area: Area,
+    /// True if settings that are not named return to their defaults.
+    pub is_whole: bool,
+    pub edits: Vec<Edit>,
+}
+
+impl ConfigChange {
+    pub(crate) fn apply(&self, before: &TopicSettings) -> Result<TopicSettings, BadConfig> {
+        if self.is_whole {
+            edit(self.area, &TopicSettings::default(), &self.edits)
+        } else {
+            edit(self.area, before, &self.edits)
+        }
+    }
+}
+
 /// A setting known in an area.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct ConfigDefinition {
     name: &'static str,
-    kind: Kind,
+    kind: ConfigType,
     default: &'static str,
     /// The topic setting that this is or gives the default of.
     config: Option<&'static Config>,
@@ -65,13 +84,13 @@ impl Area {
         }
     }
 
-    fn find(self, name: &str) -> Option<Known> {
+    fn find(self, name: &str) -> Option<ConfigDefinition> {
         match self {
-            Self::Topic => topics::find(name).map(|config| Known::of(config, config.name)),
+            Self::Topic => topics::find(name).map(|config| ConfigDefinition::of(config, config.name)),
             Self::Broker => topics::find_broker(name)
-                .map(|config| Known::of(config, config.broker_name))
+                .map(|config| ConfigDefinition::of(config, config.broker_name))
                 .or_else(|| {
-                    brokers::find(name).map(|config| Known {
+                    brokers::find(name).map(|config| ConfigDefinition {
                         name: config.name,
                         kind: config.kind,
                         default: "",
@@ -79,7 +98,7 @@ impl Area {
                         is_fixed: config.is_fixed,
                     })
                 }),
-            Self::Group => groups::find(name).map(|config| Known {
+            Self::Group => groups::find(name).map(|config| ConfigDefinition {
                 name: config.name,
                 kind: config.kind,
                 default: config.default,
@@ -90,7 +109,7 @@ impl Area {
     }
 }
 
-impl Known {
+impl ConfigDefinition {
     fn of(config: &'static Config, name: &'static str) -> Self {
         Self {
             name,

@@ -3,13 +3,13 @@
 use stafett_groups::{GroupOverrides, GroupSettings};
 use stafett_topics::TopicSettings;
 
-use super::kind::Kind;
+use super::config_type::ConfigType;
 
 pub(crate) struct GroupConfig {
     pub name: &'static str,
     /// Broker's name of its default.
     pub broker_name: &'static str,
-    pub kind: Kind,
+    pub kind: ConfigType,
     pub default: &'static str,
     pub about: &'static str,
 }
@@ -17,7 +17,7 @@ pub(crate) struct GroupConfig {
 const fn config(
     name: &'static str,
     broker_name: &'static str,
-    kind: Kind,
+    kind: ConfigType,
     default: &'static str,
     about: &'static str,
 ) -> GroupConfig {
@@ -38,13 +38,13 @@ pub(super) const SESSION_MS_BOUNDS: (i32, i32) = (45_000, 60_000);
 /// Bounds of a group's heartbeat interval, in ms.
 pub(super) const HEARTBEAT_MS_BOUNDS: (i32, i32) = (5_000, 15_000);
 
-const SESSION: Kind = between(SESSION_MS_BOUNDS);
-const HEARTBEAT: Kind = between(HEARTBEAT_MS_BOUNDS);
-const INTERVAL: Kind = Kind::Integer { min: 0, max: 15_000 };
+const SESSION: ConfigType = between(SESSION_MS_BOUNDS);
+const HEARTBEAT: ConfigType = between(HEARTBEAT_MS_BOUNDS);
+const INTERVAL: ConfigType = ConfigType::Integer { min: 0, max: 15_000 };
 const LATER: &str = "Kept and shown; groups of this kind are not served yet.";
 
-const fn between((min, max): (i32, i32)) -> Kind {
-    Kind::Integer { min, max }
+const fn between((min, max): (i32, i32)) -> ConfigType {
+    ConfigType::Integer { min, max }
 }
 
 /// All group settings, sorted by name.
@@ -56,18 +56,18 @@ pub(crate) const GROUP: &[GroupConfig] = &[
     config(SESSION_MS, "group.consumer.session.timeout.ms", SESSION, "45000",
         "A member of the group that is silent for longer is put out."),
     config("share.assignment.interval.ms", "group.share.assignment.interval.ms", INTERVAL, "1000", LATER),
-    config("share.auto.offset.reset", "share.auto.offset.reset", Kind::Text, "latest", LATER),
-    config("share.delivery.count.limit", "group.share.delivery.count.limit", Kind::Integer { min: 2, max: 10 }, "5", LATER),
+    config("share.auto.offset.reset", "share.auto.offset.reset", ConfigType::Text, "latest", LATER),
+    config("share.delivery.count.limit", "group.share.delivery.count.limit", ConfigType::Integer { min: 2, max: 10 }, "5", LATER),
     config("share.heartbeat.interval.ms", "group.share.heartbeat.interval.ms", HEARTBEAT, "5000", LATER),
-    config("share.isolation.level", "share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", LATER),
-    config("share.partition.max.record.locks", "group.share.partition.max.record.locks", Kind::Integer { min: 100, max: 10_000 }, "2000", LATER),
-    config("share.record.lock.duration.ms", "group.share.record.lock.duration.ms", Kind::Integer { min: 15_000, max: 60_000 }, "30000", LATER),
-    config("share.renew.acknowledge.enable", "share.renew.acknowledge.enable", Kind::Boolean, "true", LATER),
+    config("share.isolation.level", "share.isolation.level", ConfigType::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", LATER),
+    config("share.partition.max.record.locks", "group.share.partition.max.record.locks", ConfigType::Integer { min: 100, max: 10_000 }, "2000", LATER),
+    config("share.record.lock.duration.ms", "group.share.record.lock.duration.ms", ConfigType::Integer { min: 15_000, max: 60_000 }, "30000", LATER),
+    config("share.renew.acknowledge.enable", "share.renew.acknowledge.enable", ConfigType::Boolean, "true", LATER),
     config("share.session.timeout.ms", "group.share.session.timeout.ms", SESSION, "45000", LATER),
     config("streams.assignment.interval.ms", "group.streams.assignment.interval.ms", INTERVAL, "1000", LATER),
     config("streams.heartbeat.interval.ms", "group.streams.heartbeat.interval.ms", HEARTBEAT, "5000", LATER),
-    config("streams.initial.rebalance.delay.ms", "group.streams.initial.rebalance.delay.ms", Kind::int(0), "3000", LATER),
-    config("streams.num.standby.replicas", "group.streams.num.standby.replicas", Kind::Integer { min: 0, max: 2 }, "0", LATER),
+    config("streams.initial.rebalance.delay.ms", "group.streams.initial.rebalance.delay.ms", ConfigType::int(0), "3000", LATER),
+    config("streams.num.standby.replicas", "group.streams.num.standby.replicas", ConfigType::Integer { min: 0, max: 2 }, "0", LATER),
     config("streams.session.timeout.ms", "group.streams.session.timeout.ms", SESSION, "45000", LATER),
 ];
 
@@ -78,7 +78,7 @@ pub(super) fn find(name: &str) -> Option<&'static GroupConfig> {
 /// Returns the settings of a group that have an effect.
 pub(crate) fn overrides(settings: &TopicSettings) -> GroupOverrides {
     // Values stored by an earlier version may be out of bounds.
-    let number = |name: &str, kind: Kind| {
+    let number = |name: &str, kind: ConfigType| {
         let value = settings.other.get(name)?;
         kind.check(value).ok()?;
         value.parse().ok()

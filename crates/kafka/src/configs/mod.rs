@@ -4,24 +4,24 @@
 //! `GroupConfig`); `stafett.durability` is ours. Settings that the broker implements are its own; the others
 //! are checked, stored and shown, and have no effect, as their descriptions say.
 //!
-//! - `kind`: types, and errors of values
+//! - `config_type`: types, and errors of values
 //! - `topics`: settings of topics, for which the broker has defaults
 //! - `brokers`: other settings of the broker; `groups`: settings of groups
 //! - `edit`: edits by requests; `flush`: the level that settings of flushes ask for
 
 mod brokers;
+mod config_type;
 mod edit;
 mod flush;
 mod groups;
-mod kind;
 mod topics;
 
 use stafett_topics::TopicSettings;
 
-pub(crate) use brokers::{BROKER, broker_configs};
-pub(crate) use edit::{Area, Edit, Operation, edit, settings};
+pub(crate) use brokers::{BROKER, BrokerView, broker_configs};
+pub(crate) use config_type::{BadValue, ConfigType};
+pub(crate) use edit::{Area, ConfigChange, Edit, Operation, settings};
 pub(crate) use groups::{GROUP, base_value as group_base_value, overrides as group_overrides};
-pub(crate) use kind::{BadValue, Kind};
 pub(crate) use topics::{ALL, Config, base_value, value_in};
 
 /// Maximum bytes of a stored value.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stafett_model::Codec;
 use stafett_topics::{TopicDefaults, TopicSettings};
 
-use super::kind::Kind;
+use super::config_type::ConfigType;
 use super::{WITHOUT_EFFECT, flush, kept};
 
 /// A setting of topics.
@@ -14,7 +14,7 @@ pub(crate) struct Config {
     pub name: &'static str,
     /// Broker's name of its default; empty if it has none.
     pub broker_name: &'static str,
-    pub kind: Kind,
+    pub kind: ConfigType,
     pub default: &'static str,
     pub about: &'static str,
 }
@@ -36,7 +36,7 @@ const LONG_MAX: &str = "9223372036854775807";
 const fn config(
     name: &'static str,
     broker_name: &'static str,
-    kind: Kind,
+    kind: ConfigType,
     default: &'static str,
     about: &'static str,
 ) -> Config {
@@ -49,65 +49,70 @@ const fn config(
     }
 }
 
-const fn shown(name: &'static str, broker_name: &'static str, kind: Kind, default: &'static str) -> Config {
+const fn shown(
+    name: &'static str,
+    broker_name: &'static str,
+    kind: ConfigType,
+    default: &'static str,
+) -> Config {
     config(name, broker_name, kind, default, WITHOUT_EFFECT)
 }
 
-const fn level(min: i32, max: i32) -> Kind {
-    Kind::Integer { min, max }
+const fn level(min: i32, max: i32) -> ConfigType {
+    ConfigType::Integer { min, max }
 }
 
-const COUNT: Kind = Kind::int(0);
-const DURATION: Kind = Kind::Long { min: 0 };
-const REPLICAS: Kind = Kind::Replicas;
+const COUNT: ConfigType = ConfigType::int(0);
+const DURATION: ConfigType = ConfigType::Long { min: 0 };
+const REPLICAS: ConfigType = ConfigType::Replicas;
 
 /// All topic settings, sorted by name.
 #[rustfmt::skip]
 pub(crate) const ALL: &[Config] = &[
-    config(CLEANUP_POLICY, "log.cleanup.policy", Kind::SomeOf(&["compact", "delete"]), "delete",
+    config(CLEANUP_POLICY, "log.cleanup.policy", ConfigType::SomeOf(&["compact", "delete"]), "delete",
         "What becomes of old records: delete. Compaction is not served yet."),
     shown("compression.gzip.level", "compression.gzip.level", level(-1, 9), "-1"),
     shown("compression.lz4.level", "compression.lz4.level", level(1, 17), "9"),
-    config(COMPRESSION, "compression.type", Kind::OneOf(CODECS), "producer",
+    config(COMPRESSION, "compression.type", ConfigType::OneOf(CODECS), "producer",
         "What batches are compressed with when they come in; producer keeps them as they are."),
     shown("compression.zstd.level", "compression.zstd.level", level(-131_072, 22), "3"),
     shown("delete.retention.ms", "log.cleaner.delete.retention.ms", DURATION, "86400000"),
     shown("file.delete.delay.ms", "log.segment.delete.delay.ms", DURATION, "60000"),
-    config(flush::MESSAGES[0], flush::MESSAGES[1], Kind::Long { min: 1 }, LONG_MAX,
+    config(flush::MESSAGES[0], flush::MESSAGES[1], ConfigType::Long { min: 1 }, LONG_MAX,
         "1 means stafett.durability=sync, unless that is set; other values are kept and shown, without effect."),
     config(flush::MS[0], flush::MS[1], DURATION, LONG_MAX,
         "0 means stafett.durability=sync, unless that is set; other values are kept and shown, without effect."),
     shown("follower.replication.throttled.replicas", "", REPLICAS, ""),
     shown("index.interval.bytes", "log.index.interval.bytes", COUNT, "4096"),
     shown("leader.replication.throttled.replicas", "", REPLICAS, ""),
-    shown("local.retention.bytes", "log.local.retention.bytes", Kind::Long { min: -2 }, "-2"),
-    shown("local.retention.ms", "log.local.retention.ms", Kind::Long { min: -2 }, "-2"),
-    shown("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", Kind::Long { min: 1 }, LONG_MAX),
+    shown("local.retention.bytes", "log.local.retention.bytes", ConfigType::Long { min: -2 }, "-2"),
+    shown("local.retention.ms", "log.local.retention.ms", ConfigType::Long { min: -2 }, "-2"),
+    shown("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", ConfigType::Long { min: 1 }, LONG_MAX),
     config(MESSAGE_BYTES, "message.max.bytes", COUNT, "1048588", "Bytes of the largest batch that is taken."),
     config(TIMESTAMP_AFTER, "log.message.timestamp.after.max.ms", DURATION, "3600000",
         "Milliseconds that the time of a record may be ahead of the clock, where records keep their own time."),
     config(TIMESTAMP_BEFORE, "log.message.timestamp.before.max.ms", DURATION, LONG_MAX,
         "Milliseconds that the time of a record may be behind the clock, where records keep their own time."),
-    config(TIMESTAMP_TYPE, "log.message.timestamp.type", Kind::OneOf(&[CREATE_TIME, APPEND_TIME]), CREATE_TIME,
+    config(TIMESTAMP_TYPE, "log.message.timestamp.type", ConfigType::OneOf(&[CREATE_TIME, APPEND_TIME]), CREATE_TIME,
         "Whether records keep the time that their producer gave them or get that of their append."),
-    shown("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", Kind::Ratio, "0.5"),
+    shown("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", ConfigType::Ratio, "0.5"),
     shown("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", DURATION, "0"),
-    shown("min.insync.replicas", "min.insync.replicas", Kind::int(1), "1"),
-    shown("preallocate", "log.preallocate", Kind::Boolean, "false"),
-    shown("remote.log.copy.disable", "", Kind::Boolean, "false"),
-    shown("remote.log.delete.on.disable", "", Kind::Boolean, "false"),
-    shown("remote.storage.enable", "", Kind::OneOf(&["false"]), "false"),
-    config(RETENTION_BYTES, "log.retention.bytes", Kind::Long { min: i64::MIN }, "-1",
+    shown("min.insync.replicas", "min.insync.replicas", ConfigType::int(1), "1"),
+    shown("preallocate", "log.preallocate", ConfigType::Boolean, "false"),
+    shown("remote.log.copy.disable", "", ConfigType::Boolean, "false"),
+    shown("remote.log.delete.on.disable", "", ConfigType::Boolean, "false"),
+    shown("remote.storage.enable", "", ConfigType::OneOf(&["false"]), "false"),
+    config(RETENTION_BYTES, "log.retention.bytes", ConfigType::Long { min: i64::MIN }, "-1",
         "Bytes of each partition beyond which its oldest records go; -1 sets no bound."),
-    config(RETENTION_MS, "log.retention.ms", Kind::Long { min: -1 }, "604800000",
+    config(RETENTION_MS, "log.retention.ms", ConfigType::Long { min: -1 }, "604800000",
         "Milliseconds after which records go; -1 keeps them."),
-    shown("segment.bytes", "log.segment.bytes", Kind::int(1 << 20), "1073741824"),
-    shown("segment.index.bytes", "log.index.size.max.bytes", Kind::int(4), "10485760"),
+    shown("segment.bytes", "log.segment.bytes", ConfigType::int(1 << 20), "1073741824"),
+    shown("segment.index.bytes", "log.index.size.max.bytes", ConfigType::int(4), "10485760"),
     shown("segment.jitter.ms", "log.roll.jitter.ms", DURATION, "0"),
-    shown("segment.ms", "log.roll.ms", Kind::Long { min: 1 }, "604800000"),
-    config(DURABILITY, DURABILITY, Kind::Durability, "sync",
+    shown("segment.ms", "log.roll.ms", ConfigType::Long { min: 1 }, "604800000"),
+    config(DURABILITY, DURABILITY, ConfigType::Durability, "sync",
         "What has happened before a write is acknowledged: memory, os, interval:RECORDS,MILLISECONDS or sync."),
-    shown("unclean.leader.election.enable", "unclean.leader.election.enable", Kind::Boolean, "false"),
+    shown("unclean.leader.election.enable", "unclean.leader.election.enable", ConfigType::Boolean, "false"),
 ];
 
 pub(crate) fn find(name: &str) -> Option<&'static Config> {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str, Uuid};
-use stafett_topics::{Topic, TopicId};
+use stafett_topics::{Topic, TopicId, Topics};
 
-use crate::kafka::Shared;
-use crate::session::Call;
+use crate::call::Call;
 
 /// Name or id of a topic in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,8 +27,7 @@ pub(crate) struct Reader {
 }
 
 impl TopicKey {
-    pub(crate) fn find(&self, shared: &Shared) -> Option<Arc<Topic>> {
-        let topics = shared.broker.topics();
+    pub(crate) fn find(&self, topics: &Topics) -> Option<Arc<Topic>> {
         if self.by_id {
             topics.with_id(TopicId(self.id.into()))
         } else {

@@ -3,33 +3,11 @@
 //!
 //! Tests read the output with the generated structs, in every version.
 
-use std::cell::Cell;
-
 use bytes::BytesMut;
 use stafett_kafka_wire::{Encoded, Encoder, ResponseHeader, Str};
 
-use crate::reader::TopicKey;
-use crate::session::{Call, Close};
-
-/// Usual bytes of an answer without records.
-const ANSWER_BYTES: usize = 512;
-/// Bytes of a block of memory for answers.
-const BLOCK_BYTES: usize = 32 * ANSWER_BYTES;
-
-thread_local! {
-    static BLOCK: Cell<BytesMut> = Cell::new(BytesMut::new());
-}
-
-/// Returns an empty buffer for an answer: a piece of a block that several answers share.
-pub(crate) fn answer_buffer() -> BytesMut {
-    let mut block = BLOCK.take();
-    if block.capacity() < ANSWER_BYTES {
-        block = BytesMut::with_capacity(BLOCK_BYTES);
-    }
-    let rest = block.split_off(ANSWER_BYTES);
-    BLOCK.set(rest);
-    block
-}
+use crate::call::{Call, Close, answer_buffer};
+use crate::request_reader::TopicKey;
 
 /// An answer that is being written.
 pub(crate) struct Writer {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stafett_groups::GroupState;
 use stafett_kafka_wire::Str;
 
-use crate::session::Context;
+use crate::context::RequestContext;
 
 /// Operations on a group without access control, as bits of the numbers of Kafka's `AclOperation`: read,
 /// delete, describe, describe and alter configs.
@@ -30,7 +30,7 @@ pub(super) fn new_member_id(name: &str) -> Arc<str> {
 }
 
 /// Formats a client's address as Kafka does.
-pub(super) fn client_host(context: &Context) -> Box<str> {
+pub(super) fn client_host(context: &RequestContext) -> Box<str> {
     format!("/{}", context.peer.ip().to_canonical()).into()
 }
 

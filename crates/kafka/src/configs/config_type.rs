@@ -5,7 +5,7 @@ use stafett_model::Durability;
 use super::list;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ConfigType {
     Boolean,
     Integer {
         min: i32,
@@ -44,7 +44,7 @@ pub(crate) enum BadValue {
     NotADurability,
 }
 
-impl Kind {
+impl ConfigType {
     /// Integer type with a minimum only.
     pub(super) const fn int(min: i32) -> Self {
         Self::Integer { min, max: i32::MAX }

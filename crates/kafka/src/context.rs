@@ -1,0 +1,84 @@
+//! State shared by all connections, and the environment of the requests of one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use stafett_broker::Broker;
+use stafett_kafka_wire::{Str, Uuid};
+use stafett_net::ByteBudget;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::fetch_sessions::FetchSessions;
+use crate::metrics::Metrics;
+use crate::offsets_topic::OffsetsTopic;
+use crate::settings::{Endpoint, KafkaSettings};
+
+/// Maximum large answers in memory at once, over all connections.
+const LARGE_RESPONSES_MAX: usize = 2;
+
+#[derive(Debug)]
+pub(crate) struct KafkaContext {
+    pub broker: Arc<Broker>,
+    pub settings: KafkaSettings,
+    pub metrics: Metrics,
+    pub fetch_sessions: Arc<FetchSessions>,
+    pub offsets_topic: OffsetsTopic,
+    pub cluster_id: Str,
+    /// Permits for answers that are much larger than their requests.
+    pub large_responses: Arc<Semaphore>,
+    /// Count of topic deletions: a topic that was looked up before the last one may be gone.
+    deletions: AtomicU64,
+}
+
+impl KafkaContext {
+    pub(crate) fn new(broker: Arc<Broker>, settings: KafkaSettings, metrics: Metrics) -> Self {
+        Self {
+            fetch_sessions: Arc::new(FetchSessions::new(&settings, &metrics)),
+            cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),
+            broker,
+            settings,
+            metrics,
+            offsets_topic: OffsetsTopic::default(),
+            large_responses: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
+            deletions: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn deletions(&self) -> u64 {
+        self.deletions.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn on_deletion(&self) {
+        self.deletions.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Environment of the requests of a connection.
+#[derive(Debug)]
+pub(crate) struct RequestContext {
+    pub shared: Arc<KafkaContext>,
+    /// Address that the client connected to.
+    pub local: SocketAddr,
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// Cancelled when the connection must not wait any longer.
+    pub drain: CancellationToken,
+    pub budget: Arc<ByteBudget>,
+    /// True if the client does not block while a heartbeat is unanswered.
+    pub is_patient: AtomicBool,
+}
+
+impl RequestContext {
+    /// Returns the address for clients: the advertised one, or the one that this client connected to.
+    pub(crate) fn endpoint(&self) -> (Str, i32) {
+        match &self.shared.settings.advertised {
+            Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
+            None => (
+                self.local.ip().to_canonical().to_string().into(),
+                i32::from(self.local.port()),
+            ),
+        }
+    }
+}
