@@ -50,6 +50,28 @@ struct Frame<'a> {
     bottom: f64,
 }
 
+impl Series {
+    /// A curve through points without marks.
+    pub(crate) fn curve(mark: Mark, points: Vec<LinePoint>) -> Self {
+        Self {
+            mark,
+            points,
+            joined: true,
+            marked: false,
+        }
+    }
+
+    /// Marks that are not joined.
+    pub(crate) fn marks(mark: Mark, points: Vec<LinePoint>) -> Self {
+        Self {
+            mark,
+            points,
+            joined: false,
+            marked: true,
+        }
+    }
+}
+
 impl LineChart {
     /// True if there is nothing to see.
     pub(crate) fn is_empty(&self) -> bool {
