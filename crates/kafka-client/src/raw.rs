@@ -4,9 +4,9 @@
 //! once, and answers come in their order. A batch that is not full leaves after its linger: due batches are
 //! looked for with [`RawProducer::send_due`], and while there is nothing to send ([`RawProducer::tick`]).
 //!
-//! A batch carries a note of the caller's own about its records. Every note comes back once, with its outcome;
-//! notes of batches that have no outcome when the producer is dropped are given up. After an error the
-//! producer is of no use any more.
+//! A batch carries a note of the caller's own about its records. Every note comes back once, with its
+//! outcome; notes of batches that have no outcome when the producer is dropped are given up. After an error
+//! the producer is of no use any more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{pending, ready};
@@ -132,8 +132,8 @@ impl<N> std::fmt::Debug for RawProducer<N> {
 }
 
 impl<N: Default> RawProducer<N> {
-    /// Opens a producer for the topics of these names, which are called by their index. The leader of the first
-    /// one's first partition gets all batches.
+    /// Opens a producer for the topics of these names, which are called by their index. The leader of the
+    /// first one's first partition gets all batches.
     pub async fn open(
         client: Client,
         names: Vec<String>,
@@ -164,8 +164,8 @@ impl<N: Default> RawProducer<N> {
         })
     }
 
-    /// Adds a record to its topic's batch, after a full one has been sent. Returns the batch's note, which the
-    /// caller changes for the record. Safe to drop: then the record is not taken.
+    /// Adds a record to its topic's batch, after a full one has been sent. Returns the batch's note, which
+    /// the caller changes for the record. Safe to drop: then the record is not taken.
     pub async fn push(&mut self, topic: u32, value: &[u8]) -> Result<&mut N, RawError> {
         let needed = value.len() + RECORD_OVERHEAD;
         let making = self.making.get(&topic);

@@ -67,8 +67,8 @@ impl Client {
         }
     }
 
-    /// Looks up those of `names` whose index `is_wanted`: one by one, or out of all topics where there are more
-    /// than 64 names. Returns them with their indexes; of many, missing ones are left out.
+    /// Looks up those of `names` whose index `is_wanted`: one by one, or out of all topics where there are
+    /// more than 64 names. Returns them with their indexes; of many, missing ones are left out.
     pub async fn look_up(
         &self,
         names: &[String],

@@ -149,7 +149,7 @@ impl Client {
         })
     }
 
-    /// Asks which client would send to a system and receive from it, and what that client lacks.
+    /// Asks for the client that would send to a system and receive from it, and the features that it lacks.
     pub(crate) async fn describe(&mut self, system: &str, plan: &Plan) -> Result<Described, DriverError> {
         let question = Question {
             plan: filter::taken_out(plan),

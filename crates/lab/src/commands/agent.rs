@@ -22,7 +22,7 @@ use crate::signals::StopSignals;
         stafett lab run peak --agent 10.0.0.2:7071 --secret-file secret --host 10.0.0.1"
 )]
 pub(super) struct Agent {
-    /// Where the controller connects; what other machines can reach needs a secret
+    /// Where the controller connects; an address that other machines can reach needs a secret
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7071")]
     listen: String,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(super) struct Agent {
 /// Option that names the file with the secret.
 #[derive(Debug, Args)]
 pub(super) struct SecretFile {
-    /// A file with what controller and agents both know, at least 8 bytes
+    /// A file with a secret of controller and agents, at least 8 bytes
     #[arg(long = "secret-file", value_name = "FILE", env = "STAFETT_LAB_SECRET_FILE")]
     path: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use super::CommandLine;
 use crate::failure::Failure;
 
-/// Print what a shell needs to complete commands and flags of `stafett-lab`
+/// Print the script with which a shell completes commands and flags of `stafett-lab`
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  stafett-lab completions bash > ~/.local/share/bash-completion/completions/stafett-lab"

@@ -1,5 +1,5 @@
-//! The command line: one file per command. A new command is one of these, a variant of [`Command`] and its row in
-//! [`run`].
+//! The command line: one file per command. A new command is one of these, a variant of [`Command`], and its
+//! row in [`run`].
 
 mod agent;
 mod command_docs;
@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
 
-/// Run the same workload on Stafett, Kafka and RabbitMQ, and draw what was measured
+/// Run the same workload on Stafett, Kafka and RabbitMQ, and draw the results
 #[derive(Debug, Parser)]
 #[command(name = "stafett-lab", version, arg_required_else_help = true)]
 struct CommandLine {

@@ -9,7 +9,7 @@ use stafett_lab::report::{self, ReportError, Written};
 
 use crate::failure::Failure;
 
-/// Draw what was measured: one HTML file that needs nothing else, with CSV and JSON beside it
+/// Draw the results of a run: one HTML file that needs nothing else, with CSV and JSON beside it
 #[derive(Debug, Args)]
 #[command(after_help = "docs/lab/reading.md says how to read it.\n\nExamples:\n  \
         stafett lab report lab/peak-20261101-080000\n  stafett lab report lab")]

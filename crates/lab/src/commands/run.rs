@@ -33,15 +33,10 @@ pub(super) struct Run {
     /// Only these systems; can be given several times
     #[arg(long = "system", value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(SYSTEMS))]
     systems: Option<Vec<String>>,
-    #[arg(
-        long,
-        value_name = "FACTOR",
-        help = "What durations and totals are multiplied by; below 1 the experiment's [small] holds",
-        default_value = "1",
-        value_parser = scale
-    )]
+    /// Factor of durations and totals; below 1 the experiment's [small] holds
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = scale)]
     scale: f64,
-    /// How often each point is measured, instead of what the experiment says
+    /// How often each point is measured, instead of the experiment's own number
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
     /// Where the results go, and the systems' data while they run [default: ./lab/NAME-TIME]

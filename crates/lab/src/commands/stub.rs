@@ -19,7 +19,7 @@ pub(super) struct Stub {
     /// Where clients connect
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     listen: String,
-    /// Every topic exists, and each partition seems to hold so many records of 100 bytes
+    /// Every topic exists, and each partition seems to hold this number of records of 100 bytes
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(i64).range(0..))]
     records: Option<i64>,
     /// How many partitions every topic has, with --records
