@@ -10,8 +10,10 @@
 //! - [`topic`]: metadata of topics
 //! - [`offsets`]: start and end offsets of partitions, and offsets by time
 //! - [`producer`]: batches per partition, in order, retried; `lane` is one partition of it
+//! - [`raw`]: producer of a load generator: batches over many topics, each written once
 //! - [`partitioner`]: partition of a key
-//! - [`fetcher`]: reads many partitions by long polls; [`batches`] splits its responses
+//! - [`fetcher`]: reads many partitions by long polls; [`batches`] splits its responses, [`values`] finds the
+//!   values in them
 //! - [`admin`]: topics, their settings and sizes
 //! - [`groups`]: groups and their offsets, from outside
 //! - [`membership`]: a member of a group (classic protocol); [`assignor`] distributes partitions
@@ -30,8 +32,10 @@ pub mod offsets;
 pub mod options;
 pub mod partitioner;
 pub mod producer;
+pub mod raw;
 mod refusal;
 pub mod topic;
+pub mod values;
 
 pub use client::Client;
 pub use connection::{Answer, Connection};

@@ -335,7 +335,7 @@ fn content(record: &Record<'_>) -> usize {
 }
 
 /// Requests a new producer id and epoch.
-async fn identity(client: &Client) -> Result<(ProducerId, i16), ClientError> {
+pub(crate) async fn identity(client: &Client) -> Result<(ProducerId, i16), ClientError> {
     let request = InitProducerIdRequest {
         transactional_id: None,
         transaction_timeout_ms: i32::MAX,

@@ -1,5 +1,6 @@
 //! Metadata of topics: partitions and their leaders.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use stafett_kafka_wire::{ApiKey, ErrorCode, Str, Uuid};
 use crate::client::{Backoff, Client};
 use crate::error::ClientError;
 use crate::refusal;
+
+/// Of more names than this all topics are looked up at once.
+pub(crate) const ONE_BY_ONE_MAX: usize = 64;
 
 /// A topic as a broker described it.
 #[derive(Debug, Clone)]
@@ -61,6 +65,31 @@ impl Client {
                 return Err(error);
             }
         }
+    }
+
+    /// Looks up those of `names` whose index `is_wanted`: one by one, or out of all topics where there are
+    /// more than 64 names. Returns them with their indexes; of many, missing ones are left out.
+    pub async fn look_up(
+        &self,
+        names: &[String],
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Result<Vec<(u32, Topic)>, ClientError> {
+        let places = names.iter().zip(0..).filter(|(_, place)| is_wanted(*place));
+        let mut found = Vec::new();
+        if names.len() <= ONE_BY_ONE_MAX {
+            for (name, place) in places {
+                found.push((place, self.topic(name).await?));
+            }
+            return Ok(found);
+        }
+        let wanted: HashMap<&str, u32> = places.map(|(name, place)| (name.as_str(), place)).collect();
+        for topic in self.topics().await? {
+            if let Some(place) = wanted.get(topic.name.as_str()) {
+                found.push((*place, topic));
+            }
+        }
+        found.sort_unstable_by_key(|(place, _)| *place);
+        Ok(found)
     }
 
     async fn find_topic(&self, name: &str) -> Result<Topic, ClientError> {

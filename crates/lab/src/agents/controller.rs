@@ -34,19 +34,26 @@ const STOPPED_WITHIN: Duration = Duration::from_mins(1);
 /// The agents of a run.
 #[derive(Debug)]
 pub struct Crew {
-    agents: Vec<AgentAddress>,
+    agents: Vec<Place>,
     secret: Option<Secret>,
-    members: Vec<Option<Member>>,
     /// Reports, with the agent's place and the number of its connection.
     reports: mpsc::Receiver<((usize, u64), Report)>,
     told: mpsc::Sender<((usize, u64), Report)>,
-    /// Number of each agent's connection: late reports of an old one are passed over.
-    connections: Vec<u64>,
     loads: u64,
     network: Option<Network>,
     /// Folder for their logs, if they are kept.
     logs: Option<PathBuf>,
     tasks: TaskTracker,
+}
+
+/// An agent's place in the crew.
+#[derive(Debug)]
+struct Place {
+    agent: AgentAddress,
+    /// `None` if it is not connected.
+    member: Option<Member>,
+    /// Number of its connection: late reports of an old one are passed over.
+    connection: u64,
 }
 
 /// A load for all of them.
@@ -94,10 +101,13 @@ impl Crew {
     /// Of agents that are not connected yet.
     fn of(agents: Vec<AgentAddress>, secret: Option<Secret>) -> Self {
         let (told, reports) = mpsc::channel(REPORTS_WAITING);
+        let place = |agent| Place {
+            agent,
+            member: None,
+            connection: 0,
+        };
         Self {
-            members: agents.iter().map(|_| None).collect(),
-            connections: vec![0; agents.len()],
-            agents,
+            agents: agents.into_iter().map(place).collect(),
             secret,
             reports,
             told,
@@ -119,8 +129,8 @@ impl Crew {
         let mut crew = Self::of(AgentAddress::parse_all(&addresses).unwrap(), None);
         for (place, (reader, writer)) in ends.into_iter().enumerate() {
             let link = Link::meet(reader, writer, None).await.unwrap();
-            crew.connections[place] = 1;
-            crew.members[place] = Some(link.keep((place, 1), crew.told.clone(), &crew.tasks));
+            crew.agents[place].connection = 1;
+            crew.agents[place].member = Some(link.keep((place, 1), crew.told.clone(), &crew.tasks));
         }
         crew
     }
@@ -137,9 +147,9 @@ impl Crew {
 
     /// Describes the agents' machines, a line each.
     pub fn describe(&self) -> Vec<String> {
-        let described = |(agent, member): (&AgentAddress, &Option<Member>)| {
-            let machine = member.as_ref().map(|member| &member.machine);
-            let machine = machine.map_or_else(String::new, |machine| {
+        let described = |Place { agent, member, .. }: &Place| {
+            let machine = member.as_ref().map_or_else(String::new, |member| {
+                let machine = &member.machine;
                 format!(
                     ": {} cores, {}, {} GiB, Linux {}",
                     machine.cores,
@@ -150,11 +160,20 @@ impl Crew {
             });
             format!("{} ({}){machine}", agent.name, agent.address)
         };
-        self.agents.iter().zip(&self.members).map(described).collect()
+        self.agents.iter().map(described).collect()
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.agents.iter().filter_map(|place| place.member.as_ref())
     }
 
     async fn connect(&mut self, place: usize, is_measured: bool) -> Result<(), String> {
-        let Some(agent) = self.agents.get(place) else {
+        let Some(Place {
+            agent,
+            member,
+            connection,
+        }) = self.agents.get_mut(place)
+        else {
             return Ok(());
         };
         let mut link = Link::open(agent, self.secret.as_ref()).await?;
@@ -168,11 +187,8 @@ impl Crew {
                 self.network = Some(network);
             }
         }
-        if let (Some(slot), Some(connection)) = (self.members.get_mut(place), self.connections.get_mut(place))
-        {
-            *connection += 1;
-            *slot = Some(link.keep((place, *connection), self.told.clone(), &self.tasks));
-        }
+        *connection += 1;
+        *member = Some(link.keep((place, *connection), self.told.clone(), &self.tasks));
         Ok(())
     }
 
@@ -183,7 +199,8 @@ impl Crew {
             let Some(((place, connection), report)) = self.reports.recv().await else {
                 return std::future::pending().await;
             };
-            if self.connections.get(place) == Some(&connection) {
+            let known = self.agents.get(place);
+            if known.is_some_and(|place| place.connection == connection) {
                 return (place, report);
             }
         }
@@ -192,23 +209,27 @@ impl Crew {
     /// Connects again to agents that went away since the last load.
     async fn assemble(&mut self) -> Result<(), DriverError> {
         while let Ok(((place, connection), report)) = self.reports.try_recv() {
-            if matches!(report, Report::Gone(_))
-                && self.connections.get(place) == Some(&connection)
-                && let Some(slot) = self.members.get_mut(place)
+            let known = self.agents.get_mut(place);
+            if let Some(known) = known.filter(|place| place.connection == connection)
+                && matches!(report, Report::Gone(_))
             {
-                *slot = None;
+                known.member = None;
             }
         }
-        for place in 0..self.members.len() {
-            if self.members.get(place).is_some_and(Option::is_none) {
+        for place in 0..self.agents.len() {
+            if self.agents.get(place).is_some_and(|place| place.member.is_none()) {
                 self.connect(place, false).await.map_err(DriverError::Failed)?;
             }
         }
         Ok(())
     }
 
+    fn addresses(&self) -> Vec<AgentAddress> {
+        self.agents.iter().map(|place| place.agent.clone()).collect()
+    }
+
     async fn tell_all(&self, order: &ToAgent) {
-        for member in self.members.iter().flatten() {
+        for member in self.members() {
             member.tell(order.clone()).await;
         }
     }
@@ -221,8 +242,8 @@ impl Crew {
     pub(crate) async fn run(&mut self, order: Order, ends_early: bool) -> Result<Loaded, DriverError> {
         self.assemble().await?;
         self.loads += 1;
-        let seating = placement::seat(&order.plan, &self.agents).map_err(DriverError::Refused)?;
-        for (host, member) in (0..).zip(self.members.iter().flatten()) {
+        let seating = placement::seat(&order.plan, &self.addresses()).map_err(DriverError::Refused)?;
+        for (host, member) in (0..).zip(self.members()) {
             let seating = Seating {
                 host,
                 ..seating.clone()
@@ -277,7 +298,7 @@ impl Crew {
                 self.tell_all(&next).await;
             }
             for (role, allowed) in following.course.allowances() {
-                for (member, made) in self.members.iter().flatten().zip(allowed) {
+                for (member, made) in self.members().zip(allowed) {
                     member.allow(self.loads, role, *made);
                 }
             }
@@ -292,15 +313,15 @@ impl Crew {
     }
 
     fn went_away(&mut self, host: usize, reason: &str) -> DriverError {
-        if let Some(slot) = self.members.get_mut(host) {
-            *slot = None;
+        if let Some(place) = self.agents.get_mut(host) {
+            place.member = None;
         }
         DriverError::Failed(format!("agent {} went away: {reason}", self.name(host)))
     }
 
     fn name(&self, host: usize) -> String {
         let agent = self.agents.get(host);
-        agent.map_or_else(String::new, |agent| {
+        agent.map_or_else(String::new, |Place { agent, .. }| {
             format!("`{}` at {}", agent.name, agent.address)
         })
     }
@@ -331,9 +352,7 @@ impl Crew {
                 }
             }),
             OfLoad::Done(share) => following.on_share(host, *share),
-            OfLoad::Failed { reason, is_refusal } => {
-                return Err(DriverError::of(format!("agent {name}: {reason}"), is_refusal));
-            }
+            OfLoad::Failed(error) => return Err(error.about(&format!("agent {name}"))),
             // Only from a host that runs a load alone.
             OfLoad::Second(_) => Ok(()),
         };
@@ -357,7 +376,7 @@ impl Crew {
             .map(|share| share.connected)
             .max()
             .unwrap_or_default();
-        for (agent, share) in self.agents.iter().zip(shares) {
+        for (Place { agent, .. }, share) in self.agents.iter().zip(shares) {
             let of_agent = |text: String| format!("{text} (agent `{}`)", agent.name);
             self.write_log(agent, &share.log);
             error = error.or_else(|| share.error.map(of_agent));
@@ -403,9 +422,7 @@ impl Crew {
     /// Of all machines; agents on one machine share its cores.
     fn cores(&self) -> u32 {
         let machines: BTreeMap<&str, u32> = self
-            .members
-            .iter()
-            .flatten()
+            .members()
             .map(|member| (member.machine.id.as_str(), member.machine.cores))
             .collect();
         machines.values().sum::<u32>().max(1)

@@ -12,6 +12,8 @@ use crate::workload::together::RoleProgress;
 
 /// Less than this part of `ahead` is not handed out, unless a host has nothing left.
 const BULK: u64 = 16;
+/// Pieces of a hand-out.
+const PIECES: u64 = 64;
 
 /// Messages that a role's hosts may have made.
 #[derive(Debug)]
@@ -68,40 +70,26 @@ impl Credits {
         true
     }
 
-    /// Fills up those that have least, to the same height.
-    fn level(&mut self, free: u64, mut needy: Vec<(usize, u64)>) {
-        let height = loop {
-            let unused = needy.iter().map(|(_, unused)| u128::from(*unused));
-            let height = (unused.sum::<u128>() + u128::from(free)) / needy.len().max(1) as u128;
-            let before = needy.len();
-            needy.retain(|(_, unused)| u128::from(*unused) <= height);
-            if needy.len() == before {
-                break u64::try_from(height).unwrap_or(u64::MAX);
+    /// Fills up those that have least, piece by piece: each goes to the host with the least unused, and is a
+    /// small part of the rest, at least a message.
+    fn level(&mut self, mut free: u64, mut needy: Vec<(usize, u64)>) {
+        while free > 0 {
+            let piece = free.div_ceil(PIECES);
+            // Of equal ones the host that was given least so far.
+            let least = needy
+                .iter_mut()
+                .min_by_key(|(place, unused)| (*unused, self.of(*place)));
+            let Some((place, unused)) = least else { return };
+            *unused = unused.saturating_add(piece);
+            free -= piece;
+            if let Some(allowed) = self.allowed.get_mut(*place) {
+                *allowed = allowed.saturating_add(piece);
             }
-        };
-        let mut rest = free;
-        for (place, unused) in &needy {
-            let more = (height - unused).min(rest);
-            rest -= more;
-            self.give(*place, more);
-        }
-        // The remainder goes in turn to the hosts that were given least so far.
-        needy.sort_by_key(|(place, _)| self.of(*place));
-        for (place, _) in needy {
-            let more = rest.min(1);
-            rest -= more;
-            self.give(place, more);
         }
     }
 
     fn of(&self, place: usize) -> u64 {
         self.allowed.get(place).copied().unwrap_or(0)
-    }
-
-    fn give(&mut self, place: usize, more: u64) {
-        if let Some(allowed) = self.allowed.get_mut(place) {
-            *allowed = allowed.saturating_add(more);
-        }
     }
 }
 

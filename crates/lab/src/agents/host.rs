@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::net::{TcpListener, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -118,20 +117,21 @@ impl Agent {
             let Ok(turn) = Arc::clone(&strangers).try_acquire_owned() else {
                 continue;
             };
+            // Without it answers are only slower.
+            let _ = stream.set_nodelay(true);
             let (inside, stop) = (Arc::clone(&self.inside), stop.child_token());
             tasks.spawn(async move {
-                let introduced = timeout(INTRODUCED_WITHIN, inside.receive(stream)).await;
+                let (reader, writer) = stream.into_split();
+                let introduced = inside.introduce(reader, writer).await;
                 drop(turn);
                 match introduced {
-                    Ok(Ok(Some((reader, writer, taken)))) => {
+                    Ok((reader, writer, taken)) => {
                         (inside.say)(&format!("{from} tells what to do"));
                         let why = Session::new(reader, writer, inside.means.clone()).run(stop).await;
                         drop(taken);
                         (inside.say)(&format!("{from} went away: {why}"));
                     }
-                    Ok(Ok(None)) => (inside.say)(&format!("{from} was refused")),
-                    Ok(Err(error)) => (inside.say)(&format!("{from} did not introduce itself: {error}")),
-                    Err(_) => (inside.say)(&format!("{from} did not introduce itself in time")),
+                    Err(why) => (inside.say)(&format!("{from} {why}")),
                 }
             });
         }
@@ -169,14 +169,9 @@ where
         means,
         say: Box::new(|_| ()),
     });
-    let reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
-    match timeout(INTRODUCED_WITHIN, inside.introduce(reader, writer)).await {
-        Ok(Ok(Some((reader, writer, _taken)))) => {
-            Session::new(reader, writer, inside.means.clone()).run(stop).await
-        }
-        Ok(Ok(None)) => "the controller was refused".to_owned(),
-        Ok(Err(error)) => format!("the controller did not introduce itself: {error}"),
-        Err(_) => "the controller did not introduce itself in time".to_owned(),
+    match inside.introduce(reader, writer).await {
+        Ok((reader, writer, _taken)) => Session::new(reader, writer, inside.means.clone()).run(stop).await,
+        Err(why) => format!("the controller {why}"),
     }
 }
 
@@ -192,18 +187,23 @@ impl Drop for ControllerLease {
 }
 
 impl Inside {
-    async fn receive(
+    /// Exchanges introductions. The error is the end of a sentence about the controller.
+    async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         self: &Arc<Self>,
-        stream: TcpStream,
-    ) -> Result<Option<Ends<OwnedReadHalf, OwnedWriteHalf>>, ProtocolError> {
-        stream.set_nodelay(true)?;
-        let (reader, writer) = stream.into_split();
-        self.introduce(Reader::new(reader, INTRODUCTION_BYTES_MAX), writer)
-            .await
+        reader: R,
+        writer: W,
+    ) -> Result<Ends<R, W>, String> {
+        let reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
+        match timeout(INTRODUCED_WITHIN, self.meet(reader, writer)).await {
+            Ok(Ok(Some(ends))) => Ok(ends),
+            Ok(Ok(None)) => Err("was refused".to_owned()),
+            Ok(Err(error)) => Err(format!("did not introduce itself: {error}")),
+            Err(_) => Err("did not introduce itself in time".to_owned()),
+        }
     }
 
-    /// Exchanges introductions. `None` if the controller was refused.
-    async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    /// As [`Self::introduce`], without a bound on the time. `None` if the controller was refused.
+    async fn meet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         self: &Arc<Self>,
         mut reader: Reader<R>,
         mut writer: W,

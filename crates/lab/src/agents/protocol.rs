@@ -20,13 +20,14 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
+use crate::drivers::DriverError;
 use crate::experiment::Plan;
 use crate::workload::client_placement::Seating;
 use crate::workload::load::{Loaded, Second};
 use crate::workload::together::{HostSecond, Progress};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// Longest message to an agent.
@@ -175,10 +176,7 @@ pub enum OfLoad {
     /// The last that is said of it.
     Done(Box<Loaded>),
     /// Instead.
-    Failed {
-        reason: String,
-        is_refusal: bool,
-    },
+    Failed(DriverError),
 }
 
 /// Reason why a connection is of no use any more.

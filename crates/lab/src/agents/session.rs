@@ -191,8 +191,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                     let _ = done.send(load.run().await);
                 });
             }
-            Err((reason, is_refusal)) => {
-                let said = OfLoad::Failed { reason, is_refusal };
+            Err(error) => {
+                let said = OfLoad::Failed(error);
                 self.tell(&FromAgent::Load { load, said }).await?;
             }
         }
@@ -231,21 +231,15 @@ async fn next_of(work: &mut Option<Work>) -> OfLoad {
     };
     match done {
         Ok(Ok(loaded)) => OfLoad::Done(Box::new(loaded)),
-        Ok(Err(error)) => OfLoad::Failed {
-            reason: error.to_string(),
-            is_refusal: matches!(error, DriverError::Refused(_)),
-        },
-        Err(_) => OfLoad::Failed {
-            reason: "the load broke down".to_owned(),
-            is_refusal: false,
-        },
+        Ok(Err(error)) => OfLoad::Failed(error),
+        Err(_) => OfLoad::Failed(DriverError::Failed("the load broke down".to_owned())),
     }
 }
 
 type Prepared = (Work, Load, oneshot::Sender<Result<Loaded, DriverError>>);
 
-/// Creates everything that a load needs. The error has its reason, and whether it is a refusal.
-fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bool)> {
+/// Creates everything that a load needs.
+fn work(preparation: Preparation, means: &Means) -> Result<Prepared, DriverError> {
     let Preparation {
         load: number,
         plan,
@@ -256,16 +250,16 @@ fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bo
         topic_settings,
         alone,
     } = preparation;
-    check::plan(&plan).map_err(|wrong| (format!("{}: {}", wrong.path, wrong.message), true))?;
+    check::plan(&plan).map_err(|wrong| DriverError::Refused(format!("{}: {}", wrong.path, wrong.message)))?;
     if !means.reads_anywhere {
-        check_files(&plan).map_err(|reason| (reason, true))?;
+        check_files(&plan).map_err(DriverError::Refused)?;
     }
     let plan = filter::before(&plan, &system);
-    let driver = (means.drivers)(&system, &address, &plan).map_err(|reason| (reason, true))?;
+    let driver = (means.drivers)(&system, &address, &plan).map_err(DriverError::Refused)?;
     if let Some(reason) = driver.lacks(&plan) {
-        return Err((reason, true));
+        return Err(DriverError::Refused(reason));
     }
-    let contents = Load::contents(&plan).map_err(|reason| (reason, true))?;
+    let contents = Load::contents(&plan).map_err(DriverError::Refused)?;
     let (ties, together) = together::tied(&plan);
     let (whole, of_whole) = mpsc::channel(SECONDS_WAITING);
     let (done, of_done) = oneshot::channel();

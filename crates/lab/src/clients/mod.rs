@@ -149,7 +149,7 @@ impl Client {
         })
     }
 
-    /// Asks which client would send to a system and receive from it, and what that client lacks.
+    /// Asks for the client that would send to a system and receive from it, and the features that it lacks.
     pub(crate) async fn describe(&mut self, system: &str, plan: &Plan) -> Result<Described, DriverError> {
         let question = Question {
             plan: filter::taken_out(plan),
@@ -206,7 +206,7 @@ impl Client {
                 Ok(FromAgent::Load { load, said }) if load == self.loads => match said {
                     OfLoad::Second(second) => (order.on_second)(&second),
                     OfLoad::Done(loaded) => return Ok(*loaded),
-                    OfLoad::Failed { reason, is_refusal } => return Err(DriverError::of(reason, is_refusal)),
+                    OfLoad::Failed(error) => return Err(error),
                     // Only from hosts that share a load.
                     OfLoad::Progress(_) | OfLoad::Seconds(_) => {}
                 },

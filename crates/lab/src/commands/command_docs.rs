@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anyhow::Context as _;
-use clap::{ArgMatches, Command};
+use clap::{Args, CommandFactory as _};
 
+use super::CommandLine;
 use crate::failure::Failure;
 
 const HEAD: &str = "# Commands of the lab
@@ -17,22 +18,26 @@ exit codes and tables are those of [the other commands](../commands.md).
 /// Columns for which help is laid out, whatever the terminal has.
 const WIDTH: usize = 110;
 
-pub(super) fn describe() -> Command {
-    Command::new("command-docs")
-        .about("Print docs/lab/commands.md")
-        .hide(true)
-}
+/// Print docs/lab/commands.md
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(super) struct CommandDocs {}
 
-pub(super) fn run(_: &ArgMatches) -> Result<(), Failure> {
-    io::stdout()
-        .write_all(page().as_bytes())
-        .context("the page cannot be printed")?;
-    Ok(())
+impl CommandDocs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Self {} = self;
+        io::stdout()
+            .write_all(page().as_bytes())
+            .context("the page cannot be printed")?;
+        Ok(())
+    }
 }
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    let mut root = super::describe().term_width(WIDTH).disable_help_subcommand(true);
+    let mut root = CommandLine::command()
+        .term_width(WIDTH)
+        .disable_help_subcommand(true);
     root.build();
     for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
         let name = format!("stafett lab {}", command.get_name());

@@ -4,52 +4,49 @@ use std::io::{self, Write};
 use std::iter;
 
 use anyhow::Context;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::Args;
 use serde_json::json;
 use stafett_lab::experiment::library;
 
 use crate::failure::Failure;
 
-const JSON: &str = "json";
-
-pub(super) fn describe() -> Command {
-    Command::new("list")
-        .about("List the experiments that come with the program")
-        .arg(
-            Arg::new(JSON)
-                .long(JSON)
-                .action(ArgAction::SetTrue)
-                .help("JSON for programs: one object per line"),
-        )
+/// List the experiments that come with the program
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// JSON for programs: one object per line
+    #[arg(long)]
+    json: bool,
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let experiments = library::all().context("the program's own experiments are broken")?;
-    let mut out = io::stdout().lock();
-    let printed = if matches.get_flag(JSON) {
-        experiments.iter().try_for_each(|(name, experiment)| {
-            let line = json!({
-                "name": name,
-                "question": experiment.question,
-                "note": experiment.note,
-                "systems": experiment.systems,
+impl List {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let experiments = library::all().context("the program's own experiments are broken")?;
+        let mut out = io::stdout().lock();
+        let printed = if self.json {
+            experiments.iter().try_for_each(|(name, experiment)| {
+                let line = json!({
+                    "name": name,
+                    "question": experiment.question,
+                    "note": experiment.note,
+                    "systems": experiment.systems,
+                });
+                writeln!(out, "{line}")
+            })
+        } else {
+            let rows = experiments.iter().map(|(name, experiment)| {
+                [
+                    (*name).to_owned(),
+                    experiment.systems.join(" "),
+                    experiment.question.clone(),
+                ]
             });
-            writeln!(out, "{line}")
-        })
-    } else {
-        let rows = experiments.iter().map(|(name, experiment)| {
-            [
-                (*name).to_owned(),
-                experiment.systems.join(" "),
-                experiment.question.clone(),
-            ]
-        });
-        let heading = ["EXPERIMENT", "SYSTEMS", "QUESTION"].map(str::to_owned);
-        let rows: Vec<_> = iter::once(heading).chain(rows).collect();
-        write_table(&mut out, &rows)
-    };
-    printed.context("the list cannot be printed")?;
-    Ok(())
+            let heading = ["EXPERIMENT", "SYSTEMS", "QUESTION"].map(str::to_owned);
+            let rows: Vec<_> = iter::once(heading).chain(rows).collect();
+            write_table(&mut out, &rows)
+        };
+        printed.context("the list cannot be printed")?;
+        Ok(())
+    }
 }
 
 /// Writes rows with their first two columns aligned.

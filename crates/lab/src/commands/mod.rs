@@ -1,4 +1,5 @@
-//! The command line: one file per command. A new command is one of these and a line in [`COMMANDS`].
+//! The command line: one file per command. A new command is one of these, a variant of [`Command`], and its
+//! row in [`run`].
 
 mod agent;
 mod command_docs;
@@ -9,65 +10,50 @@ mod report;
 mod run;
 mod stub;
 
-use std::path::PathBuf;
-
 use anyhow::Context as _;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
 
-/// A command: the functions that describe it and that run it.
-type Entry = (fn() -> Command, fn(&ArgMatches) -> Result<(), Failure>);
+/// Run the same workload on Stafett, Kafka and RabbitMQ, and draw the results
+#[derive(Debug, Parser)]
+#[command(name = "stafett-lab", version, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
 
-const COMMANDS: &[Entry] = &[
-    (list::describe, list::run),
-    (run::describe, run::run),
-    (agent::describe, agent::run),
-    (report::describe, report::run),
-    (report::describe_compare, report::run_compare),
-    (stub::describe, stub::run),
-    (completions::describe, completions::run),
-    (command_docs::describe, command_docs::run),
-];
+#[derive(Debug, Subcommand)]
+enum Command {
+    List(list::List),
+    Run(run::Run),
+    Agent(agent::Agent),
+    Report(report::Report),
+    Compare(report::Compare),
+    Stub(stub::Stub),
+    Completions(completions::Completions),
+    CommandDocs(command_docs::CommandDocs),
+}
 
 /// Reads the command line and runs the command. Mistakes in it end the process here, with exit code 2.
 pub(crate) fn run() -> Result<(), Failure> {
     // Usage lines take the program's name from the first argument: `stafett lab` where that started it.
-    let matches = describe().get_matches();
-    let Some((name, matches)) = matches.subcommand() else {
-        return Ok(());
+    let done = match CommandLine::parse().command {
+        Command::List(command) => command.run(),
+        Command::Run(command) => command.run(),
+        Command::Agent(command) => command.run(),
+        Command::Report(command) => command.run(),
+        Command::Compare(command) => command.run(),
+        Command::Stub(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::CommandDocs(command) => command.run(),
     };
-    let Some((_, run)) = COMMANDS
-        .iter()
-        .find(|(describe, _)| describe().get_name() == name)
-    else {
-        return Ok(());
-    };
-    match run(matches) {
+    match done {
         Err(failure) if failure.is_broken_pipe() => Ok(()),
         done => done,
     }
-}
-
-fn describe() -> Command {
-    Command::new("stafett-lab")
-        .about("Run the same workload on Stafett, Kafka and RabbitMQ, and draw what was measured")
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommands(COMMANDS.iter().map(|(describe, _)| describe()))
-}
-
-/// An option with a value.
-fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help(help)
-}
-
-/// An option with the path of a file or folder.
-fn path_option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    option(name, value, help).value_parser(value_parser!(PathBuf))
 }
 
 /// Returns the runtime for load: a few threads, and as many descriptors as this user may have.
@@ -88,8 +74,10 @@ fn runtime() -> anyhow::Result<Runtime> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     #[test]
     fn the_command_line_is_consistent() {
-        super::describe().debug_assert();
+        super::CommandLine::command().debug_assert();
     }
 }

@@ -31,7 +31,7 @@ impl At {
     fn line(&self, second: &Second) -> String {
         let p99 = second
             .p99_us
-            .map_or_else(String::new, |p99| format!(", p99 {}", latency(p99)));
+            .map_or_else(String::new, |p99| format!(", p99 {}", latency(p99 as f64)));
         format!(
             "{}/{} {}  {:.0}/{:.0} s  [{}] {}/s{p99}, {} left",
             self.done + 1,
@@ -142,12 +142,6 @@ impl Watch for Progress {
         }
         for name in ["delivery", "acknowledged", "round_trip"] {
             if let Some(p99) = figure(&format!("{name}_p99_us")) {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "microseconds, positive"
-                )]
-                let p99 = p99 as u64;
                 figures.push(format!("{} p99 {}", name.replace('_', " "), latency(p99)));
                 break;
             }
@@ -187,12 +181,9 @@ fn rate(rate: f64) -> String {
     }
 }
 
-fn latency(micros: u64) -> String {
-    if micros >= 10_000 {
-        format!("{:.0} ms", micros as f64 / 1e3)
-    } else {
-        format!("{:.2} ms", micros as f64 / 1e3)
-    }
+fn latency(micros: f64) -> String {
+    let places = if micros >= 10_000.0 { 0 } else { 2 };
+    format!("{:.places$} ms", micros / 1e3)
 }
 
 fn rough(time: Duration) -> String {

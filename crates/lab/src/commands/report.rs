@@ -4,72 +4,50 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::Args;
 use stafett_lab::report::{self, ReportError, Written};
 
 use crate::failure::Failure;
 
-const FOLDER: &str = "folder";
-const OUT: &str = "out";
-
-pub(super) fn describe() -> Command {
-    Command::new("report")
-        .about("Draw what was measured: one HTML file that needs nothing else, with CSV and JSON beside it")
-        .arg(
-            Arg::new(FOLDER)
-                .required(true)
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("The results of a run, or a folder with several of them"),
-        )
-        .arg(out("Where report.html, report.csv and report.json go [default: DIR]"))
-        .after_help("docs/lab/reading.md says how to read it.\n\nExamples:\n  stafett lab report lab/peak-20261101-080000\n  stafett lab report lab")
+/// Draw the results of a run: one HTML file that needs nothing else, with CSV and JSON beside it
+#[derive(Debug, Args)]
+#[command(after_help = "docs/lab/reading.md says how to read it.\n\nExamples:\n  \
+        stafett lab report lab/peak-20261101-080000\n  stafett lab report lab")]
+pub(super) struct Report {
+    /// The results of a run, or a folder with several of them
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Where report.html, report.csv and report.json go [default: DIR]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
-pub(super) fn describe_compare() -> Command {
-    Command::new("compare")
-        .about("Set runs beside each other: the same experiment on another machine, or with another version")
-        .arg(
-            Arg::new(FOLDER)
-                .required(true)
-                .num_args(2..)
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("The results of runs, or folders with several of them; ratios are to the first"),
-        )
-        .arg(out(
-            "Where compare.html, compare.csv and compare.json go [default: the last DIR]",
-        ))
-        .after_help("Example:\n  stafett lab compare lab/before lab/after")
+/// Set runs beside each other: the same experiment on another machine, or with another version
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  stafett lab compare lab/before lab/after")]
+pub(super) struct Compare {
+    /// The results of runs, or folders with several of them; ratios are to the first
+    #[arg(required = true, num_args = 2.., value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// Where compare.html, compare.csv and compare.json go [default: the last DIR]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
-fn out(help: &'static str) -> Arg {
-    super::path_option(OUT, "DIR", help)
+impl Report {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let out = self.out.as_ref().unwrap_or(&self.folder);
+        conclude(report::report(&self.folder, out))
+    }
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let folders = folders(matches);
-    let Some(folder) = folders.first() else {
-        return Ok(());
-    };
-    let out = matches.get_one::<PathBuf>(OUT).unwrap_or(folder);
-    conclude(report::report(folder, out))
-}
-
-pub(super) fn run_compare(matches: &ArgMatches) -> Result<(), Failure> {
-    let folders = folders(matches);
-    let Some(last) = folders.last() else { return Ok(()) };
-    let out = matches.get_one::<PathBuf>(OUT).unwrap_or(last);
-    conclude(report::compare(&folders, out))
-}
-
-fn folders(matches: &ArgMatches) -> Vec<PathBuf> {
-    matches
-        .get_many::<PathBuf>(FOLDER)
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect()
+impl Compare {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Some(out) = self.out.as_ref().or_else(|| self.folders.last()) else {
+            return Ok(());
+        };
+        conclude(report::compare(&self.folders, out))
+    }
 }
 
 fn conclude(written: Result<Written, ReportError>) -> Result<(), Failure> {

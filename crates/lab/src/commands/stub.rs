@@ -4,79 +4,54 @@
 use std::io::{self, Write as _};
 
 use anyhow::Context;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Args, value_parser};
 use stafett_lab::drivers::{amqp, stub};
 
-use super::option;
 use crate::failure::Failure;
 
-const LISTEN: &str = "listen";
-const AMQP: &str = "amqp";
-const RECORDS: &str = "records";
-const PARTITIONS: &str = "partitions";
-
-pub(super) fn describe() -> Command {
-    Command::new("stub")
-        .about("Answer clients without storing anything")
-        .hide(true)
-        .arg(
-            Arg::new(AMQP)
-                .long(AMQP)
-                .action(ArgAction::SetTrue)
-                .help("RabbitMQ's clients instead of Kafka's"),
-        )
-        .arg(option(LISTEN, "HOST:PORT", "Where clients connect").default_value("127.0.0.1:0"))
-        .arg(
-            option(
-                RECORDS,
-                "NUMBER",
-                "Every topic exists, and each partition seems to hold so many records of 100 bytes",
-            )
-            .value_parser(value_parser!(i64).range(0..)),
-        )
-        .arg(
-            option(
-                PARTITIONS,
-                "NUMBER",
-                "How many partitions every topic has, with --records",
-            )
-            .default_value("6")
-            .value_parser(value_parser!(u16).range(1..)),
-        )
+/// Answer clients without storing anything
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(super) struct Stub {
+    /// RabbitMQ's clients instead of Kafka's
+    #[arg(long)]
+    amqp: bool,
+    /// Where clients connect
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    listen: String,
+    /// Every topic exists, and each partition seems to hold this number of records of 100 bytes
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(i64).range(0..))]
+    records: Option<i64>,
+    /// How many partitions every topic has, with --records
+    #[arg(long, value_name = "NUMBER", default_value = "6", value_parser = value_parser!(u16).range(1..))]
+    partitions: u16,
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let address = matches
-        .get_one::<String>(LISTEN)
-        .map_or("127.0.0.1:0", String::as_str);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("no threads can be started")?;
-    let done = if matches.get_flag(AMQP) {
-        runtime.block_on(serve_amqp(address))
-    } else {
-        runtime.block_on(serve_kafka(address, matches))
-    };
-    done.map_err(Failure::from)
-}
-
-async fn serve_kafka(address: &str, matches: &ArgMatches) -> anyhow::Result<()> {
-    let stub = stub::Stub::bind(address).await;
-    let mut stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
-    if let Some(records) = matches.get_one::<i64>(RECORDS) {
-        let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
-        stub.fill(partitions.into(), *records)
-            .context("no batch can be made")?;
+impl Stub {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .context("no threads can be started")?;
+        runtime.block_on(self.serve()).map_err(Failure::from)
     }
-    writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
-    stub.serve().await.context("the stub ended")
-}
 
-async fn serve_amqp(address: &str) -> anyhow::Result<()> {
-    let stub = amqp::stub::Stub::bind(address).await;
-    let stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
-    writeln!(io::stdout(), "amqp listening on {}", stub.address()?)?;
-    stub.serve().await.context("the stub ended")
+    async fn serve(self) -> anyhow::Result<()> {
+        let unusable = || format!("{} cannot be listened on", self.listen);
+        if self.amqp {
+            let stub = amqp::stub::Stub::bind(&self.listen)
+                .await
+                .with_context(unusable)?;
+            writeln!(io::stdout(), "amqp listening on {}", stub.address()?)?;
+            return stub.serve().await.context("the stub ended");
+        }
+        let mut stub = stub::Stub::bind(&self.listen).await.with_context(unusable)?;
+        if let Some(records) = self.records {
+            stub.fill(self.partitions.into(), records)
+                .context("no batch can be made")?;
+        }
+        writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
+        stub.serve().await.context("the stub ended")
+    }
 }

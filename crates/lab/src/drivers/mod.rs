@@ -29,6 +29,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 
 use crate::experiment::{ExchangeKind, LiveFormat, Plan, Role, TopicKind};
@@ -38,8 +39,9 @@ use crate::workload::{Message, Received, Reports};
 /// Work that a driver does. Boxed once per batch, never per message.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
-/// Error of a driver.
-#[derive(Debug, Clone, thiserror::Error)]
+/// Reason why a system or its client does not do its part.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DriverError {
     /// It may work if it is tried again.
     #[error("{0}")]
@@ -47,14 +49,18 @@ pub enum DriverError {
     /// The system does not want it that way.
     #[error("{0}")]
     Refused(String),
+    /// A program or a feature is not there.
+    #[error("{0}")]
+    Missing(String),
 }
 
 impl DriverError {
-    pub(crate) fn of(reason: String, is_refusal: bool) -> Self {
-        if is_refusal {
-            Self::Refused(reason)
-        } else {
-            Self::Failed(reason)
+    /// Says whose error it is.
+    pub(crate) fn about(self, whose: &str) -> Self {
+        match self {
+            Self::Failed(reason) => Self::Failed(format!("{whose}: {reason}")),
+            Self::Refused(reason) => Self::Refused(format!("{whose}: {reason}")),
+            Self::Missing(reason) => Self::Missing(format!("{whose}: {reason}")),
         }
     }
 }

@@ -9,7 +9,6 @@ pub struct Figure {
     pub title: String,
     pub kind: FigureKind,
     /// Dimension along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
-    #[serde(default)]
     pub x: Option<String>,
     /// Names of drawn values. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of
     /// latencies, such as `delivery`. `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`,

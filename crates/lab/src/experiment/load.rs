@@ -101,17 +101,14 @@ pub struct Role {
     #[serde(default = "one")]
     pub clients: u32,
     /// The set of topics; may be left out where there is one.
-    #[serde(default)]
     pub topics: Option<String>,
     /// Of relays and responders: where they send to; by default the same set.
-    #[serde(default)]
     pub to: Option<String>,
     /// Messages per second of the role as a whole; of relays at most.
     #[serde(default)]
     pub rate: Rate,
     /// Closed loop: messages of each client that may be without an acknowledgement. By default as many as the
     /// driver has under way.
-    #[serde(default)]
     pub window: Option<u32>,
     #[serde(default)]
     pub size: Size,
@@ -124,16 +121,13 @@ pub struct Role {
     #[serde(default = "one")]
     pub copies: u32,
     /// Closed loop: messages of the role that may be sent and not yet received.
-    #[serde(default)]
     pub ahead: Option<u64>,
     #[serde(default)]
     pub delivery: Delivery,
     /// Kafka's protocol: the acknowledgement that producers ask for. By default it follows `delivery`: see
     /// [`Role::acks`].
-    #[serde(default)]
     pub acks: Option<Acks>,
     /// Exactly once: how long a transaction takes messages up before it is committed; 100 ms, if not given.
-    #[serde(default)]
     pub transaction: Option<Span>,
     /// Bytes that go together.
     #[serde(default = "batch")]
@@ -148,7 +142,6 @@ pub struct Role {
     pub compression: Codec,
     /// Messages of a queue that a consumer may hold unsettled; 0 is no bound. 1,000 by default, without a
     /// bound where there is a `commit`.
-    #[serde(default)]
     pub prefetch: Option<u32>,
     /// Time that a fetch may wait for records.
     #[serde(default = "fetch_wait")]
@@ -163,7 +156,6 @@ pub struct Role {
     pub users: u32,
     /// Live topics: number of the set's topics that each subscriber follows, each topic with as many
     /// subscribers as any other.
-    #[serde(default)]
     pub follows: Option<u32>,
     /// Set that messages go to first, on their way through a filter. Set by the lab, not by experiments.
     #[serde(skip)]
@@ -172,22 +164,16 @@ pub struct Role {
     #[serde(default)]
     pub on: Vec<String>,
     /// Time between a consumer's commits; never, if not given. A consumer that is cut off goes on from there.
-    #[serde(default)]
     pub commit: Option<Span>,
     /// Work of a consumer on its messages.
-    #[serde(default)]
     pub work: Option<Work>,
     /// Number of messages of the role as a whole, after which it ends.
-    #[serde(default)]
     pub total: Option<u64>,
     /// Starts when the role of that name has ended.
-    #[serde(default)]
     pub after: Option<String>,
     /// Clients come one after the other instead of together.
-    #[serde(default)]
     pub arrive: Option<Arrive>,
     /// Clients are cut off and come back.
-    #[serde(default)]
     pub kill: Option<Kill>,
     /// Time within which an answer counts.
     #[serde(default = "patience")]

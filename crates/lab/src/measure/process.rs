@@ -8,22 +8,8 @@ use crate::results::{ProcessKind, ProcessSample, ProcessSeries};
 #[derive(Debug)]
 pub struct Watched {
     series: ProcessSeries,
-    last: Option<Reading>,
-}
-
-/// Figures of a process at one moment; times and sums since it began.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Reading {
-    cpu_user_s: f64,
-    cpu_system_s: f64,
-    memory_bytes: u64,
-    disk_read_bytes: u64,
-    disk_written_bytes: u64,
-    network_received_bytes: u64,
-    network_sent_bytes: u64,
-    open_files: u32,
-    threads: u32,
-    context_switches: u64,
+    /// The last reading: counters are sums since the process began.
+    last: Option<ProcessSample>,
 }
 
 impl Watched {
@@ -47,21 +33,18 @@ impl Watched {
         let (Some(now), Some(before)) = (read(self.series.pid), self.last) else {
             return;
         };
+        let since = |of: fn(&ProcessSample) -> u64| of(&now).saturating_sub(of(&before));
         self.series.samples.push(ProcessSample {
             at_s,
             seconds,
             cpu_user_s: (now.cpu_user_s - before.cpu_user_s).max(0.0),
             cpu_system_s: (now.cpu_system_s - before.cpu_system_s).max(0.0),
-            memory_bytes: now.memory_bytes,
-            disk_read_bytes: now.disk_read_bytes.saturating_sub(before.disk_read_bytes),
-            disk_written_bytes: now.disk_written_bytes.saturating_sub(before.disk_written_bytes),
-            network_received_bytes: now
-                .network_received_bytes
-                .saturating_sub(before.network_received_bytes),
-            network_sent_bytes: now.network_sent_bytes.saturating_sub(before.network_sent_bytes),
-            open_files: now.open_files,
-            threads: now.threads,
-            context_switches: now.context_switches.saturating_sub(before.context_switches),
+            disk_read_bytes: since(|of| of.disk_read_bytes),
+            disk_written_bytes: since(|of| of.disk_written_bytes),
+            network_received_bytes: since(|of| of.network_received_bytes),
+            network_sent_bytes: since(|of| of.network_sent_bytes),
+            context_switches: since(|of| of.context_switches),
+            ..now
         });
         self.last = Some(now);
     }
@@ -76,26 +59,28 @@ pub fn memory_bytes(pid: u32) -> Option<u64> {
     read(pid).map(|reading| reading.memory_bytes)
 }
 
-fn read(pid: u32) -> Option<Reading> {
+/// Returns the figures of a process at this moment; counters are sums since it began.
+fn read(pid: u32) -> Option<ProcessSample> {
     let folder = format!("/proc/{pid}");
     let of = |name: &str| fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
     let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
-    let (user, system, threads) = of_stat(&stat)?;
+    let (cpu_user_s, cpu_system_s, threads) = of_stat(&stat)?;
     let status = of("status");
     let io = of("io");
-    let (received, sent) = of_network(&of("net/dev"));
+    let (network_received_bytes, network_sent_bytes) = of_network(&of("net/dev"));
     let open_files = fs::read_dir(format!("{folder}/fd")).map_or(0, Iterator::count);
-    Some(Reading {
-        cpu_user_s: user,
-        cpu_system_s: system,
+    Some(ProcessSample {
+        cpu_user_s,
+        cpu_system_s,
         memory_bytes: field(&status, "VmRSS:") * 1024,
         disk_read_bytes: field(&io, "read_bytes:"),
         disk_written_bytes: field(&io, "write_bytes:"),
-        network_received_bytes: received,
-        network_sent_bytes: sent,
+        network_received_bytes,
+        network_sent_bytes,
         open_files: u32::try_from(open_files).unwrap_or(u32::MAX),
         threads,
         context_switches: context_switches(&folder),
+        ..ProcessSample::default()
     })
 }
 

@@ -23,7 +23,6 @@ pub struct Point {
     pub settings: BTreeMap<String, String>,
     pub driver: Driver,
     /// The revision of the program that measured it, where that is known.
-    #[serde(default)]
     pub revision: Option<String>,
     /// Milliseconds since 1970.
     pub started_ms: i64,

@@ -22,7 +22,6 @@ pub struct Run {
     /// Durations, counts and rates were multiplied by this; 1 is the experiment as it is written.
     pub scale: f64,
     /// The request beside the file and the scale; `None` in runs of programs that did not write it yet.
-    #[serde(default)]
     pub asked: Option<RunRequest>,
     pub seed: u64,
     pub environment: Environment,

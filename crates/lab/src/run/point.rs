@@ -14,9 +14,9 @@ use crate::clients::{self, Client};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::measure::space::Space;
-use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
+use crate::results::{self, Ceiling, FORMAT, Outcome, Planned, Point};
 use crate::systems::data_dir::Ground;
-use crate::systems::{self, Place, StartError, System, durability};
+use crate::systems::{self, Place, System, durability};
 use crate::workload::filter;
 use crate::workload::load::Second;
 use crate::workload::{Load, Loaded};
@@ -84,8 +84,8 @@ impl Bench {
             crew.keep_logs(self.place.logs.join(format!("{:04}", planned.number)));
         }
         let plan = Arc::new(filtered);
-        if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
-            point.outcome = outcome;
+        if let Err(error) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
+            point.outcome = verdict::of_error(error);
         }
         point
     }
@@ -96,14 +96,10 @@ impl Bench {
         plan: &Arc<Plan>,
         topic_settings: Vec<(String, String)>,
         ceilings: &[Ceiling],
-    ) -> Result<(), Outcome> {
-        let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
+    ) -> Result<(), DriverError> {
         // Before anything is started: a plan without a driver needs no system.
         let mut client = self.choose_driver(point, plan).await?;
-        let is_fresh = self
-            .have(&point.system, plan, point.number)
-            .await
-            .map_err(verdict::of_start)?;
+        let is_fresh = self.have(&point.system, plan, point.number).await?;
         let Some(system) = &self.system else {
             return Ok(());
         };
@@ -119,10 +115,8 @@ impl Bench {
             self.rest(point, plan).await;
             return Ok(());
         }
-        let address = system
-            .address(plan)
-            .map_err(|reason| Outcome::because(OutcomeKind::Failed, reason))?;
-        let driver = systems::driver(&point.system, address, plan).map_err(skipped)?;
+        let address = system.address(plan).map_err(DriverError::Failed)?;
+        let driver = systems::driver(&point.system, address, plan).map_err(DriverError::Missing)?;
         if is_fresh && has_break_in(plan) {
             self.warm_up(
                 (point.number, &point.system),
@@ -141,9 +135,7 @@ impl Bench {
             client.end().await;
         }
         match result {
-            Err(error) => {
-                Err(died.map_or_else(|| verdict::of_error(&error), |status| verdict::of_death(&status)))
-            }
+            Err(error) => Err(died.map_or(error, |status| DriverError::Failed(verdict::death(&status)))),
             Ok(result) => {
                 let loaded = &result.loaded;
                 metrics::fill(point, plan, &result);
@@ -177,33 +169,31 @@ impl Bench {
 
     /// Checks that the driver has the features of the plan. Returns the client program if it sends and
     /// receives in place of this one.
-    async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Option<Client>, Outcome> {
-        let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
-        let lean = systems::driver(&point.system, "", plan).map_err(skipped)?;
+    async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Option<Client>, DriverError> {
+        let lean = systems::driver(&point.system, "", plan).map_err(DriverError::Missing)?;
         if let Some(reason) = systems::lacks(&point.system, plan) {
-            return Err(skipped(reason));
+            return Err(DriverError::Missing(reason));
         }
         let logs = self.place.logs.join(format!("{:04}", point.number));
         if !systems::wants_client(&point.system, plan) {
             lean.name().clone_into(&mut point.driver.name);
             point.driver.version = lean.version();
-            return lean.lacks(plan).map_or(Ok(None), |reason| Err(skipped(reason)));
+            return lean
+                .lacks(plan)
+                .map_or(Ok(None), |reason| Err(DriverError::Missing(reason)));
         }
-        let spoken = systems::protocol(&point.system, plan).map_err(skipped)?;
+        let spoken = systems::protocol(&point.system, plan).map_err(DriverError::Missing)?;
         clients::name(spoken).clone_into(&mut point.driver.name);
         if self.crew.is_some() {
             // The agents have clients of their own, or say that they do not.
             return Ok(None);
         }
-        let program = clients::find(self.request.clients.as_deref(), &self.request.exe).map_err(skipped)?;
-        let started = async {
-            let mut client = Client::start(&program, &logs).await?;
-            let described = client.describe(&point.system, plan).await?;
-            Ok::<_, DriverError>((client, described))
-        };
-        let (client, described) = started.await.map_err(|error| verdict::of_error(&error))?;
+        let program = clients::find(self.request.clients.as_deref(), &self.request.exe)
+            .map_err(DriverError::Missing)?;
+        let mut client = Client::start(&program, &logs).await?;
+        let described = client.describe(&point.system, plan).await?;
         if let Some(reason) = described.lacks {
-            return Err(skipped(reason));
+            return Err(DriverError::Missing(reason));
         }
         point.driver.name = described.name;
         point.driver.version = described.version;
@@ -211,7 +201,7 @@ impl Bench {
     }
 
     /// Has the system up, as the plan wants it; whether it was started for that.
-    async fn have(&mut self, name: &str, plan: &Plan, number: u32) -> Result<bool, StartError> {
+    async fn have(&mut self, name: &str, plan: &Plan, number: u32) -> Result<bool, DriverError> {
         let fits = self.system.as_ref().is_some_and(|system| {
             let lives = system
                 .process
@@ -342,7 +332,7 @@ impl Bench {
         }
         point.measured_s = plan.run.duration.0.as_secs_f64();
         if let Some(status) = self.death() {
-            point.outcome = verdict::of_death(&status);
+            point.outcome = verdict::of_error(DriverError::Failed(verdict::death(&status)));
         }
     }
 }

@@ -4,7 +4,6 @@ use super::metrics;
 use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate, Role};
 use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind, RoleResult};
-use crate::systems::StartError;
 use crate::workload::{Loaded, derived_numbers};
 
 /// A rate this close to the client's ceiling is the client's own.
@@ -23,19 +22,12 @@ pub(super) struct VerdictInput<'a> {
     pub(super) died: Option<String>,
 }
 
-/// Returns the outcome for a system that is not there.
-pub(super) fn of_start(error: StartError) -> Outcome {
-    match error {
-        StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
-        StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
-        StartError::Failed(reason) => failed(reason),
-    }
-}
-
-pub(super) fn of_error(error: &DriverError) -> Outcome {
+/// Returns the outcome of a point that was not measured.
+pub(super) fn of_error(error: DriverError) -> Outcome {
     match error {
         DriverError::Failed(reason) => failed(reason),
         DriverError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
+        DriverError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
     }
 }
 
@@ -43,13 +35,13 @@ fn failed(reason: impl Into<String>) -> Outcome {
     Outcome::because(OutcomeKind::Failed, reason)
 }
 
-pub(super) fn of_death(status: &str) -> Outcome {
-    failed(format!("the system ended under load: {status}"))
+pub(super) fn death(status: &str) -> String {
+    format!("the system ended under load: {status}")
 }
 
 pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
     if let Some(status) = &seen.died {
-        return of_death(status);
+        return failed(death(status));
     }
     let total = |of: fn(&RoleResult) -> u64| seen.loaded.roles.iter().map(of).sum::<u64>();
     let sends = seen.plan.roles.values().any(|role| role.does.sends_first());

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::launch::Launch;
-use super::{Place, StartError, System};
+use super::{Place, System};
+use crate::drivers::DriverError;
 use crate::experiment::{Plan, Protocol};
 
 /// The first start fetches the jars.
 const READY_WITHIN: Duration = Duration::from_mins(10);
 
-pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
+pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, DriverError> {
     let own = &plan.system.kafka;
     let script = super::script(place, "kafka")?;
     let mut launch = Launch::new("kafka", &script, place, &["--kafka"])?;

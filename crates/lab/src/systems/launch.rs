@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use super::process::{Process, last_words};
-use super::{Place, StartError, System, answer_of};
+use super::{Place, System, answer_of};
+use crate::drivers::DriverError;
 use crate::experiment::{Own, Protocol};
 
 /// A system that is about to be started.
@@ -29,7 +30,7 @@ impl Launch {
         program: &Path,
         place: &Place,
         listeners: &[&str],
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, DriverError> {
         let data = place.data.join(name);
         empty(&data)?;
         let mut command = Command::new(program);
@@ -61,7 +62,7 @@ impl Launch {
     }
 
     /// Starts the process and waits until it answers.
-    pub(super) async fn start(self, spoken: Protocol, patience: Duration) -> Result<System, StartError> {
+    pub(super) async fn start(self, spoken: Protocol, patience: Duration) -> Result<System, DriverError> {
         let name = self.name;
         let started = Instant::now();
         let mut found = BTreeMap::new();
@@ -75,10 +76,10 @@ impl Launch {
         };
         let launched = Process::start(self.command, name, &self.logs, patience, is_ready).await;
         let (process, addresses) = match launched {
-            Err(StartError::Failed(_)) if self.has_own => {
+            Err(DriverError::Failed(_)) if self.has_own => {
                 // Its own settings are the likeliest reason: its words about them are a refusal.
                 let said = last_words(&self.logs.join(format!("{name}.err")));
-                return Err(StartError::Refused(format!("{name} did not start{said}")));
+                return Err(DriverError::Refused(format!("{name} did not start{said}")));
             }
             other => other?,
         };
@@ -97,10 +98,10 @@ impl Launch {
 }
 
 /// Leaves a folder with nothing in it.
-fn empty(folder: &Path) -> Result<(), StartError> {
+fn empty(folder: &Path) -> Result<(), DriverError> {
     let emptied = match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => std::fs::create_dir_all(folder),
     };
-    emptied.map_err(|error| StartError::Failed(format!("{} cannot be emptied: {error}", folder.display())))
+    emptied.map_err(|error| DriverError::Failed(format!("{} cannot be emptied: {error}", folder.display())))
 }

@@ -66,28 +66,15 @@ pub struct System {
     pub key: String,
 }
 
-/// Reason why a system is not there.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum StartError {
-    /// A program is not there.
-    #[error("{0}")]
-    Missing(String),
-    /// It does not take a setting.
-    #[error("{0}")]
-    Refused(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// Starts the system of that name, or finds it where the plan says that it is.
-pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, StartError> {
+pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, DriverError> {
     let there_already = plan.system.own(name).filter(|own| own.is_there());
     let mut system = match (name, there_already) {
         (name, Some(own)) => there(name, plan, own).await?,
         ("stafett", None) => stafett::start(plan, place).await?,
         ("kafka", None) => kafka::start(plan, place).await?,
         ("rabbitmq", None) => rabbitmq::start(plan, place).await?,
-        (other, None) => return Err(StartError::Missing(format!("`{other}` is no system"))),
+        (other, None) => return Err(DriverError::Missing(format!("`{other}` is no system"))),
     };
     system.key = key(name, plan);
     Ok(system)
@@ -174,10 +161,10 @@ pub fn lean_drivers() -> Drivers {
 }
 
 /// The script that fetches and starts another system.
-pub(crate) fn script(place: &Place, name: &str) -> Result<PathBuf, StartError> {
+pub(crate) fn script(place: &Place, name: &str) -> Result<PathBuf, DriverError> {
     let script = place.peers.as_ref().map(|folder| folder.join(name));
     script.filter(|script| script.exists()).ok_or_else(|| {
-        StartError::Missing(format!(
+        DriverError::Missing(format!(
             "tools/peers/{name} is not there, which fetches and starts it: run the lab inside a checkout, or give \
              the address of one that runs (--address {name}=HOST:PORT)"
         ))
@@ -206,11 +193,11 @@ impl System {
 }
 
 /// A system that runs already.
-async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, StartError> {
-    let spoken = protocol(name, plan).map_err(StartError::Missing)?;
+async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, DriverError> {
+    let spoken = protocol(name, plan).map_err(DriverError::Missing)?;
     let address = own.address(spoken).unwrap_or_default();
     if !own.set.is_empty() {
-        return Err(StartError::Refused(format!(
+        return Err(DriverError::Refused(format!(
             "{name} at {address} runs already: its own settings cannot be set from here"
         )));
     }
@@ -243,12 +230,12 @@ async fn answer_of(
     (protocol, address): (Protocol, &str),
     since: Instant,
     patience: Duration,
-) -> Result<Answered, StartError> {
+) -> Result<Answered, DriverError> {
     tokio::select! {
         answered = first_answer(protocol, address, since, patience) => answered,
         () = process.ended.cancelled() => {
             let status = process.status().unwrap_or_default();
-            Err(StartError::Failed(format!("it ended before it answered: {status}")))
+            Err(DriverError::Failed(format!("it ended before it answered: {status}")))
         }
     }
 }
@@ -259,7 +246,7 @@ async fn first_answer(
     address: &str,
     since: Instant,
     patience: Duration,
-) -> Result<Answered, StartError> {
+) -> Result<Answered, DriverError> {
     let mut last = "it did not answer".to_owned();
     while let Some(left) = patience.checked_sub(since.elapsed()) {
         match tokio::time::timeout(left, ask(protocol, address)).await {
@@ -274,7 +261,7 @@ async fn first_answer(
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    Err(StartError::Failed(last))
+    Err(DriverError::Failed(last))
 }
 
 /// Asks once; returns the system's version, if its protocol has a place for it.

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::StartError;
+use crate::drivers::DriverError;
 
 /// Time that a system may take to end when it is asked to.
 const END_WITHIN: Duration = Duration::from_secs(30);
@@ -41,8 +41,8 @@ impl Process {
         logs: &Path,
         patience: Duration,
         is_ready: impl FnMut(&str) -> Option<T>,
-    ) -> Result<(Self, T), StartError> {
-        let failed = |what: &str, error: io::Error| StartError::Failed(format!("{name}: {what}: {error}"));
+    ) -> Result<(Self, T), DriverError> {
+        let failed = |what: &str, error: io::Error| DriverError::Failed(format!("{name}: {what}: {error}"));
         std::fs::create_dir_all(logs).map_err(|error| failed("no folder for what it says", error))?;
         let errors = logs.join(format!("{name}.err"));
         let said = File::create(&errors).map_err(|error| failed("no file for what it says", error))?;
@@ -86,11 +86,11 @@ impl Process {
         };
         match found {
             Ok(Some(found)) => Ok((process, found)),
-            Ok(None) => Err(StartError::Failed(format!(
+            Ok(None) => Err(DriverError::Failed(format!(
                 "{name} ended before it was ready{}",
                 last_words(&errors)
             ))),
-            Err(_) => Err(StartError::Failed(format!(
+            Err(_) => Err(DriverError::Failed(format!(
                 "{name} was not ready within {} s{}",
                 patience.as_secs(),
                 last_words(&errors)

@@ -6,14 +6,15 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::launch::Launch;
-use super::{Place, StartError, System};
+use super::{Place, System};
+use crate::drivers::DriverError;
 use crate::experiment::{Plan, Protocol};
 
 /// Debian's packages are fetched the first time.
 const BUILT_WITHIN: Duration = Duration::from_mins(15);
 const READY_WITHIN: Duration = Duration::from_mins(3);
 
-pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
+pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, DriverError> {
     let script = super::script(place, "rabbitmq")?;
     build(&script).await?;
     let mut launch = Launch::new("rabbitmq", &script, place, &["--amqp"])?;
@@ -22,9 +23,9 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
 }
 
 /// Builds the folder of packages, unless it is there. The error of a user without the rights names the way.
-async fn build(script: &Path) -> Result<(), StartError> {
+async fn build(script: &Path) -> Result<(), DriverError> {
     let missing = |why: &str| {
-        StartError::Missing(format!(
+        DriverError::Missing(format!(
             "{why}; or give the address of one that runs (--address rabbitmq=HOST:PORT)"
         ))
     };

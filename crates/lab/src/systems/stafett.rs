@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use super::launch::Launch;
-use super::{Place, StartError, System, protocol};
+use super::{Place, System, protocol};
+use crate::drivers::DriverError;
 use crate::experiment::{Plan, TopicKind};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 /// Start of the names of the lab's topics.
 const TOPICS: &str = "lab-";
 
-pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
-    let spoken = protocol("stafett", plan).map_err(StartError::Missing)?;
+pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, DriverError> {
+    let spoken = protocol("stafett", plan).map_err(DriverError::Missing)?;
     if !place.stafett.is_file() {
-        return Err(StartError::Missing(format!(
+        return Err(DriverError::Missing(format!(
             "{}: there is no such program; `make build` builds it, and --stafett names another",
             place.stafett.display()
         )));

@@ -32,13 +32,17 @@ enum State {
     Head {
         tag: u64,
     },
-    Body {
-        tag: u64,
-        size: u64,
-        left: u64,
-        /// The lab's own bytes at the front, unless there are none.
-        received: Option<Received>,
-    },
+    Body(Body),
+}
+
+/// A body that has not come as a whole.
+#[derive(Debug, Clone, Copy)]
+struct Body {
+    tag: u64,
+    size: u64,
+    left: u64,
+    /// The lab's own bytes at the front, unless there are none.
+    received: Option<Received>,
 }
 
 impl Deliveries {
@@ -78,48 +82,36 @@ impl Deliveries {
             // None of the lab's.
             self.end(tag);
         } else {
-            self.state = State::Body {
+            self.state = State::Body(Body {
                 tag,
                 size,
                 left: size,
                 received: None,
-            };
+            });
         }
         Ok(())
     }
 
     fn on_body(&mut self, frame: FrameRef<'_>, into: &mut Vec<Received>) -> Result<(), DriverError> {
-        let State::Body {
-            tag,
-            size,
-            left,
-            received,
-        } = self.state
-        else {
+        let State::Body(mut body) = self.state else {
             return Err(out_of_turn("a body"));
         };
-        let received = if left == size {
-            Received::read(frame.payload)
-        } else {
-            received
-        };
-        let left = left
+        if body.left == body.size {
+            body.received = Received::read(frame.payload);
+        }
+        body.left = body
+            .left
             .checked_sub(frame.payload.len() as u64)
             .ok_or_else(|| out_of_turn("more of a body than was announced"))?;
-        if left > 0 {
-            self.state = State::Body {
-                tag,
-                size,
-                left,
-                received,
-            };
+        if body.left > 0 {
+            self.state = State::Body(body);
             return Ok(());
         }
-        into.extend(received.map(|received| Received {
-            size: u32::try_from(size).unwrap_or(u32::MAX),
+        into.extend(body.received.map(|received| Received {
+            size: u32::try_from(body.size).unwrap_or(u32::MAX),
             ..received
         }));
-        self.end(tag);
+        self.end(body.tag);
         Ok(())
     }
 

@@ -50,7 +50,7 @@ impl Link {
         let stream = TcpStream::connect(address)
             .await
             .map_err(|error| DriverError::Failed(format!("{address}: {error}")))?;
-        let socket = Socket::new(stream).map_err(|error| failed(error.into()))?;
+        let socket = Socket::new(stream).map_err(SocketError::from)?;
         let mut link = Self {
             socket,
             server: Server::default(),
@@ -92,7 +92,7 @@ impl Link {
     }
 
     pub(super) async fn write(&mut self) -> Result<(), DriverError> {
-        self.socket.write().await.map_err(failed)
+        Ok(self.socket.write().await?)
     }
 
     /// Asks on the channel, and waits for the answer.
@@ -137,7 +137,7 @@ impl Link {
             if let Some(method) = found.take() {
                 return Ok(method);
             }
-            self.socket.read().await.map_err(failed)?;
+            self.socket.read().await?;
         }
     }
 }
@@ -245,15 +245,9 @@ fn unexpected(method: &Method) -> DriverError {
     DriverError::Failed(format!("{} came where it makes no sense", method.name()))
 }
 
-/// Converts a socket's error to the load's.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-pub(super) fn failed(error: SocketError) -> DriverError {
-    DriverError::Failed(error.to_string())
-}
-
 impl From<SocketError> for DriverError {
     fn from(error: SocketError) -> Self {
-        failed(error)
+        Self::Failed(error.to_string())
     }
 }
 

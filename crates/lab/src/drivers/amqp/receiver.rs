@@ -5,7 +5,7 @@ use stafett_amqp_wire::methods::basic;
 
 use super::deliveries::Deliveries;
 use super::layout::queues;
-use super::link::{Link, failed};
+use super::link::Link;
 use super::settling::{Settlement, Settling};
 use crate::drivers::{DriverError, Receiver, Seat, Task};
 use crate::workload::Received;
@@ -74,7 +74,7 @@ impl AmqpReceiver {
         // Deliveries that came during a write are there already.
         self.take_in(into)?;
         while into.is_empty() {
-            self.link.socket.read().await.map_err(failed)?;
+            self.link.socket.read().await?;
             self.take_in(into)?;
         }
         self.given = self.deliveries.last_tag();

@@ -11,7 +11,7 @@ use stafett_amqp_wire::methods::{BASIC, channel, confirm};
 use stafett_amqp_wire::{FrameKind, FrameRef};
 
 use super::layout::Layout;
-use super::link::{Link, check, failed, id_of, u64_at};
+use super::link::{Link, check, id_of, u64_at};
 use super::template::Template;
 use super::unconfirmed::Unconfirmed;
 use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
@@ -112,7 +112,7 @@ impl AmqpSender {
             self.take_in()?;
         }
         while self.is_full() {
-            self.link.socket.read().await.map_err(failed)?;
+            self.link.socket.read().await?;
             self.take_in()?;
         }
         Ok(())
@@ -185,7 +185,7 @@ impl AmqpSender {
     }
 
     async fn answers(&mut self) -> Result<(), DriverError> {
-        self.link.socket.read().await.map_err(failed)?;
+        self.link.socket.read().await?;
         self.take_in()
     }
 

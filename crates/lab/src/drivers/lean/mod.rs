@@ -1,14 +1,11 @@
 //! The lean driver: Kafka's protocol on this repository's own wire code.
 //!
-//! - [`sender`]: batches that are written once, several requests on their way
+//! - [`sender`]: the raw producer: batches that are written once, several requests on their way
 //! - [`receiver`]: long polls; messages are found in the batches without being taken out of them
-//! - [`walk`]: finds the values in a block of records
 
 mod receiver;
 mod sender;
-mod walk;
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -23,8 +20,6 @@ use crate::workload::Reports;
 const CREATED_AT_ONCE: usize = 1000;
 const CREATE_WITHIN_MS: i32 = 60_000;
 const KNOWN_AFTER_TRIES: u32 = 500;
-/// Of more topics than this all are asked for at once.
-pub(super) const ONE_BY_ONE_MAX: usize = 64;
 
 /// The driver, for one system.
 #[derive(Debug, Clone)]
@@ -72,13 +67,13 @@ impl Lean {
         // A broker may answer before all of it knows the topics; one that tells their ends can write to them.
         let mut patience = KNOWN_AFTER_TRIES;
         let topics = loop {
-            let found = look_up(&client, &destinations.names, |_| true).await;
+            let found = client.look_up(&destinations.names, |_| true).await;
             match found {
                 Ok(topics) if topics.len() == destinations.names.len() => break topics,
                 Ok(_) if patience == 0 => {
                     return Err(DriverError::Failed("the topics did not come to be".to_owned()));
                 }
-                Err(error) if patience == 0 => return Err(error),
+                Err(error) if patience == 0 => return Err(failed(error)),
                 Ok(_) | Err(_) => patience -= 1,
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -104,31 +99,6 @@ fn creatable(name: &str, destinations: &Destinations) -> CreatableTopic {
         assignments: Vec::new(),
         configs: destinations.settings.iter().map(setting).collect(),
     }
-}
-
-/// The topics of a seat that are wanted, by place: one by one, or, where there are many, out of all that
-/// there are.
-pub(super) async fn look_up(
-    client: &Client,
-    names: &[String],
-    is_wanted: impl Fn(u32) -> bool,
-) -> Result<Vec<(u32, Topic)>, DriverError> {
-    let places = names.iter().zip(0..).filter(|(_, place)| is_wanted(*place));
-    let mut found = Vec::new();
-    if names.len() <= ONE_BY_ONE_MAX {
-        for (name, place) in places {
-            found.push((place, client.topic(name).await.map_err(failed)?));
-        }
-        return Ok(found);
-    }
-    let wanted: HashMap<&str, u32> = places.map(|(name, place)| (name.as_str(), place)).collect();
-    for topic in client.topics().await.map_err(failed)? {
-        if let Some(place) = wanted.get(topic.name.as_str()) {
-            found.push((*place, topic));
-        }
-    }
-    found.sort_unstable_by_key(|(place, _)| *place);
-    Ok(found)
 }
 
 pub(super) fn options() -> Options {

@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use stafett_kafka_client::batches::Batches;
+use stafett_kafka_client::values::Values;
 use stafett_kafka_client::{Client, FetchSettings, Fetched, Fetcher};
 use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{Codec, records};
 
-use super::walk::Walk;
-use super::{failed, look_up};
+use super::failed;
 use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
 use crate::workload::Received;
 
@@ -44,7 +44,8 @@ impl LeanReceiver {
         };
         let is_wanted = |place| !matches!(seat.reads, Reads::One(one) if one % topics(seat) != place);
         let mut number = 0;
-        for (_, topic) in look_up(&client, &seat.destinations.names, is_wanted).await? {
+        let topics = client.look_up(&seat.destinations.names, is_wanted).await;
+        for (_, topic) in topics.map_err(failed)? {
             for partition in &topic.partitions {
                 let is_ours = seat.reads != Reads::Share || number % seat.clients.max(1) == seat.client;
                 number += 1;
@@ -97,7 +98,7 @@ fn read(fetched: Fetched, into: &mut Vec<Received>) -> Result<(), DriverError> {
         let (header, bytes) = batch.map_err(damaged)?;
         if header.codec().map_err(damaged)? == Codec::None {
             let block = bytes.get(HEADER_BYTES..).unwrap_or_default();
-            into.extend(Walk::new(block).filter_map(Received::read));
+            into.extend(Values::new(block).filter_map(Received::read));
         } else {
             unpack(&bytes, into)?;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::link::Link;
-use super::words::{Heard, add_content, hear, publish};
+use super::words::{Entry, Heard, Payload, add_content, hear, publish};
 use crate::drivers::{Destinations, DriverError, Seat, Sender, Task, moment};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;
@@ -120,24 +120,22 @@ impl LiveSender {
             self.take_answers().await?;
         }
         let names = &self.destinations.names;
-        let topics: Vec<(&str, usize)> = self
-            .entries
-            .iter()
-            .map(|(topic, end)| {
-                let name = usize::try_from(*topic).ok().and_then(|topic| names.get(topic));
-                (name.map_or("", String::as_str), *end)
-            })
-            .collect();
+        let format = self.link.format;
         let link = &mut self.link;
-        let format = link.format;
-        publish(
-            &self.making,
-            &topics,
-            format,
-            self.is_answered,
-            &mut self.scratch,
-            |message| link.put(message),
-        )?;
+        let mut start = 0;
+        let entry = |(topic, end): &(u32, usize)| {
+            let name = usize::try_from(*topic).ok().and_then(|topic| names.get(topic));
+            let content = self.making.get(start..*end).unwrap_or_default();
+            start = *end;
+            Entry {
+                topic: name.map_or("", String::as_str),
+                payload: Payload { content, format },
+            }
+        };
+        let entries: Vec<Entry<'_>> = self.entries.iter().map(entry).collect();
+        publish(&entries, format, self.is_answered, &mut self.scratch, |message| {
+            link.put(message);
+        })?;
         self.making.clear();
         self.entries.clear();
         self.due = None;

@@ -8,8 +8,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::ser::{SerializeSeq as _, Serializer};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::drivers::DriverError;
 use crate::experiment::LiveFormat;
@@ -33,42 +32,32 @@ pub(super) struct Order<'a> {
     pub(super) all: Option<bool>,
 }
 
-/// One message to one topic.
-#[derive(Debug, Serialize)]
-pub(super) struct Publish<'a> {
+/// Publishing of one message, or of several that are answered together.
+#[derive(Debug, Default, Serialize)]
+struct Publish<'a> {
     command: &'static str,
     client_id: &'static str,
-    topic: &'a str,
-    payload: Payload<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ack: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Payload<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<&'a [Entry<'a>]>,
 }
 
-/// Many messages, answered once.
-#[derive(Debug, Serialize)]
-pub(super) struct PublishAll<'a> {
-    command: &'static str,
-    client_id: &'static str,
-    ack: bool,
-    messages: Messages<'a>,
+/// A message to a topic.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Entry<'a> {
+    pub(super) topic: &'a str,
+    pub(super) payload: Payload<'a>,
 }
 
-/// Messages with their contents behind each other, each with its topic and where its content ends.
-#[derive(Debug)]
-struct Messages<'a> {
-    contents: &'a [u8],
-    entries: &'a [(&'a str, usize)],
-    format: LiveFormat,
-}
-
-#[derive(Debug, Serialize)]
-struct Entry<'a> {
-    topic: &'a str,
-    payload: Payload<'a>,
-}
-
-#[derive(Debug)]
-struct Payload<'a> {
-    content: &'a [u8],
-    format: LiveFormat,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Payload<'a> {
+    pub(super) content: &'a [u8],
+    pub(super) format: LiveFormat,
 }
 
 impl Serialize for Payload<'_> {
@@ -78,32 +67,6 @@ impl Serialize for Payload<'_> {
             LiveFormat::Msgpack => to.serialize_bytes(self.content),
         }
     }
-}
-
-impl Serialize for Messages<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut list = to.serialize_seq(Some(self.entries.len()))?;
-        for (topic, content) in slices(self.contents, self.entries) {
-            let payload = Payload {
-                content,
-                format: self.format,
-            };
-            list.serialize_element(&Entry { topic, payload })?;
-        }
-        list.end()
-    }
-}
-
-fn slices<'a>(
-    contents: &'a [u8],
-    entries: &'a [(&'a str, usize)],
-) -> impl Iterator<Item = (&'a str, &'a [u8])> {
-    let mut start = 0;
-    entries.iter().map(move |(topic, end)| {
-        let content = contents.get(start..*end).unwrap_or_default();
-        start = *end;
-        (*topic, content)
-    })
 }
 
 /// Writes a message in place of the content of `into`.
@@ -125,36 +88,32 @@ pub(super) fn write(
 /// The publishing of messages: one command with an answer, or one each without; `visit` is given each of
 /// them.
 pub(super) fn publish(
-    contents: &[u8],
-    entries: &[(&str, usize)],
+    entries: &[Entry<'_>],
     format: LiveFormat,
     is_answered: bool,
     scratch: &mut Vec<u8>,
     mut visit: impl FnMut(&[u8]),
 ) -> Result<(), DriverError> {
-    const PUBLISH: &str = "publish";
-    const CLIENT: &str = "lab";
+    let publish = || Publish {
+        command: "publish",
+        client_id: "lab",
+        ..Publish::default()
+    };
     if is_answered {
-        let all = PublishAll {
-            command: PUBLISH,
-            client_id: CLIENT,
-            ack: true,
-            messages: Messages {
-                contents,
-                entries,
-                format,
-            },
+        let all = Publish {
+            ack: Some(true),
+            messages: Some(entries),
+            ..publish()
         };
         write(&all, format, scratch)?;
         visit(scratch);
         return Ok(());
     }
-    for (topic, content) in slices(contents, entries) {
+    for Entry { topic, payload } in entries {
         let one = Publish {
-            command: PUBLISH,
-            client_id: CLIENT,
-            topic,
-            payload: Payload { content, format },
+            topic: Some(topic),
+            payload: Some(*payload),
+            ..publish()
         };
         write(&one, format, scratch)?;
         visit(scratch);
@@ -318,15 +277,18 @@ mod tests {
     fn publishes_are_as_they_are_documented() {
         let mut seen = Vec::new();
         let mut scratch = Vec::new();
+        let format = LiveFormat::Json;
+        let entries = [("a", "one"), ("b", "two")].map(|(topic, content)| Entry {
+            topic,
+            payload: Payload {
+                content: content.as_bytes(),
+                format,
+            },
+        });
         for is_answered in [true, false] {
-            publish(
-                b"onetwo",
-                &[("a", 3), ("b", 6)],
-                LiveFormat::Json,
-                is_answered,
-                &mut scratch,
-                |message| seen.push(String::from_utf8(message.to_vec()).unwrap()),
-            )
+            publish(&entries, format, is_answered, &mut scratch, |message| {
+                seen.push(String::from_utf8(message.to_vec()).unwrap());
+            })
             .unwrap();
         }
         let all = r#"{"command":"publish","client_id":"lab","ack":true,"messages":[{"topic":"a","payload":"one"},{"topic":"b","payload":"two"}]}"#;

@@ -66,11 +66,11 @@ pub(super) struct Canvas {
     inside: String,
     /// Areas that show a text when the pointer is over them; they lie above everything else.
     hits: String,
-    size: (u32, u32),
+    size: (f64, f64),
 }
 
 impl Canvas {
-    pub(super) fn new(size: (u32, u32)) -> Self {
+    pub(super) fn new(size: (f64, f64)) -> Self {
         Self {
             inside: String::new(),
             hits: String::new(),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn elements_have_classes_and_texts_are_escaped() {
-        let mut canvas = Canvas::new((100, 50));
+        let mut canvas = Canvas::new((100.0, 50.0));
         canvas.hit_circle((1.0, 2.0), 11.0, "<1");
         canvas.line(Ink::Line(2, 1), &[(0.04, -0.04), (10.26, 5.0)]);
         canvas.rectangle(Ink::Fill(3), (10.0, 20.0), (4.5, 30.0));

@@ -50,6 +50,28 @@ struct Frame<'a> {
     bottom: f64,
 }
 
+impl Series {
+    /// A curve through points without marks.
+    pub(crate) fn curve(mark: Mark, points: Vec<LinePoint>) -> Self {
+        Self {
+            mark,
+            points,
+            joined: true,
+            marked: false,
+        }
+    }
+
+    /// Marks that are not joined.
+    pub(crate) fn marks(mark: Mark, points: Vec<LinePoint>) -> Self {
+        Self {
+            mark,
+            points,
+            joined: false,
+            marked: true,
+        }
+    }
+}
+
 impl LineChart {
     /// True if there is nothing to see.
     pub(crate) fn is_empty(&self) -> bool {
@@ -57,8 +79,7 @@ impl LineChart {
     }
 
     pub(crate) fn draw(&self, width: Width) -> String {
-        let size = (width.pixels(), self.height(width));
-        let (right, bottom) = (f64::from(size.0), f64::from(size.1));
+        let (right, bottom) = (width.pixels(), self.height(width));
         let frame = Frame {
             chart: self,
             // Charts below each other begin at the same place, unless their numbers are long.
@@ -67,7 +88,7 @@ impl LineChart {
             top: 22.0,
             bottom: bottom - if self.x.label.is_empty() { 26.0 } else { 42.0 },
         };
-        let mut canvas = Canvas::new(size);
+        let mut canvas = Canvas::new((right, bottom));
         if let Some((from, to)) = self.shaded {
             let (from, to) = (self.x.place(from), self.x.place(to));
             let corners = (
@@ -91,12 +112,12 @@ impl LineChart {
         canvas.finish(width.class(), &self.title)
     }
 
-    fn height(&self, width: Width) -> u32 {
+    fn height(&self, width: Width) -> f64 {
         match (width, self.low) {
-            (Width::Desktop, false) => 340,
-            (Width::Desktop, true) => 168,
-            (Width::Phone, false) => 270,
-            (Width::Phone, true) => 160,
+            (Width::Desktop, false) => 340.0,
+            (Width::Desktop, true) => 168.0,
+            (Width::Phone, false) => 270.0,
+            (Width::Phone, true) => 160.0,
         }
     }
 

@@ -25,10 +25,10 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    fn pixels(self) -> u32 {
+    fn pixels(self) -> f64 {
         match self {
-            Self::Desktop => 760,
-            Self::Phone => 350,
+            Self::Desktop => 760.0,
+            Self::Phone => 350.0,
         }
     }
 

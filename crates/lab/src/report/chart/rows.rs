@@ -47,12 +47,7 @@ impl RowChart {
         let step = if width == Width::Phone { ROW + 16.0 } else { ROW };
         let headings = self.rows.iter().filter(|row| row.heading.is_some()).count();
         let height = self.rows.len() as f64 * step + headings as f64 * HEADING + FOOT;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "casts to integers saturate"
-        )]
-        let mut canvas = Canvas::new((width.pixels(), height as u32));
+        let mut canvas = Canvas::new((width.pixels(), height));
         let layout = self.layout(width, height);
         self.draw_axis(&mut canvas, &layout);
         let mut y = 4.0;
@@ -87,7 +82,7 @@ impl RowChart {
         let behind = behind.min(if is_phone { 150.0 } else { 240.0 });
         Layout {
             left: if is_phone { 2.0 } else { left.min(280.0) },
-            right: f64::from(width.pixels()) - behind - 2.0,
+            right: width.pixels() - behind - 2.0,
             bottom: height - FOOT + 4.0,
             behind,
         }

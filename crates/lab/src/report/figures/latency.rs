@@ -98,12 +98,7 @@ fn curve(histogram: &Histogram<u64>, mark: crate::report::chart::Mark) -> Series
     let points = steps
         .map(|nines| 1.0 - 10f64.powf(-nines))
         .map(|quantile| at(histogram, quantile, String::new()));
-    Series {
-        mark,
-        points: points.collect(),
-        joined: true,
-        marked: false,
-    }
+    Series::curve(mark, points.collect())
 }
 
 fn marks(
@@ -124,12 +119,7 @@ fn marks(
             ),
         )
     });
-    Series {
-        mark,
-        points: points.collect(),
-        joined: false,
-        marked: true,
-    }
+    Series::marks(mark, points.collect())
 }
 
 fn at(histogram: &Histogram<u64>, quantile: f64, says: String) -> LinePoint {

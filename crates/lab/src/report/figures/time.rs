@@ -65,12 +65,7 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
             let curve = |(line, point): &(&Line<'_, '_>, &Point)| {
                 let values = (shown.of)(point, roles).into_iter();
                 let points = values.map(|(at, value)| at_second(at, value)).collect();
-                Series {
-                    mark: line.entry.mark,
-                    points,
-                    joined: true,
-                    marked: false,
-                }
+                Series::curve(line.entry.mark, points)
             };
             let mut series: Vec<Series> = points
                 .iter()
@@ -140,12 +135,7 @@ fn at_second(at: u32, value: f64) -> LinePoint {
 
 fn last_mark(series: &Series) -> Option<Series> {
     let last = series.points.last()?.clone();
-    Some(Series {
-        mark: series.mark,
-        points: vec![last],
-        joined: false,
-        marked: true,
-    })
+    Some(Series::marks(series.mark, vec![last]))
 }
 
 fn sends(role: &RoleResult) -> bool {

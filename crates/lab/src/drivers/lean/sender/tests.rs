@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::yield_now;
-use tokio::time::{advance, pause, resume};
+use tokio::time::{Instant, advance, pause, resume};
 
 use super::super::{Lean, options};
 use super::*;
@@ -72,17 +74,17 @@ async fn batches_that_have_waited_long_enough_leave_where_there_is_always_more_t
     let (some, more) = (messages(1), messages(2));
     reports.sent(&some);
     sender.send(&some).await.unwrap();
-    assert_eq!(sender.making.len(), 100);
+    assert_eq!(sender.producer.waiting(), 100);
     advance(Duration::from_millis(19)).await;
     reports.sent(&more);
     sender.send(&more[..1]).await.unwrap();
-    assert_eq!(sender.making.len(), 100, "they wait for others");
+    assert_eq!(sender.producer.waiting(), 100, "they wait for others");
     advance(Duration::from_millis(1)).await;
     // Nobody asks for a tick.
     sender.send(&more[1..2]).await.unwrap();
-    assert_eq!(sender.making.len(), 0);
+    assert_eq!(sender.producer.waiting(), 0);
     sender.send(&more[2..]).await.unwrap();
-    assert_eq!(sender.making.len(), 98);
+    assert_eq!(sender.producer.waiting(), 98);
     resume();
     sender.finish().await.unwrap();
     let totals = reports.recorder().totals();
@@ -113,7 +115,7 @@ async fn a_wait_for_the_connection_that_is_dropped_forgets_no_batch() {
         let some = messages(1);
         reports.sent(&some);
         sender.send(&some).await.unwrap();
-        assert_eq!(sender.making.len(), 100);
+        assert_eq!(sender.producer.waiting(), 100);
         // The connection takes 64 requests before it has its turn; this test has its own from its beginning
         // on.
         yield_now().await;
@@ -123,7 +125,7 @@ async fn a_wait_for_the_connection_that_is_dropped_forgets_no_batch() {
                 flushed = sender.flush() => panic!("it took them all: {flushed:?}"),
                 () = ready(()) => {}
             }
-            assert!(sender.leaving.is_some());
+            assert!(sender.producer.is_leaving());
         }
         sender.finish().await.unwrap();
         let totals = reports.recorder().totals();

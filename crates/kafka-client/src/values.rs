@@ -1,14 +1,15 @@
-//! Finds the values in a block of records, without taking them out (the layout is drawn in `docs/format.md`).
+//! Values in a block of records, found without taking the records out (the layout is drawn in
+//! `docs/format.md`).
 
-/// A place in a block. Each step costs some nanoseconds; malformed bytes end the walk.
+/// Iterator over values. Each step costs some nanoseconds; malformed bytes end the walk.
 #[derive(Debug, Clone)]
-pub(super) struct Walk<'a> {
+pub struct Values<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Values<'a> {
     /// The values of the records in `block`, which is not compressed.
-    pub(super) fn new(block: &'a [u8]) -> Self {
+    pub fn new(block: &'a [u8]) -> Self {
         Self { rest: block }
     }
 
@@ -27,7 +28,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl<'a> Iterator for Walk<'a> {
+impl<'a> Iterator for Values<'a> {
     type Item = &'a [u8];
 
     #[inline]
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn values_are_found_as_the_model_wrote_them() {
         let (values, block) = block();
-        let found: Vec<Vec<u8>> = Walk::new(&block).map(<[u8]>::to_vec).collect();
+        let found: Vec<Vec<u8>> = Values::new(&block).map(<[u8]>::to_vec).collect();
         assert_eq!(found, values);
     }
 
@@ -94,13 +95,13 @@ mod tests {
     fn damage_ends_the_walk_and_nothing_else() {
         let (values, block) = block();
         for cut in 0..block.len().min(2000) {
-            assert!(Walk::new(&block[..cut]).count() <= values.len());
+            assert!(Values::new(&block[..cut]).count() <= values.len());
         }
         let mut random = SmallRng::seed_from_u64(2);
         for _ in 0..2000 {
             let mut bytes = vec![0; 200];
             random.fill(bytes.as_mut_slice());
-            assert!(Walk::new(&bytes).count() <= 200);
+            assert!(Values::new(&bytes).count() <= 200);
         }
     }
 }
