@@ -46,6 +46,25 @@ pub struct Step {
     pub pump_every: u32,
 }
 
+impl Step {
+    /// Returns the step of a client that tries again, or changes its mind, after the broker has failed.
+    pub fn again(self) -> Self {
+        let action = match self.action {
+            Action::Live(LiveStep::Unsubscribe { client, topic }) => Action::Live(LiveStep::Subscribe {
+                client,
+                topic,
+                from_first: false,
+            }),
+            action => action,
+        };
+        Self {
+            action,
+            wait_ms: 1,
+            ..self
+        }
+    }
+}
+
 /// Action of a step.
 #[derive(Debug, Clone)]
 pub enum Action {

@@ -298,7 +298,7 @@ impl World {
             if server.journal.failure().is_some() && !self.has_asked_again {
                 self.has_asked_again = true;
                 for step in self.asked.drain(..).rev().take(ASKED_AGAIN) {
-                    steps.push_front(Step { wait_ms: 1, ..step });
+                    steps.push_front(step.again());
                 }
             }
         }
