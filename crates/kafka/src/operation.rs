@@ -47,6 +47,8 @@ pub(crate) enum Step {
 
 pub(crate) type Then<T> = Box<dyn OnDone<T>>;
 
+type Write = Box<dyn FnOnce(&RequestContext) -> ResponseResult + Send>;
+
 impl From<EncodedResponse> for Step {
     fn from(response: EncodedResponse) -> Self {
         Self::Respond(response)
@@ -87,7 +89,7 @@ pub(crate) enum Operation {
     /// Nothing but the turn of the request: all earlier ones are answered.
     Turn(Then<()>),
     /// Write a large response, of which few are in memory at once. The writer waits for nothing.
-    WriteLarge(Box<dyn FnOnce(&RequestContext) -> ResponseResult + Send>),
+    WriteLarge(Write),
     /// Write a response on a thread that may block.
     WriteBlocking {
         is_large: bool,
@@ -107,6 +109,8 @@ pub(crate) enum Operation {
         Then<Vec<Result<(), AlterError<BadConfig>>>>,
     ),
     NewProducerId(Then<Result<ProducerId, NotStored>>),
+    /// Wait until commits, or their deletion, are stored.
+    AwaitCommits(CommitTicket, Then<SmallVec<[Result<(), NotStored>; 1]>>),
     Group(GroupOperation),
     /// Create `__consumer_offsets`.
     CreateOffsetsTopic(Then<()>),
@@ -165,7 +169,6 @@ pub(crate) enum GroupOperation {
         Box<StepResult<HeartbeatResponse>>,
         Then<Result<HeartbeatResponse, GroupError>>,
     ),
-    AwaitCommits(CommitTicket, Then<SmallVec<[Result<(), NotStored>; 1]>>),
     AwaitDeletions(Vec<DeletionTicket>, Then<Vec<Result<(), NotStored>>>),
 }
 
@@ -183,18 +186,15 @@ pub(crate) struct HeldHeartbeat {
 }
 
 impl Operation {
-    /// Performs the operation, and has the request go on.
+    /// Performs the operation, and has the request go on. Connections keep the memory of the future, so large
+    /// ones within it that are rare have memory of their own.
     pub(crate) async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
         let shared = &*context.shared;
         let broker = &shared.broker;
         let catalog = broker.catalog();
         match self {
             Self::Turn(then) => then.on_done(context, ()),
-            Self::WriteLarge(write) => {
-                let turn = large_response(context).await;
-                let written = write(context)?;
-                Ok(Step::Respond(EncodedResponse { turn, ..written }))
-            }
+            Self::WriteLarge(write) => write_large(context, write).await,
             Self::WriteBlocking { is_large, write } => write_blocking(context, is_large, write).await,
             Self::CreateTopics(new, then) => then.on_done(context, catalog.create(new).await),
             Self::AwaitNames(names, then) => {
@@ -222,7 +222,7 @@ impl Operation {
                 then.on_done(context, ())
             }
             Self::RefreshOffsetsTopic(then) => {
-                shared.offsets_topic.refresh(broker).await;
+                Box::pin(shared.offsets_topic.refresh(broker)).await;
                 then.on_done(context, ())
             }
             Self::FindTimes(searches, then) => {
@@ -230,14 +230,14 @@ impl Operation {
                     Ok(search) => search.find(catalog).await,
                     Err(known) => known,
                 });
-                then.on_done(context, in_order(found).await)
+                then.on_done(context, Box::pin(in_order(found)).await)
             }
             Self::FindEpochEnds(searches, then) => {
                 let found = searches.into_iter().map(async |search| match search {
                     Ok(search) => search.find(catalog).await,
                     Err(known) => known,
                 });
-                then.on_done(context, in_order(found).await)
+                then.on_done(context, Box::pin(in_order(found)).await)
             }
             Self::Read(request, then) => {
                 let read = catalog.read(request).finish().await;
@@ -252,7 +252,8 @@ impl Operation {
                 await_growth(context, &watch, bytes, until).await;
                 then.on_done(context, watch)
             }
-            Self::Group(operation) => operation.perform(context).await,
+            Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
+            Self::Group(operation) => Box::pin(operation.perform(context)).await,
         }
     }
 }
@@ -294,7 +295,6 @@ impl GroupOperation {
             Self::AwaitStep(group, stepped, then) => {
                 then.on_done(context, groups.consumer_stored(&group, *stepped).await)
             }
-            Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
             Self::AwaitDeletions(tickets, then) => {
                 let deleted = in_order(tickets.into_iter().map(DeletionTicket::durable));
                 then.on_done(context, deleted.await)
@@ -339,6 +339,12 @@ async fn in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Out
 async fn large_response(context: &RequestContext) -> Option<OwnedSemaphorePermit> {
     let permits = Arc::clone(&context.shared.large_responses);
     permits.acquire_owned().await.ok()
+}
+
+async fn write_large(context: &RequestContext, write: Write) -> Result<Step, Close> {
+    let turn = large_response(context).await;
+    let written = write(context)?;
+    Ok(Step::Respond(EncodedResponse { turn, ..written }))
 }
 
 async fn write_blocking(

@@ -13,7 +13,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
 use stafett_topics::{AlterError, TopicSettings};
 
-use super::repeated;
+use super::repeated::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::configs::{self, Area, BadConfig, ConfigChange, Edit};
 use crate::context::RequestContext;

@@ -10,7 +10,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::{GrowError, PARTITIONS_MAX, Topic, TopicId};
 
 use super::create_topics::check_assignment;
-use super::repeated;
+use super::repeated::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;

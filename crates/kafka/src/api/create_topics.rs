@@ -12,7 +12,7 @@ use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic};
 
 use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
-use super::repeated;
+use super::repeated::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step, then};

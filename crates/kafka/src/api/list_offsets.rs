@@ -17,7 +17,7 @@ use stafett_kafka_wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_topics::{TimeQuery, Topic, is_internal};
 
-use super::repeated;
+use super::repeated::repeated;
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};

@@ -34,14 +34,12 @@ mod offset_fetch;
 mod produce;
 mod quorum;
 mod quotas;
+mod repeated;
 mod replicas;
 mod security;
 mod sync_group;
 mod telemetry;
 mod transactions;
-
-use std::collections::HashSet;
-use std::hash::Hash;
 
 use stafett_kafka_wire::{ApiKey, Decoder};
 
@@ -149,10 +147,4 @@ pub(crate) fn dispatch(
         Some((_, Handler::Plain(handler))) => handler(context, call, body),
         None => Err(Close::NotServed(call.api)),
     }
-}
-
-/// Returns the keys that occur more than once.
-fn repeated<K: Clone + Eq + Hash>(keys: impl Iterator<Item = K>) -> HashSet<K> {
-    let mut seen = HashSet::new();
-    keys.filter(|key| !seen.insert(key.clone())).collect()
 }

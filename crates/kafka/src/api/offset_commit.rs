@@ -15,7 +15,7 @@ use stafett_topics::{Topic, TopicId};
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::operation::{GroupOperation, Operation, Step, then};
+use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// Maximum partitions per request; each takes a few hundred bytes until it is stored.
@@ -54,7 +54,7 @@ pub(super) fn offset_commit(context: &RequestContext, call: Call, body: Decoder)
         })));
     }
     let stored = then(move |context, parts| on_stored(context, call, topics, parts));
-    let operation = Operation::Group(GroupOperation::AwaitCommits(committing, stored));
+    let operation = Operation::AwaitCommits(committing, stored);
     Ok(PendingResponse::awaiting(operation, Pipelining::Free))
 }
 

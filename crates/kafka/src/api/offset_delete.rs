@@ -15,7 +15,7 @@ use stafett_store::NotStored;
 use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::operation::{GroupOperation, Operation, then};
+use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// Place of a commit in the answer, and true if it was deleted.
@@ -44,7 +44,7 @@ pub(super) fn offset_delete(context: &RequestContext, call: Call, body: Decoder)
                 let deleted = deleted.map(|()| places.into_iter().zip(allowed).collect());
                 answer(&context.shared, call, topics, deleted.map_err(GroupError::from))
             });
-            let operation = Operation::Group(GroupOperation::AwaitCommits(ticket, deleted));
+            let operation = Operation::AwaitCommits(ticket, deleted);
             Ok(PendingResponse::awaiting(operation, Pipelining::Free))
         }
         Err(why) => Ok(PendingResponse::Ready(answer(shared, call, topics, Err(why)))),

@@ -132,7 +132,7 @@ impl Bench {
 fn the_first_stored_commit_creates_the_topic_of_commits() {
     let (mut bench, _) = Bench::with_topic("orders");
     bench.send(8, &commit("orders"));
-    let then = operation!(bench, Operation::Group(GroupOperation::AwaitCommits(_, then)) => then);
+    let then = operation!(bench, Operation::AwaitCommits(_, then) => then);
     bench.done(then, smallvec![Ok(())]);
     assert!(bench.next().is_none());
     let then = operation!(bench, Operation::CreateOffsetsTopic(then) => then);
@@ -144,11 +144,11 @@ fn the_first_stored_commit_creates_the_topic_of_commits() {
 fn a_commit_that_is_refused_is_retried_by_the_client_and_one_without_outcome_ends_the_connection() {
     let (mut bench, _) = Bench::with_topic("orders");
     bench.send(8, &commit("orders"));
-    let then = operation!(bench, Operation::Group(GroupOperation::AwaitCommits(_, then)) => then);
+    let then = operation!(bench, Operation::AwaitCommits(_, then) => then);
     bench.done(then, smallvec![Err(NotStored::Refused(Refusal::DiskFull))]);
     assert_eq!(bench.commit_code(), ErrorCode::CoordinatorNotAvailable.code());
     bench.send(8, &commit("orders"));
-    let then = operation!(bench, Operation::Group(GroupOperation::AwaitCommits(_, then)) => then);
+    let then = operation!(bench, Operation::AwaitCommits(_, then) => then);
     bench.done(then, smallvec![Err(NotStored::Unknown)]);
     assert!(matches!(bench.next(), Some(Err(Close::OutcomeUnknown))));
 }
