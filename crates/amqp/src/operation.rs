@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use stafett_messaging::Published;
 use stafett_messaging::delivery::{Delivery, Dispatcher};
-use stafett_messaging::queues::{DeclareError, Declaring, DeleteQueueError, OwnerId, Queue};
+use stafett_messaging::queues::{DeclareError, DeclaredQueue, DeleteQueueError, OwnerId, Queue};
 use stafett_model::Namespace;
 use stafett_net::{Arrival, BudgetError, ByteBudget};
 use stafett_store::NotStored;
@@ -25,7 +25,7 @@ pub(crate) enum Operation {
     /// Wait until rejected messages are dead-lettered.
     AwaitDeadLetters(Arc<Dispatcher>),
     /// Wait until the declaration of a queue is stored.
-    Declare(ByteString, Declaring),
+    Declare(ByteString, DeclaredQueue),
     DeleteQueue {
         namespace: Namespace,
         name: ByteString,
@@ -83,7 +83,7 @@ impl Operation {
                 queue.dead_letters_stored().await;
                 Done::Ready
             }
-            Self::Declare(name, declaring) => Done::Declared(name, declaring.await),
+            Self::Declare(name, declared) => Done::Declared(name, declared.stored().await),
             Self::DeleteQueue {
                 namespace,
                 name,

@@ -48,20 +48,17 @@ pub struct Step {
 
 impl Step {
     /// Returns the step of a client that tries again, or changes its mind, after the broker has failed.
+    #[must_use]
     pub fn again(self) -> Self {
-        let action = match self.action {
-            Action::Live(LiveStep::Unsubscribe { client, topic }) => Action::Live(LiveStep::Subscribe {
+        let mut again = Self { wait_ms: 1, ..self };
+        if let Action::Live(LiveStep::Unsubscribe { client, topic }) = again.action {
+            again.action = Action::Live(LiveStep::Subscribe {
                 client,
                 topic,
                 from_first: false,
-            }),
-            action => action,
-        };
-        Self {
-            action,
-            wait_ms: 1,
-            ..self
+            });
         }
+        again
     }
 }
 
@@ -162,7 +159,23 @@ impl Action {
             | Self::Rest { .. } => true,
             Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
             Self::Live(step) => !matches!(step, LiveStep::Look),
-            _ => false,
+            Self::Read { .. }
+            | Self::Recreate { .. }
+            | Self::Stream(_)
+            | Self::Move(_)
+            | Self::Space(_)
+            | Self::Remove(_)
+            | Self::Look
+            | Self::Fault { .. }
+            | Self::End(_)
+            | Self::Lose { .. }
+            | Self::BackUp
+            | Self::Restore { .. }
+            | Self::Checkpoint
+            | Self::Rewrite { .. }
+            | Self::Retain
+            | Self::Jump { .. }
+            | Self::Full { .. } => false,
         }
     }
 }

@@ -59,6 +59,19 @@ pub struct Report {
     pub faults: u32,
 }
 
+/// End of a life whose journal has failed, while the broker still answers from memory.
+#[derive(Debug, Default)]
+struct Failing {
+    /// True during an action that the broker may serve then.
+    is_served: bool,
+    /// Time at which the broker ends, once the journal has failed.
+    ends_ms: Option<i64>,
+    /// Actions of clients, until the journal fails.
+    asked: Vec<Step>,
+    /// True once clients have repeated some of them.
+    has_asked_again: bool,
+}
+
 /// Everything that outlives the broker.
 #[derive(Debug)]
 pub struct World {
@@ -86,14 +99,7 @@ pub struct World {
     full_until_ms: Option<i64>,
     /// Time from which the journal must have noticed free space.
     spacious_from_ms: i64,
-    /// True during an action that a failed broker may serve.
-    may_meet_failure: bool,
-    /// Time at which the failed broker ends.
-    ends_ms: Option<i64>,
-    /// Actions of clients in this life, until it fails.
-    asked: Vec<Step>,
-    /// True once clients have repeated some of them, after the failure.
-    has_asked_again: bool,
+    failing: Failing,
     /// Loss to apply after the end of the program.
     loss: Option<Loss>,
     /// True if there was a loss in this run. There is only one: a second one could bring back data that was
@@ -161,10 +167,7 @@ impl World {
             full_from_ms: 0,
             full_until_ms: None,
             spacious_from_ms: 0,
-            may_meet_failure: false,
-            ends_ms: None,
-            asked: Vec::new(),
-            has_asked_again: false,
+            failing: Failing::default(),
             loss: None,
             has_lost: false,
             lost: None,
@@ -203,9 +206,7 @@ impl World {
 
     fn live(&mut self, steps: &mut VecDeque<Step>, mut died: Option<Death>) -> Result<(), Broken> {
         self.life = None;
-        (self.may_meet_failure, self.ends_ms) = (false, None);
-        self.asked.clear();
-        self.has_asked_again = false;
+        self.failing = Failing::default();
         if self.restore()? {
             died = Some(backup::LIKE);
         }
@@ -285,24 +286,24 @@ impl World {
         }
         self.check_lives(server).await?;
         while let Some(step) = steps.pop_front() {
-            self.may_meet_failure = step.action.may_meet_failure();
+            self.failing.is_served = step.action.may_meet_failure();
             if let Err(broken) = self.look(server) {
                 // The failed broker ends before this step.
                 steps.push_front(step);
                 return Err(broken);
             }
-            if self.may_meet_failure && !self.has_asked_again {
-                self.asked.push(step.clone());
+            if self.failing.is_served && !self.failing.has_asked_again {
+                self.failing.asked.push(step.clone());
             }
             self.step(server, step).await?;
-            if server.journal.failure().is_some() && !self.has_asked_again {
-                self.has_asked_again = true;
-                for step in self.asked.drain(..).rev().take(ASKED_AGAIN) {
+            if server.journal.failure().is_some() && !self.failing.has_asked_again {
+                self.failing.has_asked_again = true;
+                for step in self.failing.asked.drain(..).rev().take(ASKED_AGAIN) {
                     steps.push_front(step.again());
                 }
             }
         }
-        self.may_meet_failure = false;
+        self.failing.is_served = false;
         // Data that waits for space is stored before the last stop.
         while self.may_refuse {
             self.rest(server, 200).await?;
@@ -462,8 +463,8 @@ impl World {
     fn serves_on(&mut self) -> bool {
         // Between 0 and 600 ms, and the same for a seed.
         let some_ms = self.steady_ms.wrapping_mul(7919).rem_euclid(7) * 100;
-        let ends_ms = *self.ends_ms.get_or_insert(self.steady_ms + some_ms);
-        self.may_meet_failure && self.steady_ms < ends_ms
+        let ends_ms = *self.failing.ends_ms.get_or_insert(self.steady_ms + some_ms);
+        self.failing.is_served && self.steady_ms < ends_ms
     }
 
     /// Advances time, in steps of a millisecond at first.

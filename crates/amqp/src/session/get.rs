@@ -21,7 +21,7 @@ use crate::operation::{Done, Operation};
 impl Session {
     pub(super) fn on_get(&mut self, number: u16, method: &basic::Get) -> Result<Flow, MethodError> {
         if let Some(Done::Taken(queue, taken)) = self.done.take() {
-            self.on_taken(number, method.no_ack, queue, taken)?;
+            self.on_taken(number, method.no_ack, &queue, taken)?;
             return Ok(Flow::Continue);
         }
         if method.queue == replies::PSEUDO_QUEUE {
@@ -52,7 +52,7 @@ impl Session {
         &mut self,
         number: u16,
         no_ack: bool,
-        queue: Arc<Queue>,
+        queue: &Arc<Queue>,
         taken: Option<(Delivery, u64)>,
     ) -> Result<(), MethodError> {
         let Some((delivery, remaining)) = taken else {
@@ -67,7 +67,7 @@ impl Session {
             channel: number,
             frame_bytes_max: self.agreed.frame_bytes_max,
         };
-        let counts = AmqpContext::queue_type(&queue) == QueueType::Quorum && delivery.delivery_count > 0;
+        let counts = AmqpContext::queue_type(queue) == QueueType::Quorum && delivery.delivery_count > 0;
         let additions = Additions {
             delivery_count: counts.then_some(delivery.delivery_count),
             ..Additions::default()
@@ -76,7 +76,7 @@ impl Session {
         self.context.metrics.delivered.inc();
         if !no_ack {
             let unsettled = Unsettled {
-                source: Source::of(&queue),
+                source: Source::of(queue),
                 id: delivery.id,
                 token: None,
             };

@@ -143,15 +143,14 @@ impl Session {
                 None => arguments::canonical(&method.arguments),
             },
         };
-        let declaring = self.context.queues().declare(&vhost, &name, declare);
-        if method.no_wait
-            && let Some(queue) = self.context.queues().get(&vhost, &name)
-        {
+        let declared = self.context.queues().begin_declaring(&vhost, &name, declare);
+        let declared = declared.map_err(|error| error::declare(&error, &what))?;
+        if method.no_wait {
             // The queue is usable at once; messages published to it are stored after its declaration.
-            drop(declaring);
+            let queue = Arc::clone(declared.queue());
             return self.on_declared(number, name, &ConsumeTarget::Queue(queue), true);
         }
-        Ok(Flow::Hold(Operation::Declare(name, declaring)))
+        Ok(Flow::Hold(Operation::Declare(name, declared)))
     }
 
     /// Returns the stored topic that a queue is to consume.

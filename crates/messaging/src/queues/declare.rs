@@ -30,13 +30,36 @@ pub enum DeclareError {
     NotStored(#[from] NotStored),
 }
 
-/// A queue whose definition is being stored.
-struct Declared {
+/// A queue that exists, and whose definition is being stored.
+#[derive(Debug)]
+pub struct DeclaredQueue {
+    queues: Arc<Queues>,
     queue: Arc<Queue>,
     /// `None` if the definition is stored already.
     ticket: Option<Ticket>,
     /// True if this created the queue, which goes if it is not stored.
     creates: bool,
+}
+
+impl DeclaredQueue {
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Waits until the definition is stored.
+    pub async fn stored(self) -> Result<Arc<Queue>, DeclareError> {
+        if let Some(ticket) = self.ticket {
+            if let Err(why) = only_outcome(ticket.await.pop().as_ref()) {
+                if self.creates {
+                    // The queue never existed; messages published to it are lost with it.
+                    drop(self.queues.remove(&self.queue, |_| Ok(())));
+                }
+                return Err(why.into());
+            }
+            self.queue.stored.store(true, Ordering::Release);
+        }
+        Ok(self.queue)
+    }
 }
 
 impl Queues {
@@ -48,33 +71,16 @@ impl Queues {
         declare: Declare,
     ) -> impl Future<Output = Result<Arc<Queue>, DeclareError>> + use<> {
         let declared = self.begin_declaring(namespace, name, declare);
-        let queues = Arc::clone(self);
-        async move {
-            let Declared {
-                queue,
-                ticket,
-                creates,
-            } = declared?;
-            if let Some(ticket) = ticket {
-                if let Err(why) = only_outcome(ticket.await.pop().as_ref()) {
-                    if creates {
-                        // The queue never existed; messages published to it are lost with it.
-                        drop(queues.remove(&queue, |_| Ok(())));
-                    }
-                    return Err(why.into());
-                }
-                queue.stored.store(true, Ordering::Release);
-            }
-            Ok(queue)
-        }
+        async { declared?.stored().await }
     }
 
-    fn begin_declaring(
+    /// Declares a queue: it exists when this returns.
+    pub fn begin_declaring(
         self: &Arc<Self>,
         namespace: &Namespace,
         name: &str,
         declare: Declare,
-    ) -> Result<Declared, DeclareError> {
+    ) -> Result<DeclaredQueue, DeclareError> {
         if let Some(queue) = self.get(namespace, name) {
             return self.declare_again(queue, &declare);
         }
@@ -113,7 +119,8 @@ impl Queues {
             by_owner.entry(owner).or_default().push(Arc::clone(&queue));
         }
         queue.use_now();
-        Ok(Declared {
+        Ok(DeclaredQueue {
+            queues: Arc::clone(self),
             queue,
             ticket,
             creates: true,
@@ -121,7 +128,11 @@ impl Queues {
     }
 
     /// Declares an existing queue.
-    fn declare_again(&self, queue: Arc<Queue>, declare: &Declare) -> Result<Declared, DeclareError> {
+    fn declare_again(
+        self: &Arc<Self>,
+        queue: Arc<Queue>,
+        declare: &Declare,
+    ) -> Result<DeclaredQueue, DeclareError> {
         if queue
             .exclusive
             .is_some_and(|owner| Some(owner) != declare.exclusive)
@@ -135,7 +146,8 @@ impl Queues {
         // The first declaration may not be stored yet.
         let waits = !queue.stored.load(Ordering::Acquire);
         let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
-        Ok(Declared {
+        Ok(DeclaredQueue {
+            queues: Arc::clone(self),
             queue,
             ticket,
             creates: false,

@@ -25,7 +25,7 @@ mod tests;
 mod topic_queue;
 mod topic_view;
 
-pub use declare::DeclareError;
+pub use declare::{DeclareError, DeclaredQueue};
 pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
 pub(crate) use publication::AtomicPublishError;
 pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
