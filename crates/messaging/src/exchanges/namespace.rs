@@ -28,7 +28,7 @@ pub(crate) const STEP: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct NamespaceRouting {
-    name: Namespace,
+    pub(crate) name: Namespace,
     pub(crate) id: NamespaceId,
     /// Cancelled when the namespace is closed.
     pub(crate) closed: CancellationToken,

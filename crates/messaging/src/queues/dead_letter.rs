@@ -75,13 +75,7 @@ impl Queues {
         if let Some(key) = routing_key {
             message.routing_key = key.clone();
         }
-        let mut targets = self.router.targets(
-            &queue.namespace,
-            &message.exchange,
-            &message.routing_key,
-            &message,
-            by_more_keys,
-        );
+        let mut targets = self.router.targets(&queue.namespace, &message, by_more_keys);
         targets
             .queues
             .retain(|queue| !death_history::is_circle(&message, &queue.name));
