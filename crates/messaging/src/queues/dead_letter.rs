@@ -1,4 +1,4 @@
-//! Dead letters: their targets and their death history. Module `burial` stores them there.
+//! Dead letters of queues: their targets and their death history.
 
 use std::sync::Arc;
 
