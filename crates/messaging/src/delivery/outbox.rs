@@ -47,7 +47,7 @@ pub(crate) struct Withdrawn {
 /// Notification to a consumer, besides deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The consumer's queue or topic is deleted.
+    /// The source of the consumer's deliveries is deleted.
     ConsumerGone { token: u64 },
 }
 

@@ -62,7 +62,8 @@ impl Dispatcher {
                 }
             }
             for (id, _) in &dead {
-                // The message no longer counts for its consumer, which need not wait for the burial.
+                // The message no longer counts for its consumer, which need not wait until it is
+                // dead-lettered.
                 state.disown(*id);
             }
             context.mark_dirty(self, &mut inner);

@@ -28,7 +28,7 @@ pub(crate) const STEP: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct NamespaceRouting {
-    name: Namespace,
+    pub(crate) name: Namespace,
     pub(crate) id: NamespaceId,
     /// Cancelled when the namespace is closed.
     pub(crate) closed: CancellationToken,
@@ -140,8 +140,8 @@ impl NamespaceRouting {
             return Err(DeleteError::InUse);
         }
         if tables.some_bindings_of(name, STEP + 1).len() <= STEP {
-            let plan_removal = tables.plan_removal([], Some(name));
-            return Ok((self.remove(&mut tables, &plan_removal)?, false));
+            let removal = tables.plan_removal([], Some(name));
+            return Ok((self.remove(&mut tables, &removal)?, false));
         }
         let frame = exchange.is.durable.then(|| self.delete_exchange(&exchange));
         let stored = self.stage(frame.into_iter().collect())?;
@@ -217,8 +217,8 @@ impl NamespaceRouting {
             durable: false,
         });
         let binding = Arc::clone(tables.same(&wanted).ok_or(UnbindError::NoSuchBinding)?);
-        let plan_removal = tables.plan_removal([binding], None);
-        Ok(self.remove(&mut tables, &plan_removal)?)
+        let removal = tables.plan_removal([binding], None);
+        Ok(self.remove(&mut tables, &removal)?)
     }
 
     /// Removes all bindings to a deleted destination. If this is not stored, the next start does it.
@@ -251,9 +251,9 @@ impl NamespaceRouting {
         }
         let has_more = bindings.len() > STEP;
         bindings.truncate(STEP);
-        let plan_removal = tables.plan_removal(bindings, None);
-        append(self.frames_of(&plan_removal));
-        tables.remove(&plan_removal);
+        let removal = tables.plan_removal(bindings, None);
+        append(self.frames_of(&removal));
+        tables.remove(&removal);
         drop(self.show(&tables));
         has_more
     }
@@ -289,18 +289,18 @@ impl NamespaceRouting {
                 .is_some_and(|exchange| exchange.is.auto_delete)
                 && tables.bindings_from(name).next().is_none();
             if is_to_go {
-                let plan_removal = tables.plan_removal([], Some(name));
-                stage_unwatched(&*self.journal, self.frames_of(&plan_removal))?;
-                tables.remove(&plan_removal);
+                let removal = tables.plan_removal([], Some(name));
+                stage_unwatched(&*self.journal, self.frames_of(&removal))?;
+                tables.remove(&removal);
             }
         }
         drop(self.show(&tables));
         Ok(())
     }
 
-    fn remove(&self, tables: &mut Tables, plan_removal: &RemovalSet) -> Result<Stored, NotStored> {
-        let stored = self.stage(self.frames_of(plan_removal))?;
-        tables.remove(plan_removal);
+    fn remove(&self, tables: &mut Tables, removal: &RemovalSet) -> Result<Stored, NotStored> {
+        let stored = self.stage(self.frames_of(removal))?;
+        tables.remove(removal);
         drop(self.show(tables));
         Ok(stored)
     }
@@ -310,25 +310,22 @@ impl NamespaceRouting {
         if bindings.is_empty() {
             return Ok(());
         }
-        let plan_removal = tables.plan_removal(bindings, None);
-        stage_unwatched(&*self.journal, self.frames_of(&plan_removal))?;
-        tables.remove(&plan_removal);
+        let removal = tables.plan_removal(bindings, None);
+        stage_unwatched(&*self.journal, self.frames_of(&removal))?;
+        tables.remove(&removal);
         drop(self.show(tables));
         Ok(())
     }
 
-    fn frames_of(&self, plan_removal: &RemovalSet) -> Vec<Frame> {
-        let bindings = plan_removal
+    fn frames_of(&self, removal: &RemovalSet) -> Vec<Frame> {
+        let bindings = removal
             .bindings()
             .filter_map(|binding| self.binding_frame(binding));
-        self.exchange_frames(plan_removal).chain(bindings).collect()
+        self.exchange_frames(removal).chain(bindings).collect()
     }
 
-    fn exchange_frames(&self, plan_removal: &RemovalSet) -> impl Iterator<Item = Frame> {
-        let exchanges = plan_removal
-            .exchanges
-            .values()
-            .filter(|exchange| exchange.is.durable);
+    fn exchange_frames(&self, removal: &RemovalSet) -> impl Iterator<Item = Frame> {
+        let exchanges = removal.exchanges.values().filter(|exchange| exchange.is.durable);
         exchanges.map(|exchange| self.delete_exchange(exchange))
     }
 

@@ -109,6 +109,47 @@ impl Resolver {
     }
 }
 
+impl Resolver {
+    /// Looks up queues, and stored topics, for the default exchange, whose routing keys are their names.
+    pub(crate) fn default_exchange_names<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> impl Fn(&[u8]) -> Option<Target> + 'a {
+        move |name| {
+            let name = std::str::from_utf8(name).ok()?;
+            if self.queues.get(namespace, name).is_some() {
+                return Some(Target::Queue(name.into()));
+            }
+            let topic = self.topics.in_namespace(namespace, name)?;
+            Some(Target::Topic((*topic.name).into()))
+        }
+    }
+
+    /// Routes a message that was published before: a dead letter or a delayed message. It is not delayed
+    /// again.
+    pub(crate) fn reroute(
+        &self,
+        routing: &NamespaceRouting,
+        exchange: &str,
+        more_keys: &[ByteString],
+        message: &Message,
+    ) -> Targets {
+        let routed = RoutedMessage {
+            key: &message.routing_key,
+            more_keys,
+            message,
+            facts: self.exchanges.facts(),
+            delayed: false,
+        };
+        let mut found = Routes::default();
+        let names = self.default_exchange_names(&routing.name);
+        match routing.router().route(exchange, &routed, &names, &mut found) {
+            Ok(()) => self.resolve(&routing.name, found.targets()).targets(message),
+            Err(_) => Targets::default(),
+        }
+    }
+}
+
 impl ResolvedTargets {
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.topics.is_empty()
@@ -133,97 +174,26 @@ impl ResolvedTargets {
     }
 }
 
-/// Looks up queues, and stored topics, for the default exchange, whose routing keys are their names.
-pub(crate) fn default_exchange_names<'a>(
-    resolver: &'a Resolver,
-    namespace: &'a Namespace,
-) -> impl Fn(&[u8]) -> Option<Target> + 'a {
-    move |name| {
-        let name = std::str::from_utf8(name).ok()?;
-        if resolver.queues.get(namespace, name).is_some() {
-            return Some(Target::Queue(name.into()));
-        }
-        let topic = resolver.topics.in_namespace(namespace, name)?;
-        Some(Target::Topic((*topic.name).into()))
-    }
-}
-
-/// Routes a message that was published before: a dead letter or a delayed message. It is not delayed again.
-pub(crate) fn reroute(
-    resolver: &Resolver,
-    namespace: &Namespace,
-    exchange: &str,
-    more_keys: &[ByteString],
-    routing_key: &str,
-    message: &Message,
-) -> Targets {
-    let Some(space) = resolver.exchanges.space(namespace) else {
-        return Targets::default();
-    };
-    route_in_namespace(
-        resolver,
-        namespace,
-        &space,
-        exchange,
-        more_keys,
-        (routing_key, message),
-    )
-}
-
-/// Routes like [`reroute`], in a given namespace.
-pub(crate) fn route_in_namespace(
-    resolver: &Resolver,
-    namespace: &Namespace,
-    space: &NamespaceRouting,
-    exchange: &str,
-    more_keys: &[ByteString],
-    (routing_key, message): (&str, &Message),
-) -> Targets {
-    let seen = RoutedMessage {
-        key: routing_key,
-        more_keys,
-        message,
-        facts: resolver.exchanges.facts(),
-        delayed: false,
-    };
-    let mut found = Routes::default();
-    if space
-        .router()
-        .route(
-            exchange,
-            &seen,
-            &default_exchange_names(resolver, namespace),
-            &mut found,
-        )
-        .is_err()
-    {
-        return Targets::default();
-    }
-    resolver.resolve(namespace, found.targets()).targets(message)
-}
-
 /// Weak resolver; queues route their dead letters through it.
 #[derive(Debug, Clone)]
 pub(crate) struct WeakResolver(pub(crate) Weak<Resolver>);
 
 impl DeadLetterRouter for WeakResolver {
-    fn targets(
-        &self,
-        namespace: &Namespace,
-        exchange: &str,
-        routing_key: &str,
-        message: &Message,
-        by_more_keys: bool,
-    ) -> Targets {
+    fn targets(&self, namespace: &Namespace, message: &Message, by_more_keys: bool) -> Targets {
         let Some(resolver) = self.0.upgrade() else {
             return Targets::default();
         };
+        let exchanges = &resolver.exchanges;
         let more_keys = if by_more_keys {
-            resolver.exchanges.facts().more_keys(message)
+            exchanges.facts().more_keys(message)
         } else {
             Vec::new()
         };
-        reroute(&resolver, namespace, exchange, &more_keys, routing_key, message)
+        let routing = exchanges.space(namespace);
+        let targets = |routing: Arc<NamespaceRouting>| {
+            resolver.reroute(&routing, &message.exchange, &more_keys, message)
+        };
+        routing.map(targets).unwrap_or_default()
     }
 
     fn has_namespace(&self, namespace: &Namespace) -> bool {

@@ -14,8 +14,8 @@ use super::target::Target;
 #[derive(Debug)]
 pub(crate) struct Tables {
     exchanges: BTreeMap<Arc<str>, Arc<Exchange>>,
-    from: BTreeSet<From>,
-    to: BTreeSet<To>,
+    from: BTreeSet<BySource>,
+    to: BTreeSet<ByDestination>,
     router: Router<Target>,
     /// Deleted exchanges with bindings left to remove. Their names cannot be taken meanwhile.
     leaving: BTreeSet<Arc<str>>,
@@ -25,38 +25,38 @@ pub(crate) struct Tables {
 
 /// A binding, ordered by source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct From(Arc<Binding>);
+struct BySource(Arc<Binding>);
 
 /// A binding, ordered by destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct To(Arc<Binding>);
+struct ByDestination(Arc<Binding>);
 
 /// Bindings and exchanges that are removed together.
 #[derive(Debug, Default)]
 pub(crate) struct RemovalSet {
     pub(crate) exchanges: BTreeMap<Arc<str>, Arc<Exchange>>,
-    bindings: BTreeSet<From>,
+    bindings: BTreeSet<BySource>,
 }
 
-impl Ord for From {
+impl Ord for BySource {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.cmp_from(&other.0)
     }
 }
 
-impl PartialOrd for From {
+impl PartialOrd for BySource {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for To {
+impl Ord for ByDestination {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.cmp_to(&other.0)
     }
 }
 
-impl PartialOrd for To {
+impl PartialOrd for ByDestination {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -102,9 +102,9 @@ impl Tables {
     pub(crate) fn take_some(&mut self, max: usize) -> (Vec<Arc<Exchange>>, Vec<Arc<Binding>>) {
         let mut bindings = Vec::new();
         while bindings.len() < max
-            && let Some(From(binding)) = self.from.pop_first()
+            && let Some(BySource(binding)) = self.from.pop_first()
         {
-            self.to.remove(&To(Arc::clone(&binding)));
+            self.to.remove(&ByDestination(Arc::clone(&binding)));
             bindings.push(binding);
         }
         let mut exchanges = Vec::new();
@@ -137,16 +137,18 @@ impl Tables {
 
     /// Returns the existing binding with the same identity.
     pub(crate) fn same(&self, binding: &Arc<Binding>) -> Option<&Arc<Binding>> {
-        self.from.get(&From(Arc::clone(binding))).map(|From(same)| same)
+        self.from
+            .get(&BySource(Arc::clone(binding)))
+            .map(|BySource(same)| same)
     }
 
     pub(crate) fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
-        self.from.iter().map(|From(binding)| binding)
+        self.from.iter().map(|BySource(binding)| binding)
     }
 
     pub(crate) fn bindings_from<'a>(&'a self, source: &'a str) -> impl Iterator<Item = &'a Arc<Binding>> {
-        let first = From(Arc::new(least(source.into(), Destination::Queue("".into()))));
-        let from = self.from.range(first..).map(|From(binding)| binding);
+        let first = BySource(Arc::new(least(source.into(), Destination::Queue("".into()))));
+        let from = self.from.range(first..).map(|BySource(binding)| binding);
         from.take_while(move |binding| *binding.source == *source)
     }
 
@@ -154,8 +156,8 @@ impl Tables {
         &'a self,
         destination: &'a Destination,
     ) -> impl Iterator<Item = &'a Arc<Binding>> {
-        let first = To(Arc::new(least("".into(), destination.clone())));
-        let to = self.to.range(first..).map(|To(binding)| binding);
+        let first = ByDestination(Arc::new(least("".into(), destination.clone())));
+        let to = self.to.range(first..).map(|ByDestination(binding)| binding);
         to.take_while(move |binding| binding.destination == *destination)
     }
 
@@ -188,8 +190,8 @@ impl Tables {
         self.router
             .bind(&binding.source, &pattern, binding.destination.hop())?;
         let binding = Arc::new(binding);
-        self.from.insert(From(Arc::clone(&binding)));
-        self.to.insert(To(binding));
+        self.from.insert(BySource(Arc::clone(&binding)));
+        self.to.insert(ByDestination(binding));
         Ok(())
     }
 
@@ -200,11 +202,11 @@ impl Tables {
         bindings: impl IntoIterator<Item = Arc<Binding>>,
         exchange: Option<&str>,
     ) -> RemovalSet {
-        let mut plan_removal = RemovalSet::default();
+        let mut removal = RemovalSet::default();
         let mut losing: BTreeSet<Arc<str>> = BTreeSet::new();
         for binding in bindings {
             losing.insert(Arc::clone(&binding.source));
-            plan_removal.bindings.insert(From(binding));
+            removal.bindings.insert(BySource(binding));
         }
         let mut leaving: Vec<Arc<Exchange>> = exchange
             .and_then(|name| self.exchange(name))
@@ -216,24 +218,22 @@ impl Tables {
                 let to = Destination::Exchange(Arc::clone(&exchange.name));
                 for binding in self.bindings_to(&to) {
                     losing.insert(Arc::clone(&binding.source));
-                    plan_removal.bindings.insert(From(Arc::clone(binding)));
+                    removal.bindings.insert(BySource(Arc::clone(binding)));
                 }
                 let from = self.bindings_from(&exchange.name);
-                plan_removal
+                removal
                     .bindings
-                    .extend(from.map(|binding| From(Arc::clone(binding))));
-                plan_removal
-                    .exchanges
-                    .insert(Arc::clone(&exchange.name), exchange);
+                    .extend(from.map(|binding| BySource(Arc::clone(binding))));
+                removal.exchanges.insert(Arc::clone(&exchange.name), exchange);
             }
             let Some(source) = losing.pop_first() else {
-                return plan_removal;
+                return removal;
             };
             let mut left = self.bindings_from(&source);
             if let Some(exchange) = self.exchange(&source)
                 && exchange.is.auto_delete
-                && !plan_removal.exchanges.contains_key(&source)
-                && left.all(|binding| plan_removal.bindings.contains(&From(Arc::clone(binding))))
+                && !removal.exchanges.contains_key(&source)
+                && left.all(|binding| removal.bindings.contains(&BySource(Arc::clone(binding))))
             {
                 leaving.push(Arc::clone(exchange));
             }
@@ -241,16 +241,16 @@ impl Tables {
     }
 
     /// Removes these items.
-    pub(crate) fn remove(&mut self, plan_removal: &RemovalSet) {
-        for From(binding) in &plan_removal.bindings {
-            if !plan_removal.exchanges.contains_key(&binding.source) {
+    pub(crate) fn remove(&mut self, removal: &RemovalSet) {
+        for BySource(binding) in &removal.bindings {
+            if !removal.exchanges.contains_key(&binding.source) {
                 let hop = binding.destination.hop();
                 self.router.unbind(&binding.source, &binding.pattern(), &hop);
             }
-            self.from.remove(&From(Arc::clone(binding)));
-            self.to.remove(&To(Arc::clone(binding)));
+            self.from.remove(&BySource(Arc::clone(binding)));
+            self.to.remove(&ByDestination(Arc::clone(binding)));
         }
-        for name in plan_removal.exchanges.keys() {
+        for name in removal.exchanges.keys() {
             self.exchanges.remove(name);
             self.router.remove_exchange(name);
         }
@@ -265,7 +265,7 @@ impl Tables {
 
 impl RemovalSet {
     pub(crate) fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
-        self.bindings.iter().map(|From(binding)| binding)
+        self.bindings.iter().map(|BySource(binding)| binding)
     }
 }
 

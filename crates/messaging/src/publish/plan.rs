@@ -11,7 +11,7 @@ use super::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use crate::delayed::DelayedMessage;
 use crate::exchanges::Target;
 use crate::exchanges::message_attributes::RoutedMessage;
-use crate::exchanges::resolver::{ResolvedTargets, Resolver, default_exchange_names};
+use crate::exchanges::resolver::{ResolvedTargets, Resolver};
 use crate::queues::{Publication, RouteIndex, Targets};
 
 pub(super) struct Plan<'a> {
@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
             facts: self.resolver.exchanges.facts(),
             delayed: message.delay_ms.is_some_and(|ms| ms > 0),
         };
-        let names = default_exchange_names(self.resolver, self.namespace);
+        let names = self.resolver.default_exchange_names(self.namespace);
         if self
             .router
             .route(self.exchange, &seen, &names, &mut self.routes)

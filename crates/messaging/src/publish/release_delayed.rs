@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::delayed::{DelayHeader, Delayed, DelayedMetrics, Minute, OpenBucket, done, frame, without};
-use crate::exchanges::resolver::{Resolver, route_in_namespace};
+use crate::exchanges::resolver::Resolver;
 use crate::queues::{AtomicPublishError, Publication};
 
 /// Bytes at which a release ends; the last message may exceed them.
@@ -192,15 +192,11 @@ impl Release<'_> {
             // A later namespace of the same name must not get the message.
             let space = self.resolver.exchanges.space(&note.namespace);
             let space = space.filter(|space| space.id == note.space);
-            let to = (&*message.routing_key, &message);
-            let targets = space.map(|space| {
+            let targets = space.map(|routing| {
                 let DelayHeader {
-                    namespace,
-                    exchange,
-                    more_keys,
-                    ..
+                    exchange, more_keys, ..
                 } = &note;
-                route_in_namespace(self.resolver, namespace, &space, exchange, more_keys, to)
+                self.resolver.reroute(&routing, exchange, more_keys, &message)
             });
             let targets = targets.unwrap_or_default();
             if targets.is_empty() {

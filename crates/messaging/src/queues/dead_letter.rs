@@ -1,4 +1,4 @@
-//! Dead letters: their targets and their death history. Module `burial` stores them there.
+//! Dead letters of queues: their targets and their death history.
 
 use std::sync::Arc;
 
@@ -75,13 +75,7 @@ impl Queues {
         if let Some(key) = routing_key {
             message.routing_key = key.clone();
         }
-        let mut targets = self.router.targets(
-            &queue.namespace,
-            &message.exchange,
-            &message.routing_key,
-            &message,
-            by_more_keys,
-        );
+        let mut targets = self.router.targets(&queue.namespace, &message, by_more_keys);
         targets
             .queues
             .retain(|queue| !death_history::is_circle(&message, &queue.name));

@@ -24,16 +24,9 @@ use crate::delivery::Dispatcher;
 
 /// Router of dead letters, and owner of the bindings to queues: implemented by the exchanges.
 pub(crate) trait DeadLetterRouter: Send + Sync + std::fmt::Debug {
-    /// Returns the targets of a message published to an exchange. With `by_more_keys`, the message's further
-    /// routing keys count too.
-    fn targets(
-        &self,
-        namespace: &Namespace,
-        exchange: &str,
-        routing_key: &str,
-        message: &Message,
-        by_more_keys: bool,
-    ) -> Targets;
+    /// Returns the targets of a dead letter, by its exchange and routing key. With `by_more_keys`, its
+    /// further routing keys count too.
+    fn targets(&self, namespace: &Namespace, message: &Message, by_more_keys: bool) -> Targets;
 
     /// Returns true if the namespace exists.
     fn has_namespace(&self, namespace: &Namespace) -> bool;
