@@ -439,7 +439,7 @@ async fn what_is_rejected_after_its_queue_was_deleted_keeps_nothing_waiting() {
         listener.settle(&[delivery], Settle::Discard);
         settle_down().await;
         assert!(!queue.is_dead_lettering());
-        let waited = tokio::time::timeout(Duration::from_secs(60), queue.dead_letters_stored()).await;
+        let waited = tokio::time::timeout(Duration::from_mins(1), queue.dead_letters_stored()).await;
         assert!(waited.is_ok(), "nothing is buried any more");
     }
 }
