@@ -295,19 +295,15 @@ impl Pool {
     }
 
     /// Takes over a file that is no longer needed as a spare. False if there are enough spares, if a backup
-    /// shares the file, or if there is no space to extend it to a segment: then it is removed.
+    /// shares the file, or if there is no space for a segment: then it is removed. A file that is long enough
+    /// may have holes, if its length was stored and its blocks were not, or if a copy left them out.
     pub(crate) fn recycle(&self, role: FileRole) -> io::Result<bool> {
         let name = role.name();
         let file = self.storage.open(&name)?;
         let shared = file.is_shared()?;
         let mut spares = self.lock();
         let is_wanted = !shared && spares.len() < self.kept_back + AHEAD;
-        let is_long = |file: &dyn StorageFile| {
-            file.bytes()
-                .is_ok_and(|bytes| bytes >= u64::from(self.segment_bytes))
-                || file.reserve(u64::from(self.segment_bytes)).is_ok()
-        };
-        if !is_wanted || !is_long(&*file) {
+        if !is_wanted || file.reserve(u64::from(self.segment_bytes)).is_err() {
             drop(spares);
             self.storage.remove(&name)?;
             return Ok(false);

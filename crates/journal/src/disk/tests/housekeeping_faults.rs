@@ -144,3 +144,32 @@ fn a_group_that_is_written_as_the_journal_fails_is_answered() {
     assert_eq!(ticket.glance().committed(), Some(false));
     assert_eq!(ticket.wait().as_slice(), [Outcome::Unknown]);
 }
+
+#[test]
+fn a_spare_with_holes_is_not_written_to_on_a_full_disk() {
+    let bench = Bench::new();
+    let log = bench.log(Durability::Os);
+    fill(&bench, log, 1);
+    let names = bench.disk.names().into_iter();
+    let is_arrival = |name: &String| {
+        matches!(
+            FileRole::of(name),
+            Some(FileRole::Segment(SegmentKind::Arrival, _))
+        )
+    };
+    let mut spares: Vec<String> = names.filter(is_arrival).collect();
+    spares.sort_unstable();
+    let storage = bench.disk.storage();
+    for spare in spares.iter().skip(1) {
+        storage.remove(spare).unwrap();
+        let file = storage.create(spare).unwrap();
+        file.set_bytes(64 << 10).unwrap();
+        file.sync().unwrap();
+    }
+    storage.sync_names().unwrap();
+    bench.disk.set_capacity_bytes(bench.disk.used_bytes());
+    let bench = bench.restart(false);
+    fill(&bench, log, 100);
+    assert_eq!(bench.journal.failure(), None);
+    assert_eq!(bench.end(log), 1, "there is no space");
+}
