@@ -12,9 +12,9 @@ use stafett_live_topics::{
     ClientName, Format, Message as LiveMessage, NameList, Outbox as LiveOutbox, OutboxBound, Overflow, Payload,
     PendingAppends, Published, SubscriptionChange, SubscriptionEdit,
 };
-use stafett_messaging::queues::{ConsumerSpec, Declare, Outbox, OwnerId, Queue, Settle};
-use stafett_messaging::exchanges::Publish;
-use stafett_messaging::{Destination, NewBinding, NewExchange};
+use stafett_messaging::delivery::{ConsumerSpec, Outbox, Settle};
+use stafett_messaging::queues::{Declare, OwnerId, Queue};
+use stafett_messaging::{Destination, NewBinding, NewExchange, Publish};
 use stafett_model::{Message, Namespace};
 use stafett_routing::{ExchangeKind, HeaderMatch};
 use stafett_topics::{NewTopic, Topic, TopicSettings};
@@ -107,9 +107,8 @@ impl Core {
                 priority: 0,
                 credit: Some(COUNT),
                 shared_credit: None,
-                owner: OwnerId(1),
             };
-            let consumer = self.queue.consume(spec, Arc::clone(&outbox), 1).expect("a queue");
+            let consumer = self.queue.consume(OwnerId(1), spec, Arc::clone(&outbox), 1).expect("a queue");
             let (mut runs, mut events, mut settled) = (Vec::new(), Vec::new(), 0);
             while settled < COUNT as usize {
                 outbox.filled().await;

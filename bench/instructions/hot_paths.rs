@@ -12,7 +12,7 @@ use stafett_journal::LogSlice;
 use stafett_kafka_wire::frame::{open_request, read_request, write_response};
 use stafett_kafka_wire::messages::produce::{ProduceRequest, ProduceResponse};
 use stafett_kafka_wire::{DecodeLimits, Encoded};
-use stafett_messaging::exchanges::Publish;
+use stafett_messaging::Publish;
 use stafett_model::{BatchHeader, Durability, ProduceLimits, sole_batch};
 
 /// What a bench returns beside its result is dropped outside of what is counted.
