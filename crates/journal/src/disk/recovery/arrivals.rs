@@ -224,7 +224,8 @@ impl Recovery<'_> {
             // Numbered behind everything in the previous group.
             self.take_appends(&found.frames, indexer, at, 1 << 31);
             self.lose(found.lost);
-            self.suspect |= found.unknown;
+            // Below its position, the checkpoint knows where the logs end.
+            self.suspect |= found.unknown && at >= self.from;
             self.has_holes |= found.unknown;
             match found.resume {
                 Some((byte, follows)) => (from, chain) = (byte, follows),

@@ -173,3 +173,42 @@ fn a_spare_with_holes_is_not_written_to_on_a_full_disk() {
     assert_eq!(bench.journal.failure(), None);
     assert_eq!(bench.end(log), 1, "there is no space");
 }
+
+#[test]
+fn unknown_damage_below_the_checkpoint_fences_no_log() {
+    let bench = Bench::new();
+    let (log, other) = (bench.log(Durability::Sync), bench.log(Durability::Sync));
+    drop(bench.append(Append::batch(other, body_of(1000))));
+    for _ in 0..3 {
+        drop(bench.append(Append::batch(log, body_of(1000))));
+        bench.journal.pump();
+    }
+    housekeeping::seal_and_checkpoint(&bench.journal.core).unwrap();
+    drop(bench.append(Append::batch(log, body_of(1000))));
+    bench.journal.pump();
+    bench.disk.kill();
+    let (kind, first) = (SegmentKind::Arrival, SegmentId(1));
+    let name = FileRole::Segment(kind, first).name();
+    let contents = bench.disk.contents(&name).unwrap();
+    let value: Vec<u8> = (0..=250).collect();
+    let last = contents.windows(value.len()).rposition(|window| window == value);
+    // The frame's head lies before the batch's.
+    assert!(
+        bench
+            .disk
+            .flip_bit(&name, (last.unwrap() as u64 - 2 * 251 - 90) * 8)
+    );
+    assert!(bench.disk.delete(&FileRole::Sidecar(kind, first).name()));
+    let bench = bench.restart(false);
+    let report = bench.journal.report();
+    assert!(report.is_damaged() && report.damaged_groups == 1, "{report:?}");
+    assert_eq!(
+        (&report.fenced[..], report.damaged.len()),
+        (&[][..], 1),
+        "{report:?}"
+    );
+    assert_eq!((bench.end(log), bench.end(other)), (4, 1));
+    let mut ticket = bench.append(Append::batch(other, body_of(10)));
+    bench.journal.pump();
+    assert_eq!(super::stepwise_journal::base_of(&mut ticket), Some(1));
+}
