@@ -34,7 +34,7 @@ impl Bench {
         self.context.shared.broker.catalog().append(vec![append]).wait();
     }
 
-    /// Ends a read with what is there.
+    /// Reads the logs as they are, and ends the operation.
     fn read(&mut self) {
         let (request, then) = operation!(self, Operation::Read(request, then) => (request, then));
         let read = self.context.shared.broker.catalog().read(request).wait();

@@ -1,4 +1,4 @@
-//! Read-ahead: what was read of the logs and is not handed out yet.
+//! Read-ahead: messages that are read from the logs and not handed out yet.
 //!
 //! It has a cursor for each of the lanes read last, so that lanes that take turns are not read again each
 //! time.

@@ -164,7 +164,7 @@ impl World {
     }
 }
 
-/// Returns the bodies and ids of the deliveries that come within a moment, in order.
+/// Returns the bodies and ids of the deliveries in order, once all tasks rest: time is paused.
 async fn take(outbox: &Outbox) -> Vec<(String, DeliveryId)> {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let (mut batches, mut events) = (Vec::new(), Vec::new());
