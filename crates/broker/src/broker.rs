@@ -10,6 +10,7 @@ use stafett_messaging::Messaging;
 use stafett_messaging::exchanges::ReadAttributes;
 use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
+use stafett_transactions::{TransactionSettings, Transactions};
 
 use crate::overrides::{Overrides, ReadGroupSettings};
 
@@ -18,6 +19,7 @@ pub struct Broker {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) catalog: Arc<TopicCatalog>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) transactions: Arc<Transactions>,
     pub(crate) messaging: Messaging,
     live_topics: Arc<Live>,
     cluster_id: u128,
@@ -31,6 +33,7 @@ pub struct Broker {
 pub struct BrokerSettings {
     pub topics: TopicDefaults,
     pub groups: GroupSettings,
+    pub transactions: TransactionSettings,
     pub live_topics: LiveSettings,
     pub hooks: FrontEndHooks,
     /// The system's clock, except in tests.
@@ -42,6 +45,7 @@ impl Default for BrokerSettings {
         Self {
             topics: TopicDefaults::default(),
             groups: GroupSettings::default(),
+            transactions: TransactionSettings::default(),
             live_topics: LiveSettings::default(),
             hooks: FrontEndHooks::default(),
             wall_clock: wall_ms,
@@ -89,6 +93,16 @@ impl Broker {
             hooks.member_protocol,
             Arc::clone(&clock),
         )?;
+        let transactions = Transactions::open(
+            &journal,
+            &catalog,
+            &groups,
+            &clock,
+            TransactionSettings {
+                wait: groups.wait(),
+                ..settings.transactions
+            },
+        )?;
         let overrides = Overrides::load(&*journal, hooks.group_settings)?;
         let live_topics = Arc::new(Live::open(
             Arc::clone(&journal),
@@ -101,6 +115,7 @@ impl Broker {
             journal,
             catalog,
             groups,
+            transactions,
             messaging,
             live_topics,
             base,
@@ -123,6 +138,7 @@ impl Broker {
 
     /// Waits until every change has ended, and stops. No change may begin afterwards.
     pub async fn stop(&self) {
+        self.transactions.finish().await;
         self.catalog.finish().await;
         self.messaging.finish().await;
         self.live_topics.finish_changes().await;
@@ -131,6 +147,7 @@ impl Broker {
     /// Registers the metrics of all parts.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.groups.register_metrics(registry);
+        self.transactions.register_metrics(registry);
         self.messaging.register_metrics(registry);
         self.live_topics.metrics().register(registry);
     }
@@ -148,6 +165,11 @@ impl Broker {
     /// Returns the consumer groups and their commits.
     pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
+    }
+
+    /// Returns the transactional ids and their transactions.
+    pub fn transactions(&self) -> &Arc<Transactions> {
+        &self.transactions
     }
 
     /// Returns queues, exchanges, delayed messages and readers of topics.

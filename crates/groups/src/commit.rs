@@ -3,6 +3,7 @@
 //! A commit becomes visible and is acknowledged once it is as durable as the settings demand. A refused one
 //! was never visible.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -79,11 +80,21 @@ impl Groups {
     }
 
     fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> CommitTicket {
+        let changes = self.changes(commits);
+        self.stage_commits(group, changes)
+    }
+
+    /// Dates commits, and counts them.
+    fn changes<C: IntoIterator<Item = NewCommit, IntoIter: ExactSizeIterator>>(
+        &self,
+        commits: C,
+    ) -> impl Iterator<Item = PartitionChange> + use<C> {
         let at = self.clock.wall_ms();
+        let commits = commits.into_iter();
         self.metrics
             .commits
             .inc_by(u64::try_from(commits.len()).unwrap_or(u64::MAX));
-        let changes = commits.into_iter().map(|commit| {
+        commits.map(move |commit| {
             let NewCommit {
                 topic,
                 partition,
@@ -98,8 +109,61 @@ impl Groups {
                 text,
             };
             (topic, partition, Some(committed))
+        })
+    }
+
+    /// Checks that a sender may commit now. A group that does not exist takes commits of a sender that is not
+    /// a member.
+    pub fn check_commit(
+        &self,
+        group: &str,
+        by: &CommitSender<'_>,
+        commits: &[NewCommit],
+    ) -> Result<(), GroupError> {
+        let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
+        let checked = self.try_step(group, absent, |group, now, effects| {
+            effects.only_alive = true;
+            group.kind.check_commit(by, commits, now)
         });
-        self.stage_commits(group, changes)
+        match checked {
+            Err(GroupError::NoSuchGroup) if by.epoch < 0 => Ok(()),
+            checked => checked.map(|_| ()),
+        }
+    }
+
+    /// Commits for several groups in one append, which `append` stages together with others. The commits
+    /// were checked before. Groups that do not exist are created.
+    pub fn commit_together<'a>(
+        &self,
+        commits: impl Iterator<Item = (&'a str, &'a [NewCommit])>,
+        append: impl FnOnce(Vec<Frame>) -> Ticket,
+    ) -> Ticket {
+        let commits: Vec<_> = commits.collect();
+        let shards: BTreeSet<usize> = commits.iter().map(|(group, _)| self.shard_number(group)).collect();
+        let mut locked: Vec<_> = shards
+            .into_iter()
+            .filter_map(|number| Some((number, self.shards().get(number)?.lock())))
+            .collect();
+        let mut frames = Vec::new();
+        let mut staged = Vec::new();
+        for (group, commits) in commits {
+            let changes: Changes = self.changes(commits.to_vec()).collect();
+            frames.extend(changes.iter().map(|change| frame(group, change)));
+            staged.push((group, changes));
+        }
+        let ticket = append(frames);
+        for (name, changes) in staged {
+            let number = self.shard_number(name);
+            let Some((_, shard)) = locked.iter_mut().find(|(locked, _)| *locked == number) else {
+                continue;
+            };
+            let group = match shard.get_mut(name) {
+                Some(group) => group,
+                None => self.insert(shard, Group::new(name.into(), self.clock.wall_ms())),
+            };
+            group.commits.stage(ticket.glance(), changes);
+        }
+        ticket
     }
 
     /// Stages changes of a group's commits.

@@ -116,6 +116,11 @@ impl Groups {
         &self.settings
     }
 
+    /// Returns the durability that changes wait for before they are acknowledged.
+    pub fn wait(&self) -> StateWait {
+        self.wait
+    }
+
     /// Returns the rules for a group whose partitions the broker assigns.
     pub(super) fn rules(&self, name: &str) -> Rules {
         let overrides = self.overrides.read();
@@ -392,9 +397,13 @@ impl Groups {
         &self.shards
     }
 
+    pub(super) fn shard_number(&self, name: &str) -> usize {
+        usize::try_from(self.hash.hash_one(name) % SHARDS as u64).unwrap_or(0)
+    }
+
     pub(super) fn shard(&self, name: &str) -> &Lock<Shard> {
-        let hash = usize::try_from(self.hash.hash_one(name) % SHARDS as u64).unwrap_or(0);
-        self.shards.get(hash).expect("there are as many shards")
+        let shard = self.shards.get(self.shard_number(name));
+        shard.expect("there are as many shards")
     }
 
     #[expect(clippy::unused_self, reason = "shards are this registry's")]

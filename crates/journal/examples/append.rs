@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use stafett_journal::{
     Append, DiskJournal, Frame, Journal, LogSpec, Metrics, ReadFrom, ReadRequest, Retention, Settings,
-    StateWait,
+    StateWait, Visibility,
 };
 use stafett_model::{BatchBuilder, Codec, LogId, Offset, Record};
 
@@ -98,6 +98,7 @@ fn main() {
                 log,
                 offset,
                 bytes_max: 1 << 20,
+                visibility: Visibility::Stored,
             }];
             let request = ReadRequest {
                 logs,

@@ -58,6 +58,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Returns the log's idempotent producers by id, or `None` if the log does not exist.
     fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>>;
 
+    /// Returns the transactions that are open, of all logs.
+    fn open_transactions(&self) -> Vec<OpenTransaction>;
+
     /// Reads whole batches of several logs, up to the end of each log.
     fn read(&self, request: ReadRequest) -> ReadTicket;
 
@@ -315,7 +318,10 @@ pub struct Bounds {
     pub start: Offset,
     /// Offset behind the last readable one.
     pub end: Offset,
-    /// Approximate stored bytes between the two.
+    /// End, or the first offset of a transaction before it whose end is not readable yet: every batch before
+    /// this is committed or aborted.
+    pub stable: Offset,
+    /// Approximate stored bytes between start and end.
     pub bytes: u64,
 }
 
@@ -328,6 +334,37 @@ pub struct ProducerStatus {
     pub sequence: i32,
     /// Arrival of its last batch, ms since 1970.
     pub at: i64,
+}
+
+/// Transaction of a producer that has written to a log and has not ended there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenTransaction {
+    pub log: LogId,
+    pub producer: ProducerId,
+    /// Latest epoch of the producer in the log; -1 if it is unknown.
+    pub epoch: i16,
+    /// Offset of its first batch.
+    pub first: Offset,
+}
+
+/// Aborted transaction of a log: the batches of the producer in between do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    pub producer: ProducerId,
+    /// Offset of its first batch.
+    pub first: Offset,
+    /// Offset of its control batch.
+    pub last: Offset,
+}
+
+/// Visibility of the batches of open and aborted transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Visibility {
+    /// Every stored batch, up to the end.
+    #[default]
+    Stored,
+    /// Batches before [`Bounds::stable`]; with them the aborted transactions that they belong to.
+    Committed,
 }
 
 /// A read of several logs.
@@ -346,6 +383,7 @@ pub struct ReadFrom {
     pub log: LogId,
     pub offset: Offset,
     pub bytes_max: usize,
+    pub visibility: Visibility,
 }
 
 /// Batches read from one log.
@@ -357,6 +395,9 @@ pub struct LogSlice {
     /// Offset behind the last batch, or the wanted offset if there is none.
     pub next: Offset,
     pub bounds: Option<Bounds>,
+    /// Aborted transactions with offsets in the range read, by their first offset. Empty unless the read was
+    /// one of committed batches.
+    pub aborted: Vec<AbortedTransaction>,
 }
 
 /// Reason why a log could not be read.

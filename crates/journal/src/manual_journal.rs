@@ -8,8 +8,8 @@ use std::sync::{Arc, MutexGuard};
 use stafett_model::{Epoch, Lock, LogId};
 
 use crate::contract::{
-    Append, Bounds, Frame, Journal, Outcome, OwnerEpoch, ProducerStatus, ReadRequest, Refusal, StateItem,
-    StateSpace, StateUnreadable, TimeQuery,
+    Append, Bounds, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, ProducerStatus, ReadRequest,
+    Refusal, StateItem, StateSpace, StateUnreadable, TimeQuery,
 };
 use crate::disk_space::DiskSpace;
 use crate::memory::MemoryJournal;
@@ -164,6 +164,10 @@ impl Journal for ManualJournal {
 
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         self.behind.owner(log)
+    }
+
+    fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.behind.open_transactions()
     }
 
     fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {

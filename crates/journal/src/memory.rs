@@ -16,12 +16,11 @@ use stafett_model::{BatchHeader, Epoch, Lock, LogId};
 use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
 use crate::contract::{
-    Append, BatchFrame, Bounds, Frame, Journal, Outcome, OwnerEpoch, PlacedBatch, Precondition,
-    ProducerStatus, ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target,
-    TimeQuery,
+    Append, BatchFrame, Bounds, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, PlacedBatch,
+    Precondition, ProducerStatus, ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable,
+    Target, TimeQuery,
 };
 use crate::disk::producers::{SequenceCheck, SequencedBatch};
-use crate::disk::running::Moment;
 use crate::disk_space::DiskSpace;
 use crate::request_ids::Requests;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
@@ -132,6 +131,13 @@ impl Journal for MemoryJournal {
 
     fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         Some(self.lock().logs.get(&log)?.producers.seen())
+    }
+
+    fn open_transactions(&self) -> Vec<OpenTransaction> {
+        let content = self.lock();
+        let logs = content.logs.iter();
+        logs.flat_map(|(id, log)| log.producers.open_transactions(*id))
+            .collect()
     }
 
     fn read(&self, request: ReadRequest) -> ReadTicket {
@@ -293,6 +299,9 @@ impl Content {
                 return Err(Refusal::OffsetsExhausted(*log));
             }
         }
+        if header.is_control() {
+            return self.check_control(&header, &batch.targets).map(|()| None);
+        }
         let ([target], Some(numbered)) = (batch.targets.as_slice(), SequencedBatch::of(&header)) else {
             return Ok(None);
         };
@@ -319,6 +328,23 @@ impl Content {
         }
     }
 
+    fn check_control(&self, header: &BatchHeader, targets: &[Target]) -> Result<(), Refusal> {
+        let (Some(producer), given) = (header.producer(), header.producer_epoch) else {
+            return Ok(());
+        };
+        for Target { log, .. } in targets {
+            if let Some(current) = self.log(*log)?.producers.later_epoch(producer, given) {
+                return Err(Refusal::StaleProducer {
+                    log: *log,
+                    producer,
+                    given,
+                    current,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn store(&mut self, batch: &BatchFrame, epoch: Epoch, placed: &mut SmallVec<[PlacedBatch; 1]>) {
         let header = header_of(batch);
         for target in &batch.targets {
@@ -326,9 +352,7 @@ impl Content {
                 continue;
             };
             let base = log.push(&batch.body, &header, target.records, epoch);
-            if let (1, Some(numbered)) = (batch.targets.len(), SequencedBatch::of(&header)) {
-                log.producers.note(numbered, base, Moment::default());
-            }
+            log.note_producer(&header, &batch.body, batch.targets.len() > 1, base);
             placed.push(PlacedBatch {
                 log: target.log,
                 base,

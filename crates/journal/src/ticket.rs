@@ -68,6 +68,13 @@ impl Ticket {
         )
     }
 
+    /// Creates a ticket of one append with this outcome.
+    pub fn decided(outcome: Outcome) -> Self {
+        let (ticket, settlers) = Self::new(1);
+        settlers.for_each(|settler| settler.settle(outcome.clone()));
+        ticket
+    }
+
     /// Returns a view of the outcome.
     pub fn glance(&self) -> TicketView {
         TicketView(Arc::clone(&self.0))

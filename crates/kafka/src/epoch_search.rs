@@ -3,7 +3,7 @@
 
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
-use stafett_topics::{Batches, Bounds, LogRead, ReadEnd, SkipReason, TopicCatalog};
+use stafett_topics::{Batches, Bounds, LogRead, ReadEnd, SkipReason, TopicCatalog, Visibility};
 
 use crate::error;
 
@@ -50,7 +50,7 @@ impl EpochSearch {
 
 /// Reads the batch that holds an offset, or the next one. `None` at the end of the log.
 async fn batch_at(catalog: &TopicCatalog, log: LogId, offset: u64) -> Result<Option<BatchBounds>, ErrorCode> {
-    let read = catalog.read_log(log, Offset(offset), 1);
+    let read = catalog.read_log(log, Offset(offset), 1, Visibility::Stored);
     let run = match read.finish().await {
         LogRead::Batches(run) => run,
         LogRead::Skip(skipped) => match skipped.why {

@@ -18,6 +18,7 @@
 //! - [`validate`]: checks of a batch from a producer
 //! - [`fan_out`]: rebuilds a batch with a part of its records
 //! - [`time`]: finds records of a batch by timestamp
+//! - [`transaction`]: control batches that end a transaction
 //! - [`append_time`]: sets the append time of a batch
 //! - [`mod@recompress`]: recompresses a batch
 //! - [`compression`]: codecs of a batch's records, with bounded output
@@ -43,6 +44,7 @@ pub mod records;
 pub mod stored_message;
 pub mod time;
 pub mod topic_name;
+pub mod transaction;
 pub mod validate;
 mod varint;
 
@@ -62,5 +64,6 @@ pub use records::{Headers, Records, StoredRecord, records};
 pub use stored_message::StoredMessage;
 pub use time::{max_timestamp_record, offset_for_timestamp};
 pub use topic_name::{TOPIC_NAME_BYTES_MAX, TopicName, TopicNameError};
+pub use transaction::{TransactionEnd, end_marker, transaction_end};
 pub use validate::{ProduceLimits, sole_batch, validate_deep, validate_produced};
 pub use varint::{read_number, write_number};

@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 13.
+//! journal's own; the next free number is 14.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -37,8 +37,10 @@ pub const OVERRIDES: Table = Table::new(10, "the settings of scope");
 pub const LIVE_ROWS: Table = Table::new(11, "the subscriptions of a client of live topics in row");
 /// Positions of clients in the logs behind live topics.
 pub const LIVE_POSITIONS: Table = Table::new(12, "the positions of client");
+/// Transactional producers, and the commits of their transactions: key transactional id.
+pub const TRANSACTIONS: Table = Table::new(13, "the transactional id");
 
-const TABLES: [Table; 13] = [
+const TABLES: [Table; 14] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -52,6 +54,7 @@ const TABLES: [Table; 13] = [
     OVERRIDES,
     LIVE_ROWS,
     LIVE_POSITIONS,
+    TRANSACTIONS,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.

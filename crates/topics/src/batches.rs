@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use stafett_journal::LogSlice;
+use stafett_journal::{AbortedTransaction, LogSlice};
 use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{BatchHeader, Records, records};
 
@@ -12,12 +12,14 @@ use stafett_model::{BatchHeader, Records, records};
 #[derive(Debug, Default)]
 pub struct Batches {
     pieces: VecDeque<Bytes>,
+    aborted: Vec<AbortedTransaction>,
 }
 
 impl Batches {
     pub fn of(run: LogSlice) -> Self {
         Self {
             pieces: run.pieces.into(),
+            aborted: run.aborted,
         }
     }
 
@@ -27,17 +29,27 @@ impl Batches {
     }
 
     /// Takes out the next batch that has records for readers; decompressed, they take at most `bytes_max`.
-    /// Malformed batches and control batches have none.
+    /// Malformed batches, control batches and those of aborted transactions have none.
     pub fn next_records(&mut self, bytes_max: usize) -> Option<Records> {
         loop {
             let header = self.header()?;
             let batch = self.front(header.bytes)?.split_to(header.bytes);
             if !header.is_control()
+                && !self.is_aborted(&header)
                 && let Ok(records) = records(&batch, bytes_max)
             {
                 return Some(records);
             }
         }
+    }
+
+    fn is_aborted(&self, header: &BatchHeader) -> bool {
+        header.is_transactional()
+            && self.aborted.iter().any(|aborted| {
+                let range = aborted.first.0..aborted.last.0;
+                aborted.producer.0 == header.producer_id
+                    && range.contains(&header.base_offset.cast_unsigned())
+            })
     }
 
     /// Returns the first piece, made long enough to have the next `bytes` bytes. `None` if there are fewer.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_journal::{
     Append, Bounds, Change, Frame, Journal, LogSpec, ProducerStatus, ReadRequest, ReadTicket, Refusal,
-    StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
+    StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock, TopicName, TopicNameError};
 use stafett_store::{Changes, Changing, NotStored, StageOutcome, only_outcome, spaces, store_synced};
 use tokio_util::sync::CancellationToken;
 
-use crate::log_read::{LogTicket, read_log};
+use crate::log_read::{LogTicket, read_log_at};
 use crate::producer_ids::ProducerIds;
 use crate::registry::{Claim, Topics};
 use crate::settings::{Rules, TopicDefaults};
@@ -200,8 +200,8 @@ impl TopicCatalog {
     }
 
     /// Reads one log, its first batch whole.
-    pub fn read_log(&self, log: LogId, from: Offset, bytes_max: usize) -> LogTicket {
-        read_log(&*self.journal, log, from, bytes_max)
+    pub fn read_log(&self, log: LogId, from: Offset, bytes_max: usize, visibility: Visibility) -> LogTicket {
+        read_log_at(&*self.journal, log, from, bytes_max, visibility)
     }
 
     pub fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {

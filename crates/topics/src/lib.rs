@@ -33,14 +33,14 @@ pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
 pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
-pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log};
+pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
 pub use partitioner::partition_by_name;
 pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};
 pub use stafett_journal::{
-    Append, Bounds, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus, ReadError, ReadFrom,
-    ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket, Watch,
+    AbortedTransaction, Append, Bounds, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus, ReadError,
+    ReadFrom, ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
 };
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};

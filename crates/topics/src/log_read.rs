@@ -1,6 +1,6 @@
 //! Read of one log from an offset on. The only place that interprets the result of such a read.
 
-use stafett_journal::{Journal, LogSlice, ReadError, ReadFrom, ReadRequest, ReadTicket};
+use stafett_journal::{Journal, LogSlice, ReadError, ReadFrom, ReadRequest, ReadTicket, Visibility};
 use stafett_model::{LogId, Offset};
 
 /// A read of one log that is complete, or running on a blocking thread.
@@ -53,13 +53,26 @@ pub enum ReadEnd {
     Stopped,
 }
 
-/// Reads one log, its first batch whole.
+/// Reads the committed batches of one log, the first one whole.
 #[inline]
 pub fn read_log(journal: &dyn Journal, log: LogId, from: Offset, bytes_max: usize) -> LogTicket {
+    read_log_at(journal, log, from, bytes_max, Visibility::Committed)
+}
+
+/// Reads the batches of one log that have this visibility, the first one whole.
+#[inline]
+pub fn read_log_at(
+    journal: &dyn Journal,
+    log: LogId,
+    from: Offset,
+    bytes_max: usize,
+    visibility: Visibility,
+) -> LogTicket {
     let logs = vec![ReadFrom {
         log,
         offset: from,
         bytes_max,
+        visibility,
     }];
     let request = ReadRequest {
         logs,
@@ -99,7 +112,7 @@ impl LogRead {
             Some(Ok(run)) if run.next > from => Self::Batches(run),
             // After a start that lost messages the log continues behind a gap, and nothing may be there yet.
             Some(Ok(LogSlice { bounds, .. })) => match bounds {
-                Some(bounds) if bounds.end > from => skip(from, bounds.end, SkipReason::Gap),
+                Some(bounds) if bounds.stable > from => skip(from, bounds.stable, SkipReason::Gap),
                 _ => Self::End(ReadEnd::AtEnd),
             },
             Some(Err(ReadError::OutOfRange { start, .. })) if start > from => {
@@ -130,7 +143,12 @@ mod tests {
 
     fn run(next: u64, end: u64) -> LogSlice {
         let (start, end) = (Offset(2), Offset(end));
-        let bounds = Some(Bounds { start, end, bytes: 0 });
+        let bounds = Some(Bounds {
+            start,
+            end,
+            stable: end,
+            bytes: 0,
+        });
         LogSlice {
             next: Offset(next),
             bounds,

@@ -58,6 +58,7 @@ mod tests {
         let bounds = |start, end| Bounds {
             start: Offset(start),
             end: Offset(end),
+            stable: Offset(end),
             bytes: 0,
         };
         let of = |start: StartPosition| start.offset(bounds(10, 20));

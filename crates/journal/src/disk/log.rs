@@ -9,11 +9,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard};
 
-use stafett_model::{Lock, LogId, Offset, SharedLock};
+use bytes::Bytes;
+use stafett_model::{BatchHeader, Lock, LogId, Offset, SharedLock};
 
 use super::position::SegmentId;
 use super::producers::Producers;
+use super::running::Moment;
 use super::sidecar::IndexEntry;
+use super::transactions::Transactions;
 use crate::contract::{Bounds, LogSpec, OwnerEpoch};
 use crate::watch::Watchers;
 
@@ -158,10 +161,34 @@ impl Log {
 
 impl LogState {
     pub(crate) fn bounds(&self) -> Bounds {
+        let end = self.visible.max(self.start);
         Bounds {
             start: self.start,
-            end: self.visible.max(self.start),
+            end,
+            stable: self
+                .transactions()
+                .map_or(end, |known| known.stable(end).max(self.start)),
             bytes: self.bytes,
+        }
+    }
+
+    pub(crate) fn transactions(&self) -> Option<&Transactions> {
+        self.producers.as_ref()?.transactions()
+    }
+
+    /// Records what a batch at `base` says of its producer.
+    pub(crate) fn note_producer(
+        &mut self,
+        header: &BatchHeader,
+        batch: &Bytes,
+        is_shared: bool,
+        base: Offset,
+        now: Moment,
+    ) {
+        if header.producer().is_some() {
+            let places = (base, self.visible);
+            let producers = self.producers.get_or_insert_default();
+            producers.note_batch(header, batch, is_shared, places, now);
         }
     }
 
@@ -255,6 +282,9 @@ impl LogState {
             .count();
         self.recent.drain(..gone);
         self.count_bytes();
+        if let Some(producers) = &mut self.producers {
+            producers.truncate(before);
+        }
         if let Some(damaged) = &mut self.damaged {
             damaged.retain(|(_, end)| *end > before);
         }

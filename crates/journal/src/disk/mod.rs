@@ -13,7 +13,7 @@
 //!   `checkpoint`: the indexes
 //! - `prepare`, `stage`, `control_append`, `write_queue`, `overtake`, `writer`, `syncer`: writing;
 //!   `inline_write`: writing on the staging thread
-//! - `log`, `producers`, `tail_cache`, `read`, `find_time`: reading
+//! - `log`, `producers`, `transactions`, `tail_cache`, `read`, `find_time`: reading
 //! - `housekeeping`, `pool`, `retention`, `dates`, `running`: housekeeping
 //! - `scan`, `index`, `salvage`, `recovery`, `state`: recovery
 
@@ -63,6 +63,7 @@ mod syncer;
 mod tail_cache;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transactions;
 mod write_queue;
 mod writer;
 
@@ -87,8 +88,8 @@ use self::tail_cache::TailCache;
 use self::write_queue::WriteQueue;
 use self::writer::{SealedSegment, Writer};
 use crate::contract::{
-    Append, Bounds, Journal, OwnerEpoch, ProducerStatus, ReadRequest, StateItem, StateSpace, StateUnreadable,
-    TimeQuery,
+    Append, Bounds, Journal, OpenTransaction, OwnerEpoch, ProducerStatus, ReadRequest, StateItem, StateSpace,
+    StateUnreadable, TimeQuery,
 };
 use crate::disk_space::DiskSpace;
 use crate::metrics::Metrics;
@@ -410,6 +411,17 @@ impl Journal for DiskJournal {
                 .as_ref()
                 .map_or_else(Vec::new, |producers| producers.seen()),
         )
+    }
+
+    fn open_transactions(&self) -> Vec<OpenTransaction> {
+        let mut found = Vec::new();
+        for log in self.core.logs.all() {
+            let state = log.lock();
+            if let Some(producers) = &state.producers {
+                found.extend(producers.open_transactions(log.id));
+            }
+        }
+        found
     }
 
     fn read(&self, request: ReadRequest) -> ReadTicket {

@@ -8,26 +8,33 @@
 //! ([`super::running`]), or until [`PRODUCERS_MAX`] others have sent since. Record timestamps and clock jumps
 //! have no influence.
 
+use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_model::{BatchHeader, Offset, ProducerId};
+use stafett_model::{BatchHeader, LogId, Offset, ProducerId, TransactionEnd, transaction_end};
 
 use super::codec::Reader;
 use super::running::Moment;
-use crate::contract::ProducerStatus;
+use super::transactions::{Ended, Transactions};
+use crate::contract::{OpenTransaction, ProducerStatus};
 
 const BATCHES_KEPT: usize = 5;
 /// Most producers of a log. Beyond, those that have been idle longest are removed.
 pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
 /// Number of producers that are removed from a log at once.
 const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 8;
+/// Key of the checkpoint row of the open transactions. Other negative keys are those of aborted transactions:
+/// -1 minus the offset of their control batch.
+const OPEN_KEY: i64 = i64::MIN;
 
 /// Producers of a log. Most logs have none, and pay one pointer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Producers {
     /// Sorted by id.
     known: Vec<Producer>,
-    /// Ids whose checkpoint rows are out of date: the cost of a checkpoint grows only with these.
+    /// Keys of checkpoint rows that are out of date: the cost of a checkpoint grows only with these.
     changed: Vec<i64>,
+    /// Most producers have no transactions, and pay one pointer.
+    transactions: Option<Box<Transactions>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +49,7 @@ struct Producer {
     batches: SmallVec<[SentBatch; 1]>,
 }
 
-/// Checkpoint row of a producer, by its id; `None` if it was removed.
+/// Checkpoint row of a producer, by its id, or of transactions, by a negative key; `None` if it was removed.
 pub(crate) type ProducerRow = (i64, Option<Vec<u8>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,22 +131,36 @@ impl Producers {
         }
     }
 
+    /// Records a batch at a base offset: its sequence numbers, if it was judged `Next`, and the transaction
+    /// that it begins or ends. A batch that several logs share counts only as control batch. The second
+    /// place is the end of the log's readable offsets.
+    pub(crate) fn note_batch(
+        &mut self,
+        header: &BatchHeader,
+        batch: &Bytes,
+        is_shared: bool,
+        places: (Offset, Offset),
+        now: Moment,
+    ) {
+        let Some(producer) = header.producer() else { return };
+        if let Some(end) = transaction_end(header, batch) {
+            self.note_end((producer, header.producer_epoch), end, places, now);
+        } else if let (false, Some(numbered)) = (is_shared, SequencedBatch::of(header)) {
+            self.note(numbered, places.0, now);
+            if header.is_transactional() {
+                self.note_transactional(producer, places.0);
+            }
+        }
+    }
+
     /// Records a batch that was judged `Next`. Ignores a batch that is already recorded, so that frames can
     /// be replayed.
-    pub(crate) fn note(&mut self, batch: SequencedBatch, base: Offset, now: Moment) {
-        let index = match self.find(batch.producer) {
-            Ok(index) => index,
-            Err(index) if self.known.len() < PRODUCERS_MAX => self.insert(index, batch, now),
-            Err(_) => {
-                self.forget_idlest();
-                let index = self.find(batch.producer).unwrap_or_else(|index| index);
-                self.insert(index, batch, now)
-            }
-        };
+    fn note(&mut self, batch: SequencedBatch, base: Offset, now: Moment) {
+        let index = self.find_or_insert(batch.producer, batch.epoch, now);
         let Some(known) = self.known.get_mut(index) else {
             return;
         };
-        if known.batches.last().is_some_and(|sent| sent.base >= base) {
+        if batch.epoch < known.epoch || known.batches.last().is_some_and(|sent| sent.base >= base) {
             return;
         }
         if batch.epoch != known.epoch {
@@ -155,16 +176,93 @@ impl Producers {
             base,
         });
         known.seen_at = now;
-        if !known.is_changed {
-            known.is_changed = true;
-            self.changed.push(known.id);
+        known.mark_changed(&mut self.changed);
+    }
+
+    /// Returns the latest epoch of a producer if it is later than `given`.
+    pub(crate) fn later_epoch(&self, producer: ProducerId, given: i16) -> Option<i16> {
+        let known = self.known.get(self.find(producer).ok()?)?;
+        (given < known.epoch).then_some(known.epoch)
+    }
+
+    /// Records a batch of a transaction, behind [`Self::note`].
+    fn note_transactional(&mut self, producer: ProducerId, base: Offset) {
+        if self.transactions.get_or_insert_default().on_batch(producer, base) {
+            self.changed.push(OPEN_KEY);
         }
     }
 
-    fn insert(&mut self, index: usize, batch: SequencedBatch, now: Moment) -> usize {
+    /// Records a control batch at `base`. A later epoch starts its sequences anew. `visible` is the end of
+    /// the log's readable offsets.
+    fn note_end(
+        &mut self,
+        (producer, epoch): (ProducerId, i16),
+        end: TransactionEnd,
+        (base, visible): (Offset, Offset),
+        now: Moment,
+    ) {
+        let index = self.find_or_insert(producer, epoch, now);
+        if let Some(known) = self.known.get_mut(index)
+            && epoch >= known.epoch
+        {
+            if epoch > known.epoch {
+                known.epoch = epoch;
+                known.batches.clear();
+            }
+            known.seen_at = now;
+            known.mark_changed(&mut self.changed);
+        }
+        let transactions = self.transactions.get_or_insert_default();
+        match transactions.on_end(producer, end, base, visible) {
+            Ended::Nothing => {}
+            Ended::Committed => self.changed.push(OPEN_KEY),
+            Ended::Aborted => self.changed.extend([OPEN_KEY, aborted_key(base)]),
+        }
+    }
+
+    /// Returns the open transactions of `log`, whose producers these are.
+    pub(crate) fn open_transactions(&self, log: LogId) -> impl Iterator<Item = OpenTransaction> {
+        let open = self.transactions.iter().flat_map(|known| known.open());
+        open.map(move |(producer, first)| {
+            let known = self.find(producer).ok().and_then(|index| self.known.get(index));
+            OpenTransaction {
+                log,
+                producer,
+                epoch: known.map_or(-1, |known| known.epoch),
+                first,
+            }
+        })
+    }
+
+    pub(crate) fn transactions(&self) -> Option<&Transactions> {
+        self.transactions.as_deref()
+    }
+
+    /// Removes the aborted transactions that end before `start`.
+    pub(crate) fn truncate(&mut self, start: Offset) {
+        if let Some(transactions) = &mut self.transactions {
+            let gone = transactions.truncate(start);
+            self.changed.extend(gone.into_iter().map(aborted_key));
+        }
+    }
+
+    /// Returns the index of a producer that is known from now on.
+    fn find_or_insert(&mut self, producer: ProducerId, epoch: i16, now: Moment) -> usize {
+        match self.find(producer) {
+            Ok(index) => index,
+            Err(index) if self.known.len() < PRODUCERS_MAX => self.insert(index, producer, epoch, now),
+            Err(_) => {
+                self.forget_idlest();
+                let index = self.find(producer).unwrap_or_else(|index| index);
+                self.insert(index, producer, epoch, now)
+            }
+        }
+    }
+
+    fn insert(&mut self, index: usize, producer: ProducerId, epoch: i16, now: Moment) -> usize {
         let new = Producer {
-            id: batch.producer.0,
-            epoch: batch.epoch,
+            id: producer.0,
+            epoch,
             is_changed: false,
             seen_at: now,
             batches: SmallVec::new(),
@@ -188,10 +286,12 @@ impl Producers {
         }
     }
 
+    /// Removes producers, except those with an open transaction.
     fn retain(&mut self, is_kept: impl Fn(&Producer) -> bool) {
-        let changed = &mut self.changed;
+        let (changed, transactions) = (&mut self.changed, self.transactions.as_deref());
+        let has_open = |id| transactions.is_some_and(|known| known.has_open(ProducerId(id)));
         self.known.retain(|producer| {
-            let is_kept = is_kept(producer);
+            let is_kept = is_kept(producer) || has_open(producer.id);
             if !is_kept && !producer.is_changed {
                 changed.push(producer.id);
             }
@@ -199,9 +299,10 @@ impl Producers {
         });
     }
 
-    /// Returns true if there is neither a producer nor a change for the next checkpoint.
+    /// Returns true if there is neither a producer, nor a transaction, nor a change for the next checkpoint.
     pub(crate) fn is_empty(&self) -> bool {
-        self.known.is_empty() && self.changed.is_empty()
+        let has_none = self.transactions.as_ref().is_none_or(|known| known.is_empty());
+        self.known.is_empty() && self.changed.is_empty() && has_none
     }
 
     /// Returns all producers, by id.
@@ -223,9 +324,14 @@ impl Producers {
 
     /// Takes the changes since the last checkpoint; they count as stored from now on.
     pub(crate) fn take_changed(&mut self) -> Vec<ProducerRow> {
-        let ids = std::mem::take(&mut self.changed);
-        ids.into_iter()
+        let mut keys = std::mem::take(&mut self.changed);
+        keys.sort_unstable();
+        keys.dedup();
+        keys.into_iter()
             .map(|id| {
+                if id < 0 {
+                    return (id, self.transactions_row(id));
+                }
                 let index = self.find(ProducerId(id)).ok();
                 let known = index.and_then(|index| self.known.get_mut(index));
                 let row = known.map(|producer| {
@@ -237,16 +343,35 @@ impl Producers {
             .collect()
     }
 
+    fn transactions_row(&self, key: i64) -> Option<Vec<u8>> {
+        let transactions = self.transactions.as_ref()?;
+        match key {
+            OPEN_KEY => transactions.encode_open(),
+            _ => transactions.encode_aborted(aborted_end(key)),
+        }
+    }
+
     /// Marks all as changed, because a checkpoint failed or rows have to be rewritten.
     pub(crate) fn change_all(&mut self) {
         for producer in &mut self.known {
             producer.is_changed = true;
         }
         self.changed = self.known.iter().map(|producer| producer.id).collect();
+        if let Some(transactions) = &self.transactions {
+            let aborted = transactions.aborted_ends().map(aborted_key);
+            self.changed.extend(aborted.chain([OPEN_KEY]));
+        }
     }
 
-    /// Adds a producer from its checkpoint row. False if the row is malformed.
+    /// Adds a producer, or transactions, from a checkpoint row. False if the row is malformed.
     pub(crate) fn restore(&mut self, id: i64, row: &[u8]) -> bool {
+        if id < 0 {
+            let transactions = self.transactions.get_or_insert_default();
+            return match id {
+                OPEN_KEY => transactions.restore_open(row),
+                _ => transactions.restore_aborted(aborted_end(id), row),
+            };
+        }
         let Some(producer) = Producer::decode(id, row) else {
             return false;
         };
@@ -281,7 +406,23 @@ impl Producers {
     }
 }
 
+fn aborted_key(end: Offset) -> i64 {
+    -1 - end.0.cast_signed()
+}
+
+fn aborted_end(key: i64) -> Offset {
+    Offset((-1 - key).cast_unsigned())
+}
+
 impl Producer {
+    /// Lists it for the next checkpoint.
+    fn mark_changed(&mut self, changed: &mut Vec<i64>) {
+        if !self.is_changed {
+            self.is_changed = true;
+            changed.push(self.id);
+        }
+    }
+
     fn last_base(&self) -> Option<Offset> {
         self.batches.last().map(|sent| sent.base)
     }

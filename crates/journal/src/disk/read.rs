@@ -20,7 +20,7 @@ use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{IndexEntry, Sidecar, SidecarError};
 use super::storage::StorageFile;
 use super::tail_cache::TailReader;
-use crate::contract::{Bounds, LogSlice, ReadError, ReadFrom, ReadRequest};
+use crate::contract::{Bounds, LogSlice, ReadError, ReadFrom, ReadRequest, Visibility};
 use crate::ticket::{ReadResult, ReadTicket};
 
 /// Largest gap between frames that are read together.
@@ -117,7 +117,29 @@ fn read_hot(core: &Engine, from: ReadFrom, budget: &mut Budget) -> Option<Result
     let Some(log) = core.logs.get(from.log) else {
         return Some(Err(ReadError::NoSuchLog(from.log)));
     };
-    let plan = match list(&log, from, *budget) {
+    let read = read_listed(core, &log, from, budget)?;
+    Some(read.map(|run| with_aborted(&log, from, run)))
+}
+
+/// Adds the aborted transactions to a read of committed batches. They ended before the read, because the
+/// batches are stable.
+fn with_aborted(log: &Log, from: ReadFrom, mut run: LogSlice) -> LogSlice {
+    if from.visibility == Visibility::Committed
+        && let Some(transactions) = log.lock().transactions()
+    {
+        run.aborted = transactions.aborted_in(from.offset, run.next);
+    }
+    run
+}
+
+/// Reads a log if all wanted batches are listed in memory and their bytes are there.
+fn read_listed(
+    core: &Engine,
+    log: &Log,
+    from: ReadFrom,
+    budget: &mut Budget,
+) -> Option<Result<LogSlice, ReadError>> {
+    let plan = match list(log, from, *budget) {
         Ok(Listing::Recent(plan)) => plan,
         Ok(Listing::Sealed(_)) => return None,
         Err(error) => return Some(Err(error)),
@@ -220,7 +242,7 @@ fn read_cold(core: &Engine, from: ReadFrom, budget: &mut Budget) -> Result<LogSl
         match plan.and_then(|plan| fetch_sound(core, from.log, plan)) {
             Ok(run) => {
                 budget.spend(run.bytes);
-                return Ok(run);
+                return Ok(with_aborted(&log, from, run));
             }
             Err(ReadFailure::Moved) if attempt < ATTEMPTS => {}
             Err(ReadFailure::Moved) => {
@@ -264,7 +286,10 @@ fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listing, ReadError>
     }
     let mut plan = Plan {
         bounds,
-        limit: bounds.end,
+        limit: match from.visibility {
+            Visibility::Stored => bounds.end,
+            Visibility::Committed => bounds.stable,
+        },
         frames: Vec::new(),
         next: from.offset,
     };
@@ -415,7 +440,8 @@ impl Plan {
             return Ok(());
         }
         let damaged = state.damage_from(from.offset);
-        damaged.map_or(Ok(()), |(start, to)| {
+        let in_the_way = damaged.filter(|(start, _)| *start <= self.limit);
+        in_the_way.map_or(Ok(()), |(start, to)| {
             Err(ReadError::Damaged {
                 log: from.log,
                 from: start,

@@ -257,6 +257,9 @@ fn check_batch(
             return Err(Refusal::OffsetsExhausted(target.log));
         }
     }
+    if header.is_control() {
+        return check_control(header, targets, locked).map(|()| None);
+    }
     let ([target], Some(numbered)) = (targets, SequencedBatch::of(header)) else {
         return Ok(None);
     };
@@ -281,6 +284,25 @@ fn check_batch(
             current,
         }),
     }
+}
+
+/// Refuses a control batch of a producer that has written to one of its logs with a later epoch.
+fn check_control(header: &BatchHeader, targets: &[Target], locked: &LockedLogs<'_>) -> Result<(), Refusal> {
+    let (Some(producer), given) = (header.producer(), header.producer_epoch) else {
+        return Ok(());
+    };
+    for Target { log, .. } in targets {
+        let known = state_of(locked, *log).producers.as_ref();
+        if let Some(current) = known.and_then(|known| known.later_epoch(producer, given)) {
+            return Err(Refusal::StaleProducer {
+                log: *log,
+                producer,
+                given,
+                current,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Frames of an append while they get their offsets.
@@ -369,9 +391,8 @@ impl<'a> Staging<'a> {
                 base,
                 duplicate: false,
             });
-            if let (1, Some(numbered)) = (targets.len(), SequencedBatch::of(&header)) {
-                let now = self.core.moment();
-                state.producers.get_or_insert_default().note(numbered, base, now);
+            if header.producer().is_some() {
+                state.note_producer(&header, &body, targets.len() > 1, base, self.core.moment());
             }
             logs.push((log, wait));
         }

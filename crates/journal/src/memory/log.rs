@@ -7,8 +7,11 @@ use stafett_model::batch::{PLACEMENT_BYTES, placement};
 use stafett_model::fan_out::{self, Numbering};
 use stafett_model::{BatchHeader, Epoch, LogId, Offset};
 
-use crate::contract::{Bounds, LogSlice, LogSpec, OwnerEpoch, ReadError, ReadFrom, Selection, TimeQuery};
+use crate::contract::{
+    Bounds, LogSlice, LogSpec, OwnerEpoch, ReadError, ReadFrom, Selection, TimeQuery, Visibility,
+};
 use crate::disk::producers::Producers;
+use crate::disk::running::Moment;
 use crate::ticket::TimeResult;
 use crate::watch::Watchers;
 
@@ -63,8 +66,24 @@ impl MemoryLog {
         Bounds {
             start: self.start,
             end: self.next,
+            stable: match self.producers.transactions() {
+                Some(transactions) => transactions.stable(self.next).max(self.start),
+                None => self.next,
+            },
             bytes,
         }
+    }
+
+    /// Records what a batch at `base` says of its producer.
+    pub(super) fn note_producer(
+        &mut self,
+        header: &BatchHeader,
+        batch: &Bytes,
+        is_shared: bool,
+        base: Offset,
+    ) {
+        self.producers
+            .note_batch(header, batch, is_shared, (base, base), Moment::default());
     }
 
     /// Stores a batch and returns its base offset.
@@ -92,6 +111,7 @@ impl MemoryLog {
     pub(super) fn truncate(&mut self, before: Offset) {
         self.start = self.start.max(before.min(self.next));
         let start = self.start;
+        self.producers.truncate(start);
         self.batches.retain(|base, stored| stored.end(*base) > start);
     }
 
@@ -112,6 +132,10 @@ impl MemoryLog {
             });
         }
         let bytes_max = from.bytes_max.min(bytes_left);
+        let limit = match from.visibility {
+            Visibility::Stored => bounds.end,
+            Visibility::Committed => bounds.stable,
+        };
         let mut run = LogSlice {
             next: wanted,
             bounds: Some(bounds),
@@ -119,13 +143,17 @@ impl MemoryLog {
         };
         for (base, stored) in self.batches.range(self.first_at(wanted)..) {
             let batch = stored.batch(self.id, *base)?;
-            if run.bytes + batch.len() > bytes_max && !whole {
+            if stored.end(*base) > limit || run.bytes + batch.len() > bytes_max && !whole {
                 break;
             }
             whole = false;
             run.bytes += batch.len();
             run.next = stored.end(*base);
             run.pieces.push(batch);
+        }
+        if let (Visibility::Committed, Some(transactions)) = (from.visibility, self.producers.transactions())
+        {
+            run.aborted = transactions.aborted_in(wanted, run.next);
         }
         Ok(run)
     }

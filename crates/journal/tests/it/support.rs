@@ -6,7 +6,7 @@ use bytes::Bytes;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{
     Append, Frame, Journal, LogSlice, LogSpec, Outcome, PlacedBatch, ReadError, ReadFrom, ReadRequest,
-    Settings, StateWait,
+    Settings, StateWait, Visibility,
 };
 use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, LogId, Offset, ProducerId, Record};
 
@@ -131,6 +131,7 @@ pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) ->
         log,
         offset: Offset(offset),
         bytes_max,
+        visibility: Visibility::Stored,
     }];
     let request = ReadRequest {
         logs,

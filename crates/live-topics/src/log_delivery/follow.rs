@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{LogSlice, ReadFrom, ReadRequest};
+use stafett_journal::{LogSlice, ReadFrom, ReadRequest, Visibility};
 use stafett_model::Offset;
 use stafett_topics::{LogRead, ReadEnd, SkipReason};
 
@@ -51,6 +51,7 @@ impl Live {
             log: partition.log,
             offset: *from,
             bytes_max: READ_BYTES,
+            visibility: Visibility::Committed,
         };
         let request = ReadRequest {
             logs: partitions.iter().map(read).collect(),

@@ -50,7 +50,7 @@ impl Dispatcher {
         } = &mut *inner;
         for lane in logs.iter() {
             if let Some(bounds) = context.journal.bounds(lane.log) {
-                let start = if from_end { bounds.end } else { bounds.start };
+                let start = if from_end { bounds.stable } else { bounds.start };
                 state.start_at(lane.lane, start.0, &mut persistence.changes);
             }
         }
@@ -97,7 +97,7 @@ impl Dispatcher {
                     context.metrics.lost.inc_by(lost);
                 }
                 let state = state.lane_mut(lane.lane);
-                state.grow(bounds.end.0);
+                state.grow(bounds.stable.0);
                 let waiting = state.ready();
                 let all = bounds.end.0.saturating_sub(bounds.start.0).max(1);
                 // Estimate: the share of the waiting messages in the stored bytes.
@@ -169,7 +169,7 @@ impl DeliveryState {
         }
         let state = self.state.lane_mut(lane);
         let before = state.end();
-        state.grow(bounds.end.0);
+        state.grow(bounds.stable.0);
         self.staged = self.staged.saturating_sub(state.end() - before);
     }
 

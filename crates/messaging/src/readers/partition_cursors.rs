@@ -58,6 +58,7 @@ impl PartitionCursors {
             let bounds = journal.bounds(log).unwrap_or(Bounds {
                 start: stafett_model::Offset::ZERO,
                 end: stafett_model::Offset::ZERO,
+                stable: stafett_model::Offset::ZERO,
                 bytes: 0,
             });
             self.list.push(PartitionCursor {

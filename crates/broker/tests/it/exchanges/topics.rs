@@ -7,7 +7,7 @@ use stafett_messaging::queues::{Declare, TopicQueueSpec};
 use stafett_messaging::{Publish, Published};
 use stafett_model::{Message, Offset, partition_of, records};
 use stafett_routing::ExchangeKind;
-use stafett_topics::{NewTopic, ReadFrom, ReadRequest, Topic, TopicSettings};
+use stafett_topics::{NewTopic, ReadFrom, ReadRequest, Topic, TopicSettings, Visibility};
 
 use super::support::{World, message, to_queue, to_topic};
 
@@ -44,6 +44,7 @@ async fn batches(world: &World, topic: &Topic, partition: u32) -> Vec<Bytes> {
         log: topic.log(partition).unwrap(),
         offset: Offset(0),
         bytes_max: 1 << 20,
+        visibility: Visibility::Stored,
     };
     let request = ReadRequest {
         logs: vec![from],

@@ -3,7 +3,7 @@
 use stafett_messaging::delivery::Settle;
 use stafett_messaging::queues::{Declare, QueueSettings};
 use stafett_model::{Message, Offset};
-use stafett_topics::{DeleteError, NewTopic, ReadFrom, ReadRequest};
+use stafett_topics::{DeleteError, NewTopic, ReadFrom, ReadRequest, Visibility};
 
 use super::support::{World, durable, message, messages, settle_down};
 
@@ -48,6 +48,7 @@ async fn a_queue_is_a_topic_with_a_partition_per_priority() {
             log: topic.log(0).unwrap(),
             offset: Offset(1),
             bytes_max: 1 << 20,
+            visibility: Visibility::Stored,
         }],
         bytes_max: 1 << 20,
         first_batch_whole: true,

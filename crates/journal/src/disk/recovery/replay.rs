@@ -9,7 +9,6 @@ use super::super::control::Control;
 use super::super::frame::FrameKind;
 use super::super::log::Log;
 use super::super::position::{Position, SegmentId};
-use super::super::producers::SequencedBatch;
 use super::super::scan::ScannedFrame;
 use super::{Recovery, ids};
 use crate::contract::OwnerEpoch;
@@ -65,14 +64,9 @@ impl Recovery<'_> {
                 }
             }
             state.next = state.next.max(entry.end());
-            if let Some(header) = &header
-                && let (1, Some(numbered)) = (frame.head.entries.len(), SequencedBatch::of(header))
-            {
-                let now = self.now;
-                state
-                    .producers
-                    .get_or_insert_default()
-                    .note(numbered, entry.base, now);
+            if let Some(header) = &header {
+                let is_shared = frame.head.entries.len() > 1;
+                state.note_producer(header, &frame.body, is_shared, entry.base, self.now);
             }
             self.dirty.insert(entry.log);
         }

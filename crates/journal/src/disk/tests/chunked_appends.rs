@@ -7,7 +7,7 @@ use stafett_model::{Durability, LogId, Offset};
 use super::stepwise_journal::{Bench, base_of, body_of, numbered_of, try_open};
 use crate::contract::{
     Append, BatchFrame, Change, Frame, Journal, ReadFrom, ReadRequest, Refusal, Selection, StateChange,
-    StateSpace, StateWait, Target,
+    StateSpace, StateWait, Target, Visibility,
 };
 use crate::disk::frame::{FrameKind, HEAD_BYTES};
 use crate::disk::scan::{Chain, ScannedFrame, scan};
@@ -32,6 +32,7 @@ fn read(bench: &Bench, log: LogId) -> Result<Vec<u8>, crate::contract::ReadError
         log,
         offset: bench.journal.bounds(log).unwrap().start,
         bytes_max: 1 << 20,
+        visibility: Visibility::Stored,
     }];
     let request = ReadRequest {
         logs,
@@ -373,6 +374,7 @@ fn what_is_in_memory_is_read_without_putting_it_together() {
         log,
         offset: bench.journal.bounds(log).unwrap().start,
         bytes_max: 1 << 20,
+        visibility: Visibility::Stored,
     }];
     let request = ReadRequest {
         logs,

@@ -10,7 +10,7 @@ mod stepwise_journal;
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
 
 use super::*;
-use crate::contract::{Frame, LogSpec, ReadError, ReadFrom, StateWait};
+use crate::contract::{Frame, LogSpec, ReadError, ReadFrom, StateWait, Visibility};
 use crate::simulated::SimulatedDisk;
 
 #[test]
@@ -58,6 +58,7 @@ fn a_hole_before_a_damaged_range_is_not_taken_for_a_gap_up_to_the_end() {
                 log,
                 offset: Offset(offset),
                 bytes_max,
+                visibility: Visibility::Stored,
             }],
             bytes_max,
             first_batch_whole: false,

@@ -19,6 +19,7 @@ mod requests;
 mod state;
 mod threads;
 mod time;
+mod transactions;
 mod watch;
 
 macro_rules! on_every_provider {
@@ -75,6 +76,11 @@ on_every_provider! {
         an_old_epoch_is_refused_and_a_new_one_starts_at_zero,
         producers_are_known_per_log,
         producers_are_remembered_by_the_next_start;
+    transactions:
+        committed_reads_end_at_the_first_open_transaction,
+        aborted_transactions_are_named_until_they_are_truncated,
+        an_open_transaction_is_known_to_the_next_start,
+        a_marker_with_a_later_epoch_fences_the_producer_and_its_sequences_begin_anew;
     requests:
         an_append_sent_again_under_its_id_is_the_one_that_is_there,
         an_id_is_known_to_the_next_start,

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 use stafett_journal::{
     Append, BatchFrame, Frame, Journal, LogSlice, Outcome, ReadError, ReadFrom, ReadRequest, Selection,
-    Target,
+    Target, Visibility,
 };
 use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
@@ -34,6 +34,7 @@ fn read_bounded(
             log: *log,
             offset: Offset(*offset),
             bytes_max: *bytes_max,
+            visibility: Visibility::Stored,
         })
         .collect();
     let request = ReadRequest {
@@ -153,6 +154,7 @@ pub fn an_unknown_log_is_named_and_the_others_are_read(bench: &mut Bench) {
         log,
         offset: Offset(0),
         bytes_max: 1000,
+        visibility: Visibility::Stored,
     });
     let request = ReadRequest {
         logs: logs.to_vec(),

@@ -1,0 +1,171 @@
+//! The end of a transaction: one append.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Target, Ticket};
+use stafett_model::{LogId, ProducerId, TransactionEnd, end_marker};
+use stafett_store::{NotStored, only_outcome, spaces};
+
+use crate::error::TransactionError;
+use crate::producer::{Instance, Producer, Status};
+use crate::registry::{Entry, Transactions, outcome_now};
+use crate::stored;
+
+/// Most logs of one control batch.
+const TARGETS_MAX: usize = 1000;
+
+/// State of a producer once the end of its transaction is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Next {
+    pub(crate) end: TransactionEnd,
+    pub(crate) instance: Instance,
+    pub(crate) status: Status,
+    pub(crate) timeout_ms: u32,
+}
+
+impl Transactions {
+    /// Stages the end of a transaction, if there is one, and the next state of its producer. The task that
+    /// waits for it goes on if the future is dropped. A refused end leaves everything as it was.
+    pub(crate) fn store_end(
+        &self,
+        id: &str,
+        entry: &Entry,
+        producer: &mut Producer,
+        next: Next,
+    ) -> impl Future<Output = Result<Instance, TransactionError>> + use<> {
+        let before = producer.status;
+        let mut ticket = self.stage_end(id, producer, next);
+        let refused = outcome_now(&mut ticket);
+        let waiting = if refused.is_none() {
+            producer.status = Status::Ending(next.end);
+            let (entry, this) = (Arc::clone(entry), self.this.clone());
+            Some(self.tasks.spawn(async move {
+                let outcome = ticket.await.into_iter().next();
+                let stored = only_outcome(outcome.as_ref());
+                if let Some(transactions) = this.upgrade() {
+                    transactions.on_end(&entry, before, next, stored);
+                }
+                stored
+            }))
+        } else {
+            None
+        };
+        async move {
+            match (refused, waiting) {
+                (Some(outcome), _) => only_outcome(Some(&outcome))?,
+                (None, Some(task)) => task.await.unwrap_or(Err(NotStored::Unknown))?,
+                (None, None) => {}
+            }
+            Ok(next.instance)
+        }
+    }
+
+    fn on_end(&self, entry: &Entry, before: Status, next: Next, stored: Result<(), NotStored>) {
+        let mut producer = entry.lock();
+        match stored {
+            Ok(()) => {
+                if before == Status::Ongoing {
+                    self.metrics.open.dec();
+                    self.metrics.on_end(next.end);
+                }
+                if producer.pending_count() > 0 {
+                    self.commits_ended();
+                }
+                producer.timeout_ms = next.timeout_ms;
+                producer.stored(next.instance, next.status, self.clock.wall_ms());
+            }
+            Err(NotStored::Refused(_)) => producer.status = before,
+            // The journal has failed. The next start says how it ended.
+            Err(NotStored::Unknown) => {}
+        }
+    }
+
+    /// Stages the append. Logs that are gone, or take nothing any more, are left out.
+    fn stage_end(&self, id: &str, producer: &mut Producer, next: Next) -> Ticket {
+        loop {
+            let at = self.clock.wall_ms();
+            let before = (next.instance != producer.instance).then_some(producer.instance);
+            let row = stored::encode(next.instance, before, next.timeout_ms, next.status, at);
+            let mut frames = markers(producer, next, at);
+            frames.push(spaces::TRANSACTIONS.put(id.as_bytes().to_vec(), row));
+            let commits = match next.end {
+                TransactionEnd::Commit => producer.pending.as_slice(),
+                TransactionEnd::Abort => &[],
+            };
+            let commits = commits
+                .iter()
+                .map(|pending| (&*pending.group, pending.commits.as_slice()));
+            let mut ticket = self.groups.commit_together(commits, |commits| {
+                frames.extend(commits);
+                let append = Append {
+                    state: self.settings.wait,
+                    frames: std::mem::take(&mut frames).into(),
+                    ..Append::default()
+                };
+                self.journal.append(vec![append])
+            });
+            let gone = match outcome_now(&mut ticket) {
+                None => return ticket,
+                Some(Outcome::Refused(Refusal::NoSuchLog(log))) => log,
+                Some(Outcome::Refused(Refusal::Fenced { log })) => {
+                    tracing::error!(id, %log, "a transaction ends without a part that is damaged");
+                    log
+                }
+                Some(outcome) => return Ticket::decided(outcome),
+            };
+            if !producer.logs.remove(&gone) {
+                return Ticket::decided(Outcome::Refused(Refusal::NoSuchLog(gone)));
+            }
+        }
+    }
+
+    /// Aborts transactions of producers that no transactional id has: their ids were lost.
+    pub(crate) fn abort_unknown(&self) {
+        let known: std::collections::HashSet<ProducerId> = self
+            .entries()
+            .iter()
+            .map(|(_, entry)| entry.lock().instance.producer)
+            .collect();
+        for open in self.journal.open_transactions() {
+            if known.contains(&open.producer) {
+                continue;
+            }
+            let (log, producer) = (open.log, open.producer.0);
+            tracing::warn!(%log, producer, "an open transaction without a transactional id is aborted");
+            let body = end_marker(
+                open.producer,
+                open.epoch,
+                TransactionEnd::Abort,
+                self.clock.wall_ms(),
+            );
+            drop(self.journal.append(vec![Append::batch(log, body)]));
+        }
+    }
+}
+
+/// Returns the control batch of all logs of the transaction. It has the next epoch if the end fences.
+fn markers(producer: &Producer, next: Next, at: i64) -> Vec<Frame> {
+    let Instance { producer: id, epoch } = producer.instance;
+    let epoch = if next.instance.producer == id {
+        next.instance.epoch
+    } else {
+        // The epochs of the producer are used up: the last one is for this.
+        epoch.saturating_add(1)
+    };
+    let body = end_marker(id, epoch, next.end, at);
+    let logs: Vec<LogId> = producer.logs.iter().copied().collect();
+    let frame = |logs: &[LogId]| {
+        let targets = logs.iter().map(|log| Target {
+            log: *log,
+            records: Selection::All,
+        });
+        let targets: SmallVec<[Target; 1]> = targets.collect();
+        Frame::Batch(BatchFrame {
+            body: body.clone(),
+            targets,
+        })
+    };
+    logs.chunks(TARGETS_MAX).map(frame).collect()
+}

@@ -1,0 +1,283 @@
+//! A transactional producer as a pure state machine, without clock, lock or journal.
+//!
+//! ```text
+//!            begin                    end                    stored
+//!   Empty ──────────▶ Ongoing ──────────────────▶ Ending ──────────────▶ Ended
+//!                       ▲  ▲                        │                      │
+//!                       │  └──────── refused ───────┘                      │
+//!                       └───────────────── begin ──────────────────────────┘
+//! ```
+//!
+//! A change of the epoch (a new instance of the producer, an end that fences) passes through `Ending` too:
+//! nothing else happens until it is stored.
+
+use std::collections::BTreeSet;
+
+use stafett_groups::NewCommit;
+use stafett_model::{LogId, ProducerId, TransactionEnd};
+
+use crate::error::TransactionError;
+
+/// Epochs end before this: the last one is for fencing.
+pub(crate) const EPOCH_MAX: i16 = i16::MAX - 1;
+
+/// Identity of a running producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instance {
+    pub producer: ProducerId,
+    pub epoch: i16,
+}
+
+/// Commits of a group that count with their transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingCommits {
+    pub group: Box<str>,
+    pub commits: Vec<NewCommit>,
+}
+
+/// State of a transactional producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Empty,
+    Ongoing,
+    /// Its end, or another epoch, is being stored.
+    Ending(TransactionEnd),
+    Ended(TransactionEnd),
+    /// Its transactional id is deleted.
+    Gone,
+}
+
+/// A transactional producer and its transaction.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    pub(crate) instance: Instance,
+    /// Instance before the last change of the epoch, whose client may not have heard of it.
+    pub(crate) before: Option<Instance>,
+    pub(crate) timeout_ms: u32,
+    pub(crate) status: Status,
+    /// Logs that the transaction may append to.
+    pub(crate) logs: BTreeSet<LogId>,
+    pub(crate) pending: Vec<PendingCommits>,
+    /// Time of the first step of the transaction, in elapsed ms.
+    pub(crate) began: u64,
+    /// Wall time of the last stored change, ms since 1970.
+    pub(crate) changed_at: i64,
+    /// True until the first end after a start: logs that were added before it are not known.
+    pub(crate) is_recovered: bool,
+}
+
+/// Answer to the wish to end a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndStep {
+    /// It is to be stored, and the producer goes on as the given instance.
+    Store(Instance),
+    /// It has ended so before; the producer goes on as the given instance.
+    Done(Instance),
+}
+
+impl Instance {
+    /// Returns the instance with the next epoch; `None` if there is none.
+    pub(crate) fn next(self) -> Option<Self> {
+        let epoch = self.epoch.checked_add(1).filter(|epoch| *epoch <= EPOCH_MAX)?;
+        Some(Self { epoch, ..self })
+    }
+}
+
+impl Producer {
+    pub(crate) fn new(instance: Instance, timeout_ms: u32) -> Self {
+        Self {
+            instance,
+            before: None,
+            timeout_ms,
+            status: Status::Empty,
+            logs: BTreeSet::new(),
+            pending: Vec::new(),
+            began: 0,
+            changed_at: 0,
+            is_recovered: false,
+        }
+    }
+
+    /// Checks that a request is of the running instance.
+    pub(crate) fn check(&self, given: Instance) -> Result<(), TransactionError> {
+        if self.status == Status::Gone || given.producer != self.instance.producer {
+            return Err(TransactionError::UnknownProducer);
+        }
+        if given.epoch != self.instance.epoch {
+            return Err(TransactionError::Fenced);
+        }
+        Ok(())
+    }
+
+    /// Checks that a client may take over this transactional id: a new one, or the one that `given` names.
+    pub(crate) fn check_takeover(&self, given: Option<Instance>) -> Result<(), TransactionError> {
+        match (self.status, given) {
+            (Status::Ending(_), _) => Err(TransactionError::Busy),
+            (_, Some(given)) if given != self.instance && Some(given) != self.before => {
+                Err(TransactionError::Fenced)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins a transaction, or goes on with it. `now` is in elapsed ms.
+    pub(crate) fn begin(&mut self, given: Instance, now: u64) -> Result<(), TransactionError> {
+        self.check(given)?;
+        match self.status {
+            Status::Ongoing => Ok(()),
+            Status::Ending(_) | Status::Gone => Err(TransactionError::Busy),
+            Status::Empty | Status::Ended(_) => {
+                self.status = Status::Ongoing;
+                self.began = now;
+                self.before = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Decides how a wish to end is answered. `bumps`: each end begins another epoch.
+    pub(crate) fn end(
+        &self,
+        given: Instance,
+        end: TransactionEnd,
+        bumps: bool,
+        fresh: Option<Instance>,
+    ) -> Result<EndStep, TransactionError> {
+        if self.status == Status::Ended(end) && bumps && self.before == Some(given) {
+            return Ok(EndStep::Done(self.instance));
+        }
+        self.check(given)?;
+        let next = if bumps {
+            self.instance.next().or(fresh).unwrap_or(self.instance)
+        } else {
+            self.instance
+        };
+        match self.status {
+            Status::Ongoing => Ok(EndStep::Store(next)),
+            Status::Ended(before) if before == end && !bumps => Ok(EndStep::Done(self.instance)),
+            // An abort of nothing takes another epoch: requests on their way are fenced.
+            Status::Empty | Status::Ended(_) if bumps && end == TransactionEnd::Abort => {
+                Ok(EndStep::Store(next))
+            }
+            Status::Ending(_) => Err(TransactionError::Busy),
+            Status::Empty | Status::Ended(_) | Status::Gone => Err(TransactionError::NoTransaction),
+        }
+    }
+
+    /// True if the transaction has lasted longer than it may.
+    pub(crate) fn is_overdue(&self, now: u64) -> bool {
+        self.status == Status::Ongoing && now.saturating_sub(self.began) >= u64::from(self.timeout_ms)
+    }
+
+    /// The change was stored: the producer goes on as `next`.
+    pub(crate) fn stored(&mut self, next: Instance, status: Status, at: i64) {
+        self.before = (next != self.instance).then_some(self.instance);
+        self.instance = next;
+        self.status = status;
+        self.logs.clear();
+        self.pending = Vec::new();
+        self.changed_at = at;
+        self.is_recovered = false;
+    }
+
+    /// Number of commits that are pending.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.pending.iter().map(|pending| pending.commits.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Instance = Instance {
+        producer: ProducerId(5),
+        epoch: 0,
+    };
+
+    fn ongoing() -> Producer {
+        let mut producer = Producer::new(FIRST, 1000);
+        producer.begin(FIRST, 10).unwrap();
+        producer
+    }
+
+    #[test]
+    fn only_the_running_instance_goes_on() {
+        let mut producer = ongoing();
+        let next = FIRST.next().unwrap();
+        producer.stored(next, Status::Ended(TransactionEnd::Abort), 1);
+        assert_eq!(producer.begin(FIRST, 11), Err(TransactionError::Fenced));
+        let other = Instance {
+            producer: ProducerId(6),
+            ..next
+        };
+        assert_eq!(producer.begin(other, 11), Err(TransactionError::UnknownProducer));
+        assert_eq!(producer.begin(next, 11), Ok(()));
+        assert_eq!(producer.check_takeover(None), Ok(()));
+        assert_eq!(producer.check_takeover(Some(FIRST)), Err(TransactionError::Fenced));
+    }
+
+    #[test]
+    fn an_end_that_was_not_heard_of_is_answered_again() {
+        use TransactionEnd::{Abort, Commit};
+        let mut producer = ongoing();
+        assert_eq!(producer.end(FIRST, Commit, false, None), Ok(EndStep::Store(FIRST)));
+        producer.stored(FIRST, Status::Ended(Commit), 1);
+        assert_eq!(producer.end(FIRST, Commit, false, None), Ok(EndStep::Done(FIRST)));
+        assert_eq!(
+            producer.end(FIRST, Abort, false, None),
+            Err(TransactionError::NoTransaction)
+        );
+
+        let mut producer = ongoing();
+        let next = FIRST.next().unwrap();
+        assert_eq!(producer.end(FIRST, Commit, true, None), Ok(EndStep::Store(next)));
+        producer.stored(next, Status::Ended(Commit), 1);
+        assert_eq!(producer.end(FIRST, Commit, true, None), Ok(EndStep::Done(next)));
+        assert_eq!(producer.end(FIRST, Abort, true, None), Err(TransactionError::Fenced));
+        assert_eq!(
+            producer.end(next, Commit, true, None),
+            Err(TransactionError::NoTransaction)
+        );
+        let after = next.next().unwrap();
+        assert_eq!(producer.end(next, Abort, true, None), Ok(EndStep::Store(after)));
+    }
+
+    #[test]
+    fn nothing_begins_while_an_end_is_stored() {
+        let mut producer = ongoing();
+        producer.status = Status::Ending(TransactionEnd::Commit);
+        assert_eq!(producer.begin(FIRST, 20), Err(TransactionError::Busy));
+        assert_eq!(producer.check_takeover(None), Err(TransactionError::Busy));
+        assert_eq!(
+            producer.end(FIRST, TransactionEnd::Commit, false, None),
+            Err(TransactionError::Busy)
+        );
+    }
+
+    #[test]
+    fn the_time_counts_from_the_first_step() {
+        let mut producer = ongoing();
+        producer.begin(FIRST, 900).unwrap();
+        assert!(!producer.is_overdue(1009) && producer.is_overdue(1010));
+        producer.stored(FIRST, Status::Ended(TransactionEnd::Commit), 1);
+        assert!(!producer.is_overdue(9999));
+    }
+
+    #[test]
+    fn the_last_epoch_is_followed_by_a_fresh_producer() {
+        let last = Instance {
+            epoch: EPOCH_MAX,
+            ..FIRST
+        };
+        let fresh = Instance {
+            producer: ProducerId(6),
+            epoch: 0,
+        };
+        let mut producer = Producer::new(last, 1000);
+        producer.begin(last, 0).unwrap();
+        assert_eq!(last.next(), None);
+        let step = producer.end(last, TransactionEnd::Commit, true, Some(fresh));
+        assert_eq!(step, Ok(EndStep::Store(fresh)));
+    }
+}

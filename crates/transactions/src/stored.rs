@@ -1,0 +1,162 @@
+//! Stored format of transactional producers, as items of keyed state.
+//!
+//! ```text
+//! space 13: key    transactional id
+//!           value  u8 version = 1, i64 producer id, i16 epoch, u32 timeout in ms, u8 state (0 no transaction
+//!                  yet, 1 committed, 2 aborted), i64 time of the change (ms since 1970), u8 has a producer
+//!                  before: i64 id, i16 epoch
+//!           delta  commits that wait for the end of the transaction: u8 version = 1, group, u32 commits,
+//!                  each: topic id (16, big-endian), u32 partition, i64 offset, i32 leader epoch, u8 has text,
+//!                  text
+//! ```
+//!
+//! Numbers are little-endian, texts have a length of 4 bytes in front. That a transaction is open is said by
+//! its batches in the logs.
+
+use bytes::Bytes;
+use stafett_groups::NewCommit;
+use stafett_model::codec::{get, get_text, put_text};
+use stafett_model::{ProducerId, TransactionEnd};
+use stafett_topics::TopicId;
+
+use crate::producer::{Instance, PendingCommits, Producer, Status};
+
+const VERSION: u8 = 1;
+
+/// Encodes a producer without an open transaction.
+pub(crate) fn encode(
+    instance: Instance,
+    before: Option<Instance>,
+    timeout_ms: u32,
+    status: Status,
+    at: i64,
+) -> Bytes {
+    let mut out = vec![VERSION];
+    put_instance(instance, &mut out);
+    out.extend_from_slice(&timeout_ms.to_le_bytes());
+    out.push(match status {
+        Status::Ended(TransactionEnd::Commit) => 1,
+        Status::Ended(TransactionEnd::Abort) => 2,
+        Status::Empty | Status::Ongoing | Status::Ending(_) | Status::Gone => 0,
+    });
+    out.extend_from_slice(&at.to_le_bytes());
+    out.push(before.is_some().into());
+    if let Some(before) = before {
+        put_instance(before, &mut out);
+    }
+    out.into()
+}
+
+pub(crate) fn decode(mut bytes: &[u8]) -> Option<Producer> {
+    let rest = &mut bytes;
+    if get(rest)? != [VERSION] {
+        return None;
+    }
+    let mut producer = Producer::new(get_instance(rest)?, 0);
+    producer.timeout_ms = u32::from_le_bytes(get(rest)?);
+    producer.status = match get(rest)? {
+        [0] => Status::Empty,
+        [1] => Status::Ended(TransactionEnd::Commit),
+        [2] => Status::Ended(TransactionEnd::Abort),
+        _ => return None,
+    };
+    producer.changed_at = i64::from_le_bytes(get(rest)?);
+    producer.before = match get(rest)? {
+        [0] => None,
+        [1] => Some(get_instance(rest)?),
+        _ => return None,
+    };
+    rest.is_empty().then_some(producer)
+}
+
+pub(crate) fn encode_pending(pending: &PendingCommits) -> Bytes {
+    let mut out = vec![VERSION];
+    put_text(&pending.group, &mut out);
+    let count = u32::try_from(pending.commits.len()).expect("their number is bounded");
+    out.extend_from_slice(&count.to_le_bytes());
+    for commit in &pending.commits {
+        out.extend_from_slice(&commit.topic.0.to_be_bytes());
+        out.extend_from_slice(&commit.partition.to_le_bytes());
+        out.extend_from_slice(&commit.offset.to_le_bytes());
+        out.extend_from_slice(&commit.leader_epoch.to_le_bytes());
+        out.push(commit.text.is_some().into());
+        if let Some(text) = &commit.text {
+            put_text(text, &mut out);
+        }
+    }
+    out.into()
+}
+
+pub(crate) fn decode_pending(mut bytes: &[u8]) -> Option<PendingCommits> {
+    let rest = &mut bytes;
+    if get(rest)? != [VERSION] {
+        return None;
+    }
+    let group = get_text(rest)?.into();
+    let mut commits = Vec::new();
+    for _ in 0..u32::from_le_bytes(get(rest)?) {
+        commits.push(NewCommit {
+            topic: TopicId(u128::from_be_bytes(get(rest)?)),
+            partition: u32::from_le_bytes(get(rest)?),
+            offset: i64::from_le_bytes(get(rest)?),
+            leader_epoch: i32::from_le_bytes(get(rest)?),
+            text: match get(rest)? {
+                [0] => None,
+                [1] => Some(get_text(rest)?.into()),
+                _ => return None,
+            },
+        });
+    }
+    rest.is_empty().then_some(PendingCommits { group, commits })
+}
+
+fn put_instance(instance: Instance, out: &mut Vec<u8>) {
+    out.extend_from_slice(&instance.producer.0.to_le_bytes());
+    out.extend_from_slice(&instance.epoch.to_le_bytes());
+}
+
+fn get_instance(rest: &mut &[u8]) -> Option<Instance> {
+    Some(Instance {
+        producer: ProducerId(i64::from_le_bytes(get(rest)?)),
+        epoch: i16::from_le_bytes(get(rest)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn producers_and_pending_commits_read_back_and_cut_ones_do_not() {
+        let instance = Instance {
+            producer: ProducerId(7),
+            epoch: 3,
+        };
+        for before in [None, Some(Instance { epoch: 2, ..instance })] {
+            let status = Status::Ended(TransactionEnd::Abort);
+            let row = encode(instance, before, 60_000, status, 5);
+            let read = decode(&row).unwrap();
+            assert_eq!((read.instance, read.before, read.status), (instance, before, status));
+            assert_eq!((read.timeout_ms, read.changed_at), (60_000, 5));
+            for cut in 0..row.len() {
+                assert!(decode(&row[..cut]).is_none());
+            }
+        }
+        let commit = |text: Option<&str>| NewCommit {
+            topic: TopicId(9),
+            partition: 2,
+            offset: 77,
+            leader_epoch: -1,
+            text: text.map(Into::into),
+        };
+        let pending = PendingCommits {
+            group: "ä".into(),
+            commits: vec![commit(None), commit(Some("text"))],
+        };
+        let row = encode_pending(&pending);
+        for cut in 0..row.len() {
+            assert_eq!(decode_pending(&row[..cut]), None);
+        }
+        assert_eq!(decode_pending(&row), Some(pending));
+    }
+}
