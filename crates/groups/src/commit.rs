@@ -139,7 +139,10 @@ impl Groups {
         append: impl FnOnce(Vec<Frame>) -> Ticket,
     ) -> Ticket {
         let commits: Vec<_> = commits.collect();
-        let shards: BTreeSet<usize> = commits.iter().map(|(group, _)| self.shard_number(group)).collect();
+        let shards: BTreeSet<usize> = commits
+            .iter()
+            .map(|(group, _)| self.shard_number(group))
+            .collect();
         let mut locked: Vec<_> = shards
             .into_iter()
             .filter_map(|number| Some((number, self.shards().get(number)?.lock())))

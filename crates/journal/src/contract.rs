@@ -334,6 +334,8 @@ pub struct ProducerStatus {
     pub sequence: i32,
     /// Arrival of its last batch, ms since 1970.
     pub at: i64,
+    /// First offset of its open transaction.
+    pub open: Option<Offset>,
 }
 
 /// Transaction of a producer that has written to a log and has not ended there.

@@ -7,6 +7,7 @@ use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
 use stafett_store::NotStored;
 use stafett_topics::{AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
+use stafett_transactions::TransactionError;
 
 use crate::call::Close;
 use crate::configs::BadConfig;
@@ -17,7 +18,6 @@ pub(crate) fn admission(error: &AdmitError) -> ErrorCode {
         AdmitError::NoSuchPartition => ErrorCode::UnknownTopicOrPartition,
         AdmitError::NoBatch => ErrorCode::InvalidRecord,
         AdmitError::Batch(why) => batch(why),
-        AdmitError::Transactional => ErrorCode::TransactionalIdAuthorizationFailed,
         AdmitError::Times { .. } => ErrorCode::InvalidTimestamp,
     }
 }
@@ -76,6 +76,25 @@ pub(crate) fn not_stored(error: &NotStored) -> Result<(ErrorCode, String), Close
         NotStored::Refused(why) => Ok((refusal(why), why.to_string())),
         NotStored::Unknown => Err(Close::OutcomeUnknown),
     }
+}
+
+/// Maps the reason why a step of a transaction was refused. `PRODUCER_FENCED` is a code of later versions.
+pub(crate) fn transaction(error: &TransactionError, knows_fenced: bool) -> Result<ErrorCode, Close> {
+    Ok(match error {
+        TransactionError::Id { .. } => ErrorCode::InvalidRequest,
+        TransactionError::Timeout { .. } => ErrorCode::InvalidTransactionTimeout,
+        TransactionError::UnknownProducer => ErrorCode::InvalidProducerIdMapping,
+        TransactionError::Fenced if knows_fenced => ErrorCode::ProducerFenced,
+        TransactionError::Fenced => ErrorCode::InvalidProducerEpoch,
+        TransactionError::Busy => ErrorCode::ConcurrentTransactions,
+        TransactionError::NoTransaction | TransactionError::NotAdded => ErrorCode::InvalidTxnState,
+        TransactionError::TooManyCommits { .. } => ErrorCode::InvalidCommitOffsetSize,
+        TransactionError::TooManyIds { .. } => ErrorCode::PolicyViolation,
+        TransactionError::Group(why) => return group(why),
+        TransactionError::NotStored(NotStored::Unknown) => return Err(Close::OutcomeUnknown),
+        // Clients look for the coordinator and try again.
+        TransactionError::NotStored(NotStored::Refused(_)) => ErrorCode::CoordinatorNotAvailable,
+    })
 }
 
 /// Maps the reason why a topic was not created, and adds a message.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
-use stafett_topics::{Bounds, LogSlice, ReadFrom, is_internal};
+use stafett_topics::{Bounds, LogSlice, ReadFrom, Visibility, is_internal};
 
 use crate::leader_epoch::check_leader_epoch;
 use crate::request_reader::TopicKey;
@@ -56,6 +56,8 @@ pub(crate) struct PartitionRequest {
 pub(crate) struct PartitionReply {
     pub number: u32,
     pub end: i64,
+    /// Last stable offset.
+    pub stable: i64,
     pub start: i64,
     pub result: Result<LogSlice, ErrorCode>,
 }
@@ -67,6 +69,7 @@ impl PartitionReply {
         Self {
             number,
             end: UNREPORTED,
+            stable: UNREPORTED,
             start: UNREPORTED,
             result,
         }
@@ -115,7 +118,7 @@ impl Partition {
         is_of_commits
     }
 
-    pub(crate) fn readable(&self, broker: &Broker) -> Result<ReadFrom, ErrorCode> {
+    pub(crate) fn readable(&self, broker: &Broker, visibility: Visibility) -> Result<ReadFrom, ErrorCode> {
         let log = self.log?;
         // Epochs below -1 mean no epoch, too.
         check_leader_epoch(broker, self.leader_epoch.max(-1))?;
@@ -124,6 +127,7 @@ impl Partition {
             log,
             offset: Offset(offset),
             bytes_max: self.bytes_max,
+            visibility,
         })
     }
 }

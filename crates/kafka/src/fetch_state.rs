@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::Offset;
-use stafett_topics::{LogSlice, ReadError, ReadRequest, Watch};
+use stafett_topics::{LogSlice, ReadError, ReadRequest, Visibility, Watch};
 
 use crate::error;
 use crate::fetch_partition::{
@@ -44,6 +44,8 @@ pub(crate) struct FetchState {
     watch: Option<Watch>,
     /// True if it reads `__consumer_offsets`, which is written when it is read.
     reads_commits: bool,
+    /// Visibility of the last read.
+    visibility: Visibility,
     /// Count of topic deletions seen so far.
     deletions: u64,
 }
@@ -67,6 +69,7 @@ impl FetchState {
             quiet: Vec::new(),
             watch: None,
             reads_commits: false,
+            visibility: Visibility::Stored,
             deletions,
         }
     }
@@ -180,7 +183,13 @@ impl FetchState {
     }
 
     /// Builds the read of all active partitions in order, without those that fail beforehand.
-    pub(crate) fn request(&mut self, broker: &Broker, bytes_max: usize) -> ReadRequest {
+    pub(crate) fn request(
+        &mut self,
+        broker: &Broker,
+        bytes_max: usize,
+        visibility: Visibility,
+    ) -> ReadRequest {
+        self.visibility = visibility;
         let mut logs = Vec::with_capacity(self.active.len());
         let mut active = std::mem::take(&mut self.active);
         active.retain(|number| {
@@ -197,7 +206,7 @@ impl FetchState {
             let Some(partition) = self.partitions.get_mut(index(*number)) else {
                 return false;
             };
-            let readable = partition.readable(broker);
+            let readable = partition.readable(broker, visibility);
             partition.failed = readable.err();
             logs.extend(readable);
             true
@@ -257,7 +266,11 @@ impl FetchState {
         match &result {
             Ok(run) => {
                 partition.bounds = run.bounds;
-                let is_at_end = run.bounds.is_none_or(|bounds| run.next >= bounds.end);
+                let is_at_end = run.bounds.is_none_or(|bounds| match self.visibility {
+                    Visibility::Stored => run.next >= bounds.end,
+                    // The end of a transaction is a batch: its growth tells of what becomes stable.
+                    Visibility::Committed => run.next >= bounds.stable,
+                });
                 if is_watching && run.bytes == 0 && is_at_end {
                     partition.stage = Stage::Quiet;
                     self.quiet.push(number);
@@ -313,6 +326,7 @@ impl FetchState {
             }
             partition.last_reported = now;
             (reply.end, reply.start) = now;
+            reply.stable = partition.bounds.map_or(UNREPORTED, |bounds| wire(bounds.stable));
             true
         });
         results

@@ -14,16 +14,17 @@ use smallvec::SmallVec;
 use stafett_broker::{Broker, Scope};
 use stafett_groups::classic::{Join, Sync};
 use stafett_groups::{
-    CommitTicket, DeletionTicket, GroupError, HeartbeatResponse, JoinError, JoinReply, StableWatch,
-    StepResult, SyncReply,
+    CommitSender, CommitTicket, DeletionTicket, GroupError, HeartbeatResponse, JoinError, JoinReply,
+    NewCommit, StableWatch, StepResult, SyncReply,
 };
 use stafett_kafka_wire::Str;
-use stafett_model::{LogId, Offset, ProducerId};
+use stafett_model::{LogId, Offset, ProducerId, TransactionEnd};
 use stafett_store::NotStored;
 use stafett_topics::{
     AlterError, CreateError, DeleteError, GrowError, LogSlice, NewTopic, ReadError, ReadRequest, Topic,
     TopicId, TopicSettings, Watch,
 };
+use stafett_transactions::{Instance, TransactionError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -112,6 +113,7 @@ pub(crate) enum Operation {
     /// Wait until commits, or their deletion, are stored.
     AwaitCommits(CommitTicket, Then<SmallVec<[Result<(), NotStored>; 1]>>),
     Group(GroupOperation),
+    Transaction(TransactionOperation),
     /// Create `__consumer_offsets`.
     CreateOffsetsTopic(Then<()>),
     /// Append pending commits to `__consumer_offsets`.
@@ -170,6 +172,37 @@ pub(crate) enum GroupOperation {
         Then<Result<HeartbeatResponse, GroupError>>,
     ),
     AwaitDeletions(Vec<DeletionTicket>, Then<Vec<Result<(), NotStored>>>),
+}
+
+/// Operation on a transactional id.
+pub(crate) enum TransactionOperation {
+    /// Give the id to a new instance of its producer.
+    BeginProducer {
+        id: Str,
+        timeout_ms: i32,
+        given: Option<Instance>,
+        then: Then<Result<Instance, TransactionError>>,
+    },
+    CommitOffsets {
+        id: Str,
+        given: Instance,
+        /// True if the request adds the group to the transaction.
+        adds: bool,
+        group: Str,
+        member: Str,
+        instance: Option<Str>,
+        generation: i32,
+        commits: Vec<NewCommit>,
+        then: Then<Result<(), TransactionError>>,
+    },
+    End {
+        id: Str,
+        given: Instance,
+        end: TransactionEnd,
+        /// True if the end begins another epoch.
+        bumps: bool,
+        then: Then<Result<Instance, TransactionError>>,
+    },
 }
 
 /// A heartbeat that is answered later.
@@ -254,6 +287,7 @@ impl Operation {
             }
             Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
             Self::Group(operation) => Box::pin(operation.perform(context)).await,
+            Self::Transaction(operation) => Box::pin(operation.perform(context)).await,
         }
     }
 }
@@ -299,6 +333,50 @@ impl GroupOperation {
                 let deleted = in_order(tickets.into_iter().map(DeletionTicket::durable));
                 then.on_done(context, deleted.await)
             }
+        }
+    }
+}
+
+impl TransactionOperation {
+    async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
+        let transactions = context.shared.broker.transactions();
+        match self {
+            Self::BeginProducer {
+                id,
+                timeout_ms,
+                given,
+                then,
+            } => then.on_done(context, transactions.begin_producer(&id, timeout_ms, given).await),
+            Self::CommitOffsets {
+                id,
+                given,
+                adds,
+                group,
+                member,
+                instance,
+                generation,
+                commits,
+                then,
+            } => {
+                let by = CommitSender {
+                    member: &member,
+                    instance: instance.as_deref(),
+                    epoch: generation,
+                };
+                let stored = transactions.commit_offsets(&id, given, adds, (&group, &by), commits);
+                let stored = stored.await;
+                if stored.is_ok() && !context.shared.offsets_topic.is_there() {
+                    context.shared.offsets_topic.create(&context.shared.broker).await;
+                }
+                then.on_done(context, stored)
+            }
+            Self::End {
+                id,
+                given,
+                end,
+                bumps,
+                then,
+            } => then.on_done(context, transactions.end(&id, given, end, bumps).await),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use stafett_kafka_wire::{ErrorCode, Str};
-use stafett_topics::{AdmitError, Admitted, Append, Outcome, PlacedBatch, Refusal};
+use stafett_topics::{AdmitError, Admitted, Append, Outcome, PlacedBatch, Refusal, Ticket, TopicCatalog};
 
 use crate::call::{Call, Close, EncodedResponse, ResponseResult};
 use crate::context::KafkaContext;
@@ -23,6 +23,18 @@ pub(crate) struct Staging {
     pub appends: Vec<Append>,
     /// Number of answers that wait for them.
     pub answers: usize,
+    /// Tickets of batches that are appended, each with the number of answers that wait for it.
+    pub appended: Vec<(Ticket, usize)>,
+}
+
+impl Staging {
+    /// Appends the batches that are not appended yet.
+    pub(crate) fn append(&mut self, catalog: &TopicCatalog) {
+        if self.answers > 0 {
+            let ticket = catalog.append(std::mem::take(&mut self.appends));
+            self.appended.push((ticket, std::mem::take(&mut self.answers)));
+        }
+    }
 }
 
 /// An answer whose batches are staged; only their outcomes are missing.
@@ -91,6 +103,15 @@ impl ProduceResults {
             (true, _) => self.write(),
             (false, false) => Ok(EncodedResponse::default()),
             (false, true) => Err(Close::SilentFailure),
+        }
+    }
+
+    /// Refuses all batches that are not stored yet.
+    pub(crate) fn refuse_staged(&mut self, shared: &KafkaContext, refused: &BatchRefusal) {
+        for result in &mut self.results {
+            if result.staged.is_some() {
+                *result = PartitionResult::failed(shared, self.call, result.index, refused.clone());
+            }
         }
     }
 

@@ -61,9 +61,9 @@ pub(crate) fn on_input(
             permit,
         });
     }
-    let Staging { appends, answers } = staging;
-    if answers > 0 {
-        responses.push_produces(shared.broker.catalog().append(appends), answers);
+    staging.append(shared.broker.catalog());
+    for (ticket, answers) in staging.appended {
+        responses.push_produces(ticket, answers);
     }
 }
 

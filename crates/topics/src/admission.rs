@@ -38,8 +38,6 @@ pub enum AdmitError {
     NoBatch,
     #[error(transparent)]
     Batch(#[from] BatchError),
-    #[error("transactions are not served")]
-    Transactional,
     #[error("One or more records have been rejected due to invalid timestamp")]
     Times {
         /// Indexes and times of such records, up to 1,000 of them.
@@ -70,9 +68,6 @@ impl TopicCatalog {
             ..ProduceLimits::default()
         };
         let (body, header) = sole_batch(&batch, &limits)?;
-        if header.is_transactional() {
-            return Err(AdmitError::Transactional);
-        }
         if !rules.append_time {
             rules.check_times(&body, &header, now_ms)?;
         }

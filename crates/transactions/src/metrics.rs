@@ -30,7 +30,11 @@ impl TransactionMetrics {
             "Transactions committed",
             self.committed.clone(),
         );
-        registry.register("transactions_aborted", "Transactions aborted", self.aborted.clone());
+        registry.register(
+            "transactions_aborted",
+            "Transactions aborted",
+            self.aborted.clone(),
+        );
         registry.register(
             "transactions_overdue",
             "Transactions aborted because they took too long",

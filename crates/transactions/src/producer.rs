@@ -214,14 +214,20 @@ mod tests {
         assert_eq!(producer.begin(other, 11), Err(TransactionError::UnknownProducer));
         assert_eq!(producer.begin(next, 11), Ok(()));
         assert_eq!(producer.check_takeover(None), Ok(()));
-        assert_eq!(producer.check_takeover(Some(FIRST)), Err(TransactionError::Fenced));
+        assert_eq!(
+            producer.check_takeover(Some(FIRST)),
+            Err(TransactionError::Fenced)
+        );
     }
 
     #[test]
     fn an_end_that_was_not_heard_of_is_answered_again() {
         use TransactionEnd::{Abort, Commit};
         let mut producer = ongoing();
-        assert_eq!(producer.end(FIRST, Commit, false, None), Ok(EndStep::Store(FIRST)));
+        assert_eq!(
+            producer.end(FIRST, Commit, false, None),
+            Ok(EndStep::Store(FIRST))
+        );
         producer.stored(FIRST, Status::Ended(Commit), 1);
         assert_eq!(producer.end(FIRST, Commit, false, None), Ok(EndStep::Done(FIRST)));
         assert_eq!(
@@ -234,7 +240,10 @@ mod tests {
         assert_eq!(producer.end(FIRST, Commit, true, None), Ok(EndStep::Store(next)));
         producer.stored(next, Status::Ended(Commit), 1);
         assert_eq!(producer.end(FIRST, Commit, true, None), Ok(EndStep::Done(next)));
-        assert_eq!(producer.end(FIRST, Abort, true, None), Err(TransactionError::Fenced));
+        assert_eq!(
+            producer.end(FIRST, Abort, true, None),
+            Err(TransactionError::Fenced)
+        );
         assert_eq!(
             producer.end(next, Commit, true, None),
             Err(TransactionError::NoTransaction)

@@ -100,7 +100,10 @@ impl Transactions {
         settings: TransactionSettings,
     ) -> Result<Arc<Self>, StateUnreadable> {
         let ids = load(&**journal, clock.elapsed_ms())?;
-        let pending = ids.values().filter(|entry| entry.lock().pending_count() > 0).count();
+        let pending = ids
+            .values()
+            .filter(|entry| entry.lock().pending_count() > 0)
+            .count();
         let transactions = Arc::new_cyclic(|this| Self {
             journal: Arc::clone(journal),
             catalog: Arc::clone(catalog),
@@ -141,7 +144,9 @@ impl Transactions {
     ) -> Result<Instance, TransactionError> {
         check_id(id)?;
         let max_ms = u32::try_from(self.settings.timeout_max.as_millis()).unwrap_or(u32::MAX);
-        let timeout_ms = u32::try_from(timeout_ms).ok().filter(|ms| (1..=max_ms).contains(ms));
+        let timeout_ms = u32::try_from(timeout_ms)
+            .ok()
+            .filter(|ms| (1..=max_ms).contains(ms));
         let timeout_ms = timeout_ms.ok_or(TransactionError::Timeout { max_ms })?;
         let entry = match (self.find(id), given) {
             (Some(entry), _) => entry,
@@ -209,7 +214,8 @@ impl Transactions {
         if let Status::Ending(_) = producer.status {
             return Err(TransactionError::Busy);
         }
-        let is_part = producer.status == Status::Ongoing && logs.iter().all(|log| producer.logs.contains(log));
+        let is_part =
+            producer.status == Status::Ongoing && logs.iter().all(|log| producer.logs.contains(log));
         if !is_part {
             if !adds && !producer.is_recovered {
                 return Err(TransactionError::NotAdded);
@@ -339,7 +345,11 @@ impl Transactions {
             timeout_ms: producer.timeout_ms,
             began_at: is_open.then(|| self.clock.wall_ms().saturating_sub_unsigned(open_ms)),
             logs: producer.logs.clone(),
-            groups: producer.pending.iter().map(|pending| pending.group.clone()).collect(),
+            groups: producer
+                .pending
+                .iter()
+                .map(|pending| pending.group.clone())
+                .collect(),
         }
     }
 
@@ -392,7 +402,9 @@ impl Transactions {
 
     pub(crate) fn entries(&self) -> Vec<(Arc<str>, Entry)> {
         let ids = self.ids.lock();
-        ids.iter().map(|(id, entry)| (Arc::clone(id), Arc::clone(entry))).collect()
+        ids.iter()
+            .map(|(id, entry)| (Arc::clone(id), Arc::clone(entry)))
+            .collect()
     }
 
     /// Removes a transactional id whose deletion is stored.
@@ -408,14 +420,21 @@ impl Transactions {
     }
 
     pub(crate) fn append_state(&self, frames: impl IntoIterator<Item = Frame>) -> Ticket {
-        self.journal.append(vec![Append::state(frames, self.settings.wait)])
+        self.journal
+            .append(vec![Append::state(frames, self.settings.wait)])
     }
 
     fn count(&self) {
         let entries = self.entries();
-        self.metrics.ids.set(i64::try_from(entries.len()).unwrap_or(i64::MAX));
-        let open = entries.iter().filter(|(_, entry)| entry.lock().status == Status::Ongoing);
-        self.metrics.open.set(i64::try_from(open.count()).unwrap_or(i64::MAX));
+        self.metrics
+            .ids
+            .set(i64::try_from(entries.len()).unwrap_or(i64::MAX));
+        let open = entries
+            .iter()
+            .filter(|(_, entry)| entry.lock().status == Status::Ongoing);
+        self.metrics
+            .open
+            .set(i64::try_from(open.count()).unwrap_or(i64::MAX));
     }
 }
 

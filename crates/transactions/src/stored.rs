@@ -136,7 +136,10 @@ mod tests {
             let status = Status::Ended(TransactionEnd::Abort);
             let row = encode(instance, before, 60_000, status, 5);
             let read = decode(&row).unwrap();
-            assert_eq!((read.instance, read.before, read.status), (instance, before, status));
+            assert_eq!(
+                (read.instance, read.before, read.status),
+                (instance, before, status)
+            );
             assert_eq!((read.timeout_ms, read.changed_at), (60_000, 5));
             for cut in 0..row.len() {
                 assert!(decode(&row[..cut]).is_none());

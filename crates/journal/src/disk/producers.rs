@@ -314,8 +314,14 @@ impl Producers {
             epoch: producer.epoch,
             sequence: last(producer),
             at: producer.seen_at.clock,
+            open: self.open_since(ProducerId(producer.id)),
         })
         .collect()
+    }
+
+    fn open_since(&self, id: ProducerId) -> Option<Offset> {
+        let mut open = self.transactions.iter().flat_map(|known| known.open());
+        open.find_map(|(producer, first)| (producer == id).then_some(first))
     }
 
     fn find(&self, id: ProducerId) -> Result<usize, usize> {
@@ -671,6 +677,7 @@ mod tests {
             epoch: 3,
             sequence: 6,
             at: 77,
+            open: None,
         };
         assert_eq!(producers.seen(), [expected]);
         let mut rows = <_>::default();

@@ -3,15 +3,16 @@
 use stafett_kafka_wire::messages::describe_producers::{PartitionResponse, ProducerState, TopicResponse};
 use stafett_kafka_wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
-use stafett_model::TopicName;
+use stafett_model::{Offset, TopicName};
 use stafett_topics::Topic;
 
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
+use crate::epoch_search::wire;
 use crate::error;
 use crate::response_queue::HandlerResult;
 
-/// No transaction.
+/// No coordinator epoch, no transaction.
 const NONE: i32 = -1;
 
 pub(super) fn describe_producers(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
@@ -65,7 +66,7 @@ fn producers(
         last_sequence: producer.sequence,
         last_timestamp: producer.at,
         coordinator_epoch: NONE,
-        current_txn_start_offset: NONE.into(),
+        current_txn_start_offset: producer.open.map_or(NONE.into(), |Offset(first)| wire(first)),
     });
     Ok(states.collect())
 }

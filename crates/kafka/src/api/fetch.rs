@@ -9,11 +9,12 @@ use smallvec::SmallVec;
 use stafett_kafka_wire::messages::{self, FetchResponse};
 use stafett_kafka_wire::{ApiKey, Decoder, Encoded, ErrorCode, Records};
 use stafett_net::Permit;
-use stafett_topics::{LogSlice, ReadError, Watch};
+use stafett_topics::{AbortedTransaction, LogSlice, ReadError, Visibility, Watch};
 use tokio::time::Instant;
 
 use crate::call::{Call, Close, EncodedResponse, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
+use crate::epoch_search::wire;
 use crate::fetch_partition::{PartitionReplies, PartitionReply};
 use crate::fetch_request::{FetchRequest, IDS_FROM, SESSIONS_FROM};
 use crate::fetch_sessions::{CheckedOutState, EPOCH_FIRST, EPOCH_NONE, NO_SESSION};
@@ -162,7 +163,12 @@ impl Fetch {
         state.notice_growth();
         let (memory, bytes_max) = reserve(context, self.bytes_max);
         self.memory = memory;
-        let request = state.request(&context.shared.broker, bytes_max);
+        let visibility = if self.request.isolation_level == READ_COMMITTED {
+            Visibility::Committed
+        } else {
+            Visibility::Stored
+        };
+        let request = state.request(&context.shared.broker, bytes_max, visibility);
         if request.logs.is_empty() {
             return self.on_done(context, Vec::new());
         }
@@ -351,22 +357,30 @@ fn write(
 
 fn write_partition(w: &mut Writer, shared: &KafkaContext, isolation: i8, number: i32, reply: PartitionReply) {
     let PartitionReply {
-        end, start, result, ..
+        end,
+        stable,
+        start,
+        result,
+        ..
     } = reply;
-    let (code, pieces) = match result {
-        Ok(LogSlice { pieces, .. }) => (ErrorCode::None, pieces),
-        Err(code) => (code, Vec::new()),
+    let (code, pieces, aborted) = match result {
+        Ok(LogSlice { pieces, aborted, .. }) => (ErrorCode::None, pieces, aborted),
+        Err(code) => (code, Vec::new(), Vec::new()),
     };
     w.e.i32(number);
     w.e.i16(shared.metrics.error(ApiKey::Fetch, code));
     w.e.i64(end);
-    // There are no transactions: the last stable offset is the end, and none was aborted.
-    w.e.i64(end);
+    w.e.i64(stable);
     if w.version >= 5 {
         w.e.i64(start);
     }
     if isolation == READ_COMMITTED {
-        w.count(0);
+        w.count(aborted.len());
+        for AbortedTransaction { producer, first, .. } in aborted {
+            w.e.i64(producer.0);
+            w.e.i64(wire(first.0));
+            w.tags();
+        }
     } else {
         w.null_count();
     }

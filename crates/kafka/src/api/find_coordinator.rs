@@ -1,7 +1,4 @@
 //! `FindCoordinator`: always this broker.
-//!
-//! Transactions are not served, but they have a coordinator: clients ask it and fail with its error at once.
-//! Without one they would look for it for minutes.
 
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};

@@ -1,42 +1,46 @@
-//! `InitProducerId`: id for an idempotent producer.
-//!
-//! Transactions are not served. A transactional producer gets an error that clients report at once; most
-//! other errors would be retried forever.
+//! `InitProducerId`: id for an idempotent producer, or another epoch for a transactional one.
 
 use stafett_kafka_wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::ProducerId;
+use stafett_transactions::{Instance, TransactionError};
 
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
 use crate::context::RequestContext;
 use crate::error;
-use crate::operation::{Operation, then};
+use crate::operation::{Operation, TransactionOperation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// No producer id, or no epoch. A request has both or neither.
 const NONE: i64 = -1;
+/// First version that knows `PRODUCER_FENCED`.
+const FENCED_FROM: i16 = 4;
 
 pub(super) fn init_producer_id(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: InitProducerIdRequest = call.read(body)?;
-    if let Some(name) = &request.transactional_id {
-        let code = if name.is_empty() {
-            ErrorCode::InvalidRequest
-        } else {
-            ErrorCode::TransactionalIdAuthorizationFailed
-        };
-        let code = context.shared.metrics.error(call.api, code);
-        let response = InitProducerIdResponse {
-            error_code: code,
-            ..refused()
-        };
-        return Ok(call.answer::<InitProducerIdRequest>(&response)?.into());
-    }
     if (request.producer_id == NONE) != (i64::from(request.producer_epoch) == NONE) {
         let response = InitProducerIdResponse {
             error_code: context.shared.metrics.error(call.api, ErrorCode::InvalidRequest),
             ..refused()
         };
         return Ok(call.answer::<InitProducerIdRequest>(&response)?.into());
+    }
+    if let Some(id) = request.transactional_id {
+        let given = (request.producer_id != NONE).then_some(Instance {
+            producer: ProducerId(request.producer_id),
+            epoch: request.producer_epoch,
+        });
+        let begun = then(move |context, begun| on_begun(context, call, begun));
+        let operation = TransactionOperation::BeginProducer {
+            id,
+            timeout_ms: request.transaction_timeout_ms,
+            given,
+            then: begun,
+        };
+        return Ok(PendingResponse::awaiting(
+            Operation::Transaction(operation),
+            Pipelining::Barrier,
+        ));
     }
     let given = then(move |context, given| {
         let response = match given {
@@ -57,6 +61,28 @@ pub(super) fn init_producer_id(context: &RequestContext, call: Call, body: Decod
     });
     let operation = Operation::NewProducerId(given);
     Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
+}
+
+fn on_begun(
+    context: &RequestContext,
+    call: Call,
+    begun: Result<Instance, TransactionError>,
+) -> ResponseResult {
+    let response = match begun {
+        Ok(Instance { producer, epoch }) => InitProducerIdResponse {
+            producer_id: producer.0,
+            producer_epoch: epoch,
+            ..InitProducerIdResponse::default()
+        },
+        Err(why) => {
+            let code = error::transaction(&why, call.version >= FENCED_FROM)?;
+            InitProducerIdResponse {
+                error_code: context.shared.metrics.error(call.api, code),
+                ..refused()
+            }
+        }
+    };
+    call.answer::<InitProducerIdRequest>(&response)
 }
 
 fn refused() -> InitProducerIdResponse {

@@ -2,7 +2,7 @@
 //!
 //! | timestamp | from version | answered with |
 //! |---|---|---|
-//! | -1 latest | 1 | the end |
+//! | -1 latest | 1 | the end; of committed records, the last stable offset |
 //! | -2 earliest | 1 | the start |
 //! | -3 max timestamp | 7 | the first record with the latest timestamp |
 //! | -4 earliest local | 8 | the start: everything is local |
@@ -31,6 +31,7 @@ const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
+const READ_COMMITTED: i8 = 1;
 /// No offset, time or epoch.
 const NONE: i64 = -1;
 
@@ -53,6 +54,7 @@ fn run(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Ste
         partitions.map(|asked| (topic.name.clone(), asked.partition_index))
     });
     let repeated = repeated(keys);
+    let is_committed = request.isolation_level == READ_COMMITTED;
     let mut searches = Vec::new();
     for topic in &request.topics {
         let known = shared.broker.topics().named(&topic.name);
@@ -60,7 +62,7 @@ fn run(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Ste
             if repeated.contains(&(topic.name.clone(), asked.partition_index)) {
                 return Err(Err(ErrorCode::InvalidRequest));
             }
-            search(shared, call.version, known.as_deref(), asked)
+            search(shared, call.version, known.as_deref(), asked, is_committed)
         }));
     }
     let found = then(move |context, found: Vec<FoundOffset>| {
@@ -104,6 +106,7 @@ fn search(
     version: i16,
     topic: Option<&Topic>,
     asked: &ListOffsetsPartition,
+    is_committed: bool,
 ) -> Result<TimeSearch, FoundOffset> {
     let partition = u32::try_from(asked.partition_index).ok();
     let log = topic
@@ -118,7 +121,10 @@ fn search(
     let bounds = bounds.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
     let start = bounds.start;
     let query = match asked.timestamp {
-        LATEST => return Err(Ok(Some((wire(bounds.end), NONE, leader_epoch(&shared.broker))))),
+        LATEST => {
+            let end = if is_committed { bounds.stable } else { bounds.end };
+            return Err(Ok(Some((wire(end), NONE, leader_epoch(&shared.broker)))));
+        }
         EARLIEST | EARLIEST_LOCAL => return Err(Ok(Some((wire(start), NONE, -1)))),
         LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Err(Ok(None)),
         MAX_TIMESTAMP => TimeQuery::Latest,

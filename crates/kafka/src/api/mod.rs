@@ -1,6 +1,7 @@
 //! APIs, one file each. A handler reads its request, calls the broker, and returns the answer, or the
 //! operation that the request waits for.
 
+mod add_to_txn;
 mod alter_configs;
 mod api_versions;
 mod consumer_group_describe;
@@ -16,6 +17,7 @@ mod describe_groups;
 mod describe_log_dirs;
 mod describe_producers;
 mod describe_topic_partitions;
+mod end_txn;
 mod fetch;
 mod find_coordinator;
 mod group_names;
@@ -40,6 +42,7 @@ mod security;
 mod sync_group;
 mod telemetry;
 mod transactions;
+mod txn_offset_commit;
 
 use stafett_kafka_wire::{ApiKey, Decoder};
 
@@ -79,6 +82,10 @@ const SERVED: &[(ApiKey, Handler)] = &[
     (ApiKey::DeleteRecords, Handler::Plain(delete_records::delete_records)),
     (ApiKey::InitProducerId, Handler::Plain(init_producer_id::init_producer_id)),
     (ApiKey::OffsetForLeaderEpoch, Handler::Plain(leader_epochs::offset_for_leader_epoch)),
+    (ApiKey::AddPartitionsToTxn, Handler::Plain(add_to_txn::add_partitions)),
+    (ApiKey::AddOffsetsToTxn, Handler::Plain(add_to_txn::add_offsets)),
+    (ApiKey::EndTxn, Handler::Plain(end_txn::end_txn)),
+    (ApiKey::TxnOffsetCommit, Handler::Plain(txn_offset_commit::txn_offset_commit)),
     (ApiKey::DescribeAcls, Handler::Plain(security::describe_acls)),
     (ApiKey::CreateAcls, Handler::Plain(security::create_acls)),
     (ApiKey::DeleteAcls, Handler::Plain(security::delete_acls)),

@@ -1,5 +1,6 @@
 //! `OffsetFetch`: committed offsets of groups, for given partitions or for all with a commit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stafett_groups::{CommittedOffset, Group};
@@ -86,7 +87,7 @@ fn answer(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> Res
     if call.version >= MANY_FROM {
         let mut groups = Vec::with_capacity(request.groups.len());
         for asked in request.groups {
-            groups.push(of_group(shared, call, asked)?);
+            groups.push(of_group(shared, call, request.require_stable, asked)?);
         }
         let response = OffsetFetchResponse {
             groups,
@@ -107,7 +108,7 @@ fn answer(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> Res
         topics,
         ..OffsetFetchRequestGroup::default()
     };
-    let one = of_group(shared, call, asked)?;
+    let one = of_group(shared, call, request.require_stable, asked)?;
     let partition = |partition: OffsetFetchResponsePartitions| OffsetFetchResponsePartition {
         partition_index: partition.partition_index,
         committed_offset: partition.committed_offset,
@@ -130,6 +131,7 @@ fn answer(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> Res
 fn of_group(
     shared: &KafkaContext,
     call: Call,
+    is_stable: bool,
     asked: OffsetFetchRequestGroup,
 ) -> Result<OffsetFetchResponseGroup, Close> {
     let OffsetFetchRequestGroup {
@@ -138,6 +140,11 @@ fn of_group(
         member_epoch,
         topics,
     } = asked;
+    let pending = if is_stable {
+        shared.broker.transactions().pending_commits(&group_id)
+    } else {
+        BTreeSet::new()
+    };
     let found = shared.broker.groups().with_group(&group_id, |group| {
         if let Some(group) = group {
             group.kind.check_fetch(member_id.as_deref(), member_epoch)?;
@@ -145,9 +152,11 @@ fn of_group(
         Ok(match topics {
             Some(topics) => topics
                 .into_iter()
-                .map(|topic| of_topic(shared, call.version, group, topic))
+                .map(|topic| of_topic(shared, call.version, group, &pending, topic))
                 .collect(),
-            None => group.map_or_else(Vec::new, |group| all_topics(shared, call.version, group)),
+            None => group.map_or_else(Vec::new, |group| {
+                all_topics(shared, call.version, group, &pending)
+            }),
         })
     });
     let (topics, code) = match found {
@@ -165,6 +174,7 @@ fn of_topic(
     shared: &KafkaContext,
     version: i16,
     group: Option<&Group>,
+    pending: &BTreeSet<(TopicId, u32)>,
     asked: OffsetFetchRequestTopics,
 ) -> OffsetFetchResponseTopics {
     let topics = shared.broker.topics();
@@ -183,6 +193,10 @@ fn of_topic(
         let commits = group.map(|group| &group.commits);
         let known = topic.as_ref().zip(u32::try_from(index).ok()).zip(commits);
         let committed = known.and_then(|((topic, partition), commits)| commits.get(topic.id, partition));
+        let place = topic.as_ref().zip(u32::try_from(index).ok());
+        if place.is_some_and(|(topic, partition)| pending.contains(&(topic.id, partition))) {
+            return partition(index, None, ErrorCode::UnstableOffsetCommit);
+        }
         partition(index, committed, code)
     });
     OffsetFetchResponseTopics {
@@ -196,7 +210,12 @@ fn of_topic(
 type TopicCommits<'a> = (Arc<Topic>, &'a [(u32, CommittedOffset)]);
 
 /// Returns all existing topics in which the group has commits, sorted by name.
-fn all_topics(shared: &KafkaContext, version: i16, group: &Group) -> Vec<OffsetFetchResponseTopics> {
+fn all_topics(
+    shared: &KafkaContext,
+    version: i16,
+    group: &Group,
+    pending: &BTreeSet<(TopicId, u32)>,
+) -> Vec<OffsetFetchResponseTopics> {
     let topics = shared.broker.topics();
     let mut known: Vec<TopicCommits<'_>> = group
         .commits
@@ -206,7 +225,11 @@ fn all_topics(shared: &KafkaContext, version: i16, group: &Group) -> Vec<OffsetF
     known.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let of = |(topic, partitions): TopicCommits<'_>| {
         let partitions = partitions.iter().map(|(index, committed)| {
+            let is_pending = pending.contains(&(topic.id, *index));
             let index = i32::try_from(*index).unwrap_or(i32::MAX);
+            if is_pending {
+                return partition(index, None, ErrorCode::UnstableOffsetCommit);
+            }
             partition(index, Some(committed), ErrorCode::None)
         });
         let has_id = version >= IDS_FROM;

@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode};
-use stafett_model::Codec;
+use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
+use stafett_model::{Codec, LogId, ProducerId};
 use stafett_store::wall_ms;
 use stafett_topics::{Admitted, Append, Topic, is_internal};
+use stafett_transactions::Instance;
 
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
+use crate::error;
 use crate::produce_results::{BatchRefusal, IDS_FROM, PartitionResult, ProduceResults, Staging};
 use crate::request_reader::{Reader, TopicKey};
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// First version that may use zstd.
 const ZSTD_FROM: i16 = 7;
+/// First version whose batches begin their transaction, or add their partition to it (KIP-890).
+const ADDS_FROM: i16 = 12;
 /// Minimum bytes of a topic in a request.
 const TOPIC_BYTES_MIN: usize = 3;
 /// Minimum bytes of a partition in a request.
@@ -32,8 +36,13 @@ pub(super) fn stage(
 ) -> HandlerResult {
     let before = staging.appends.len();
     let read = read(context, call, body, frame_bytes, &mut staging.appends);
-    let mut answer = read.inspect_err(|_| staging.appends.truncate(before))?;
-    if staging.appends.len() == before {
+    let (mut answer, transaction) = read.inspect_err(|_| staging.appends.truncate(before))?;
+    let is_empty = staging.appends.len() == before;
+    if let Some(transaction) = transaction.filter(|_| !is_empty) {
+        let appends = staging.appends.split_off(before);
+        return append_in(&context.shared, &transaction, answer, appends, staging);
+    }
+    if is_empty {
         return Ok(PendingResponse::Ready(
             answer.finish(&context.shared, &mut std::iter::empty()),
         ));
@@ -42,17 +51,54 @@ pub(super) fn stage(
     Ok(PendingResponse::Produce(answer))
 }
 
-/// Reads a request, checks its batches, and adds the valid ones to `appends`.
+/// Transaction that the batches of a request belong to.
+struct Transaction {
+    id: Str,
+    instance: Instance,
+    logs: Vec<LogId>,
+}
+
+/// Appends the batches of a transaction, behind those of earlier requests.
+fn append_in(
+    shared: &KafkaContext,
+    transaction: &Transaction,
+    mut answer: ProduceResults,
+    appends: Vec<Append>,
+    staging: &mut Staging,
+) -> HandlerResult {
+    staging.append(shared.broker.catalog());
+    let Transaction { id, instance, logs } = transaction;
+    let adds = answer.call.version >= ADDS_FROM;
+    let appended = shared
+        .broker
+        .transactions()
+        .append(id, *instance, adds, logs, appends);
+    Ok(match appended {
+        Ok(ticket) => {
+            staging.appended.push((ticket, 1));
+            PendingResponse::Produce(answer)
+        }
+        Err(why) => {
+            let code = error::transaction(&why, false)?;
+            answer.refuse_staged(shared, &BatchRefusal::new(code, why.to_string()));
+            PendingResponse::Ready(answer.finish(shared, &mut std::iter::empty()))
+        }
+    })
+}
+
+/// Reads a request, checks its batches, and adds the valid ones to `appends`. Returns the transaction of a
+/// request with transactional batches.
 fn read(
     context: &RequestContext,
     call: Call,
     body: Decoder,
     frame_bytes: usize,
     appends: &mut Vec<Append>,
-) -> Result<ProduceResults, DecodeError> {
+) -> Result<(ProduceResults, Option<Transaction>), DecodeError> {
     let shared = &*context.shared;
     let mut r = Reader::new(call, body);
-    let _transactional_id = r.opt_string()?;
+    let id = r.opt_string()?;
+    let mut transaction = None;
     let acks = r.d.i16()?;
     // The timeout concerns replicas only.
     let _timeout_ms = r.d.i32()?;
@@ -77,7 +123,8 @@ fn read(
                     ErrorCode::InvalidRequiredAcks,
                     "acks is one of -1, 0 and 1",
                 )),
-                Ok(topic) => check(shared, call.version, topic, index, records),
+                Ok(topic) => check(shared, call.version, topic, index, records)
+                    .and_then(|admitted| join(&mut transaction, id.as_ref(), &admitted).map(|()| admitted)),
                 Err(refused) => Err(refused.clone()),
             };
             answer.results.push(match admitted {
@@ -97,7 +144,41 @@ fn read(
         answer.topics.push((key, partitions));
     }
     r.tags()?;
-    Ok(answer)
+    Ok((answer, transaction))
+}
+
+/// Adds a batch to the transaction of its request, if it is transactional.
+fn join(
+    transaction: &mut Option<Transaction>,
+    id: Option<&Str>,
+    admitted: &Admitted,
+) -> Result<(), BatchRefusal> {
+    let header = &admitted.header;
+    if !header.is_transactional() {
+        return Ok(());
+    }
+    let Some(id) = id else {
+        let message = "a transactional batch needs the transactional id of its producer";
+        return Err(BatchRefusal::new(
+            ErrorCode::TransactionalIdAuthorizationFailed,
+            message,
+        ));
+    };
+    let instance = Instance {
+        producer: ProducerId(header.producer_id),
+        epoch: header.producer_epoch,
+    };
+    let joined = transaction.get_or_insert_with(|| Transaction {
+        id: id.clone(),
+        instance,
+        logs: Vec::new(),
+    });
+    if joined.instance != instance {
+        let message = "the batches of a request are of one producer";
+        return Err(BatchRefusal::new(ErrorCode::InvalidProducerIdMapping, message));
+    }
+    joined.logs.push(admitted.log);
+    Ok(())
 }
 
 fn find_topic(shared: &KafkaContext, key: &TopicKey) -> Result<Arc<Topic>, BatchRefusal> {
