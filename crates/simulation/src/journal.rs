@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use stafett_journal::{
-    Append, Bounds, DiskJournal, DiskSpace, Journal, OwnerEpoch, ProducerStatus, ReadRequest, ReadTicket,
-    StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+    Append, Bounds, DiskJournal, DiskSpace, Journal, OpenTransaction, OwnerEpoch, ProducerStatus,
+    ReadRequest, ReadTicket, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, Lock, LogId};
 
@@ -75,6 +75,10 @@ impl Journal for ReadsAtOnce {
 
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         self.journal.owner(log)
+    }
+
+    fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.journal.open_transactions()
     }
 
     fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_journal::{
-    Append, Bounds, Change, Frame, Journal, LogSpec, ProducerStatus, ReadRequest, ReadTicket, Refusal,
-    StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
+    Append, Bounds, Change, Frame, Journal, LogSpec, OpenTransaction, ProducerStatus, ReadRequest,
+    ReadTicket, Refusal, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock, TopicName, TopicNameError};
 use stafett_store::{Changes, Changing, NotStored, StageOutcome, only_outcome, spaces, store_synced};
@@ -215,6 +215,11 @@ impl TopicCatalog {
     /// Returns the log's idempotent producers, or `None` if the log does not exist.
     pub fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
         self.journal.producers(log)
+    }
+
+    /// Returns the transactions that are open, of all logs.
+    pub fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.journal.open_transactions()
     }
 
     /// Creates an empty watch: add logs to it with [`TopicCatalog::watch_log`].

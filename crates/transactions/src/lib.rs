@@ -18,8 +18,6 @@ mod metrics;
 mod producer;
 mod registry;
 mod stored;
-#[cfg(test)]
-mod tests;
 mod timeouts;
 
 pub use error::TransactionError;

@@ -16,3 +16,4 @@ mod queue_allocations;
 mod queues;
 mod simulated;
 mod torn;
+mod transactions;

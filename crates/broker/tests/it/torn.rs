@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use stafett_journal::{
-    Append, Bounds, DiskSpace, Journal, MemoryJournal, OwnerEpoch, Precondition, ProducerStatus, ReadError,
-    ReadRequest, ReadTicket, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+    Append, Bounds, DiskSpace, Journal, MemoryJournal, OpenTransaction, OwnerEpoch, Precondition,
+    ProducerStatus, ReadError, ReadRequest, ReadTicket, StateItem, StateSpace, StateUnreadable, Ticket,
+    TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset};
 
@@ -68,6 +69,10 @@ impl Journal for Torn {
 
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         self.whole.owner(log)
+    }
+
+    fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.whole.open_transactions()
     }
 
     fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {

@@ -610,24 +610,13 @@ async fn settings_are_described_with_where_they_come_from() {
 }
 
 #[tokio::test]
-async fn an_idempotent_producer_gets_an_id_of_its_own_and_a_transactional_one_an_error() {
+async fn an_idempotent_producer_gets_an_id_of_its_own() {
     let server = Server::start().await;
     let mut client = server.client().await;
     let first = client.call(4, &idempotent()).await;
     let second = client.call(4, &idempotent()).await;
     assert_eq!((first.error_code, first.producer_epoch), (0, 0));
     assert_ne!(first.producer_id, second.producer_id);
-    let transactional = InitProducerIdRequest {
-        transactional_id: Some("t".into()),
-        ..InitProducerIdRequest::default()
-    };
-    let refused = client.call(4, &transactional).await;
-    assert_eq!(
-        refused.error_code,
-        ErrorCode::TransactionalIdAuthorizationFailed.code()
-    );
-    assert!(!ErrorCode::TransactionalIdAuthorizationFailed.is_retriable());
-    assert_eq!((refused.producer_id, refused.producer_epoch), (-1, -1));
     let nameless = InitProducerIdRequest {
         transactional_id: Some("".into()),
         ..idempotent()

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store", &["journal", "model"]),
     ("topics", &["journal", "model", "store"]),
     ("groups", &["journal", "model", "store", "topics"]),
+    ("transactions", &["groups", "journal", "model", "store", "topics"]),
     ("live-topics", &["journal", "model", "routing", "store", "topics"]),
     (
         "messaging",
@@ -29,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "model",
             "store",
             "topics",
+            "transactions",
         ],
     ),
     ("net", &[]),
@@ -58,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "net",
             "store",
             "topics",
+            "transactions",
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
