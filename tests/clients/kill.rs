@@ -1,6 +1,6 @@
 //! The process is killed at random moments under load from a real idempotent producer and started again, or a
 //! sync of it fails and it restarts by itself: no acknowledged record is lost, none is doubled, and each
-//! partition keeps its order.
+//! partition keeps its order. Of transactions, all or nothing is there.
 //!
 //! The moments are numbers of acknowledgements drawn from a seed, which a failure prints; `STAFETT_TEST_SEED`
 //! sets it.
@@ -32,6 +32,20 @@ fn kills_at_os_lose_and_double_nothing() {
 #[test]
 fn kills_at_sync_lose_and_double_nothing() {
     survives("sync", TOPIC, SCRIPTS, PRODUCED_MAX, kill);
+}
+
+const TRANSFERS: [&str; 2] = ["transfer_load.py", "transfer_verify.py"];
+/// Maximum transfers between two kills.
+const TRANSFERS_MAX: u64 = 150;
+
+#[test]
+fn kills_at_os_leave_no_transaction_in_part() {
+    survives("os", "transfers", TRANSFERS, TRANSFERS_MAX, kill);
+}
+
+#[test]
+fn kills_at_sync_leave_no_transaction_in_part() {
+    survives("sync", "transfers", TRANSFERS, TRANSFERS_MAX, kill);
 }
 
 #[test]

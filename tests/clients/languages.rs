@@ -1,6 +1,6 @@
 //! Kafka clients implemented in other languages, each in a program that contains the expectations:
 //! administration, every codec they have, keys, headers and times, large records, topics created by use,
-//! wrong names, members that come and leave, commits, and transactions, which are refused.
+//! wrong names, members that come and leave, commits, and transactions.
 
 use std::process::Command;
 

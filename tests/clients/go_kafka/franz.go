@@ -97,6 +97,7 @@ func (f *franz) join(group, topic string) member {
 		kgo.HeartbeatInterval(200 * time.Millisecond),
 		kgo.FetchMaxWait(200 * time.Millisecond),
 		kgo.DisableAutoCommit(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	}
 	if f.assigned {
 		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
@@ -229,8 +230,10 @@ func (f *franz) groups() []string {
 	return must(f.admin.ListGroups(ctx)).Groups()
 }
 
-func (f *franz) transaction() error {
-	client := f.client(kgo.TransactionalID("franz-go"))
+func (f *franz) transaction(topic string, value []byte, commits bool) {
+	client := f.client(kgo.TransactionalID("franz-go"), kgo.DefaultProduceTopic(topic))
 	defer client.Close()
-	return client.BeginTransaction()
+	check(client.BeginTransaction())
+	check(client.ProduceSync(ctx, &kgo.Record{Value: value}).FirstErr())
+	check(client.EndTransaction(ctx, kgo.TransactionEndTry(commits)))
 }

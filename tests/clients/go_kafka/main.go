@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -21,9 +22,8 @@ const (
 	// Guard against a hanging test; no step here needs to be quick.
 	limit = time.Minute
 
-	invalidTopic     = 17
-	messageTooLarge  = 10
-	noTransactionals = 53
+	invalidTopic    = 17
+	messageTooLarge = 10
 )
 
 var ctx, _ = context.WithTimeout(context.Background(), 3*limit)
@@ -60,7 +60,12 @@ type library interface {
 	administration(topic string)
 	deleteGroup(group string) error
 	groups() []string
-	transaction() error
+}
+
+// transactional libraries have producers with transactions.
+type transactional interface {
+	// transaction sends a record, and commits or aborts it.
+	transaction(topic string, value []byte, commits bool)
 }
 
 type member interface {
@@ -219,7 +224,20 @@ func limits(library library, name string) {
 	check(library.produce(topic, "none", large(1_000_000)))
 	equal(library.code(library.produce(topic, "none", large(1_100_000))), messageTooLarge, "a large record")
 	equal(library.code(library.produce("not a name", "none", large(1))), invalidTopic, "a bad name")
-	equal(library.code(library.transaction()), noTransactionals, "a transaction")
+}
+
+// transactions are read by a client that reads what is committed.
+func transactions(library library, sender transactional, name string) {
+	topic := name + ".transactions"
+	library.create(topic, 1, nil)
+	for number := range 6 {
+		sender.transaction(topic, []byte(strconv.Itoa(number)), number%2 == 0)
+	}
+	reader := library.join(name+".committed", topic)
+	for _, number := range []string{"0", "2", "4"} {
+		equal(string((<-reader.next()).value), number, "a committed record")
+	}
+	reader.leave()
 }
 
 func main() {
@@ -242,4 +260,7 @@ func main() {
 	everyCodec(library, name, "producer")
 	everyCodec(library, name, "lz4")
 	group(library, name)
+	if sender, ok := library.(transactional); ok {
+		transactions(library, sender, name)
+	}
 }

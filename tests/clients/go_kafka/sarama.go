@@ -31,6 +31,7 @@ func configured() *sarama.Config {
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Retry.Backoff = 10 * time.Millisecond
 	config.Net.MaxOpenRequests = 1
+	config.Consumer.IsolationLevel = sarama.ReadCommitted
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	config.Consumer.MaxWaitTime = 200 * time.Millisecond
@@ -213,9 +214,17 @@ func (s *saramaLibrary) groups() []string {
 	return slices.Collect(maps.Keys(must(s.admin.ListConsumerGroups())))
 }
 
-func (s *saramaLibrary) transaction() error {
+func (s *saramaLibrary) transaction(topic string, value []byte, commits bool) {
 	config := configured()
 	config.Producer.Transaction.ID = "sarama"
-	_, err := sarama.NewSyncProducer(s.address, config)
-	return err
+	producer := must(sarama.NewSyncProducer(s.address, config))
+	defer producer.Close()
+	check(producer.BeginTxn())
+	_, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value)})
+	check(err)
+	if commits {
+		check(producer.CommitTxn())
+	} else {
+		check(producer.AbortTxn())
+	}
 }

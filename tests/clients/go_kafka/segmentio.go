@@ -219,8 +219,5 @@ func (s *segmentio) groups() []string {
 	}
 	return groups
 }
-
-func (s *segmentio) transaction() error {
-	request := kafka.InitProducerIDRequest{TransactionalID: "kafka-go", TransactionTimeoutMs: 1000}
 	return must(s.client.InitProducerID(ctx, &request)).Error
 }

@@ -207,9 +207,25 @@ async function groups(admin) {
 }
 
 async function transactions() {
-  await using(kafka.producer({ idempotent: true, transactionalId: 'kafkajs', maxInFlightRequests: 1 }), (producer) =>
-    assert.rejects(producer.transaction(), { type: 'TRANSACTIONAL_ID_AUTHORIZATION_FAILED' }),
-  );
+  const topic = 'kafkajs.transactions';
+  const settings = { idempotent: true, transactionalId: 'kafkajs', maxInFlightRequests: 1 };
+  await using(kafka.producer(settings), async (producer) => {
+    for (let number = 0; number < 6; number += 1) {
+      const transaction = await producer.transaction();
+      await transaction.send({ topic, messages: [{ value: `${number}` }] });
+      await (number % 2 === 0 ? transaction.commit() : transaction.abort());
+    }
+  });
+  const reader = kafka.consumer({ groupId: topic, readUncommitted: false });
+  await using(reader, async () => {
+    await reader.subscribe({ topic, fromBeginning: true });
+    const read = [];
+    await new Promise((resolve) => {
+      const eachMessage = async ({ message }) => read.push(`${message.value}`) === 3 && resolve();
+      reader.run({ eachMessage });
+    });
+    assert.deepEqual(read.sort(), ['0', '2', '4']);
+  });
 }
 
 using(kafka.admin(), async (admin) => {

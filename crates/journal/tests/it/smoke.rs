@@ -1,6 +1,6 @@
 //! One log, one disk: every record stored is read back, also after a restart.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -113,7 +113,7 @@ fn append_until_killed(directory: &Path) -> ! {
     let mut expected = read_all(&journal, log);
     loop {
         append_records(&journal, log, 500, &mut expected);
-        println!("\nacknowledged {}", expected.len());
+        writeln!(std::io::stdout(), "\nacknowledged {}", expected.len()).unwrap();
     }
 }
 

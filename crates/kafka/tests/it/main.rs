@@ -26,3 +26,4 @@ mod pipelining;
 mod produce;
 mod served;
 mod topics;
+mod transactions;

@@ -327,6 +327,9 @@ pub(crate) fn values(response: &FetchResponse) -> Vec<String> {
         while !bytes.is_empty() {
             let header = BatchHeader::verify(&bytes).unwrap();
             let batch = bytes.split_to(header.bytes);
+            if header.is_control() {
+                continue;
+            }
             for record in stafett_model::records(&batch, 1 << 20).unwrap() {
                 values.push(String::from_utf8(record.unwrap().value.unwrap().to_vec()).unwrap());
             }
