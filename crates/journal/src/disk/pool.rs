@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 use stafett_model::Lock;
 
@@ -235,8 +235,7 @@ impl Pool {
         let Some(spare) = is_taken.then(|| spares.pop_back()).flatten() else {
             return false;
         };
-        let name = FileRole::Segment(SegmentKind::Arrival, spare.id).name();
-        if let Err(error) = self.storage.remove(&name) {
+        if let Err(error) = self.storage.remove(&name_of(spare.id)) {
             tracing::warn!(%error, "a spare segment cannot be given back to a full disk");
             spares.push_back(spare);
             drop(spares);
@@ -301,7 +300,7 @@ impl Pool {
         let name = role.name();
         let file = self.storage.open(&name)?;
         let shared = file.is_shared()?;
-        let mut spares = self.lock();
+        let spares = self.lock();
         let is_wanted = !shared && spares.len() < self.kept_back + AHEAD;
         if !is_wanted || file.reserve(u64::from(self.segment_bytes)).is_err() {
             drop(spares);
@@ -309,12 +308,8 @@ impl Pool {
             return Ok(false);
         }
         let id = self.new_id();
-        self.storage
-            .rename(&name, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
-        self.storage.sync_names()?;
-        spares.push_back(Spare { id, file });
-        drop(spares);
-        self.give_space(self.capacity());
+        self.storage.rename(&name, &name_of(id))?;
+        self.add(spares, Spare { id, file })?;
         Ok(true)
     }
 
@@ -323,21 +318,17 @@ impl Pool {
     fn add_spare(&self, free_bytes_min: u64) -> Result<(), SpareError> {
         self.check_free(free_bytes_min)?;
         // One at a time, so that the ids in the queue ascend.
-        let mut spares = self.lock();
+        let spares = self.lock();
         let id = self.new_id();
-        let name = FileRole::Segment(SegmentKind::Arrival, id).name();
-        let file = self.storage.create(&name)?;
+        let file = self.storage.create(&name_of(id))?;
         let made = file
             .reserve(u64::from(self.segment_bytes))
             .and_then(|()| file.sync());
-        if let Err(error) = made.and_then(|()| self.storage.sync_names()) {
-            let _ = self.storage.remove(&name);
+        if let Err(error) = made {
+            let _ = self.storage.remove(&name_of(id));
             return Err(error.into());
         }
-        spares.push_back(Spare { id, file });
-        drop(spares);
-        self.give_space(self.capacity());
-        Ok(())
+        Ok(self.add(spares, Spare { id, file })?)
     }
 
     /// Makes a spare by writing it: overwriting allocated and written blocks needs no metadata update, which
@@ -353,12 +344,20 @@ impl Pool {
             let _ = self.storage.remove(UNFINISHED);
             return Err(error.into());
         }
-        let mut spares = self.lock();
+        let spares = self.lock();
         let id = self.new_id();
-        self.storage
-            .rename(UNFINISHED, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
-        self.storage.sync_names()?;
-        spares.push_back(Spare { id, file });
+        self.storage.rename(UNFINISHED, &name_of(id))?;
+        Ok(self.add(spares, Spare { id, file })?)
+    }
+
+    /// Adds a file with its final name to the spares, once the name is durable. If it cannot be made durable,
+    /// the file is removed: it would take space until the next start.
+    fn add(&self, mut spares: MutexGuard<'_, VecDeque<Spare>>, spare: Spare) -> io::Result<()> {
+        if let Err(error) = self.storage.sync_names() {
+            let _ = self.storage.remove(&name_of(spare.id));
+            return Err(error);
+        }
+        spares.push_back(spare);
         drop(spares);
         self.give_space(self.capacity());
         Ok(())
@@ -402,7 +401,11 @@ impl Pool {
         i64::from(self.segment_bytes) - i64::from(u32_of(SEGMENT_HEAD_BYTES))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Spare>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Spare>> {
         self.spares.lock()
     }
+}
+
+fn name_of(spare: SegmentId) -> String {
+    FileRole::Segment(SegmentKind::Arrival, spare).name()
 }

@@ -338,16 +338,20 @@ impl Recovery<'_> {
             .open(&FileRole::Segment(SegmentKind::Arrival, id).name())?)
     }
 
-    /// Returns true if there is a next arrival segment and it starts behind `chain`.
-    fn follows_any(&self, chain: Chain, next: &[SegmentId]) -> Result<bool, OpenError> {
-        match next.first() {
-            Some(id) => self.follows(*id, chain),
-            None => Ok(false),
+    /// Returns true if the next arrival segment starts behind `chain`. Files with neither a header nor a
+    /// first group of their own, such as unused spares, are passed over: they break no chain.
+    pub(super) fn follows_any(&self, chain: Chain, next: &[SegmentId]) -> Result<bool, OpenError> {
+        for id in next {
+            if let Some(start) = self.chain_before(*id)? {
+                return Ok(start == chain);
+            }
         }
+        Ok(false)
     }
 
-    /// Returns true if an arrival segment starts behind `chain`.
-    pub(super) fn follows(&self, id: SegmentId, chain: Chain) -> Result<bool, OpenError> {
+    /// Returns the chain that an arrival segment follows; `None` if neither its header nor its first group is
+    /// there.
+    fn chain_before(&self, id: SegmentId) -> Result<Option<Chain>, OpenError> {
         let file = self.open_arrival(id)?;
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         let got = file.read_at(&mut block, 0)?;
@@ -355,10 +359,15 @@ impl Recovery<'_> {
         if let HeadBlock::Head(head) = SegmentHead::decode(&block)
             && head.segment == id
         {
-            return Ok(head.first_sequence == chain.sequence + 1 && head.previous == chain.checksum);
+            return Ok(Some(Chain {
+                sequence: head.first_sequence.saturating_sub(1),
+                checksum: head.previous,
+            }));
         }
         // Its header may be damaged.
-        let first = first_group(&*file, id)?;
-        Ok(first.is_some_and(|head| head.sequence == chain.sequence + 1 && head.previous == chain.checksum))
+        Ok(first_group(&*file, id)?.map(|head| Chain {
+            sequence: head.sequence - 1,
+            checksum: head.previous,
+        }))
     }
 }

@@ -49,7 +49,7 @@ impl Recovery<'_> {
     /// contents. True if so. Not used up to the checkpoint's position, where segments may have been replaced:
     /// the checkpoint lists those in force.
     pub(super) fn bridge(&mut self, mut chain: Chain, next: &[SegmentId]) -> Result<bool, OpenError> {
-        let (Some(next), Some(last)) = (next.first().copied(), next.last().copied()) else {
+        let Some(last) = next.last().copied() else {
             return Ok(false);
         };
         let orphans = self
@@ -70,7 +70,7 @@ impl Recovery<'_> {
                 found.push((id, rows));
             }
         }
-        if found.is_empty() || !self.follows(next, chain)? {
+        if found.is_empty() || !self.follows_any(chain, next)? {
             return Ok(false);
         }
         for (id, rows) in found {

@@ -8,10 +8,11 @@ use super::stepwise_journal::{Bench, body_of};
 use crate::contract::{Append, Change, Frame, Journal, Outcome, StateChange, StateSpace, StateWait};
 use crate::disk::fsck::check_on;
 use crate::disk::housekeeping;
+use crate::disk::pool::{Pool, SpareError};
 use crate::disk::position::SegmentId;
 use crate::disk::rewrite::Rewriter;
 use crate::disk::segment::{FileRole, SegmentKind};
-use crate::simulated::{Effect, Fault};
+use crate::simulated::{Effect, Fault, SimulatedDisk};
 
 /// Spares with the default settings.
 const SPARES: usize = 4;
@@ -172,6 +173,26 @@ fn a_spare_with_holes_is_not_written_to_on_a_full_disk() {
     fill(&bench, log, 100);
     assert_eq!(bench.journal.failure(), None);
     assert_eq!(bench.end(log), 1, "there is no space");
+}
+
+#[test]
+fn a_spare_that_cannot_be_made_leaves_no_file() {
+    type Refill = fn(&Pool) -> Result<(), SpareError>;
+    let ways: [Refill; 2] = [Pool::refill, |pool| pool.refill_written(|| false)];
+    for refill in ways {
+        for change in 1.. {
+            let disk = SimulatedDisk::new();
+            let effect = Effect::Error;
+            disk.set_fault(Some(Fault { change, effect }));
+            let pool = Pool::new(disk.storage(), 64 << 10, 2, 0, 1);
+            let is_made = refill(&pool).is_ok();
+            refill(&pool).unwrap();
+            assert_eq!(disk.names().len(), SPARES, "with a fault at change {change}");
+            if is_made {
+                break;
+            }
+        }
+    }
 }
 
 #[test]

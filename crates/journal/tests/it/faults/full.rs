@@ -75,7 +75,7 @@ pub(super) fn body(bytes: usize) -> Bytes {
 }
 
 /// Appends until an append is refused; returns the number of successful ones.
-fn fill(journal: &DiskJournal, log: LogId, bytes: usize) -> u64 {
+pub(super) fn fill(journal: &DiskJournal, log: LogId, bytes: usize) -> u64 {
     for count in 0.. {
         match append(journal, Append::batch(log, body(bytes))) {
             Outcome::Committed(_) => {}

@@ -28,4 +28,5 @@ mod power;
 mod retention;
 mod run;
 mod script;
+mod spares;
 mod threads;
