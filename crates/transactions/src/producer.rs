@@ -112,7 +112,7 @@ impl Producer {
     /// Checks that a client may take over this transactional id: a new one, or the one that `given` names.
     pub(crate) fn check_takeover(&self, given: Option<Instance>) -> Result<(), TransactionError> {
         match (self.status, given) {
-            (Status::Ending(_), _) => Err(TransactionError::Busy),
+            (Status::Ending(_) | Status::Gone, _) => Err(TransactionError::Busy),
             (_, Some(given)) if given != self.instance && Some(given) != self.before => {
                 Err(TransactionError::Fenced)
             }

@@ -219,5 +219,3 @@ func (s *segmentio) groups() []string {
 	}
 	return groups
 }
-	return must(s.client.InitProducerID(ctx, &request)).Error
-}

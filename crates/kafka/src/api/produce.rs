@@ -9,7 +9,7 @@ use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{Codec, LogId, ProducerId};
 use stafett_store::wall_ms;
 use stafett_topics::{Admitted, Append, Topic, is_internal};
-use stafett_transactions::Instance;
+use stafett_transactions::{Instance, TransactionError};
 
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
@@ -79,7 +79,11 @@ fn append_in(
             PendingResponse::Produce(answer)
         }
         Err(why) => {
-            let code = error::transaction(&why, false)?;
+            let code = match why {
+                // Earlier clients try this again, and do not know the other.
+                TransactionError::Busy if !adds => ErrorCode::NotEnoughReplicas,
+                _ => error::transaction(&why, false)?,
+            };
             answer.refuse_staged(shared, &BatchRefusal::new(code, why.to_string()));
             PendingResponse::Ready(answer.finish(shared, &mut std::iter::empty()))
         }

@@ -139,7 +139,7 @@ impl LiveLogs {
     fn place_of(&mut self, topic: &Arc<Topic>, number: u32, log: LogId, journal: &dyn Journal) -> usize {
         let known = self.partitions.iter().position(|known| known.log == log);
         known.unwrap_or_else(|| {
-            let end = journal.bounds(log).map_or(Offset::ZERO, |bounds| bounds.end);
+            let end = journal.bounds(log).map_or(Offset::ZERO, |bounds| bounds.stable);
             self.partitions.push(Arc::new(Partition {
                 topic: Arc::clone(topic),
                 number,
