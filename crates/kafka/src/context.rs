@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
 use stafett_net::ByteBudget;
+use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::fetch_sessions::FetchSessions;
+use crate::internal_topic::InternalTopic;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
@@ -25,6 +27,8 @@ pub(crate) struct KafkaContext {
     pub metrics: Metrics,
     pub fetch_sessions: Arc<FetchSessions>,
     pub offsets_topic: OffsetsTopic,
+    /// Stands for the stored state of transactions, and is empty.
+    pub transactions_topic: InternalTopic,
     pub cluster_id: Str,
     /// Permits for answers that are much larger than their requests.
     pub large_responses: Arc<Semaphore>,
@@ -41,6 +45,7 @@ impl KafkaContext {
             settings,
             metrics,
             offsets_topic: OffsetsTopic::default(),
+            transactions_topic: InternalTopic::new(TRANSACTIONS_TOPIC),
             large_responses: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
             deletions: AtomicU64::new(0),
         }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
-use stafett_topics::{Bounds, LogSlice, ReadFrom, Visibility, is_internal};
+use stafett_topics::{Bounds, LogSlice, OFFSETS_TOPIC, ReadFrom, Visibility};
 
 use crate::leader_epoch::check_leader_epoch;
 use crate::request_reader::TopicKey;
@@ -108,7 +108,7 @@ impl Partition {
     /// Looks up the log. Returns true if it belongs to `__consumer_offsets`.
     pub(crate) fn resolve(&mut self, broker: &Broker) -> bool {
         let topic = self.topic.find(broker.topics());
-        let is_of_commits = topic.as_ref().is_some_and(|topic| is_internal(&topic.name));
+        let is_of_commits = topic.as_ref().is_some_and(|topic| *topic.name == *OFFSETS_TOPIC);
         self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic| {
             let log = u32::try_from(self.number)
                 .ok()

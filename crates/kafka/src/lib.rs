@@ -26,6 +26,7 @@
 //! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
 //! - `request_reader`, `response_writer`: requests and answers without generated structs
 //! - `error`: error codes of all core errors; `leader_epoch`: the epoch of all partitions
+//! - `internal_topic`: topics of the broker's own
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
 //! - `front_end`: the front end of a listener; `context`: the state that its connections share
 //! - `member_protocol`: metadata that members of classic groups exchange
@@ -46,6 +47,7 @@ mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
 mod front_end;
+mod internal_topic;
 mod leader_epoch;
 mod member_protocol;
 mod metrics;

@@ -13,25 +13,24 @@
 //! also have a record of their last stable generation (`GroupMetadata`); consumer groups have commits only.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 use stafett_broker::Broker;
 use stafett_groups::GroupKind;
 use stafett_groups::classic::ClassicGroup;
-use stafett_model::{BatchBuilder, Codec, Durability, Lock, LogId, Offset, Record};
+use stafett_model::{BatchBuilder, Codec, Lock, LogId, Offset, Record};
 use stafett_store::wall_ms;
-use stafett_topics::{Append, NewTopic, OFFSETS_TOPIC, Topic, TopicId, TopicSettings};
+use stafett_topics::{Append, OFFSETS_TOPIC, Topic, TopicId};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
+
+use crate::internal_topic::InternalTopic;
 
 /// Kafka's default, which clients expect.
 const PARTITIONS: u32 = 50;
 /// Maximum delay until a reader sees a change.
 pub(crate) const REFRESH: Duration = Duration::from_millis(200);
-/// Maximum time that the first commit waits for the topic.
-const CREATION_MAX: Duration = Duration::from_secs(1);
 /// Approximate bytes of records in a batch.
 const BATCH_BYTES: usize = 256 << 10;
 /// Maximum superseded records on top of the number of current ones.
@@ -40,7 +39,7 @@ const SUPERSEDED_MAX: usize = 10_000;
 /// State of the topic. It is filled by the first read.
 #[derive(Debug)]
 pub(crate) struct OffsetsTopic {
-    is_there: AtomicBool,
+    topic: InternalTopic,
     /// Permit to append; one task at a time.
     turn: Semaphore,
     shown: Lock<Shown>,
@@ -49,7 +48,7 @@ pub(crate) struct OffsetsTopic {
 impl Default for OffsetsTopic {
     fn default() -> Self {
         Self {
-            is_there: AtomicBool::new(false),
+            topic: InternalTopic::new(OFFSETS_TOPIC),
             turn: Semaphore::new(1),
             shown: Lock::default(),
         }
@@ -77,33 +76,8 @@ struct Change {
 }
 
 impl OffsetsTopic {
-    /// True if the topic is known to exist.
-    pub(crate) fn is_there(&self) -> bool {
-        self.is_there.load(Ordering::Relaxed)
-    }
-
-    /// Creates the topic if it is missing. Called after a commit.
-    pub(crate) async fn create(&self, broker: &Broker) {
-        if broker.topics().named(OFFSETS_TOPIC).is_none() {
-            let settings = TopicSettings {
-                durability: Some(Durability::Os),
-                retention_age: Some(None),
-                retention_bytes: Some(None),
-                ..TopicSettings::default()
-            };
-            let new = NewTopic {
-                name: OFFSETS_TOPIC.into(),
-                partitions: Some(PARTITIONS),
-                settings,
-            };
-            // The creation continues after the timeout.
-            let making = broker.catalog().create(vec![new]);
-            match timeout(CREATION_MAX, making).await.as_deref() {
-                Ok([Ok(_)]) => {}
-                _ => return,
-            }
-        }
-        self.is_there.store(true, Ordering::Relaxed);
+    pub(crate) fn topic(&self) -> &InternalTopic {
+        &self.topic
     }
 
     /// Appends the changes since the last refresh, at most once per [`REFRESH`]. Changes that cannot be

@@ -251,7 +251,7 @@ impl Operation {
             }
             Self::NewProducerId(then) => then.on_done(context, catalog.new_producer_id().await),
             Self::CreateOffsetsTopic(then) => {
-                shared.offsets_topic.create(broker).await;
+                shared.offsets_topic.topic().create(broker).await;
                 then.on_done(context, ())
             }
             Self::RefreshOffsetsTopic(then) => {
@@ -346,7 +346,14 @@ impl TransactionOperation {
                 timeout_ms,
                 given,
                 then,
-            } => then.on_done(context, transactions.begin_producer(&id, timeout_ms, given).await),
+            } => {
+                let begun = transactions.begin_producer(&id, timeout_ms, given).await;
+                let topic = &context.shared.transactions_topic;
+                if begun.is_ok() && !topic.is_there() {
+                    topic.create(&context.shared.broker).await;
+                }
+                then.on_done(context, begun)
+            }
             Self::CommitOffsets {
                 id,
                 given,
@@ -365,8 +372,9 @@ impl TransactionOperation {
                 };
                 let stored = transactions.commit_offsets(&id, given, adds, (&group, &by), commits);
                 let stored = stored.await;
-                if stored.is_ok() && !context.shared.offsets_topic.is_there() {
-                    context.shared.offsets_topic.create(&context.shared.broker).await;
+                let topic = context.shared.offsets_topic.topic();
+                if stored.is_ok() && !topic.is_there() {
+                    topic.create(&context.shared.broker).await;
                 }
                 then.on_done(context, stored)
             }

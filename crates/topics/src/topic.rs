@@ -12,9 +12,12 @@ use stafett_model::{Codec, Durability, LogId};
 /// Name of the topic that shows the committed offsets of groups.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
+/// Name of the topic that stands for the stored state of transactions.
+pub const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+
 /// Returns true if only the broker writes the topic: patterns of consumers do not match it.
 pub fn is_internal(name: &str) -> bool {
-    name == OFFSETS_TOPIC
+    name == OFFSETS_TOPIC || name == TRANSACTIONS_TOPIC
 }
 
 /// Id of a topic. A topic recreated under the same name has another one.

@@ -319,6 +319,23 @@ async fn transactional_ids_are_described_and_listed() {
 }
 
 #[tokio::test]
+async fn the_topic_of_transactions_is_there_from_the_first_producer_on() {
+    const NAME: &str = "__transaction_state";
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    assert_ne!(client.topic(NAME).await.error_code, 0);
+    Producer::begin(&mut client, "id").await;
+    let topic = client.topic(NAME).await;
+    assert_eq!(
+        (topic.error_code, topic.is_internal, topic.partitions.len()),
+        (0, true, 50)
+    );
+    let refused = client.call(9, &produce(-1, NAME, 0, batch(&["x"]))).await;
+    let code = refused.responses[0].partition_responses[0].error_code;
+    assert_eq!(code, ErrorCode::InvalidTopicException.code());
+}
+
+#[tokio::test]
 async fn a_transaction_outlives_its_connection_and_a_restart() {
     let server = Server::start().await;
     let mut client = server.client().await;
