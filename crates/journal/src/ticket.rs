@@ -70,9 +70,13 @@ impl Ticket {
 
     /// Creates a ticket of one append with this outcome.
     pub fn decided(outcome: Outcome) -> Self {
-        let (ticket, settlers) = Self::new(1);
-        settlers.for_each(|settler| settler.settle(outcome.clone()));
-        ticket
+        let state = TicketState {
+            missing: 0,
+            committed: matches!(outcome, Outcome::Committed(_)),
+            outcomes: SmallVec::from_iter([outcome]),
+            waker: None,
+        };
+        Self(Arc::new(TicketCell(Lock::new(state))))
     }
 
     /// Returns a view of the outcome.

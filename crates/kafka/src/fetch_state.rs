@@ -268,7 +268,7 @@ impl FetchState {
                 partition.bounds = run.bounds;
                 let is_at_end = run.bounds.is_none_or(|bounds| match self.visibility {
                     Visibility::Stored => run.next >= bounds.end,
-                    // The end of a transaction is a batch: its growth tells of what becomes stable.
+                    // The end of a transaction is a batch, so the log grows as more becomes stable.
                     Visibility::Committed => run.next >= bounds.stable,
                 });
                 if is_watching && run.bytes == 0 && is_at_end {

@@ -27,8 +27,6 @@ use tokio::time::Instant;
 
 use crate::internal_topic::InternalTopic;
 
-/// Kafka's default, which clients expect.
-const PARTITIONS: u32 = 50;
 /// Maximum delay until a reader sees a change.
 pub(crate) const REFRESH: Duration = Duration::from_millis(200);
 /// Approximate bytes of records in a batch.

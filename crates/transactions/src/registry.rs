@@ -39,7 +39,7 @@ pub struct TransactionSettings {
     pub id_kept: Duration,
     /// Most transactional ids.
     pub ids_max: usize,
-    /// How long what is not a batch waits before it is acknowledged.
+    /// Durability wait of appends without batches.
     pub wait: StateWait,
 }
 

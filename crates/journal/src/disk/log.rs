@@ -176,7 +176,7 @@ impl LogState {
         self.producers.as_ref()?.transactions()
     }
 
-    /// Records what a batch at `base` says of its producer.
+    /// Records the sequence numbers and the transaction of a batch at `base`.
     pub(crate) fn note_producer(
         &mut self,
         header: &BatchHeader,

@@ -2,8 +2,8 @@
 //!
 //! A transaction of a log begins with the first transactional batch of its producer, and ends with the next
 //! control batch of that producer (see [`stafett_model::transaction`]). Both are batches of the log, so that
-//! replay finds them again. Applying one again changes nothing in the end: what begins again is ended again by
-//! the control batch behind it.
+//! replay finds them again. Applying one again changes nothing in the end: a transaction that begins again is
+//! ended again by the control batch behind it.
 
 use stafett_model::{Offset, ProducerId, TransactionEnd};
 
@@ -99,8 +99,8 @@ impl Transactions {
         Ended::Aborted
     }
 
-    /// Returns the bound of what is decided: `visible`, or the first offset of a transaction before that whose
-    /// end is not readable yet.
+    /// Returns the end of the decided offsets: `visible`, or the first offset of a transaction before that
+    /// whose end is not readable yet.
     pub(crate) fn stable(&self, visible: Offset) -> Offset {
         let open = self.open.first().map(|open| open.first);
         let ending = self.ending.iter().filter(|ending| ending.last >= visible);

@@ -74,7 +74,7 @@ impl MemoryLog {
         }
     }
 
-    /// Records what a batch at `base` says of its producer.
+    /// Records the sequence numbers and the transaction of a batch at `base`.
     pub(super) fn note_producer(
         &mut self,
         header: &BatchHeader,

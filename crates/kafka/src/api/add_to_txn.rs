@@ -1,4 +1,4 @@
-//! `AddPartitionsToTxn`, `AddOffsetsToTxn`: what the next records and commits of a transaction are for.
+//! `AddPartitionsToTxn`, `AddOffsetsToTxn`: partitions and groups of a transaction.
 
 use stafett_kafka_wire::messages::add_partitions_to_txn::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopic,

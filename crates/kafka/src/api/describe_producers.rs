@@ -66,7 +66,9 @@ fn producers(
         last_sequence: producer.sequence,
         last_timestamp: producer.at,
         coordinator_epoch: NONE,
-        current_txn_start_offset: producer.open.map_or(NONE.into(), |Offset(first)| wire(first)),
+        current_txn_start_offset: producer
+            .open
+            .map_or_else(|| NONE.into(), |Offset(first)| wire(first)),
     });
     Ok(states.collect())
 }

@@ -79,10 +79,11 @@ fn append_in(
             PendingResponse::Produce(answer)
         }
         Err(why) => {
-            let code = match why {
+            let code = if why == TransactionError::Busy && !adds {
                 // Earlier clients try this again, and do not know the other.
-                TransactionError::Busy if !adds => ErrorCode::NotEnoughReplicas,
-                _ => error::transaction(&why, false)?,
+                ErrorCode::NotEnoughReplicas
+            } else {
+                error::transaction(&why, false)?
             };
             answer.refuse_staged(shared, &BatchRefusal::new(code, why.to_string()));
             PendingResponse::Ready(answer.finish(shared, &mut std::iter::empty()))

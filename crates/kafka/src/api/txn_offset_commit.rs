@@ -59,12 +59,10 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
 
 /// Groups answer a transaction with other codes than its coordinator does.
 fn code(why: &TransactionError) -> Result<ErrorCode, Close> {
-    match why {
-        TransactionError::Group(GroupError::NoSuchGroup | GroupError::StaleEpoch) => {
-            Ok(ErrorCode::IllegalGeneration)
-        }
-        why => error::transaction(why, false),
+    if let TransactionError::Group(GroupError::NoSuchGroup | GroupError::StaleEpoch) = why {
+        return Ok(ErrorCode::IllegalGeneration);
     }
+    error::transaction(why, false)
 }
 
 /// Adds the valid commits of a topic to `commits` and returns the preliminary answer.
