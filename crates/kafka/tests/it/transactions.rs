@@ -60,14 +60,14 @@ impl Producer {
             committed,
         };
         let ended = client.call(version, &request).await;
-        match ErrorCode::try_from(ended.error_code).unwrap() {
-            ErrorCode::None if version >= BUMPS => Ok(Self {
-                id: ended.producer_id,
-                epoch: ended.producer_epoch,
-            }),
-            ErrorCode::None => Ok(self),
-            code => Err(code),
+        if ended.error_code != 0 {
+            return Err(ErrorCode::try_from(ended.error_code).unwrap());
         }
+        let next = Self {
+            id: ended.producer_id,
+            epoch: ended.producer_epoch,
+        };
+        Ok(if version >= BUMPS { next } else { self })
     }
 
     async fn add(self, client: &mut Client, topic: &'static str, partitions: &[i32]) -> Vec<i16> {
