@@ -16,6 +16,7 @@
 //!   values in them
 //! - [`admin`]: topics, their settings and sizes
 //! - [`groups`]: groups and their offsets, from outside
+//! - [`transactions`]: transactional ids, from outside
 //! - [`membership`]: a member of a group (classic protocol); [`assignor`] distributes partitions
 
 pub mod admin;
@@ -35,6 +36,7 @@ pub mod producer;
 pub mod raw;
 mod refusal;
 pub mod topic;
+pub mod transactions;
 pub mod values;
 
 pub use client::Client;

@@ -13,6 +13,7 @@ mod produce;
 mod queue;
 mod serve;
 mod topic;
+mod transaction;
 
 use clap::{ArgMatches, Command};
 
@@ -36,6 +37,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: group::describe,
         run: group::run,
+    },
+    Entry {
+        describe: transaction::describe,
+        run: transaction::run,
     },
     Entry {
         describe: queue::describe,
