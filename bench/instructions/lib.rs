@@ -7,7 +7,7 @@ use bytes::Bytes;
 use stafett_journal::disk::settings::Clock;
 use stafett_journal::{
     Append, DiskJournal, Frame, Journal, LogSlice, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest,
-    Settings, StateWait,
+    Settings, StateWait, Visibility,
 };
 use stafett_kafka_wire::frame::{write_request, write_response};
 use stafett_kafka_wire::messages::fetch::{
@@ -217,6 +217,7 @@ impl Bench {
                 log: self.log,
                 offset: Offset(offset),
                 bytes_max: 1 << 20,
+                visibility: Visibility::Stored,
             }],
             bytes_max: 1 << 20,
             first_batch_whole: true,

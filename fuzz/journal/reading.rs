@@ -7,7 +7,7 @@ use bytes::Bytes;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
     Append, DiskJournal, Journal, Metrics, Outcome, ReadError, ReadFrom, ReadRequest, Refusal, StateItem,
-    TimeQuery,
+    TimeQuery, Visibility,
 };
 use stafett_model::{BatchBuilder, BatchHeader, Codec, LogId, Offset, Record};
 
@@ -149,6 +149,7 @@ pub fn read_at(journal: &DiskJournal, log: LogId, offset: u64) -> Result<Vec<Byt
         log,
         offset: Offset(offset),
         bytes_max: READ_BYTES,
+        visibility: Visibility::Stored,
     }];
     let request = ReadRequest {
         logs,

@@ -21,6 +21,7 @@ mod offsets;
 mod produce;
 mod read;
 mod settings;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -63,6 +64,7 @@ fn cases() -> Vec<Case> {
     all.extend(groups::cases());
     all.extend(offsets::cases());
     all.extend(groups_new::cases());
+    all.extend(transactions::cases());
     all
 }
 

@@ -21,6 +21,8 @@ const TARGETS_MAX: usize = 1000;
 pub(crate) struct Next {
     pub(crate) end: TransactionEnd,
     pub(crate) instance: Instance,
+    /// Instance whose client asked for another epoch, and may have to ask again.
+    pub(crate) before: Option<Instance>,
     pub(crate) status: Status,
     pub(crate) timeout_ms: u32,
 }
@@ -74,7 +76,7 @@ impl Transactions {
                     self.commits_ended();
                 }
                 producer.timeout_ms = next.timeout_ms;
-                producer.stored(next.instance, next.status, self.clock.wall_ms());
+                producer.stored((next.instance, next.before), next.status, self.clock.wall_ms());
             }
             Err(NotStored::Refused(_)) => producer.status = before,
             // The journal has failed. The next start says how it ended.
@@ -86,8 +88,7 @@ impl Transactions {
     fn stage_end(&self, id: &str, producer: &mut Producer, next: Next) -> Ticket {
         loop {
             let at = self.clock.wall_ms();
-            let before = (next.instance != producer.instance).then_some(producer.instance);
-            let row = stored::encode(next.instance, before, next.timeout_ms, next.status, at);
+            let row = stored::encode(next.instance, next.before, next.timeout_ms, next.status, at);
             let mut frames = markers(producer, next, at);
             frames.push(spaces::TRANSACTIONS.put(id.as_bytes().to_vec(), row));
             let commits = match next.end {

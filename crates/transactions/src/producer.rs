@@ -51,7 +51,7 @@ pub enum Status {
 #[derive(Debug)]
 pub(crate) struct Producer {
     pub(crate) instance: Instance,
-    /// Instance before the last change of the epoch, whose client may not have heard of it.
+    /// Instance that asked for the present epoch: its client may not have heard of it.
     pub(crate) before: Option<Instance>,
     pub(crate) timeout_ms: u32,
     pub(crate) status: Status,
@@ -143,8 +143,12 @@ impl Producer {
         bumps: bool,
         fresh: Option<Instance>,
     ) -> Result<EndStep, TransactionError> {
-        if self.status == Status::Ended(end) && bumps && self.before == Some(given) {
-            return Ok(EndStep::Done(self.instance));
+        if let (Status::Ended(before), true) = (self.status, bumps && self.before == Some(given)) {
+            return if before == end {
+                Ok(EndStep::Done(self.instance))
+            } else {
+                Err(TransactionError::NoTransaction)
+            };
         }
         self.check(given)?;
         let next = if bumps {
@@ -170,8 +174,8 @@ impl Producer {
     }
 
     /// The change was stored: the producer goes on as `next`.
-    pub(crate) fn stored(&mut self, next: Instance, status: Status, at: i64) {
-        self.before = (next != self.instance).then_some(self.instance);
+    pub(crate) fn stored(&mut self, (next, before): (Instance, Option<Instance>), status: Status, at: i64) {
+        self.before = before;
         self.instance = next;
         self.status = status;
         self.logs.clear();
@@ -205,7 +209,7 @@ mod tests {
     fn only_the_running_instance_goes_on() {
         let mut producer = ongoing();
         let next = FIRST.next().unwrap();
-        producer.stored(next, Status::Ended(TransactionEnd::Abort), 1);
+        producer.stored((next, None), Status::Ended(TransactionEnd::Abort), 1);
         assert_eq!(producer.begin(FIRST, 11), Err(TransactionError::Fenced));
         let other = Instance {
             producer: ProducerId(6),
@@ -228,7 +232,7 @@ mod tests {
             producer.end(FIRST, Commit, false, None),
             Ok(EndStep::Store(FIRST))
         );
-        producer.stored(FIRST, Status::Ended(Commit), 1);
+        producer.stored((FIRST, None), Status::Ended(Commit), 1);
         assert_eq!(producer.end(FIRST, Commit, false, None), Ok(EndStep::Done(FIRST)));
         assert_eq!(
             producer.end(FIRST, Abort, false, None),
@@ -238,11 +242,11 @@ mod tests {
         let mut producer = ongoing();
         let next = FIRST.next().unwrap();
         assert_eq!(producer.end(FIRST, Commit, true, None), Ok(EndStep::Store(next)));
-        producer.stored(next, Status::Ended(Commit), 1);
+        producer.stored((next, Some(FIRST)), Status::Ended(Commit), 1);
         assert_eq!(producer.end(FIRST, Commit, true, None), Ok(EndStep::Done(next)));
         assert_eq!(
             producer.end(FIRST, Abort, true, None),
-            Err(TransactionError::Fenced)
+            Err(TransactionError::NoTransaction)
         );
         assert_eq!(
             producer.end(next, Commit, true, None),
@@ -269,7 +273,7 @@ mod tests {
         let mut producer = ongoing();
         producer.begin(FIRST, 900).unwrap();
         assert!(!producer.is_overdue(1009) && producer.is_overdue(1010));
-        producer.stored(FIRST, Status::Ended(TransactionEnd::Commit), 1);
+        producer.stored((FIRST, None), Status::Ended(TransactionEnd::Commit), 1);
         assert!(!producer.is_overdue(9999));
     }
 

@@ -148,11 +148,12 @@ impl Transactions {
             .ok()
             .filter(|ms| (1..=max_ms).contains(ms));
         let timeout_ms = timeout_ms.ok_or(TransactionError::Timeout { max_ms })?;
-        let entry = match (self.find(id), given) {
-            (Some(entry), _) => entry,
-            (None, Some(_)) => return Err(TransactionError::UnknownProducer),
-            (None, None) => self.insert(id).await?,
+        let entry = match self.find(id) {
+            Some(entry) => entry,
+            None => self.insert(id).await?,
         };
+        // A new id is given to any producer.
+        let given = given.filter(|_| entry.lock().instance.epoch >= 0);
         let fresh = self.fresh(&entry).await?;
         let stored = {
             let mut producer = entry.lock();
@@ -160,6 +161,7 @@ impl Transactions {
             let next = Next {
                 end: TransactionEnd::Abort,
                 instance: producer.instance.next().or(fresh).ok_or(TransactionError::Busy)?,
+                before: given,
                 status: Status::Empty,
                 timeout_ms,
             };
@@ -289,6 +291,7 @@ impl Transactions {
                     let next = Next {
                         end,
                         instance,
+                        before: (instance != producer.instance).then_some(producer.instance),
                         status: Status::Ended(end),
                         timeout_ms: producer.timeout_ms,
                     };

@@ -67,6 +67,7 @@ impl Transactions {
             let next = Next {
                 end: TransactionEnd::Abort,
                 instance,
+                before: None,
                 status: Status::Ended(TransactionEnd::Abort),
                 timeout_ms: producer.timeout_ms,
             };

@@ -26,7 +26,7 @@ pub(super) fn produce(topic: &str, index: i32, records: Option<Bytes>) -> Produc
     }
 }
 
-fn builder(builder: BatchBuilder, count: usize) -> BatchBuilder {
+pub(super) fn builder(builder: BatchBuilder, count: usize) -> BatchBuilder {
     let mut builder = builder;
     for _ in 0..count {
         let record = Record {

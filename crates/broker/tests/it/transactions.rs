@@ -283,9 +283,13 @@ async fn steps_without_a_transaction_or_with_wrong_names_are_refused() {
         producer: ProducerId(1 << 40),
         epoch: 0,
     };
+    let instance = transactions
+        .begin_producer("id", TIMEOUT_MS, Some(given))
+        .await
+        .unwrap();
+    assert_ne!(instance, given);
     let refused = transactions.begin_producer("id", TIMEOUT_MS, Some(given)).await;
-    assert_eq!(refused, Err(UnknownProducer));
-    let instance = transactions.begin_producer("id", TIMEOUT_MS, None).await.unwrap();
+    assert_eq!(refused, Err(Fenced));
     assert_eq!(transactions.add_logs("id", given, []), Err(UnknownProducer));
     let later = instance.epoch + 1;
     let later = Instance {
