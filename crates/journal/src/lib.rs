@@ -26,9 +26,10 @@ pub mod ticket;
 pub mod watch;
 
 pub use contract::{
-    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSlice, LogSpec, Outcome, OwnerEpoch, PlacedBatch,
-    Precondition, ProducerStatus, REQUESTS_KEPT, ReadError, ReadFrom, ReadRequest, Refusal, RequestId,
-    Retention, Selection, StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Target, TimeQuery,
+    Append, BatchFrame, Bounds, Change, Compaction, Frame, Journal, LogSlice, LogSpec, Outcome, OwnerEpoch,
+    PlacedBatch, Precondition, ProducerStatus, REQUESTS_KEPT, ReadError, ReadFrom, ReadRequest, Refusal,
+    RequestId, Retention, Selection, StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Target,
+    TimeQuery,
 };
 pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};
 pub use disk_space::DiskSpace;
