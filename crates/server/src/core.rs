@@ -134,6 +134,7 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
                     age: settings.retention_ms,
                     bytes: settings.retention_bytes,
                 },
+                compaction: None,
             },
             message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
             partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),

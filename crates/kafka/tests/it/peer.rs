@@ -79,6 +79,7 @@ impl Server {
                 logs: LogSpec {
                     durability: Durability::Os,
                     retention: Retention::default(),
+                    compaction: None,
                 },
                 partitions: 2,
                 ..TopicDefaults::default()
