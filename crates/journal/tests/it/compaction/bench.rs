@@ -9,8 +9,8 @@ use bytes::Bytes;
 use stafett_journal::disk::{Clock, CompactionSettings};
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
-    Append, BatchFrame, Compaction, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, PlacedBatch,
-    Selection, Settings, StateWait, Target,
+    Append, BatchFrame, Compaction, DiskJournal, Frame, Journal, LogSpec, Metrics, OpenError, Outcome,
+    PlacedBatch, Selection, Settings, StateWait, Target,
 };
 use stafett_model::{BatchBuilder, Codec, LogId, Offset, ProducerId, Record, StoredRecord};
 
@@ -150,7 +150,16 @@ impl Bench {
     }
 }
 
-pub fn open(disk: &SimulatedDisk, now: &Arc<AtomicI64>, map_bytes: usize, boots: u8) -> DiskJournal {
+fn open(disk: &SimulatedDisk, now: &Arc<AtomicI64>, map_bytes: usize, boots: u8) -> DiskJournal {
+    try_open(disk, now, map_bytes, boots).unwrap()
+}
+
+pub fn try_open(
+    disk: &SimulatedDisk,
+    now: &Arc<AtomicI64>,
+    map_bytes: usize,
+    boots: u8,
+) -> Result<DiskJournal, OpenError> {
     let now = Arc::clone(now);
     let settings = Settings {
         segment_bytes: 16 << 10,
@@ -162,7 +171,7 @@ pub fn open(disk: &SimulatedDisk, now: &Arc<AtomicI64>, map_bytes: usize, boots:
         },
         ..support::rewriting(40 << 10)
     };
-    DiskJournal::open_on(disk.storage(), settings, Metrics::new()).unwrap()
+    DiskJournal::open_on(disk.storage(), settings, Metrics::new())
 }
 
 /// Reads all records of a log, in small steps.
