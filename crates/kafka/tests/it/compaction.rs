@@ -148,7 +148,7 @@ async fn the_newest_of_each_key_is_read_at_its_offset() {
         record(17, "c", Some("new")),
     ];
     assert_eq!(read(&mut client, 0).await, wanted);
-    assert_eq!(read(&mut client, 14).await, wanted[1..]);
+    assert_eq!(read(&mut client, 15).await, wanted[1..]);
     let again = batch(Codec::Zstd, &[(Some("x"), None); 3], Some((77, 12)));
     assert_eq!(
         client.produce("t", 0, again).await,

@@ -71,11 +71,15 @@ impl Rewriter {
             return false;
         }
         self.compacts_first = !self.compacts_first;
-        if self.compacts_first {
-            self.compact(core, &segments) || self.rewrite(core, &segments)
-        } else {
-            self.rewrite(core, &segments) || self.compact(core, &segments)
-        }
+        [self.compacts_first, !self.compacts_first]
+            .into_iter()
+            .any(|compacts| {
+                if compacts {
+                    self.compact(core, &segments)
+                } else {
+                    self.rewrite(core, &segments)
+                }
+            })
     }
 
     /// Recycles dead segments, or merges some.

@@ -123,7 +123,7 @@ fn little_that_is_dirty_waits_until_it_is_old() {
     let bench = Bench::new(MAP_BYTES);
     let log = bench.compacted(Compaction {
         dirty_share_min: 500_000,
-        lag_max: Some(Duration::from_secs(60)),
+        lag_max: Some(Duration::from_mins(1)),
         ..eager()
     });
     for key in 0..20 {

@@ -41,7 +41,7 @@ fn prepare() -> Prepared {
     }
     bench.journal.close();
     Prepared {
-        disk: bench.disk.clone(),
+        disk: bench.disk,
         log,
         model,
         plain: (other, values),

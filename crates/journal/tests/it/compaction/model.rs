@@ -68,7 +68,8 @@ impl Script {
 
     fn append(&mut self) {
         let (log, records) = (self.log(), self.records());
-        let (codec, now) = (CODECS[self.random.below(5) as usize], self.bench.now_ms());
+        let codec = CODECS[usize::try_from(self.random.below(5)).unwrap()];
+        let now = self.bench.now_ms();
         let base = match self.random.below(4) {
             0 => {
                 let sequence = self.sequences.entry(log).or_default();

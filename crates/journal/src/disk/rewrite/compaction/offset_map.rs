@@ -72,7 +72,7 @@ impl OffsetMap {
     fn slot(&self, hash: [u64; 2]) -> usize {
         let count = self.slots.len();
         // The upper half of the product spreads the hash over the slots.
-        let spread = u128::from(hash[0]) * count as u128 >> 64;
+        let spread = (u128::from(hash[0]) * count as u128) >> 64;
         let mut at = usize::try_from(spread).unwrap_or(0);
         while let Some(slot) = self.slots.get(at)
             && slot[2] != 0

@@ -4,7 +4,7 @@
 //! If the map is full, the range ends there, and the next pass continues. Nothing of a pass has to survive a
 //! stop: each rewritten segment is right by itself, as the newer records of the removed ones are durable.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stafett_model::{BatchHeader, LogId, Offset, for_each_key};
 
@@ -186,9 +186,9 @@ impl Pass {
 }
 
 /// Returns the epoch and last sequence number of each producer of a log.
-fn producers(core: &Engine, log: LogId) -> std::collections::HashMap<i64, (i16, i32)> {
+fn producers(core: &Engine, log: LogId) -> HashMap<i64, (i16, i32)> {
     let Some(log) = core.logs.get(log) else {
-        return Default::default();
+        return HashMap::new();
     };
     let state = log.lock();
     let seen = state
