@@ -39,11 +39,16 @@ impl OffsetMap {
         self.len
     }
 
+    /// Returns true if there is no room for another key.
+    pub(super) fn is_full(&self) -> bool {
+        self.len >= self.len_max
+    }
+
     /// Records a later offset of a key. False if the key is new and there is no room for it.
     pub(super) fn insert(&mut self, log: LogId, key: &[u8], offset: Offset) -> bool {
         let hash = self.hash(log, key);
         let at = self.slot(hash);
-        let is_full = self.len >= self.len_max;
+        let is_full = self.is_full();
         let Some(slot) = self.slots.get_mut(at) else {
             return false;
         };

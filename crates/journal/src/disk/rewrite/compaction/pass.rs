@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use bytes::Bytes;
 use stafett_model::{BatchHeader, LogId, Offset, for_each_key};
 
 use super::super::super::control::Control;
@@ -41,9 +42,12 @@ pub(super) enum PassStep {
 }
 
 impl Pass {
-    /// Reads the dirty ranges of `due`, as far as the map has room. `None` if the journal is closed meanwhile,
-    /// or if nothing can be read.
+    /// Reads the dirty ranges of `due`, as far as the map has room. `None` if no log can be compacted, or if
+    /// the journal is closed meanwhile.
     pub(super) fn begin(core: &Engine, due: Vec<Candidate>) -> Option<Self> {
+        if due.is_empty() {
+            return None;
+        }
         let mut pass = Self {
             filter: RecordFilter {
                 map: OffsetMap::new(core.settings.compaction.map_bytes),
@@ -60,18 +64,18 @@ impl Pass {
                 ..LogFilter::default()
             };
             own.end = pass.read(core, candidate, &mut own, &mut budget)?;
-            let is_full = own.end < candidate.end;
             if own.end > candidate.from || candidate.horizon > Offset::ZERO {
                 pass.filter.logs.insert(candidate.log, own);
             }
-            if is_full {
+            if pass.filter.map.is_full() {
                 break;
             }
         }
         (!pass.filter.logs.is_empty()).then_some(pass)
     }
 
-    /// Puts the keys of a dirty range into the map. Returns the offset up to which they are there.
+    /// Puts the keys of a dirty range into the map. Returns the offset up to which they are there; `None` if
+    /// the journal is being closed.
     fn read(
         &mut self,
         core: &Engine,
@@ -79,61 +83,59 @@ impl Pass {
         own: &mut LogFilter,
         budget: &mut Budget,
     ) -> Option<Offset> {
-        let (log, map) = (range.log, &mut self.filter.map);
         let mut offset = range.from;
         while offset < range.end {
             let from = ReadFrom {
-                log,
+                log: range.log,
                 offset,
                 bytes_max: READ_BYTES,
             };
             let slice = match read_here(core, from) {
-                Ok(slice) => slice,
-                // Retention or damage: what is not readable replaces nothing.
+                Ok(slice) if slice.next > offset => slice,
+                // What is not readable replaces nothing: a gap, or what retention freed, or damage.
+                Ok(_) => break,
                 Err(ReadError::OutOfRange { start: to, .. } | ReadError::Damaged { to, .. })
                     if to > offset =>
                 {
                     offset = to;
                     continue;
                 }
-                Err(ReadError::NoSuchLog(_) | ReadError::OutOfRange { .. }) => break,
-                Err(error @ (ReadError::Damaged { .. } | ReadError::Io { .. })) => {
-                    tracing::warn!(%error, "a log cannot be compacted now");
-                    return None;
+                Err(error) => {
+                    tracing::warn!(%error, "a log cannot be compacted further now");
+                    return Some(offset);
                 }
             };
             budget.spend(core, slice.bytes as u64).ok()?;
             for batch in &slice.pieces {
-                let is_passed = BatchHeader::parse(batch).is_ok_and(|header| {
-                    header.is_control()
-                        || core
-                            .logs
-                            .get(log)
-                            .is_none_or(|log| is_hidden(&log.lock(), &header))
-                });
-                if is_passed {
-                    continue;
+                if let Some(full_at) = self.add(core, batch, range, own) {
+                    return Some(full_at);
                 }
-                let mut full_at = None;
-                let read = for_each_key(batch, BATCH_BYTES_MAX, |record| {
-                    let (at, key) = (record.offset, record.key.unwrap_or_default());
-                    let is_wanted = at >= range.from && at < range.end && record.key.is_some();
-                    if is_wanted && !map.insert(log, key, at) {
-                        full_at = Some(at);
-                    }
-                    full_at.is_none()
-                });
-                own.is_incomplete |= read.is_err();
-                if full_at.is_some() {
-                    return full_at;
-                }
-            }
-            if slice.next <= offset {
-                break;
             }
             offset = slice.next;
         }
         Some(range.end)
+    }
+
+    /// Puts the keys of a batch into the map. Returns the offset of the first record for which there is no
+    /// room.
+    fn add(&mut self, core: &Engine, batch: &Bytes, range: Candidate, own: &mut LogFilter) -> Option<Offset> {
+        let log = core.logs.get(range.log)?;
+        let header = BatchHeader::parse(batch).ok()?;
+        if header.is_control() || is_hidden(&log.lock(), &header) {
+            return None;
+        }
+        let mut full_at = None;
+        let read = for_each_key(batch, BATCH_BYTES_MAX, |record| {
+            let is_wanted = (range.from..range.end).contains(&record.offset);
+            if let Some(key) = record.key.filter(|_| is_wanted)
+                && !self.filter.map.insert(range.log, key, record.offset)
+            {
+                full_at = Some(record.offset);
+            }
+            full_at.is_none()
+        });
+        own.is_incomplete |= read.is_err();
+        full_at
     }
 
     /// Returns the next segments to rewrite.
