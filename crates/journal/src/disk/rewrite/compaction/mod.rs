@@ -10,7 +10,7 @@
 //! segment by segment with the `filter`; arrival segments become sorted ones on the way. `progress` is stored
 //! at the end. `bounds` has the questions about readers and transactions.
 //!
-//! A removed record has a durable newer one of its key, and a removed tombstone has nothing left to delete, so
+//! A removed record has a durable newer one of its key, and a removed tombstone has nothing left to delete:
 //! a pass can end at any point.
 
 mod bounds;

@@ -1,5 +1,5 @@
-//! A pass: the dirty ranges of some logs are read into one offset map, then every segment that holds one of the
-//! logs below the end of its range is rewritten with the filter.
+//! A pass: the dirty ranges of some logs are read into one offset map, then every segment that holds one of
+//! the logs below the end of its range is rewritten with the filter.
 //!
 //! If the map is full, the range ends there, and the next pass continues. Nothing of a pass has to survive a
 //! stop: each rewritten segment is right by itself, as the newer records of the removed ones are durable.

@@ -1,5 +1,5 @@
-//! Progress of the compaction of a log, as an item of the journal's own state. It is stored after the segments
-//! of a pass are in force. If it is lost, the log is compacted anew, and tombstones stay for longer.
+//! Progress of the compaction of a log, as an item of the journal's own state. It is stored after the
+//! segments of a pass are in force. If it is lost, the log is compacted anew, and tombstones stay longer.
 //!
 //! ```text
 //! key    u8 'c', u64 log
@@ -7,8 +7,8 @@
 //!        u64 offset, i64 time, ms since 1970
 //! ```
 //!
-//! A *mark* says that at a time, no record below its offset had a newer one of its key below that offset. So a
-//! tombstone below the mark has nothing left to delete; it stays as long as readers may need to see it.
+//! A *mark* says that at a time, no record below its offset had a newer one of its key below that offset. So
+//! a tombstone below the mark has nothing left to delete; it stays as long as readers may need to see it.
 
 use bytes::{BufMut, Bytes};
 use stafett_model::{LogId, Offset};
