@@ -197,10 +197,10 @@ pub(super) fn put(settings: &mut TopicSettings, config: &Config, key: &str, valu
             settings.compaction.lag_max = value.map(bound);
         }
         DIRTY_RATIO => settings.compaction.dirty_share_min = value.and_then(millionths),
-        _ => match value {
-            Some(value) => drop(settings.other.insert(key.into(), value.into())),
-            None => {}
-        },
+        _ => {
+            let value = value.map(|value| (key.into(), value.into()));
+            settings.other.extend(value);
+        }
     }
 }
 

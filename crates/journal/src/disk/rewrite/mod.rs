@@ -3,7 +3,7 @@
 //!
 //! `policy` selects the work from a few numbers per segment. `merge` does it (it reads `input`s, `ties` tells
 //! which logs are stored together, `output` writes). `compaction` has it done with a filter of records.
-//! `retire` puts the result into force and releases the replaced segments. All of it can be interrupted at any
+//! `retire` puts the result into force and releases the replaced segments. It can be interrupted at any
 //! point: the result takes effect by one control frame.
 
 mod compaction;
