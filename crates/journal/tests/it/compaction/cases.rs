@@ -227,3 +227,39 @@ fn readers_are_not_disturbed() {
     });
     model.check_settled(&bench.settle().read(log), BEGIN_MS);
 }
+
+/// Compaction rewrites an arrival segment between others, which are merged later.
+#[test]
+fn a_log_stays_in_order_when_segments_around_a_compacted_one_are_merged() {
+    let bench = Bench::new(MAP_BYTES);
+    let (log, plain) = (bench.compacted(eager()), bench.create(LogSpec::default()));
+    let mut values = Vec::new();
+    let mut fill = |bench: &Bench, count: usize| {
+        for _ in 0..count {
+            let value = format!("{} {}", values.len(), "p".repeat(1000));
+            bench.put(plain, support::batch(&[&value]));
+            values.push(value);
+        }
+        support::listed(values.iter().map(String::as_str))
+    };
+    fill(&bench, 22);
+    let bench = bench.restart(false);
+    put(&bench, log, &[pair("a", "1"), pair("a", "2")]);
+    fill(&bench, 5);
+    let bench = bench.settle();
+    assert_eq!(offsets(&bench, log), [1]);
+    let arrivals = |bench: &Bench| {
+        bench
+            .disk
+            .names()
+            .iter()
+            .filter(|it| it.starts_with("arrival"))
+            .count()
+    };
+    let before = arrivals(&bench);
+    assert!(before > 3, "the segments before it are left alone");
+    let expected = fill(&bench, 22);
+    let bench = bench.settle();
+    let read = support::read_all(&*bench.journal, plain, 3000).unwrap();
+    assert!(read == expected, "the records are read in their order");
+}
