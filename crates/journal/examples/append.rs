@@ -34,6 +34,7 @@ fn main() {
     let spec = LogSpec {
         durability: level.parse().unwrap(),
         retention: Retention::default(),
+        compaction: None,
     };
     journal
         .append(vec![Append::state(

@@ -239,6 +239,8 @@ pub enum Precondition {
 pub struct LogSpec {
     pub durability: Durability,
     pub retention: Retention,
+    /// Compaction by key; `None` keeps every record.
+    pub compaction: Option<Compaction>,
 }
 
 /// Retention of a log; by default unlimited.
@@ -246,6 +248,33 @@ pub struct LogSpec {
 pub struct Retention {
     pub age: Option<Duration>,
     pub bytes: Option<u64>,
+}
+
+/// Compaction of a log: of the records with the same key, the newest stays. A record without a value, a
+/// tombstone, deletes its key. Offsets do not change: those of removed records become gaps, and a batch may
+/// be left without records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Compaction {
+    /// Time for which a tombstone is kept after the first compaction of the records before it.
+    pub tombstones_kept: Duration,
+    /// Age, by timestamp, that a record reaches before it takes part.
+    pub lag_min: Duration,
+    /// Age of the oldest record not yet compacted from which compaction no longer waits for
+    /// `dirty_share_min`; `None` for no bound.
+    pub lag_max: Option<Duration>,
+    /// Share of the log's bytes that has to be not yet compacted, in millionths.
+    pub dirty_share_min: u32,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self {
+            tombstones_kept: Duration::from_hours(24),
+            lag_min: Duration::ZERO,
+            lag_max: None,
+            dirty_share_min: 500_000,
+        }
+    }
 }
 
 /// Outcome of an append.

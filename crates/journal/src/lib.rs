@@ -26,7 +26,7 @@ pub mod ticket;
 pub mod watch;
 
 pub use contract::{
-    AbortedTransaction, Append, BatchFrame, Bounds, Change, Frame, Journal, LogSlice, LogSpec,
+    AbortedTransaction, Append, BatchFrame, Bounds, Change, Compaction, Frame, Journal, LogSlice, LogSpec,
     OpenTransaction, Outcome, OwnerEpoch, PlacedBatch, Precondition, ProducerStatus, REQUESTS_KEPT,
     ReadError, ReadFrom, ReadRequest, Refusal, RequestId, Retention, Selection, StateChange, StateItem,
     StateSpace, StateUnreadable, StateWait, Target, TimeQuery, Visibility,

@@ -17,6 +17,9 @@ pub struct Metrics {
     pub(crate) space_short: Gauge,
     pub(crate) segments_started: Counter,
     pub(crate) rewritten_bytes: Counter,
+    pub(crate) compactions: Counter,
+    pub(crate) compacted_records: Counter,
+    pub(crate) compacted_bytes: Counter,
     pub(crate) cold_reads: Counter,
     pub(crate) damaged_reads: Counter,
     pub(crate) checkpoints: Counter,
@@ -49,6 +52,9 @@ impl Metrics {
             space_short: Gauge::default(),
             segments_started: Counter::default(),
             rewritten_bytes: Counter::default(),
+            compactions: Counter::default(),
+            compacted_records: Counter::default(),
+            compacted_bytes: Counter::default(),
             cold_reads: Counter::default(),
             damaged_reads: Counter::default(),
             checkpoints: Counter::default(),
@@ -108,6 +114,17 @@ impl Metrics {
             "rewritten_bytes",
             "Bytes written again by rewriting",
             self.rewritten_bytes.clone(),
+        );
+        registry.register("compactions", "Passes of compaction", self.compactions.clone());
+        registry.register(
+            "compacted_records",
+            "Records removed by compaction",
+            self.compacted_records.clone(),
+        );
+        registry.register(
+            "compacted_bytes",
+            "Bytes of batches removed by compaction",
+            self.compacted_bytes.clone(),
         );
         registry.register(
             "cold_reads",

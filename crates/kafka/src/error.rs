@@ -16,7 +16,7 @@ use crate::configs::BadConfig;
 pub(crate) fn admission(error: &AdmitError) -> ErrorCode {
     match error {
         AdmitError::NoSuchPartition => ErrorCode::UnknownTopicOrPartition,
-        AdmitError::NoBatch => ErrorCode::InvalidRecord,
+        AdmitError::NoBatch | AdmitError::WithoutKey { .. } => ErrorCode::InvalidRecord,
         AdmitError::Batch(why) => batch(why),
         AdmitError::Times { .. } => ErrorCode::InvalidTimestamp,
     }
@@ -151,7 +151,6 @@ pub(crate) fn config(bad: &BadConfig) -> ErrorCode {
     match bad {
         BadConfig::Unknown { .. }
         | BadConfig::Value { .. }
-        | BadConfig::Compaction(_)
         | BadConfig::NotAList { .. }
         | BadConfig::TooLong { .. } => ErrorCode::InvalidConfig,
         BadConfig::Null { .. } | BadConfig::Fixed { .. } | BadConfig::Operation(_) => {

@@ -208,7 +208,20 @@ impl PartitionResult {
 impl From<AdmitError> for BatchRefusal {
     fn from(error: AdmitError) -> Self {
         let mut refused = Self::new(error::admission(&error), error.to_string());
-        if let AdmitError::Times { records, allowed } = error {
+        if let AdmitError::WithoutKey {
+            topic,
+            partition,
+            records,
+        } = error
+        {
+            let message: Str = format!(
+                "Compacted topic cannot accept message without key in topic partition {topic}-{partition}."
+            )
+            .into();
+            let named = |index| (i32::try_from(index).unwrap_or(i32::MAX), message.clone());
+            refused.records = records.into_iter().map(named).collect();
+            refused.message = message;
+        } else if let AdmitError::Times { records, allowed } = error {
             let (earliest, latest) = allowed.into_inner();
             let message = |(index, time)| {
                 let message = format!(

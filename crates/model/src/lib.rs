@@ -21,6 +21,7 @@
 //! - [`transaction`]: control batches that end a transaction
 //! - [`append_time`]: sets the append time of a batch
 //! - [`mod@recompress`]: recompresses a batch
+//! - [`mod@retain`]: rebuilds a batch with some of its records, for compaction
 //! - [`compression`]: codecs of a batch's records, with bounded output
 //! - [`codec`]: encoding of texts and numbers in stored definitions
 //! - [`checksum`]: CRC-32C, the checksum of all formats
@@ -41,6 +42,7 @@ pub mod partition;
 pub mod recompress;
 pub mod record;
 pub mod records;
+pub mod retain;
 pub mod stored_message;
 pub mod time;
 pub mod topic_name;
@@ -61,6 +63,7 @@ pub use partition::partition_of;
 pub use recompress::recompress;
 pub use record::{Header, Record};
 pub use records::{Headers, Records, StoredRecord, records};
+pub use retain::{KeyedRecord, Retained, emptied, for_each_key, records_without_key, retain};
 pub use stored_message::StoredMessage;
 pub use time::{max_timestamp_record, offset_for_timestamp};
 pub use topic_name::{TOPIC_NAME_BYTES_MAX, TopicName, TopicNameError};

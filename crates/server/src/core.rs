@@ -8,7 +8,7 @@ use anyhow::Context;
 use stafett_broker::{Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
-use stafett_journal::disk::RewritePolicy;
+use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 use stafett_topics::TopicDefaults;
 
@@ -114,6 +114,10 @@ fn journal_settings(settings: &Settings) -> stafett_journal::Settings {
         kept_back_segments: size(journal.recycle_segments),
         disk_free_bytes_min: journal.disk_free_bytes_min,
         rewrite_bytes_per_second: journal.rewrite_bytes_per_second,
+        compaction: CompactionSettings {
+            map_bytes: size(journal.compaction_memory_bytes),
+            every: journal.compaction_interval_ms,
+        },
         rewrite: RewritePolicy {
             arrival_bytes_max: journal.arrival_bytes_max,
             ..RewritePolicy::default()
@@ -134,6 +138,7 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
                     age: settings.retention_ms,
                     bytes: settings.retention_bytes,
                 },
+                compaction: None,
             },
             message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
             partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),

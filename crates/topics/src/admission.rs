@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{
-    BatchError, BatchHeader, Codec, LogId, ProduceLimits, recompress, records, sole_batch, with_append_time,
+    BatchError, BatchHeader, Codec, LogId, ProduceLimits, recompress, records, records_without_key,
+    sole_batch, with_append_time,
 };
 
 use crate::catalog::TopicCatalog;
@@ -44,6 +45,13 @@ pub enum AdmitError {
         records: Vec<(i32, i64)>,
         allowed: RangeInclusive<i64>,
     },
+    #[error("One or more records have been rejected: the topic is compacted by key, and they have none")]
+    WithoutKey {
+        topic: Box<str>,
+        partition: i32,
+        /// Indexes of such records, up to 1,000 of them.
+        records: Vec<u32>,
+    },
 }
 
 impl TopicCatalog {
@@ -68,6 +76,17 @@ impl TopicCatalog {
             ..ProduceLimits::default()
         };
         let (body, header) = sole_batch(&batch, &limits)?;
+        if rules.compacts {
+            let limit = limits.decompressed_bytes_max;
+            let records = records_without_key(&body, limit, RECORDS_NAMED_MAX)?;
+            if !records.is_empty() {
+                return Err(AdmitError::WithoutKey {
+                    topic: topic.name.clone(),
+                    partition,
+                    records,
+                });
+            }
+        }
         if !rules.append_time {
             rules.check_times(&body, &header, now_ms)?;
         }

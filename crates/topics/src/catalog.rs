@@ -180,9 +180,9 @@ impl TopicCatalog {
         self.defaults().rules(&topic.settings)
     }
 
-    /// Returns the durability and retention of a topic's logs.
+    /// Returns durability, retention and compaction of a topic's logs.
     pub fn log_spec(&self, topic: &Topic) -> LogSpec {
-        topic.settings.log_spec(&self.defaults().logs)
+        topic.settings.log_spec(&self.defaults())
     }
 
     /// Returns an id that no producer has had.

@@ -2,6 +2,7 @@
 //!
 //! - `topic`: a topic, its settings, and their stored format
 //! - `catalog`: all topics with their definitions and logs: create, change, grow, delete, append, read
+//! - `cleanup`: cleanup policy and compaction of a topic's logs
 //! - `admission`: rules for batches on their way into a topic; `partitioner`: choice of the partition
 //! - `settings`: settings of topics that have not set their own
 //! - `registry`: all topics, by name and by id
@@ -17,6 +18,7 @@ mod admission;
 mod batches;
 mod catalog;
 mod change_log;
+mod cleanup;
 mod cursor;
 mod log_read;
 pub mod names;
@@ -32,6 +34,7 @@ mod topic;
 pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
 pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
+pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
 pub use partitioner::partition_by_name;
@@ -39,8 +42,9 @@ pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};
 pub use stafett_journal::{
-    AbortedTransaction, Append, Bounds, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus, ReadError,
-    ReadFrom, ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
+    AbortedTransaction, Append, Bounds, Compaction, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus,
+    ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket,
+    Visibility, Watch,
 };
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};

@@ -1,14 +1,19 @@
 //! Default settings of topics.
 
-use stafett_journal::LogSpec;
+use stafett_journal::{Compaction, LogSpec};
 use stafett_model::Codec;
 
+use crate::cleanup::CleanupPolicy;
 use crate::topic::TopicSettings;
 
 /// Settings of topics that have not set their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicDefaults {
+    /// Durability and limits; retention holds where the policy deletes.
     pub logs: LogSpec,
+    pub cleanup: CleanupPolicy,
+    /// Where the policy compacts.
+    pub compaction: Compaction,
     /// Bound on the size of a batch, in bytes.
     pub message_bytes_max: u32,
     pub append_time: bool,
@@ -26,6 +31,8 @@ impl Default for TopicDefaults {
     fn default() -> Self {
         Self {
             logs: LogSpec::default(),
+            cleanup: CleanupPolicy::default(),
+            compaction: Compaction::default(),
             message_bytes_max: 1_048_588,
             append_time: false,
             earlier_ms_max: u64::MAX,
@@ -45,6 +52,7 @@ impl TopicDefaults {
             earlier_ms_max: own.earlier_ms_max.unwrap_or(self.earlier_ms_max),
             later_ms_max: own.later_ms_max.unwrap_or(self.later_ms_max),
             codec: own.codec.unwrap_or(self.codec),
+            compacts: own.cleanup.unwrap_or(self.cleanup).compacts,
         }
     }
 
@@ -53,7 +61,9 @@ impl TopicDefaults {
     pub fn under(self, nearer: &TopicSettings) -> Self {
         let rules = self.rules(nearer);
         Self {
-            logs: nearer.log_spec(&self.logs),
+            logs: nearer.limits(&self.logs),
+            cleanup: nearer.cleanup.unwrap_or(self.cleanup),
+            compaction: nearer.compaction.under(&self.compaction),
             message_bytes_max: rules.message_bytes_max,
             append_time: rules.append_time,
             earlier_ms_max: rules.earlier_ms_max,
@@ -72,4 +82,6 @@ pub struct Rules {
     pub earlier_ms_max: u64,
     pub later_ms_max: u64,
     pub codec: Option<Codec>,
+    /// True if every record needs a key.
+    pub compacts: bool,
 }

@@ -9,6 +9,9 @@ use bytes::Bytes;
 use stafett_journal::{LogSpec, Retention};
 use stafett_model::{Codec, Durability, LogId};
 
+use crate::cleanup::{CleanupPolicy, CompactionOptions};
+use crate::settings::TopicDefaults;
+
 /// Name of the topic that shows the committed offsets of groups.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
@@ -76,6 +79,8 @@ pub struct TopicSettings {
     /// Age after which records are deleted; `Some(None)` keeps them forever.
     pub retention_age: Option<Option<Duration>>,
     pub retention_bytes: Option<Option<u64>>,
+    pub cleanup: Option<CleanupPolicy>,
+    pub compaction: CompactionOptions,
     pub message_bytes_max: Option<u32>,
     /// True if records get the time of their append instead of the producer's timestamp.
     pub append_time: Option<bool>,
@@ -209,14 +214,33 @@ impl Topic {
 const VERSION: u8 = 1;
 
 impl TopicSettings {
-    /// Returns durability and retention of the topic's logs; unset ones are those of `defaults`.
-    pub fn log_spec(&self, defaults: &LogSpec) -> LogSpec {
+    /// Returns durability and limits of the topic's logs, whether or not the limits are enforced; unset ones
+    /// are those of `defaults`.
+    pub(crate) fn limits(&self, defaults: &LogSpec) -> LogSpec {
         LogSpec {
             durability: self.durability.unwrap_or(defaults.durability),
             retention: Retention {
                 age: self.retention_age.unwrap_or(defaults.retention.age),
                 bytes: self.retention_bytes.unwrap_or(defaults.retention.bytes),
             },
+            compaction: None,
+        }
+    }
+
+    /// Returns durability, retention and compaction of the topic's logs; unset ones are those of `defaults`.
+    pub fn log_spec(&self, defaults: &TopicDefaults) -> LogSpec {
+        let limits = self.limits(&defaults.logs);
+        let policy = self.cleanup.unwrap_or(defaults.cleanup);
+        LogSpec {
+            durability: limits.durability,
+            retention: if policy.deletes {
+                limits.retention
+            } else {
+                Retention::default()
+            },
+            compaction: policy
+                .compacts
+                .then(|| self.compaction.under(&defaults.compaction)),
         }
     }
 
@@ -233,6 +257,8 @@ impl TopicSettings {
             durability: self.durability.or(below.durability),
             retention_age: self.retention_age.or(below.retention_age),
             retention_bytes: self.retention_bytes.or(below.retention_bytes),
+            cleanup: self.cleanup.or(below.cleanup),
+            compaction: self.compaction.over(&below.compaction),
             message_bytes_max: self.message_bytes_max.or(below.message_bytes_max),
             append_time: self.append_time.or(below.append_time),
             earlier_ms_max: self.earlier_ms_max.or(below.earlier_ms_max),
@@ -247,7 +273,9 @@ impl TopicSettings {
     ///
     /// ```text
     /// u8 settings, each: u8 tag, text value (1 durability, 2 retention ms, 3 retention bytes,
-    /// 4 message bytes, 5 append time, 6 ms earlier, 7 ms later, 8 codec, 9 declared, in hexadecimal digits),
+    /// 4 message bytes, 5 append time, 6 ms earlier, 7 ms later, 8 codec, 9 declared, in hexadecimal digits,
+    /// 10 cleanup policy, 11 ms that tombstones are kept, 12 min and 13 max ms of compaction lag,
+    /// 14 min dirty share in millionths),
     /// u32 other settings, each: name, value
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -257,6 +285,8 @@ impl TopicSettings {
         let bytes = self
             .retention_bytes
             .map(|bytes| bytes.map_or(FOR_EVER, |bytes| bytes.to_string()));
+        let compaction = &self.compaction;
+        let millis = |time: Duration| time.as_millis().to_string();
         let known = [
             (1, self.durability.map(|level| level.to_string())),
             (2, age),
@@ -267,6 +297,11 @@ impl TopicSettings {
             (7, self.later_ms_max.map(|ms| ms.to_string())),
             (8, self.codec.map(|codec| codec_name(codec).to_owned())),
             (9, self.declared.as_deref().map(to_hex)),
+            (10, self.cleanup.map(|policy| policy.to_string())),
+            (11, compaction.tombstones_kept.map(millis)),
+            (12, compaction.lag_min.map(millis)),
+            (13, compaction.lag_max.map(|lag| lag.map_or(FOR_EVER, millis))),
+            (14, compaction.dirty_share_min.map(|share| share.to_string())),
         ];
         let set: Vec<_> = known
             .into_iter()
@@ -300,6 +335,11 @@ impl TopicSettings {
                 7 => settings.later_ms_max = Some(value.parse().ok()?),
                 8 => settings.codec = Some(CODECS.iter().find(|(name, _)| **name == *value)?.1),
                 9 => settings.declared = Some(from_hex(&value)?),
+                10 => settings.cleanup = Some(value.parse().ok()?),
+                11 => settings.compaction.tombstones_kept = Some(millis(&value)?),
+                12 => settings.compaction.lag_min = Some(millis(&value)?),
+                13 => settings.compaction.lag_max = Some(limit(&value)?.map(Duration::from_millis)),
+                14 => settings.compaction.dirty_share_min = Some(value.parse().ok()?),
                 _ => return None,
             }
         }
@@ -335,6 +375,10 @@ fn limit(value: &str) -> Option<Option<u64>> {
     } else {
         value.parse().ok().map(Some)
     }
+}
+
+fn millis(value: &str) -> Option<Duration> {
+    value.parse().ok().map(Duration::from_millis)
 }
 
 fn to_hex(bytes: &[u8]) -> String {
@@ -395,6 +439,13 @@ mod tests {
             durability: Some(Durability::Os),
             retention_age: Some(None),
             retention_bytes: Some(Some(7)),
+            cleanup: Some("compact,delete".parse().unwrap()),
+            compaction: CompactionOptions {
+                tombstones_kept: Some(Duration::from_millis(8)),
+                lag_min: Some(Duration::ZERO),
+                lag_max: Some(None),
+                dirty_share_min: Some(10_000),
+            },
             message_bytes_max: Some(99),
             append_time: Some(true),
             earlier_ms_max: Some(u64::MAX),

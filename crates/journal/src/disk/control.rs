@@ -14,6 +14,9 @@
 //! 10 own      u64 log, u64 epoch of its owner
 //! spec: u8 durability (0 memory, 1 os, 2 interval, 3 sync), u32 records, u32 ms,
 //!       u64 retention ms, u64 retention bytes (all ones: unlimited)
+//!       if bit 7 of the first byte is set, from version 3 on: compaction
+//! compaction: u64 ms that tombstones are kept, u64 lag min ms, u64 lag max ms (all ones: none),
+//!       u32 dirty share min, in millionths
 //! ```
 
 use std::time::Duration;
@@ -23,7 +26,7 @@ use stafett_model::{Durability, Epoch, LogId, Offset};
 
 use super::codec::{Reader, u32_of, usize_of};
 use super::position::SegmentId;
-use crate::contract::{Change, LogSpec, OwnerEpoch, Retention, StateChange, StateSpace};
+use crate::contract::{Change, Compaction, LogSpec, OwnerEpoch, Retention, StateChange, StateSpace};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Control {
@@ -69,6 +72,8 @@ pub(crate) enum Control {
 }
 
 const FOR_EVER: u64 = u64::MAX;
+/// Bit of a spec's first byte: compaction follows.
+const COMPACTION_BIT: u8 = 1 << 7;
 /// Most logs that one frame creates, changes or deletes.
 pub(crate) const LOGS_MAX: u32 = 1 << 16;
 
@@ -241,20 +246,41 @@ pub(crate) fn encode_spec(spec: &LogSpec, out: &mut Vec<u8>) {
         }
         Durability::Sync => (3, 0, 0),
     };
-    out.push(level);
+    let flag = spec.compaction.map_or(0, |_| COMPACTION_BIT);
+    out.push(level | flag);
     out.extend_from_slice(&records.to_le_bytes());
     out.extend_from_slice(&every.to_le_bytes());
-    let age = spec
-        .retention
-        .age
-        .map_or(FOR_EVER, |age| u64::try_from(age.as_millis()).unwrap_or(FOR_EVER));
-    out.extend_from_slice(&age.to_le_bytes());
+    put_millis(spec.retention.age, out);
     out.extend_from_slice(&spec.retention.bytes.unwrap_or(FOR_EVER).to_le_bytes());
+    if let Some(compaction) = &spec.compaction {
+        put_millis(Some(compaction.tombstones_kept), out);
+        put_millis(Some(compaction.lag_min), out);
+        put_millis(compaction.lag_max, out);
+        out.extend_from_slice(&compaction.dirty_share_min.to_le_bytes());
+    }
+}
+
+fn put_millis(time: Option<Duration>, out: &mut Vec<u8>) {
+    let millis = time.map_or(FOR_EVER, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(FOR_EVER)
+    });
+    out.extend_from_slice(&millis.to_le_bytes());
+}
+
+fn decode_compaction(reader: &mut Reader<'_>) -> Option<Compaction> {
+    let mut millis = || reader.u64();
+    let (tombstones, lag_min, lag_max) = (millis()?, millis()?, millis()?);
+    Some(Compaction {
+        tombstones_kept: Duration::from_millis(tombstones),
+        lag_min: Duration::from_millis(lag_min),
+        lag_max: (lag_max != FOR_EVER).then_some(Duration::from_millis(lag_max)),
+        dirty_share_min: reader.u32()?,
+    })
 }
 
 pub(crate) fn decode_spec(reader: &mut Reader<'_>) -> Option<LogSpec> {
     let (level, records, every) = (reader.u8()?, reader.u32()?, reader.u32()?);
-    let durability = match level {
+    let durability = match level & !COMPACTION_BIT {
         0 => Durability::Memory,
         1 => Durability::Os,
         2 => Durability::Interval {
@@ -269,9 +295,14 @@ pub(crate) fn decode_spec(reader: &mut Reader<'_>) -> Option<LogSpec> {
         age: (age != FOR_EVER).then_some(Duration::from_millis(age)),
         bytes: (bytes != FOR_EVER).then_some(bytes),
     };
+    let compaction = match level & COMPACTION_BIT {
+        0 => None,
+        _ => Some(decode_compaction(reader)?),
+    };
     Some(LogSpec {
         durability,
         retention,
+        compaction,
     })
 }
 
@@ -289,6 +320,14 @@ mod tests {
                 age: Some(Duration::from_secs(7)),
                 bytes: None,
             },
+            compaction: None,
+        };
+        let compacted = LogSpec {
+            compaction: Some(Compaction {
+                lag_max: Some(Duration::from_millis(8)),
+                ..Compaction::default()
+            }),
+            ..spec
         };
         let state = |change| StateChange {
             space: StateSpace(7),
@@ -308,6 +347,11 @@ mod tests {
                 first: LogId(3),
                 count: 1,
                 spec: LogSpec::default(),
+            },
+            Control::ChangeLogs {
+                first: LogId(3),
+                count: 1,
+                spec: compacted,
             },
             Control::DeleteLogs {
                 first: LogId(4),

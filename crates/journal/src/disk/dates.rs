@@ -20,6 +20,21 @@ pub(crate) fn of_batch(max_timestamp: i64, now: impl FnOnce() -> i64) -> i64 {
     }
 }
 
+/// Returns the date of a batch that has lost records: by this latest timestamp, or as before.
+pub(crate) fn of_batch_again(max_timestamp: i64, before: i64) -> i64 {
+    if max_timestamp >= 0 { max_timestamp } else { before }
+}
+
+/// Returns the date of a batch that has lost all of its records: a search by time does not find it, and
+/// retention counts as before, as far as the date can be one of an append.
+pub(crate) fn of_nothing(before: i64) -> i64 {
+    if before >= 0 {
+        -2_i64.saturating_sub(before)
+    } else {
+        before
+    }
+}
+
 /// Returns the latest timestamp: -1 if there is none.
 pub(crate) fn timestamp(date: i64) -> i64 {
     date.max(-1)

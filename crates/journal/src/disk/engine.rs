@@ -1,6 +1,6 @@
 //! State shared by the threads of the engine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError};
 
@@ -12,6 +12,7 @@ use super::open_files::Files;
 use super::pool::Pool;
 use super::position::{Position, SegmentId};
 use super::read_buffers::ReadBuffers;
+use super::rewrite::CompactionProgress;
 use super::running::{Moment, Running};
 use super::segment::Segment;
 use super::settings::Settings;
@@ -51,6 +52,8 @@ pub(crate) struct Engine {
     pub(crate) drained: AtomicBool,
     /// Locked before any log, and only by appends that have an id.
     pub(crate) requests: Lock<Requests<Wait>>,
+    /// Progress of compaction, per log that was ever compacted. Never locked together with another.
+    pub(crate) compactions: Lock<HashMap<LogId, CompactionProgress>>,
     pub(crate) epoch: Epoch,
     pub(crate) running: Running,
     pub(crate) failure: OnceLock<String>,

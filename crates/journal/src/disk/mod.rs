@@ -98,7 +98,7 @@ use crate::watch::Watch;
 
 pub use self::backup::{BackupError, BackupReport, BackupTarget};
 pub use self::recovery::{OpenError, RecoveryReport};
-pub use self::rewrite::RewritePolicy;
+pub use self::rewrite::{CompactionSettings, RewritePolicy};
 pub use self::settings::{Clock, Settings};
 
 /// A journal in a directory.
@@ -144,6 +144,7 @@ impl DiskJournal {
             tracing::error!(%error, "no checkpoint can be stored yet");
         }
         state::load_requests(&core)?;
+        state::load_compactions(&core)?;
         tracing::info!(
             clean = report.clean,
             segments = report.segments,
@@ -287,6 +288,7 @@ fn start(
         begun: AtomicBool::new(false),
         drained: AtomicBool::new(false),
         requests: Lock::default(),
+        compactions: Lock::default(),
         epoch,
         running,
         failure: OnceLock::new(),

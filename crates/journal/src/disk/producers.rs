@@ -479,7 +479,7 @@ fn decode_batches(reader: &mut Reader<'_>) -> Option<SmallVec<[SentBatch; 1]>> {
 }
 
 /// Returns the sequence number `steps` behind another: 0 follows 2^31 - 1.
-fn sequence_after(sequence: i32, steps: i32) -> i32 {
+pub(crate) fn sequence_after(sequence: i32, steps: i32) -> i32 {
     let sum = (i64::from(sequence) + i64::from(steps)) & i64::from(i32::MAX);
     i32::try_from(sum).unwrap_or(0)
 }

@@ -229,6 +229,16 @@ fn body_bytes_of(frame: &IndexEntry) -> usize {
     usize_of(frame.bytes).saturating_sub(frame.head_bytes())
 }
 
+/// Reads a log on this thread, which may block; each piece is a whole batch if the offset lies in a sealed
+/// segment.
+pub(crate) fn read_here(core: &Engine, from: ReadFrom) -> Result<LogSlice, ReadError> {
+    let mut budget = Budget {
+        bytes: from.bytes_max,
+        whole: true,
+    };
+    read_cold(core, from, &mut budget)
+}
+
 fn read_cold(core: &Engine, from: ReadFrom, budget: &mut Budget) -> Result<LogSlice, ReadError> {
     core.metrics.cold_reads.inc();
     let Some(log) = core.logs.get(from.log) else {

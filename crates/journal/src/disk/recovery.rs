@@ -32,7 +32,7 @@ use super::settings::Settings;
 use super::sidecar::{self, Row, Sidecar, Summary};
 use super::storage::{Storage, is_full};
 use super::writer::SealedSegment;
-use crate::contract::LogSpec;
+use crate::contract::{Compaction, LogSpec};
 
 /// Reason why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -578,8 +578,18 @@ fn ids(first: LogId, count: u32) -> impl Iterator<Item = LogId> {
 }
 
 /// Fields that decide whether two specs are equal.
-type LogSpecKey = (Durability, Option<std::time::Duration>, Option<u64>);
+type LogSpecKey = (
+    Durability,
+    Option<std::time::Duration>,
+    Option<u64>,
+    Option<Compaction>,
+);
 
 fn spec_key(spec: &LogSpec) -> LogSpecKey {
-    (spec.durability, spec.retention.age, spec.retention.bytes)
+    (
+        spec.durability,
+        spec.retention.age,
+        spec.retention.bytes,
+        spec.compaction,
+    )
 }

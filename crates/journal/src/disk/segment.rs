@@ -31,8 +31,8 @@ use super::group::SEQUENCE_MAX;
 use super::position::SegmentId;
 
 pub(crate) const SEGMENT_HEAD_BYTES: usize = 4096;
-/// Version written by this program. The one before can be opened as well: 1 had no chunks.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+/// Version written by this program. Those before can be opened as well: 1 had no chunks, 2 no compaction.
+pub(crate) const FORMAT_VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"STAFSEG\0";
 pub(crate) const COVERED: std::ops::Range<usize> = 12..80;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::rewrite::RewritePolicy;
+use super::rewrite::{CompactionSettings, RewritePolicy};
 
 /// Source of the time, in milliseconds since 1970.
 #[derive(Clone)]
@@ -22,6 +22,7 @@ pub struct Settings {
     /// Free disk space below which no spare is made, and ordinary appends are refused.
     pub disk_free_bytes_min: u64,
     pub rewrite: RewritePolicy,
+    pub compaction: CompactionSettings,
     /// Bytes per second that rewriting may write.
     pub rewrite_bytes_per_second: u64,
     /// Id of the machine's boot: after another boot, unsynced data may be lost.
@@ -40,6 +41,7 @@ impl Default for Settings {
             kept_back_segments: 2,
             disk_free_bytes_min: 256 << 20,
             rewrite: RewritePolicy::default(),
+            compaction: CompactionSettings::default(),
             rewrite_bytes_per_second: 64 << 20,
             boot: this_boot(),
             clock: Clock::system(),

@@ -1,11 +1,14 @@
 //! Recovered keyed state: the checkpoint's, and changes that are in no checkpoint yet because the disk is
 //! full.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 
 use super::checkpoint::StateAt;
 use super::engine::Engine;
 use super::recovery::OpenError;
+use super::rewrite::CompactionProgress;
 use super::write_queue::Wait;
 use crate::contract::{Change, StateChange, StateItem, StateSpace, StateUnreadable};
 use crate::memory::state::{KeyedState, visit_space};
@@ -22,6 +25,19 @@ pub(crate) fn load_requests(core: &Engine) -> Result<(), OpenError> {
     .map_err(|error| OpenError::Checkpoint(error.to_string()))?;
     // Everything recovered is durable: no wait is necessary.
     *core.requests.lock() = Requests::load(stored, Wait::Nothing);
+    Ok(())
+}
+
+/// Loads the progress of compaction.
+pub(crate) fn load_compactions(core: &Engine) -> Result<(), OpenError> {
+    let mut loaded = HashMap::new();
+    load(core, request_ids::SPACE, &mut |item| {
+        if let StateItem::Value { key, value } = item {
+            loaded.extend(CompactionProgress::decode(key, value));
+        }
+    })
+    .map_err(|error| OpenError::Checkpoint(error.to_string()))?;
+    *core.compactions.lock() = loaded;
     Ok(())
 }
 

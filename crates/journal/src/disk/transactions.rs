@@ -123,6 +123,15 @@ impl Transactions {
         found
     }
 
+    /// Returns true if the batch of a producer at `base` belongs to an aborted transaction.
+    pub(crate) fn is_aborted(&self, producer: ProducerId, base: Offset) -> bool {
+        let behind = self.aborted.partition_point(|aborted| aborted.last < base);
+        let later = self.aborted.get(behind..).unwrap_or_default();
+        // Its next control batch ends the transaction of a batch, if there was one.
+        let of_producer = later.iter().find(|aborted| aborted.producer == producer);
+        of_producer.is_some_and(|aborted| aborted.first <= base)
+    }
+
     /// Removes the aborted transactions that end before `start`, and returns the offsets of their control
     /// batches.
     pub(crate) fn truncate(&mut self, start: Offset) -> Vec<Offset> {

@@ -10,6 +10,7 @@
 )]
 #![allow(unreachable_pub, reason = "a test's crate has no outside")]
 
+mod compaction;
 mod conformance;
 mod faults;
 mod rewrite;

@@ -3,7 +3,7 @@
 use stafett_topics::TopicSettings;
 
 use super::config_type::ConfigType;
-use super::topics::{self, CLEANUP_POLICY, Config};
+use super::topics::{self, Config};
 use super::{BadConfig, VALUE_BYTES_MAX, brokers, flush, groups, kept, list};
 
 /// Kind of resource that has the settings, and so the names that apply.
@@ -145,16 +145,7 @@ impl ConfigDefinition {
             value: value.to_owned(),
             why,
         };
-        self.kind.check(value).map_err(wrong)?;
-        let is_policy = self.config.is_some_and(|config| config.name == CLEANUP_POLICY);
-        if is_policy
-            && list(value)
-                .next()
-                .is_none_or(|first| first != "delete" || value.contains("compact"))
-        {
-            return Err(BadConfig::Compaction(value.to_owned()));
-        }
-        Ok(())
+        self.kind.check(value).map_err(wrong)
     }
 }
 
@@ -233,7 +224,9 @@ fn combined(had: &str, operation: Operation, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use stafett_model::Durability;
+    use stafett_topics::CleanupPolicy;
 
+    use super::super::topics::CLEANUP_POLICY;
     use super::*;
 
     fn one(name: &str, operation: Operation, value: Option<&str>) -> Edit {
@@ -316,10 +309,34 @@ mod tests {
         let set = changed(Area::Topic, &set, name, Operation::Subtract, "0:1,7:1");
         assert_eq!(set.other.get(name).map(|value| &**value), Some("1:1,2:1"));
         let set = changed(Area::Topic, &none, CLEANUP_POLICY, Operation::Append, "delete");
-        assert_eq!(
-            set.other.get(CLEANUP_POLICY).map(|value| &**value),
-            Some("delete")
-        );
+        assert_eq!(set.cleanup, Some(CleanupPolicy::default()));
+        let set = changed(Area::Topic, &set, CLEANUP_POLICY, Operation::Append, "compact");
+        let shown = |set: &TopicSettings| set.cleanup.map(|policy| policy.to_string());
+        assert_eq!(shown(&set).as_deref(), Some("compact,delete"));
+        let set = changed(Area::Topic, &set, CLEANUP_POLICY, Operation::Subtract, "delete");
+        assert_eq!(shown(&set).as_deref(), Some("compact"));
+    }
+
+    #[test]
+    fn compaction_is_the_same_for_topics_and_as_a_default() {
+        let none = TopicSettings::default();
+        for (topic, broker, value) in [
+            ("cleanup.policy", "log.cleanup.policy", "compact"),
+            ("delete.retention.ms", "log.cleaner.delete.retention.ms", "7"),
+            ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", "8"),
+            ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", "9"),
+            (
+                "min.cleanable.dirty.ratio",
+                "log.cleaner.min.cleanable.ratio",
+                "0.01",
+            ),
+        ] {
+            let own = changed(Area::Topic, &none, topic, Operation::Set, value);
+            assert_eq!(own, changed(Area::Broker, &none, broker, Operation::Set, value));
+            let config = topics::find(topic).unwrap();
+            assert_eq!(topics::value_in(&own, config, topic).as_deref(), Some(value));
+            assert!(own.other.is_empty() && own != none, "{topic}");
+        }
     }
 
     #[test]
@@ -375,9 +392,6 @@ mod tests {
             said(Area::Topic, "retention.ms", set, None),
             "Null value not supported for topic configs: retention.ms"
         );
-        for policy in ["compact", "compact,delete", "delete,compact", ""] {
-            assert!(said(Area::Topic, "cleanup.policy", set, Some(policy)).contains("compaction"));
-        }
         assert!(said(Area::Topic, "retention.ms", Operation::Append, Some("1")).contains("not a list"));
         assert!(said(Area::Broker, "node.id", set, Some("1")).contains("node.id"));
         assert!(said(Area::Topic, "retention.ms", set, Some(&"1".repeat(9000))).contains("longer"));

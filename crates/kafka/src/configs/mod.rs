@@ -42,10 +42,6 @@ pub(crate) enum BadConfig {
         value: String,
         why: BadValue,
     },
-    #[error(
-        "Invalid value {0} for configuration cleanup.policy: compaction is not served yet, only delete is"
-    )]
-    Compaction(String),
     #[error("{name} is the broker's for as long as it runs: it cannot be changed")]
     Fixed { name: String },
     #[error("{name} is not a list: nothing can be appended to it or taken from it")]

@@ -25,6 +25,10 @@ const MESSAGE_BYTES: &str = "max.message.bytes";
 const TIMESTAMP_AFTER: &str = "message.timestamp.after.max.ms";
 const TIMESTAMP_BEFORE: &str = "message.timestamp.before.max.ms";
 const TIMESTAMP_TYPE: &str = "message.timestamp.type";
+const DIRTY_RATIO: &str = "min.cleanable.dirty.ratio";
+const LAG_MAX: &str = "max.compaction.lag.ms";
+const LAG_MIN: &str = "min.compaction.lag.ms";
+const TOMBSTONES: &str = "delete.retention.ms";
 const RETENTION_BYTES: &str = "retention.bytes";
 const RETENTION_MS: &str = "retention.ms";
 pub(super) const DURABILITY: &str = "stafett.durability";
@@ -70,13 +74,14 @@ const REPLICAS: ConfigType = ConfigType::Replicas;
 #[rustfmt::skip]
 pub(crate) const ALL: &[Config] = &[
     config(CLEANUP_POLICY, "log.cleanup.policy", ConfigType::SomeOf(&["compact", "delete"]), "delete",
-        "What becomes of old records: delete. Compaction is not served yet."),
+        "What becomes of old records: delete frees those beyond retention.ms and retention.bytes, compact keeps the newest of each key; a list for both."),
     shown("compression.gzip.level", "compression.gzip.level", level(-1, 9), "-1"),
     shown("compression.lz4.level", "compression.lz4.level", level(1, 17), "9"),
     config(COMPRESSION, "compression.type", ConfigType::OneOf(CODECS), "producer",
         "What batches are compressed with when they come in; producer keeps them as they are."),
     shown("compression.zstd.level", "compression.zstd.level", level(-131_072, 22), "3"),
-    shown("delete.retention.ms", "log.cleaner.delete.retention.ms", DURATION, "86400000"),
+    config(TOMBSTONES, "log.cleaner.delete.retention.ms", DURATION, "86400000",
+        "Milliseconds that a record without a value stays in a compacted topic after the records before it were compacted."),
     shown("file.delete.delay.ms", "log.segment.delete.delay.ms", DURATION, "60000"),
     config(flush::MESSAGES[0], flush::MESSAGES[1], ConfigType::Long { min: 1 }, LONG_MAX,
         "1 means stafett.durability=sync, unless that is set; other values are kept and shown, without effect."),
@@ -87,7 +92,8 @@ pub(crate) const ALL: &[Config] = &[
     shown("leader.replication.throttled.replicas", "", REPLICAS, ""),
     shown("local.retention.bytes", "log.local.retention.bytes", ConfigType::Long { min: -2 }, "-2"),
     shown("local.retention.ms", "log.local.retention.ms", ConfigType::Long { min: -2 }, "-2"),
-    shown("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", ConfigType::Long { min: 1 }, LONG_MAX),
+    config(LAG_MAX, "log.cleaner.max.compaction.lag.ms", ConfigType::Long { min: 1 }, LONG_MAX,
+        "Age in milliseconds of the oldest record not yet compacted from which compaction does not wait for min.cleanable.dirty.ratio."),
     config(MESSAGE_BYTES, "message.max.bytes", COUNT, "1048588", "Bytes of the largest batch that is taken."),
     config(TIMESTAMP_AFTER, "log.message.timestamp.after.max.ms", DURATION, "3600000",
         "Milliseconds that the time of a record may be ahead of the clock, where records keep their own time."),
@@ -95,8 +101,10 @@ pub(crate) const ALL: &[Config] = &[
         "Milliseconds that the time of a record may be behind the clock, where records keep their own time."),
     config(TIMESTAMP_TYPE, "log.message.timestamp.type", ConfigType::OneOf(&[CREATE_TIME, APPEND_TIME]), CREATE_TIME,
         "Whether records keep the time that their producer gave them or get that of their append."),
-    shown("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", ConfigType::Ratio, "0.5"),
-    shown("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", DURATION, "0"),
+    config(DIRTY_RATIO, "log.cleaner.min.cleanable.ratio", ConfigType::Ratio, "0.5",
+        "Share of a partition's bytes that has to be not yet compacted before it is."),
+    config(LAG_MIN, "log.cleaner.min.compaction.lag.ms", DURATION, "0",
+        "Milliseconds after its timestamp before which a record is not compacted."),
     shown("min.insync.replicas", "min.insync.replicas", ConfigType::int(1), "1"),
     shown("preallocate", "log.preallocate", ConfigType::Boolean, "false"),
     shown("remote.log.copy.disable", "", ConfigType::Boolean, "false"),
@@ -127,7 +135,7 @@ pub(super) fn find_broker(broker_name: &str) -> Option<&'static Config> {
 
 /// Returns the value if it is set. Settings that the broker does not implement are stored under `key`.
 pub(crate) fn value_in(settings: &TopicSettings, config: &Config, key: &str) -> Option<String> {
-    match config.name {
+    let own = match config.name {
         MESSAGE_BYTES => settings.message_bytes_max.map(|bytes| bytes.to_string()),
         TIMESTAMP_TYPE => settings.append_time.map(|on| timestamp_type(on).to_owned()),
         RETENTION_BYTES => settings.retention_bytes.map(bytes_or_none),
@@ -136,8 +144,15 @@ pub(crate) fn value_in(settings: &TopicSettings, config: &Config, key: &str) -> 
         TIMESTAMP_AFTER => settings.later_ms_max.map(long),
         COMPRESSION => settings.codec.map(|codec| codec_name(codec).to_owned()),
         DURABILITY => settings.durability.map(|level| level.to_string()),
-        _ => kept(settings, key),
-    }
+        CLEANUP_POLICY => settings.cleanup.map(|policy| policy.to_string()),
+        TOMBSTONES => settings.compaction.tombstones_kept.map(millis),
+        LAG_MIN => settings.compaction.lag_min.map(millis),
+        LAG_MAX => settings.compaction.lag_max.map(millis_or_max),
+        DIRTY_RATIO => settings.compaction.dirty_share_min.map(ratio),
+        _ => None,
+    };
+    // Also settings that had no effect when they were stored.
+    own.or_else(|| kept(settings, key))
 }
 
 /// Returns the value that the broker was started with.
@@ -151,12 +166,18 @@ pub(crate) fn base_value(base: &TopicDefaults, config: &Config) -> String {
         TIMESTAMP_AFTER => long(base.later_ms_max),
         COMPRESSION => codec_name(base.codec).to_owned(),
         DURABILITY => base.logs.durability.to_string(),
+        CLEANUP_POLICY => base.cleanup.to_string(),
+        TOMBSTONES => millis(base.compaction.tombstones_kept),
+        LAG_MIN => millis(base.compaction.lag_min),
+        LAG_MAX => millis_or_max(base.compaction.lag_max),
+        DIRTY_RATIO => ratio(base.compaction.dirty_share_min),
         _ => config.default.to_owned(),
     }
 }
 
 /// Sets a checked value, or removes it.
 pub(super) fn put(settings: &mut TopicSettings, config: &Config, key: &str, value: Option<&str>) {
+    settings.other.remove(key);
     match config.name {
         MESSAGE_BYTES => settings.message_bytes_max = value.and_then(|value| value.parse().ok()),
         TIMESTAMP_TYPE => settings.append_time = value.map(|value| value == APPEND_TIME),
@@ -168,11 +189,47 @@ pub(super) fn put(settings: &mut TopicSettings, config: &Config, key: &str, valu
         TIMESTAMP_AFTER => settings.later_ms_max = value.map(any_time),
         COMPRESSION => settings.codec = value.map(codec),
         DURABILITY => settings.durability = value.and_then(|value| value.parse().ok()),
-        _ => match value {
-            Some(value) => drop(settings.other.insert(key.into(), value.into())),
-            None => drop(settings.other.remove(key)),
-        },
+        CLEANUP_POLICY => settings.cleanup = value.and_then(|value| value.parse().ok()),
+        TOMBSTONES => settings.compaction.tombstones_kept = value.and_then(duration),
+        LAG_MIN => settings.compaction.lag_min = value.and_then(duration),
+        LAG_MAX => {
+            let bound = |value| duration(value).filter(|_| value != LONG_MAX);
+            settings.compaction.lag_max = value.map(bound);
+        }
+        DIRTY_RATIO => settings.compaction.dirty_share_min = value.and_then(millionths),
+        _ => {
+            let value = value.map(|value| (key.into(), value.into()));
+            settings.other.extend(value);
+        }
     }
+}
+
+fn duration(value: &str) -> Option<Duration> {
+    value.parse().ok().map(Duration::from_millis)
+}
+
+fn millis(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+fn millis_or_max(time: Option<Duration>) -> String {
+    time.map_or_else(|| LONG_MAX.to_owned(), millis)
+}
+
+/// Parses a number from 0 to 1.
+fn millionths(value: &str) -> Option<u32> {
+    let ratio: f64 = value.parse().ok()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the value lies between 0 and a million"
+    )]
+    let share = (ratio.clamp(0.0, 1.0) * 1e6).round() as u32;
+    Some(share)
+}
+
+fn ratio(millionths: u32) -> String {
+    (f64::from(millionths) / 1e6).to_string()
 }
 
 fn timestamp_type(is_append_time: bool) -> &'static str {

@@ -54,6 +54,25 @@ impl Server {
 
     /// Stops, and starts again with what is stored.
     pub(crate) async fn restart(self) -> Self {
+        let directory = self.stop().await;
+        Self::start_in(directory, KafkaSettings::default(), GroupSettings::default()).await
+    }
+
+    /// Compacts everything there is, while the server is stopped.
+    pub(crate) async fn compact(self) -> Self {
+        let directory = self.stop().await;
+        let settings = Settings {
+            threads: false,
+            ..journal_settings()
+        };
+        let journal = DiskJournal::open(directory.path(), settings, Metrics::new()).unwrap();
+        journal.checkpoint();
+        journal.rewrite();
+        drop(journal);
+        Self::start_in(directory, KafkaSettings::default(), GroupSettings::default()).await
+    }
+
+    async fn stop(self) -> tempfile::TempDir {
         self.drain_hard().await;
         let Self {
             directory,
@@ -64,21 +83,18 @@ impl Server {
         drop(broker);
         let closing = tokio::task::spawn_blocking(move || journal.close());
         closing.await.unwrap();
-        Self::start_in(directory, KafkaSettings::default(), GroupSettings::default()).await
+        directory
     }
 
     async fn start_in(directory: tempfile::TempDir, settings: KafkaSettings, groups: GroupSettings) -> Self {
-        let journal = Settings {
-            segment_bytes: 4 << 20,
-            disk_free_bytes_min: 0,
-            ..Settings::default()
-        };
-        let journal = Arc::new(DiskJournal::open(directory.path(), journal, Metrics::new()).unwrap());
+        let journal = DiskJournal::open(directory.path(), journal_settings(), Metrics::new());
+        let journal = Arc::new(journal.unwrap());
         let mut broker = BrokerSettings {
             topics: TopicDefaults {
                 logs: LogSpec {
                     durability: Durability::Os,
                     retention: Retention::default(),
+                    compaction: None,
                 },
                 partitions: 2,
                 ..TopicDefaults::default()
@@ -143,6 +159,14 @@ impl Server {
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0, |value| value.parse().unwrap())
+    }
+}
+
+fn journal_settings() -> Settings {
+    Settings {
+        segment_bytes: 4 << 20,
+        disk_free_bytes_min: 0,
+        ..Settings::default()
     }
 }
 

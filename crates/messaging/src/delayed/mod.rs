@@ -135,6 +135,7 @@ impl Delayed {
         let spec = LogSpec {
             durability: Durability::Sync,
             retention: Retention::default(),
+            compaction: None,
         };
         let create = Frame::CreateLogs {
             first: log,

@@ -123,6 +123,7 @@ impl World {
             spec: LogSpec {
                 durability: Durability::Sync,
                 retention: Retention::default(),
+                compaction: None,
             },
         };
         let append = Append::state([create], StateWait::Written);

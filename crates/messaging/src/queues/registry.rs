@@ -187,6 +187,7 @@ impl Queues {
                 Durability::Os
             },
             retention: Retention::default(),
+            compaction: None,
         }
     }
 

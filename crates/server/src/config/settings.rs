@@ -232,6 +232,13 @@ settings! {
         /// How fast the background may rewrite segments, so that it leaves the disk to writers and readers.
         rewrite_bytes_per_second: Bytes = "64MiB", in MIB..=TIB;
 
+        /// Memory for the keys of compacted topics while they are compacted: 30 bytes per key that is new
+        /// since the last time. If it does not suffice, compaction takes several passes.
+        compaction_memory_bytes: Bytes = "64MiB", in 64 * KIB..=TIB;
+
+        /// How often the background looks for topics to compact.
+        compaction_interval_ms: Time = "15s", in 100..=DAY;
+
         /// Empty segment files that ordinary appends leave alone, so that there is always room to delete and
         /// to free space.
         recycle_segments: Count = "2", in 0..=1024;

@@ -13,18 +13,23 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use bytes::Bytes;
-use stafett_model::{LogId, Offset};
+use smallvec::SmallVec;
+use stafett_model::{BatchHeader, LogId, Offset};
 
 use super::super::chunk::{self, AssembleError};
 use super::super::codec::u32_of;
+use super::super::dates;
 use super::super::engine::Engine;
 use super::super::frame::{FrameEntry, FrameKind, Head};
+use super::super::partial_batch::{entry_of, part_of};
 use super::super::position::SegmentId;
 use super::super::segment::Segment;
 use super::super::sidecar::IndexEntry;
+use super::compaction::{Filtered, RecordFilter};
 use super::input::{Entries, Input, LivenessCheck};
 use super::output::Output;
 use super::ties::Ties;
+use crate::contract::Selection;
 
 #[derive(Debug)]
 pub(crate) enum MergeError {
@@ -50,18 +55,24 @@ pub(crate) struct MergedSegment {
     pub(crate) logs: Vec<(LogId, Offset, u64)>,
 }
 
-/// Copies the live frames of `inputs` into new sorted segments. On success these are complete and synced, but
-/// not in force; on an error they are removed.
-pub(crate) fn merge(core: &Engine, inputs: &[SegmentId]) -> Result<Vec<MergedSegment>, MergeError> {
+/// Copies the live frames of `inputs` into new sorted segments; those of compacted logs as `filter` leaves
+/// them. On success the segments are complete and synced, but not in force; on an error they are removed.
+pub(super) fn merge(
+    core: &Engine,
+    inputs: &[SegmentId],
+    filter: Option<&mut RecordFilter>,
+) -> Result<Vec<MergedSegment>, MergeError> {
     let inputs: Vec<_> = inputs
         .iter()
         .map(|id| Input::open(core, *id))
         .collect::<Result<_, _>>()?;
-    let ties = Ties::find(core, &inputs)?;
+    let apart = filter.as_ref().map(|filter| filter.logs()).unwrap_or_default();
+    let ties = Ties::find(core, &inputs, apart)?;
     let mut merge = Merge {
         core,
         output: Output::new(core),
         buffer: Vec::new(),
+        filter,
     };
     let copied = merge
         .copy_tied(&inputs, &ties)
@@ -80,6 +91,7 @@ struct Merge<'a> {
     output: Output<'a>,
     /// Frame read last.
     buffer: Vec<u8>,
+    filter: Option<&'a mut RecordFilter>,
 }
 
 impl Merge<'_> {
@@ -120,7 +132,13 @@ impl Merge<'_> {
             let (Some(input), Some(entries)) = (inputs.get(number), streams.get_mut(number)) else {
                 continue;
             };
-            if !ties.has(log) && alive.is(log, entry.end()) {
+            let is_filtered = self
+                .filter
+                .as_ref()
+                .is_some_and(|filter| filter.covers(log, base));
+            if is_filtered && alive.is(log, entry.end()) {
+                self.copy_filtered(input, &entry)?;
+            } else if !ties.has(log) && alive.is(log, entry.end()) {
                 let is_it = |it: &FrameEntry| (it.log, it.base) == (log, base);
                 if !self.copy(input, entry.byte, u32_of(entry.stored_bytes()), is_it)? {
                     return Err(input.damaged(entry.byte));
@@ -141,27 +159,7 @@ impl Merge<'_> {
         bytes: u32,
         is_wanted: impl Fn(&FrameEntry) -> bool,
     ) -> Result<bool, MergeError> {
-        let damaged = || input.damaged(byte);
-        let frame = input.read(byte, bytes, &mut self.buffer)?;
-        let (head, _) = Head::decode(frame).map_err(|_| damaged())?;
-        if head.frame_bytes() != frame.len() {
-            return Err(damaged());
-        }
-        let assembled: Bytes;
-        let (head, body) = if head.kind == FrameKind::Cut {
-            let (head, table) = chunk::last_frame(frame).ok_or_else(damaged)?;
-            let (head, body) = table.assemble(input.file(), &head).map_err(|error| match error {
-                AssembleError::Damaged => damaged(),
-                AssembleError::Io(error) => MergeError::Io(error),
-            })?;
-            assembled = body;
-            (head, assembled.as_ref())
-        } else {
-            let body = frame.get(head.bytes()..head.bytes() + head.body_bytes);
-            let body = body.ok_or_else(damaged)?;
-            head.verify_body(body).map_err(|_| damaged())?;
-            (head, body)
-        };
+        let (head, body) = read_frame(input, byte, bytes, &mut self.buffer)?;
         let entries = head.entries.iter().copied().filter(is_wanted).collect();
         let head = Head {
             more: false,
@@ -171,9 +169,90 @@ impl Merge<'_> {
         if head.entries.is_empty() {
             return Ok(false);
         }
-        self.output.add(&head, body)?;
+        self.output.add(&head, body.as_ref())?;
         Ok(true)
     }
+
+    /// Copies a compacted log's part of a frame, as far as the filter leaves it.
+    fn copy_filtered(&mut self, input: &Input, place: &IndexEntry) -> Result<(), MergeError> {
+        let damaged = || input.damaged(place.byte);
+        let bytes = u32_of(place.stored_bytes());
+        let (head, body) = read_frame(input, place.byte, bytes, &mut self.buffer)?;
+        let entry = *entry_of(&head, place.log, place).ok_or_else(damaged)?;
+        let body = match body {
+            FrameBody::Read(body) => Bytes::copy_from_slice(body),
+            FrameBody::Assembled(body) => body,
+        };
+        let part = part_of(&body, &head, &entry).ok_or_else(damaged)?;
+        let Some(filter) = &mut self.filter else {
+            return Ok(());
+        };
+        let batch = match filter.apply(self.core, place.log, &part) {
+            Filtered::Gone => return Ok(()),
+            Filtered::Whole => part,
+            Filtered::Replaced(batch) => batch,
+        };
+        let header = BatchHeader::parse(&batch).map_err(|_| damaged())?;
+        let date = match header.record_count {
+            0 => dates::of_nothing(head.date),
+            _ => dates::of_batch_again(header.max_timestamp, head.date),
+        };
+        let head = Head {
+            kind: FrameKind::Batch,
+            more: false,
+            body_bytes: batch.len(),
+            body_checksum: header.crc,
+            date,
+            span: entry.span,
+            entries: SmallVec::from_buf([FrameEntry {
+                records: Selection::All,
+                ..entry
+            }]),
+        };
+        self.output.add(&head, &batch)
+    }
+}
+
+/// Body of a frame: read, or joined from the chunks of a cut batch.
+enum FrameBody<'a> {
+    Read(&'a [u8]),
+    Assembled(Bytes),
+}
+
+impl AsRef<[u8]> for FrameBody<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Read(body) => body,
+            Self::Assembled(body) => body,
+        }
+    }
+}
+
+/// Reads and verifies a frame; joins a cut batch.
+fn read_frame<'b>(
+    input: &Input,
+    byte: u32,
+    bytes: u32,
+    buffer: &'b mut Vec<u8>,
+) -> Result<(Head, FrameBody<'b>), MergeError> {
+    let damaged = || input.damaged(byte);
+    let frame = input.read(byte, bytes, buffer)?;
+    let (head, _) = Head::decode(frame).map_err(|_| damaged())?;
+    if head.frame_bytes() != frame.len() {
+        return Err(damaged());
+    }
+    if head.kind == FrameKind::Cut {
+        let (head, table) = chunk::last_frame(frame).ok_or_else(damaged)?;
+        let (head, body) = table.assemble(input.file(), &head).map_err(|error| match error {
+            AssembleError::Damaged => damaged(),
+            AssembleError::Io(error) => MergeError::Io(error),
+        })?;
+        return Ok((head, FrameBody::Assembled(body)));
+    }
+    let body = frame.get(head.bytes()..head.bytes() + head.body_bytes);
+    let body = body.ok_or_else(damaged)?;
+    head.verify_body(body).map_err(|_| damaged())?;
+    Ok((head, FrameBody::Read(body)))
 }
 
 /// An entry that is ignored by the order of the heap.

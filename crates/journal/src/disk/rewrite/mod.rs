@@ -2,9 +2,11 @@
 //! each log has long runs; dead data is left behind; segments without live data are reused.
 //!
 //! `policy` selects the work from a few numbers per segment. `merge` does it (it reads `input`s, `ties` tells
-//! which logs are stored together, `output` writes). `retire` puts the result into force and releases the
-//! replaced segments. It can be interrupted at any point: the result takes effect by one control frame.
+//! which logs are stored together, `output` writes). `compaction` has it done with a filter of records.
+//! `retire` puts the result into force and releases the replaced segments. It can be interrupted at any
+//! point: the result takes effect by one control frame.
 
+mod compaction;
 mod input;
 mod merge;
 mod output;
@@ -13,15 +15,20 @@ mod retire;
 mod stats;
 mod ties;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::engine::Engine;
 use super::position::SegmentId;
 use super::scrub::Scrubber;
 
+pub(crate) use self::compaction::CompactionProgress;
+pub use self::compaction::CompactionSettings;
+use self::compaction::{Compactor, RecordFilter, Work};
 pub(crate) use self::input::LivenessCheck;
-use self::policy::Plan;
+use self::merge::MergedSegment;
 pub use self::policy::RewritePolicy;
+use self::policy::{Plan, SegmentView};
 pub(crate) use self::retire::RetiringSegments;
 pub(crate) use self::stats::Statistics;
 
@@ -48,6 +55,9 @@ pub(crate) struct Rewriter {
     retiring: RetiringSegments,
     /// Segments found damaged: they are left as they are.
     damaged: Vec<SegmentId>,
+    compactor: Compactor,
+    /// True if compaction comes first in the next step: both get their turns.
+    compacts_first: bool,
 }
 
 impl Rewriter {
@@ -58,41 +68,126 @@ impl Rewriter {
         self.statistics.export_metrics(core);
         let covered = core.checkpointed();
         let segments = self.statistics.segments(core, covered, &self.damaged);
-        let is_short = core.pool.shortage().is_short();
-        let Some(plan) = core.settings.rewrite.plan(&segments, core.now_ms(), is_short) else {
-            return false;
-        };
         if core.has_failed() || core.rewriting.is_closed() {
             return false;
         }
-        let (inputs, outputs) = match plan {
-            Plan::Recycle(mut dead) => {
-                dead.truncate(RECYCLED_AT_ONCE);
-                (dead, Vec::new())
-            }
-            Plan::Merge(inputs) => match merge::merge(core, &inputs) {
-                Ok(outputs) => (inputs, outputs),
-                Err(merge::MergeError::Stopped) => return false,
-                Err(merge::MergeError::Damaged { segment, byte }) => {
-                    tracing::error!(
-                        segment = segment.0,
-                        byte,
-                        "a segment that was to be rewritten is damaged"
-                    );
-                    self.damaged.push(segment);
-                    return true;
+        self.compacts_first = !self.compacts_first;
+        [self.compacts_first, !self.compacts_first]
+            .into_iter()
+            .any(|compacts| {
+                if compacts {
+                    self.compact(core, &segments)
+                } else {
+                    self.rewrite(core, &segments)
                 }
-                Err(merge::MergeError::Io(error)) => {
-                    tracing::warn!(%error, "segments could not be rewritten now");
-                    return false;
-                }
-            },
-        };
-        let swapped = self.retiring.swap(core, &inputs, outputs);
-        self.statistics.forget(&inputs);
-        self.retiring.release(core);
-        swapped
+            })
     }
+
+    /// Recycles dead segments, or merges some.
+    fn rewrite(&mut self, core: &Engine, segments: &[SegmentView]) -> bool {
+        let is_short = core.pool.shortage().is_short();
+        match core.settings.rewrite.plan(segments, core.now_ms(), is_short) {
+            None => false,
+            Some(Plan::Recycle(mut dead)) => {
+                dead.truncate(RECYCLED_AT_ONCE);
+                self.swap(core, &dead, Vec::new())
+            }
+            Some(Plan::Merge(inputs)) => match self.merge(core, inputs, None) {
+                Merged::Done { inputs, outputs } => self.swap(core, &inputs, outputs),
+                Merged::Damaged => true,
+                Merged::Failed => false,
+            },
+        }
+    }
+
+    /// Does a step of compaction.
+    fn compact(&mut self, core: &Engine, segments: &[SegmentView]) -> bool {
+        let inputs = match self.compactor.next(core, &core.settings.rewrite, segments) {
+            Work::Nothing => return false,
+            Work::Ended => return true,
+            Work::Rewrite(inputs) => inputs,
+        };
+        let mut compactor = std::mem::take(&mut self.compactor);
+        let merged = self.merge(core, inputs, compactor.filter());
+        self.compactor = compactor;
+        if let Merged::Done { inputs, outputs } = merged {
+            let made: Vec<_> = outputs.iter().map(|output| output.segment.id).collect();
+            if self.swap(core, &inputs, outputs) {
+                self.compactor.on_rewritten(made);
+                return true;
+            }
+        }
+        self.compactor.stop();
+        false
+    }
+
+    /// Merges neighbours: the first of `inputs`, and those behind it that hold each log in one piece with it.
+    fn merge(
+        &mut self,
+        core: &Engine,
+        mut inputs: Vec<SegmentId>,
+        filter: Option<&mut RecordFilter>,
+    ) -> Merged {
+        inputs.truncate(neighbours(core, &inputs));
+        match merge::merge(core, &inputs, filter) {
+            Ok(outputs) => Merged::Done { inputs, outputs },
+            Err(merge::MergeError::Stopped) => Merged::Failed,
+            Err(merge::MergeError::Damaged { segment, byte }) => {
+                tracing::error!(
+                    segment = segment.0,
+                    byte,
+                    "a segment that was to be rewritten is damaged"
+                );
+                self.damaged.push(segment);
+                Merged::Damaged
+            }
+            Err(merge::MergeError::Io(error)) => {
+                tracing::warn!(%error, "segments could not be rewritten now");
+                Merged::Failed
+            }
+        }
+    }
+
+    fn swap(&mut self, core: &Engine, inputs: &[SegmentId], outputs: Vec<MergedSegment>) -> bool {
+        let is_swapped = self.retiring.swap(core, inputs, outputs);
+        self.statistics.forget(inputs);
+        self.retiring.release(core);
+        is_swapped
+    }
+}
+
+/// Result of a merge.
+enum Merged {
+    /// The outputs are complete, but not in force.
+    Done {
+        inputs: Vec<SegmentId>,
+        outputs: Vec<MergedSegment>,
+    },
+    /// A segment is damaged, and was noted as such.
+    Damaged,
+    Failed,
+}
+
+/// Returns how many of `inputs`, in the order of their arrival, can be merged together: no log may have
+/// batches between two of them in a segment that is not merged. Segments in between can have been rewritten
+/// before.
+fn neighbours(core: &Engine, inputs: &[SegmentId]) -> usize {
+    let mut count = inputs.len();
+    if count < 2 {
+        return count;
+    }
+    let places: HashMap<SegmentId, usize> = inputs.iter().copied().zip(0..).collect();
+    for log in core.logs.all() {
+        let (mut has_begun, mut has_ended) = (false, false);
+        for run in &log.lock().runs {
+            match places.get(&run.segment) {
+                Some(place) if has_ended => count = count.min(*place),
+                Some(_) => has_begun = true,
+                None => has_ended = has_begun,
+            }
+        }
+    }
+    count.max(1)
 }
 
 #[cfg(test)]

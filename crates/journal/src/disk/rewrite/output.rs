@@ -247,14 +247,14 @@ impl OutputSegment {
 }
 
 /// Rate limit of rewriting.
-struct Budget {
+pub(super) struct Budget {
     started: std::time::Instant,
     bytes: u64,
     bytes_per_second: u64,
 }
 
 impl Budget {
-    fn new(core: &Engine) -> Self {
+    pub(super) fn new(core: &Engine) -> Self {
         let bytes_per_second = core.settings.rewrite_bytes_per_second.max(1);
         Self {
             started: std::time::Instant::now(),
@@ -264,7 +264,7 @@ impl Budget {
     }
 
     /// Waits until the written bytes are within the rate, or the journal is closed.
-    fn spend(&mut self, core: &Engine, bytes: u64) -> Result<(), MergeError> {
+    pub(super) fn spend(&mut self, core: &Engine, bytes: u64) -> Result<(), MergeError> {
         self.bytes += bytes;
         let due = std::time::Duration::from_secs_f64(self.bytes as f64 / self.bytes_per_second as f64);
         let early = due.saturating_sub(self.started.elapsed());

@@ -105,6 +105,26 @@ impl RewritePolicy {
         (pressed && stretch.len() > 1).then_some(stretch)
     }
 
+    /// Returns arrival segments for a merge from `first` to at most `last`, both alive, of at most
+    /// `merge_bytes` unless the first is larger. Those without live data are left out.
+    pub(super) fn arrivals_between(
+        &self,
+        segments: &[SegmentView],
+        first: SegmentId,
+        last: SegmentId,
+    ) -> Vec<SegmentId> {
+        let mut bytes = 0;
+        let within = segments
+            .iter()
+            .filter(|it| it.kind == SegmentKind::Arrival && (first..=last).contains(&it.id))
+            .filter(|it| it.id == first || it.dead_bytes < it.bytes);
+        let taken = within.take_while(|it| {
+            bytes += it.bytes;
+            it.id == first || it.free && bytes <= self.merge_bytes
+        });
+        taken.map(|it| it.id).collect()
+    }
+
     /// Returns the segment with the largest dead part, if too much is dead. Of the arrival segments only the
     /// oldest may be taken alone: otherwise those on both sides would count as neighbours, and their merge
     /// would put offsets from both sides into one segment.
@@ -230,6 +250,18 @@ mod tests {
             segment.dead_bytes = dead * MIB;
         }
         assert_eq!(policy().plan(&segments, 0, false), Some(Plan::Merge(ids([1]))));
+    }
+
+    #[test]
+    fn compaction_takes_neighbours_up_to_the_bytes_of_a_merge() {
+        let mut segments: Vec<_> = (1..=9).map(mixed).collect();
+        segments[2].dead_bytes = segments[2].bytes;
+        segments[4].kind = SegmentKind::Sorted;
+        segments[7].free = false;
+        let between = |first, last| policy().arrivals_between(&segments, SegmentId(first), SegmentId(last));
+        assert_eq!(between(1, 9), ids([1, 2, 4, 6]));
+        assert_eq!(between(7, 9), ids([7]));
+        assert_eq!(between(3, 4), ids([3, 4]));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! mix their messages. It is stored alone, with copies of the shared frames that hold only its own part. So a
 //! merge writes at most an eighth more than if everything shared were tied.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use stafett_model::LogId;
 
@@ -23,6 +23,8 @@ use super::merge::MergeError;
 const SHARED_SHARE: u64 = 8;
 
 pub(super) struct Ties {
+    /// Logs that are stored alone, whatever they share: compaction changes their batches.
+    apart: BTreeSet<LogId>,
     /// Tied logs by their index in `parents`. `None` if all logs are tied to each other.
     numbers: Option<HashMap<LogId, u32>>,
     /// Union-find parents; the root is the lowest index of a tie.
@@ -48,7 +50,7 @@ struct Sharer {
 
 impl Ties {
     /// Finds the ties from the indexes of `inputs`, segment by segment.
-    pub(super) fn find(core: &Engine, inputs: &[Input]) -> Result<Self, MergeError> {
+    pub(super) fn find(core: &Engine, inputs: &[Input], apart: BTreeSet<LogId>) -> Result<Self, MergeError> {
         let mut ties = match inputs {
             // Already in order except for dead data, and it fits into one segment again.
             [only] if only.is_sorted() && only.bytes() <= core.settings.segment_bytes.into() => {
@@ -62,6 +64,7 @@ impl Ties {
                 Self::of(Some(tied), count)
             }
         };
+        ties.apart = apart;
         if ties.parents.is_empty() {
             return Ok(ties);
         }
@@ -85,6 +88,7 @@ impl Ties {
 
     fn of(numbers: Option<HashMap<LogId, u32>>, count: usize) -> Self {
         Self {
+            apart: BTreeSet::new(),
             numbers,
             parents: (0..u32_of(count)).collect(),
             frames: Vec::new(),
@@ -118,6 +122,9 @@ impl Ties {
     }
 
     fn number(&self, log: LogId) -> Option<u32> {
+        if self.apart.contains(&log) {
+            return None;
+        }
         match &self.numbers {
             Some(numbers) => numbers.get(&log).copied(),
             None => Some(0),

@@ -1,0 +1,129 @@
+//! Offset map: the newest offset of each key in the dirty ranges of a pass, in bounded memory.
+//!
+//! An open table with linear probing. Of a key it has 128 bits of keyed hash: at a billion keys, two that are
+//! taken for one are about as likely as a wrong bit that the checksums of the disk let pass. Hash keys are
+//! random per map, so keys cannot be chosen to collide.
+
+use std::hash::{BuildHasher, RandomState};
+
+use stafett_model::{LogId, Offset};
+
+/// Two halves of a hash, and an offset plus one; 0 in an empty slot.
+type Slot = [u64; 3];
+
+/// Bytes of a key in the map.
+const SLOT_BYTES: usize = size_of::<Slot>();
+
+pub(super) struct OffsetMap {
+    slots: Vec<Slot>,
+    len: usize,
+    /// Keys that the map holds at most.
+    len_max: usize,
+    hashers: [RandomState; 2],
+}
+
+impl OffsetMap {
+    /// Creates a map that takes at most `bytes` bytes, but holds at least one key. Pages of it take memory
+    /// once keys are in them.
+    pub(super) fn new(bytes: usize) -> Self {
+        let slots = (bytes / SLOT_BYTES).max(2);
+        Self {
+            slots: vec![[0; 3]; slots],
+            len: 0,
+            len_max: (slots / 5 * 4).max(1),
+            hashers: [RandomState::new(), RandomState::new()],
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns true if there is no room for another key.
+    pub(super) fn is_full(&self) -> bool {
+        self.len >= self.len_max
+    }
+
+    /// Records a later offset of a key. False if the key is new and there is no room for it.
+    pub(super) fn insert(&mut self, log: LogId, key: &[u8], offset: Offset) -> bool {
+        let hash = self.hash(log, key);
+        let at = self.slot(hash);
+        let is_full = self.is_full();
+        let Some(slot) = self.slots.get_mut(at) else {
+            return false;
+        };
+        let is_new = slot[2] == 0;
+        if is_new && is_full {
+            return false;
+        }
+        self.len += usize::from(is_new);
+        *slot = [hash[0], hash[1], offset.0 + 1];
+        true
+    }
+
+    /// Returns the newest offset of a key; `None` if the dirty ranges do not have it.
+    pub(super) fn newest(&self, log: LogId, key: &[u8]) -> Option<Offset> {
+        let found = self.slots.get(self.slot(self.hash(log, key)))?;
+        found[2].checked_sub(1).map(Offset)
+    }
+
+    fn hash(&self, log: LogId, key: &[u8]) -> [u64; 2] {
+        self.hashers
+            .each_ref()
+            .map(|hasher| hasher.hash_one((log.0, key)))
+    }
+
+    /// Returns the slot of a hash, or the empty one where it belongs. One is always empty.
+    fn slot(&self, hash: [u64; 2]) -> usize {
+        let count = self.slots.len();
+        // The upper half of the product spreads the hash over the slots.
+        let spread = (u128::from(hash[0]) * count as u128) >> 64;
+        let mut at = usize::try_from(spread).unwrap_or(0);
+        while let Some(slot) = self.slots.get(at)
+            && slot[2] != 0
+            && [slot[0], slot[1]] != hash
+        {
+            at = if at + 1 == count { 0 } else { at + 1 };
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn the_last_offset_of_each_key_is_found_also_in_a_full_map() {
+        let mut map = OffsetMap::new(100 * SLOT_BYTES);
+        let mut known = HashMap::new();
+        for n in 0..1000_u64 {
+            let (log, key) = (LogId(n % 3), (n * 7 % 61).to_string());
+            let is_taken = map.insert(log, key.as_bytes(), Offset(n));
+            assert_eq!(
+                is_taken,
+                known.len() < 80 || known.contains_key(&(log, key.clone()))
+            );
+            if is_taken {
+                known.insert((log, key), Offset(n));
+            }
+        }
+        assert_eq!((map.len(), known.len()), (80, 80));
+        for ((log, key), offset) in known {
+            assert_eq!(map.newest(log, key.as_bytes()), Some(offset));
+        }
+        assert_eq!(map.newest(LogId(9), b"1"), None);
+    }
+
+    #[test]
+    fn the_smallest_map_holds_a_key() {
+        let mut map = OffsetMap::new(0);
+        assert!(map.insert(LogId(1), b"", Offset(0)) && !map.insert(LogId(1), b"b", Offset(1)));
+        assert_eq!(
+            (map.newest(LogId(1), b""), map.newest(LogId(1), b"b")),
+            (Some(Offset(0)), None)
+        );
+    }
+}
