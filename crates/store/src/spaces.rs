@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 13.
+//! journal's own; the next free number is 15 (13 is reserved for transactions).
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -38,7 +38,12 @@ pub const LIVE_ROWS: Table = Table::new(11, "the subscriptions of a client of li
 /// Positions of clients in the logs behind live topics.
 pub const LIVE_POSITIONS: Table = Table::new(12, "the positions of client");
 
-const TABLES: [Table; 13] = [
+/// Share groups' places in topics: key id (big-endian).
+pub const SHARES: Table = Table::tagged(14, 0, "the place of a share group in topic");
+/// Delivery state of share groups: key id (big-endian).
+pub const SHARE_DELIVERIES: Table = Table::tagged(14, 1, "the state of share group");
+
+const TABLES: [Table; 15] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -52,6 +57,8 @@ const TABLES: [Table; 13] = [
     OVERRIDES,
     LIVE_ROWS,
     LIVE_POSITIONS,
+    SHARES,
+    SHARE_DELIVERIES,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.

@@ -26,12 +26,18 @@ impl Batches {
         BatchHeader::parse(self.front(HEADER_BYTES)?).ok()
     }
 
+    /// Takes out the next batch as stored, with its header.
+    pub fn next_batch(&mut self) -> Option<(BatchHeader, Bytes)> {
+        let header = self.header()?;
+        let batch = self.front(header.bytes)?.split_to(header.bytes);
+        Some((header, batch))
+    }
+
     /// Takes out the next batch that has records for readers; decompressed, they take at most `bytes_max`.
     /// Malformed batches and control batches have none.
     pub fn next_records(&mut self, bytes_max: usize) -> Option<Records> {
         loop {
-            let header = self.header()?;
-            let batch = self.front(header.bytes)?.split_to(header.bytes);
+            let (header, batch) = self.next_batch()?;
             if !header.is_control()
                 && let Ok(records) = records(&batch, bytes_max)
             {
