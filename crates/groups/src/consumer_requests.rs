@@ -50,6 +50,13 @@ impl Groups {
         self.heartbeat_of(GroupProtocol::Share, group, beat)
     }
 
+    /// Returns true if there is a share group of this name.
+    pub fn is_share_group(&self, name: &str) -> bool {
+        self.with_group(name, |group| {
+            group.is_some_and(|group| matches!(group.kind, GroupKind::Share(_)))
+        })
+    }
+
     fn heartbeat_of(
         &self,
         protocol: GroupProtocol,

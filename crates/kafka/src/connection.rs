@@ -77,6 +77,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),
+        opened_sessions: Default::default(),
     };
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
     let (read, write) = connection.stream.split();

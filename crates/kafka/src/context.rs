@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
+use stafett_model::Lock;
 use stafett_net::ByteBudget;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
+use crate::share_sessions::{ShareMember, ShareSessions};
 
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
@@ -24,6 +26,7 @@ pub(crate) struct KafkaContext {
     pub settings: KafkaSettings,
     pub metrics: Metrics,
     pub fetch_sessions: Arc<FetchSessions>,
+    pub share_sessions: ShareSessions,
     pub offsets_topic: OffsetsTopic,
     pub cluster_id: Str,
     /// Permits for answers that are much larger than their requests.
@@ -36,6 +39,7 @@ impl KafkaContext {
     pub(crate) fn new(broker: Arc<Broker>, settings: KafkaSettings, metrics: Metrics) -> Self {
         Self {
             fetch_sessions: Arc::new(FetchSessions::new(&settings, &metrics)),
+            share_sessions: ShareSessions::default(),
             cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),
             broker,
             settings,
@@ -44,6 +48,17 @@ impl KafkaContext {
             large_responses: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
             deletions: AtomicU64::new(0),
         }
+    }
+
+    /// Ends a share session: its member's records come again. False if there is none.
+    pub(crate) fn end_share_session(&self, member: &ShareMember) -> bool {
+        let is_ended = self.share_sessions.close(member);
+        if is_ended {
+            for place in self.broker.messaging().shares().of_group(&member.group) {
+                place.release(&member.id, |_| true);
+            }
+        }
+        is_ended
     }
 
     pub(crate) fn deletions(&self) -> u64 {
@@ -68,6 +83,16 @@ pub(crate) struct RequestContext {
     pub budget: Arc<ByteBudget>,
     /// True if the client does not block while a heartbeat is unanswered.
     pub is_patient: AtomicBool,
+    /// Share sessions that were opened here. They end with the connection.
+    pub opened_sessions: Lock<Vec<ShareMember>>,
+}
+
+impl Drop for RequestContext {
+    fn drop(&mut self) {
+        for member in std::mem::take(&mut *self.opened_sessions.lock()) {
+            self.shared.end_share_session(&member);
+        }
+    }
 }
 
 impl RequestContext {

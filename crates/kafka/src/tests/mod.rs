@@ -67,6 +67,7 @@ impl Bench {
             drain: CancellationToken::new(),
             budget: ByteBudget::new(BudgetSettings { bytes: 1 << 30 }),
             is_patient: AtomicBool::new(false),
+            opened_sessions: Default::default(),
         };
         Self {
             context,

@@ -3,6 +3,7 @@
 //! Lock order: locks → the dispatcher's state. Waiters are woken under none.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
@@ -104,6 +105,22 @@ impl Place {
         for waiter in waiting.iter().filter_map(Weak::upgrade) {
             waiter.notify_one();
         }
+    }
+
+    /// Settles ready messages that cannot be read. `is_lost` is true if they existed.
+    pub fn skip(self: &Arc<Self>, partition: u32, offsets: Range<Offset>, is_lost: bool) {
+        let Some(shares) = self.shares.upgrade() else {
+            return;
+        };
+        let mut inner = self.dispatcher.lock();
+        let before = inner.state.ready();
+        let (state, changes) = inner.parts();
+        state.drop_range(partition, offsets.start.0..offsets.end.0, changes);
+        if is_lost {
+            let lost = before.saturating_sub(inner.state.ready());
+            shares.context.metrics.lost.inc_by(lost);
+        }
+        shares.context.mark_dirty(&self.dispatcher, &mut inner);
     }
 
     /// Returns what a member holds in these partitions: it comes again.

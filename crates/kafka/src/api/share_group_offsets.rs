@@ -1,0 +1,285 @@
+//! `DescribeShareGroupOffsets`, `AlterShareGroupOffsets`, `DeleteShareGroupOffsets`: the places of share groups
+//! in topics (KIP-932).
+
+use std::sync::Arc;
+
+use stafett_groups::GroupKind;
+use stafett_kafka_wire::messages::alter_share_group_offsets::{
+    AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
+};
+use stafett_kafka_wire::messages::delete_share_group_offsets::DeleteShareGroupOffsetsResponseTopic;
+use stafett_kafka_wire::messages::describe_share_group_offsets::{
+    DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition, DescribeShareGroupOffsetsResponseTopic,
+};
+use stafett_kafka_wire::messages::{
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse, DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse,
+};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_model::Offset;
+use stafett_store::NotStored;
+use stafett_topics::Topic;
+
+use crate::call::{Call, Close, ResponseResult};
+use crate::context::{KafkaContext, RequestContext};
+use crate::error;
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::share_operation::ShareOperation;
+
+/// Offset and lag of a partition in which a group has not begun.
+const NONE: i64 = -1;
+const NO_TOPIC: &str = "This server does not host this topic-partition.";
+
+pub(super) fn describe(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+    let request: DescribeShareGroupOffsetsRequest = call.read(body)?;
+    let groups = request.groups.into_iter();
+    let groups = groups.map(|group| describe_group(&context.shared, call, group));
+    let response = DescribeShareGroupOffsetsResponse {
+        throttle_time_ms: 0,
+        groups: groups.collect(),
+    };
+    Ok(call.answer::<DescribeShareGroupOffsetsRequest>(&response)?.into())
+}
+
+fn describe_group(
+    shared: &KafkaContext,
+    call: Call,
+    group: DescribeShareGroupOffsetsRequestGroup,
+) -> DescribeShareGroupOffsetsResponseGroup {
+    let name = group.group_id;
+    if let Err((code, message)) = find(shared, &name) {
+        return DescribeShareGroupOffsetsResponseGroup {
+            group_id: name,
+            error_code: shared.metrics.error(call.api, code),
+            error_message: Some(message.into()),
+            ..DescribeShareGroupOffsetsResponseGroup::default()
+        };
+    }
+    let topics = shared.broker.topics();
+    let described = match group.topics {
+        Some(asked) => {
+            let asked = asked.into_iter();
+            asked
+                .map(|asked| match topics.named(&asked.topic_name) {
+                    Some(topic) => describe_topic(shared, call, &name, &topic, asked.partitions),
+                    None => no_such_topic(shared, call, asked.topic_name, &asked.partitions),
+                })
+                .collect()
+        }
+        None => {
+            let places = shared.broker.messaging().shares().of_group(&name);
+            let topics = places.iter().filter_map(|place| topics.with_id(place.topic));
+            topics
+                .map(|topic| {
+                    let all = 0..i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
+                    describe_topic(shared, call, &name, &topic, all)
+                })
+                .collect()
+        }
+    };
+    DescribeShareGroupOffsetsResponseGroup {
+        group_id: name,
+        topics: described,
+        ..DescribeShareGroupOffsetsResponseGroup::default()
+    }
+}
+
+fn describe_topic(
+    shared: &KafkaContext,
+    call: Call,
+    group: &str,
+    topic: &Topic,
+    partitions: impl IntoIterator<Item = i32>,
+) -> DescribeShareGroupOffsetsResponseTopic {
+    let place = shared.broker.messaging().shares().get(group, topic.id);
+    let partitions = partitions.into_iter().map(|index| {
+        let number = u32::try_from(index).ok().filter(|index| *index < topic.partitions());
+        let Some(number) = number else {
+            return unknown_partition(shared, call, index);
+        };
+        let counts = place.as_ref().and_then(|place| place.counts(number));
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        DescribeShareGroupOffsetsResponsePartition {
+            partition_index: index,
+            start_offset: counts.map_or(NONE, |counts| number(counts.start.0)),
+            lag: match call.version {
+                0 => NONE,
+                _ => counts.map_or(NONE, |counts| number(counts.unsettled)),
+            },
+            ..DescribeShareGroupOffsetsResponsePartition::default()
+        }
+    });
+    DescribeShareGroupOffsetsResponseTopic {
+        topic_name: Str::copy_from(&topic.name),
+        topic_id: topic.id.0.into(),
+        partitions: partitions.collect(),
+    }
+}
+
+fn unknown_partition(
+    shared: &KafkaContext,
+    call: Call,
+    index: i32,
+) -> DescribeShareGroupOffsetsResponsePartition {
+    DescribeShareGroupOffsetsResponsePartition {
+        partition_index: index,
+        start_offset: NONE,
+        lag: NONE,
+        error_code: shared.metrics.error(call.api, ErrorCode::UnknownTopicOrPartition),
+        error_message: Some(NO_TOPIC.into()),
+        ..DescribeShareGroupOffsetsResponsePartition::default()
+    }
+}
+
+fn no_such_topic(
+    shared: &KafkaContext,
+    call: Call,
+    topic_name: Str,
+    partitions: &[i32],
+) -> DescribeShareGroupOffsetsResponseTopic {
+    let partitions = partitions.iter();
+    DescribeShareGroupOffsetsResponseTopic {
+        topic_name,
+        partitions: partitions
+            .map(|index| unknown_partition(shared, call, *index))
+            .collect(),
+        ..DescribeShareGroupOffsetsResponseTopic::default()
+    }
+}
+
+/// Checks that a share group exists. Returns true if it has members.
+fn find(shared: &KafkaContext, name: &str) -> Result<bool, (ErrorCode, String)> {
+    let found = shared.broker.groups().with_group(name, |group| match &group?.kind {
+        GroupKind::Share(kind) => Some(!kind.group().is_empty()),
+        GroupKind::Classic(_) | GroupKind::Consumer(_) => None,
+    });
+    found.ok_or_else(|| (ErrorCode::GroupIdNotFound, format!("Share group {name} not found.")))
+}
+
+/// Checks that a share group exists and has no members.
+fn find_empty(shared: &KafkaContext, name: &str) -> Result<(), (ErrorCode, String)> {
+    if find(shared, name)? {
+        return Err((ErrorCode::NonEmptyGroup, "The group is not empty.".to_owned()));
+    }
+    Ok(())
+}
+
+pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+    let request: AlterShareGroupOffsetsRequest = call.read(body)?;
+    let shared = &context.shared;
+    if let Err((code, message)) = find_empty(shared, &request.group_id) {
+        let response = AlterShareGroupOffsetsResponse {
+            error_code: shared.metrics.error(call.api, code),
+            error_message: Some(message.into()),
+            ..AlterShareGroupOffsetsResponse::default()
+        };
+        return Ok(call.answer::<AlterShareGroupOffsetsRequest>(&response)?.into());
+    }
+    let mut moves: Vec<(Arc<Topic>, Vec<(u32, Offset)>)> = Vec::new();
+    let mut responses = Vec::new();
+    for asked in request.topics {
+        let topic = shared.broker.topics().named(&asked.topic_name);
+        let mut starts = Vec::new();
+        let partitions = asked.partitions.into_iter().map(|partition| {
+            let index = u32::try_from(partition.partition_index).ok();
+            let index = index.filter(|index| topic.as_ref().is_some_and(|topic| *index < topic.partitions()));
+            let code = match (index, u64::try_from(partition.start_offset)) {
+                (Some(index), Ok(offset)) => {
+                    starts.push((index, Offset(offset)));
+                    ErrorCode::None
+                }
+                (Some(_), Err(_)) => ErrorCode::InvalidRequest,
+                (None, _) => ErrorCode::UnknownTopicOrPartition,
+            };
+            AlterShareGroupOffsetsResponsePartition {
+                partition_index: partition.partition_index,
+                error_code: shared.metrics.error(call.api, code),
+                error_message: (code == ErrorCode::UnknownTopicOrPartition).then(|| NO_TOPIC.into()),
+            }
+        });
+        let partitions = partitions.collect();
+        responses.push(AlterShareGroupOffsetsResponseTopic {
+            topic_name: asked.topic_name,
+            topic_id: topic.as_ref().map(|topic| topic.id.0.into()).unwrap_or_default(),
+            partitions,
+        });
+        if let Some(topic) = topic.filter(|_| !starts.is_empty()) {
+            moves.push((topic, starts));
+        }
+    }
+    let response = AlterShareGroupOffsetsResponse {
+        responses,
+        ..AlterShareGroupOffsetsResponse::default()
+    };
+    let moved = then(move |context, moved: Vec<Result<(), NotStored>>| {
+        let mut response = response;
+        if let Some(Err(why)) = moved.into_iter().find(Result::is_err) {
+            let (code, message) = error::not_stored(&why)?;
+            response = AlterShareGroupOffsetsResponse {
+                error_code: context.shared.metrics.error(call.api, code),
+                error_message: Some(message.into()),
+                ..AlterShareGroupOffsetsResponse::default()
+            };
+        }
+        call.answer::<AlterShareGroupOffsetsRequest>(&response)
+    });
+    let operation = Operation::Share(ShareOperation::Move(request.group_id, moves, moved));
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
+}
+
+pub(super) fn delete(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+    let request: DeleteShareGroupOffsetsRequest = call.read(body)?;
+    let shared = &context.shared;
+    if let Err((code, message)) = find_empty(shared, &request.group_id) {
+        let response = DeleteShareGroupOffsetsResponse {
+            error_code: shared.metrics.error(call.api, code),
+            error_message: Some(message.into()),
+            ..DeleteShareGroupOffsetsResponse::default()
+        };
+        return Ok(call.answer::<DeleteShareGroupOffsetsRequest>(&response)?.into());
+    }
+    let names = request.topics.into_iter().map(|topic| topic.topic_name);
+    let topics: Vec<(Str, Option<Arc<Topic>>)> = names
+        .map(|name| {
+            let topic = shared.broker.topics().named(&name);
+            (name, topic)
+        })
+        .collect();
+    let known = topics.iter().filter_map(|(_, topic)| Some(topic.as_ref()?.id));
+    let known: Vec<_> = known.collect();
+    let deleted = then(move |context, deleted| respond_deleted(context, call, topics, deleted).map(Step::Respond));
+    let operation = Operation::Share(ShareOperation::Delete(request.group_id, known, deleted));
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
+}
+
+fn respond_deleted(
+    context: &RequestContext,
+    call: Call,
+    topics: Vec<(Str, Option<Arc<Topic>>)>,
+    deleted: Vec<Result<bool, NotStored>>,
+) -> ResponseResult {
+    let mut deleted = deleted.into_iter();
+    let mut responses = Vec::with_capacity(topics.len());
+    for (topic_name, topic) in topics {
+        let (code, message) = match &topic {
+            None => (ErrorCode::UnknownTopicOrPartition, Some(NO_TOPIC.to_owned())),
+            Some(_) => match deleted.next() {
+                Some(Ok(_)) => (ErrorCode::None, None),
+                Some(Err(why)) => error::not_stored(&why).map(|(code, why)| (code, Some(why)))?,
+                None => return Err(Close::OutcomeUnknown),
+            },
+        };
+        responses.push(DeleteShareGroupOffsetsResponseTopic {
+            topic_name,
+            topic_id: topic.map(|topic| topic.id.0.into()).unwrap_or_default(),
+            error_code: context.shared.metrics.error(call.api, code),
+            error_message: message.map(Into::into),
+        });
+    }
+    call.answer::<DeleteShareGroupOffsetsRequest>(&DeleteShareGroupOffsetsResponse {
+        responses,
+        ..DeleteShareGroupOffsetsResponse::default()
+    })
+}
