@@ -25,4 +25,5 @@ mod peer;
 mod pipelining;
 mod produce;
 mod served;
+mod share_groups;
 mod topics;
