@@ -2,6 +2,7 @@
 //!
 //! As `Fetch`, it runs when its turn comes, and reserves memory before it reads.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +26,7 @@ use crate::error;
 use crate::operation::{OnDone, Operation, Step};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::share_operation::ShareOperation;
-use crate::share_request::{
-    Acknowledged, PartitionAcknowledgements, acknowledge, member, settings_of, topic_id,
-};
+use crate::share_request::{PartitionAcknowledgements, acknowledge, member, settings_of, topic_id};
 use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, PartitionId, ShareMember};
 
 /// Mode of a request that takes no more than the records that it asks for; others take whole batches.
@@ -43,7 +42,7 @@ pub(super) fn share_fetch(_: &RequestContext, call: Call, body: Decoder) -> Hand
             call,
             request,
             member: None,
-            acknowledged: Vec::new(),
+            acknowledged: BTreeMap::new(),
             partitions: Vec::new(),
             reading: Vec::new(),
             memory: None,
@@ -66,7 +65,8 @@ struct ShareFetch {
     request: ShareFetchRequest,
     /// `None` until its turn has come.
     member: Option<(ShareMember, ShareSettings)>,
-    acknowledged: Vec<Acknowledged>,
+    /// Outcomes of acknowledgements.
+    acknowledged: BTreeMap<PartitionId, Option<(ErrorCode, String)>>,
     /// Partitions of the session, in the order of this fetch.
     partitions: Vec<SharePartition>,
     /// Indexes of the partitions that are being read.
@@ -98,7 +98,9 @@ impl ShareFetch {
         self.deadline = (!wait.is_zero()).then(|| Instant::now() + wait);
         let all = self.take_acknowledgements();
         let is_renewal = self.request.is_renew_ack;
-        self.acknowledged = acknowledge(&context.shared, &member, &settings, is_renewal, all);
+        let settled = acknowledge(&context.shared, &member, &settings, is_renewal, all);
+        let settled = settled.into_iter().map(|one| (one.partition, one.error));
+        self.acknowledged = settled.collect();
         if self.request.share_session_epoch == EPOCH_CLOSE {
             context.shared.end_share_session(&member);
         }
@@ -205,9 +207,7 @@ impl ShareFetch {
             if known.as_ref().is_none_or(|(known, ..)| *known != id) {
                 let topic = broker.topics().with_id(id);
                 let place = broker.messaging().shares().get(&member.group, id);
-                if let (Some(topic), None) = (&topic, &place)
-                    && !missing.iter().any(|known| known.id == id)
-                {
+                if let (Some(topic), None) = (&topic, &place) {
                     missing.push(Arc::clone(topic));
                 }
                 known = Some((id, topic, place));
@@ -243,12 +243,16 @@ impl ShareFetch {
         let Some((_, settings)) = &self.member else {
             return Err(Close::OutcomeUnknown);
         };
-        if self.request.max_records <= 0 || self.partitions.iter().any(|one| one.error.is_some()) {
+        if self.request.max_records <= 0 {
             return self.respond(context);
         }
         // Before the first look, so that nothing is missed between it and the wait.
-        for place in self.partitions.iter().filter_map(|one| one.place.as_ref()) {
-            place.wake_later(&self.waiter);
+        let places = self.partitions.iter().filter_map(|one| one.place.as_ref());
+        let mut last: Option<&Arc<Place>> = None;
+        for place in places {
+            if last.replace(place).is_none_or(|last| !Arc::ptr_eq(last, place)) {
+                place.wake_later(&self.waiter);
+            }
         }
         let asked = usize::try_from(self.request.max_bytes).unwrap_or(0);
         let bytes_max = asked.min(PARTITION_BYTES_MAX);
@@ -284,9 +288,10 @@ impl ShareFetch {
     /// Waits for records, if there is time.
     fn wait(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
         self.memory = None;
-        let has_time = |until: &Instant| Instant::now() < *until && !context.drain.is_cancelled();
-        match self.deadline.filter(has_time) {
-            Some(until) if self.partitions.iter().any(|one| one.place.is_some()) => {
+        let has_error = self.partitions.iter().any(|one| one.error.is_some());
+        let may_wait = |until: &Instant| !has_error && Instant::now() < *until && !context.drain.is_cancelled();
+        match self.deadline.filter(may_wait) {
+            Some(until) if !self.partitions.is_empty() => {
                 Ok(Step::Await(Operation::Share(ShareOperation::AwaitMessages {
                     waiter: Arc::clone(&self.waiter),
                     until,
@@ -352,23 +357,12 @@ impl ShareFetch {
 
     fn respond(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
         let metrics = &context.shared.metrics;
-        let mut responses: Vec<ShareFetchableTopicResponse> = Vec::new();
-        let mut put = |topic: TopicId, data: PartitionData| {
-            let last = responses.iter_mut().rev().take(2);
-            let mut same = last.filter(|last| topic_id(last.topic_id) == topic);
-            match same.next() {
-                Some(last) => last.partitions.push(data),
-                None => responses.push(ShareFetchableTopicResponse {
-                    topic_id: topic.0.into(),
-                    partitions: vec![data],
-                }),
-            }
-        };
+        let mut topics: BTreeMap<TopicId, Vec<PartitionData>> = BTreeMap::new();
+        let mut put = |topic, data| topics.entry(topic).or_default().push(data);
         let mut acknowledged = std::mem::take(&mut self.acknowledged);
         let lock_ms = self.member.as_ref().map_or(0, |(_, settings)| settings.rules.lock_ms);
         for partition in std::mem::take(&mut self.partitions) {
-            let settled = acknowledged.iter().position(|one| one.partition == partition.id);
-            let settled = settled.map(|at| acknowledged.swap_remove(at));
+            let settled = acknowledged.remove(&partition.id);
             if settled.is_none() && partition.error.is_none() && partition.acquired.ranges.is_empty() {
                 continue;
             }
@@ -376,13 +370,16 @@ impl ShareFetch {
             metrics.fetched_bytes.inc_by(partition.acquired.bytes() as u64);
             put(partition.id.0, self.data(context, partition, settled));
         }
-        for settled in acknowledged {
-            let partition = SharePartition::new(settled.partition);
-            put(partition.id.0, self.data(context, partition, Some(settled)));
+        for (id, settled) in acknowledged {
+            put(id.0, self.data(context, SharePartition::new(id), Some(settled)));
         }
+        let responses = topics.into_iter().map(|(topic, partitions)| ShareFetchableTopicResponse {
+            topic_id: topic.0.into(),
+            partitions,
+        });
         let response = ShareFetchResponse {
             acquisition_lock_timeout_ms: i32::try_from(lock_ms).unwrap_or(i32::MAX),
-            responses,
+            responses: responses.collect(),
             ..ShareFetchResponse::default()
         };
         let answered = self.call.answer::<ShareFetchRequest>(&response)?;
@@ -396,7 +393,7 @@ impl ShareFetch {
         &self,
         context: &RequestContext,
         partition: SharePartition,
-        settled: Option<Acknowledged>,
+        settled: Option<Option<(ErrorCode, String)>>,
     ) -> PartitionData {
         let code_of = |error: Option<(ErrorCode, String)>| match error {
             Some((code, why)) => (context.shared.metrics.error(self.call.api, code), Some(why.into())),
@@ -404,7 +401,7 @@ impl ShareFetch {
         };
         let (error_code, error_message) = code_of(partition.error);
         let (acknowledge_error_code, acknowledge_error_message) =
-            code_of(settled.and_then(|settled| settled.error));
+            code_of(settled.flatten());
         let Acquired { ranges, batches } = partition.acquired;
         PartitionData {
             partition_index: partition.id.1,
@@ -470,17 +467,19 @@ impl OnDone<Vec<Result<Arc<Place>, NotStored>>> for ShareFetch {
         context: &RequestContext,
         made: Vec<Result<Arc<Place>, NotStored>>,
     ) -> Result<Step, Close> {
-        for place in made {
-            let place = match place {
-                Ok(place) => place,
-                Err(why) => {
-                    let (code, message) = error::not_stored(&why)?;
-                    return self.refuse(context, code, &message);
-                }
-            };
-            let in_it = |one: &&mut SharePartition| one.id.0 == place.topic && one.error.is_none();
-            for partition in self.partitions.iter_mut().filter(in_it) {
-                partition.place = Some(Arc::clone(&place));
+        let made: Result<Vec<_>, NotStored> = made.into_iter().collect();
+        let made = match made {
+            Ok(made) => made.into_iter().map(|place| (place.topic, place)),
+            Err(why) => {
+                let (code, message) = error::not_stored(&why)?;
+                return self.refuse(context, code, &message);
+            }
+        };
+        let made: BTreeMap<TopicId, Arc<Place>> = made.collect();
+        let is_fine = |one: &&mut SharePartition| one.error.is_none();
+        for partition in self.partitions.iter_mut().filter(is_fine) {
+            if let Some(place) = made.get(&partition.id.0) {
+                partition.place = Some(Arc::clone(place));
             }
         }
         self.next_round(context)

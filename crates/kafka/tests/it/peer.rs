@@ -55,6 +55,7 @@ impl Server {
     /// Stops, and starts again with what is stored.
     pub(crate) async fn restart(self) -> Self {
         self.drain_hard().await;
+        self.broker.stop().await;
         let Self {
             directory,
             journal,

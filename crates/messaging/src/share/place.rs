@@ -96,8 +96,9 @@ impl Place {
     /// Wakes `waiter` once, when there may be messages.
     pub fn wake_later(&self, waiter: &Arc<Notify>) {
         let mut waiting = self.waiting.lock();
-        waiting.retain(|known| known.strong_count() > 0);
-        waiting.push(Arc::downgrade(waiter));
+        let waiter = Arc::downgrade(waiter);
+        waiting.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&waiter));
+        waiting.push(waiter);
     }
 
     pub(super) fn wake_waiting(&self) {
