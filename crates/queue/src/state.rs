@@ -336,13 +336,13 @@ impl QueueState {
         runs
     }
 
-    /// Settles the ready messages of a range of a lane without delivery: they do not exist or nobody wants
-    /// them.
+    /// Settles the ready messages of a range of a lane without delivery: they do not exist, or are not
+    /// wanted.
     pub fn drop_range(&mut self, number: u32, range: Range<u64>, changes: &mut Changes) {
         let lane = self.lane_mut(number);
-        let mut at = range.start;
-        while let Some(offset) = lane.ready_from(at).filter(|offset| *offset < range.end) {
-            let run = lane.drop_run(offset, range.end);
+        let (mut at, end) = (range.start, range.end.min(lane.end()));
+        while let Some(offset) = lane.ready_from(at).filter(|offset| *offset < end) {
+            let run = lane.drop_run(offset, end);
             changes.settled(number, offset, run);
             at = offset + run.max(1);
         }
