@@ -139,11 +139,7 @@ impl Groups {
 
 impl Group {
     /// Returns the consumer group. An empty classic group becomes one if `joins`.
-    fn become_consumer(
-        &mut self,
-        rules: Rules,
-        joins: bool,
-    ) -> Result<&mut StoredConsumerGroup, GroupError> {
+    fn become_consumer(&mut self, rules: Rules, joins: bool) -> Result<&mut StoredConsumerGroup, GroupError> {
         if let GroupKind::Classic(group) = &self.kind {
             if !group.is_empty() {
                 return Err(GroupError::OtherKind);

@@ -227,11 +227,7 @@ impl GroupKind {
     }
 
     /// Decodes stored state; sessions start anew at `now`. `None` if this version does not know the format.
-    pub(super) fn decode(
-        bytes: &[u8],
-        rules: impl Fn(GroupProtocol) -> Rules,
-        now: Moment,
-    ) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8], rules: impl Fn(GroupProtocol) -> Rules, now: Moment) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         Some(match *kind {
             stored::CLASSIC => Self::Classic(Box::new(ClassicGroup::decode(rest, now)?)),

@@ -81,14 +81,16 @@ pub(crate) fn acknowledge(
     is_renewal: bool,
     all: Vec<PartitionAcknowledgements>,
 ) -> Vec<Acknowledged> {
-    let outcomes = all.into_iter().map(|PartitionAcknowledgements { partition, batches }| {
-        let settled = read(batches, is_renewal, settings)
-            .and_then(|batches| settle(shared, member, settings, partition, &batches));
-        Acknowledged {
-            partition,
-            error: settled.err(),
-        }
-    });
+    let outcomes = all
+        .into_iter()
+        .map(|PartitionAcknowledgements { partition, batches }| {
+            let settled = read(batches, is_renewal, settings)
+                .and_then(|batches| settle(shared, member, settings, partition, &batches));
+            Acknowledged {
+                partition,
+                error: settled.err(),
+            }
+        });
     outcomes.collect()
 }
 
@@ -106,7 +108,9 @@ fn read(
             return Err(wrong("Offsets of acknowledgements are 0 or more."));
         };
         if first > last || first < after {
-            return Err(wrong("Acknowledgements have to be in the order of their offsets."));
+            return Err(wrong(
+                "Acknowledgements have to be in the order of their offsets.",
+            ));
         }
         if kinds.is_empty() || (kinds.len() > 1 && kinds.len() as u64 != (last - first).saturating_add(1)) {
             return Err(wrong(
@@ -114,7 +118,9 @@ fn read(
             ));
         }
         if kinds.contains(&RENEW) && !is_renewal {
-            return Err(wrong("Only a request that renews may have acknowledgements that renew."));
+            return Err(wrong(
+                "Only a request that renews may have acknowledgements that renew.",
+            ));
         }
         if kinds.contains(&RENEW) && !settings.renews {
             let why = "Renewing acquisition locks is not enabled for the group.";

@@ -92,9 +92,7 @@ impl ShareSessions {
         forgotten: &[PartitionId],
     ) -> Result<Vec<PartitionId>, ErrorCode> {
         let mut sessions = self.sessions.lock();
-        let session = sessions
-            .get_mut(member)
-            .ok_or(ErrorCode::ShareSessionNotFound)?;
+        let session = sessions.get_mut(member).ok_or(ErrorCode::ShareSessionNotFound)?;
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidShareSessionEpoch);
         }

@@ -188,7 +188,12 @@ impl Lane {
 
     /// Takes up to `count` ready messages of a range, in order. Only the next message and returned ones are
     /// taken: nothing is passed over. Returns runs of messages with the same return count.
-    pub(crate) fn take_range(&mut self, range: Range<u64>, count: u64, consumer: ConsumerKey) -> Vec<TakenRun> {
+    pub(crate) fn take_range(
+        &mut self,
+        range: Range<u64>,
+        count: u64,
+        consumer: ConsumerKey,
+    ) -> Vec<TakenRun> {
         let mut runs: Vec<TakenRun> = Vec::new();
         let (mut left, mut from) = (count, range.start);
         while left > 0
@@ -211,7 +216,9 @@ impl Lane {
 
     /// Returns the number of messages from the head on that are not settled.
     pub fn unsettled(&self) -> u64 {
-        self.end.saturating_sub(self.head).saturating_sub(self.settled.len())
+        self.end
+            .saturating_sub(self.head)
+            .saturating_sub(self.settled.len())
     }
 
     /// Returns the offset behind the last message that was ever taken or settled.

@@ -1,6 +1,10 @@
 //! Ranges of messages that callers take and settle by themselves, against a naive list.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use proptest::prelude::*;
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, QueueState, ReturnOutcome};
@@ -133,7 +137,13 @@ impl Both {
                 self.stored = vec![self.state.encode(false)];
                 let end = self.naive.len().max(start as usize);
                 self.naive = (0..end as u64)
-                    .map(|at| if at < start { Place::Settled } else { Place::Waits(0) })
+                    .map(|at| {
+                        if at < start {
+                            Place::Settled
+                        } else {
+                            Place::Waits(0)
+                        }
+                    })
                     .collect();
                 self.state.lane_mut(0).grow(end as u64);
                 self.next = start;
@@ -195,7 +205,10 @@ impl Both {
         let count = |wanted: fn(&Place) -> bool| self.naive.iter().filter(|place| wanted(place)).count();
         let in_flight = count(|place| matches!(place, Place::InFlight(..)));
         assert_eq!((self.state.in_flight(), lane.in_flight()), (in_flight, in_flight));
-        assert_eq!(self.state.ready(), count(|place| matches!(place, Place::Waits(_))) as u64);
+        assert_eq!(
+            self.state.ready(),
+            count(|place| matches!(place, Place::Waits(_))) as u64
+        );
         assert_eq!(lane.unsettled(), count(|place| *place != Place::Settled) as u64);
         for (at, place) in (0..).zip(&self.naive) {
             let taken = lane.taken(at).map(|taken| (taken.consumer, taken.returns));

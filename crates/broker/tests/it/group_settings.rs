@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_broker::{Broker, BrokerSettings, FrontEndHooks, Scope};
-use stafett_groups::{GroupOverrides, RuleOverrides};
 use stafett_groups::consumer::{EPOCH_JOIN, Heartbeat, Partitions};
+use stafett_groups::{GroupOverrides, RuleOverrides};
 use stafett_journal::{Journal, MemoryJournal};
 use stafett_topics::TopicSettings;
 

@@ -20,7 +20,9 @@ const LOCK_FROM: i16 = 2;
 
 pub(super) fn share_acknowledge(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ShareAcknowledgeRequest = call.read(body)?;
-    Ok(PendingResponse::in_turn(move |context| run(context, call, request)))
+    Ok(PendingResponse::in_turn(move |context| {
+        run(context, call, request)
+    }))
 }
 
 fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -> Result<Step, Close> {

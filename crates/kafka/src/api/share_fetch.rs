@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_kafka_wire::messages::share_fetch::{AcquiredRecords, PartitionData, ShareFetchableTopicResponse};
+use stafett_kafka_wire::messages::share_fetch::{
+    AcquiredRecords, PartitionData, ShareFetchableTopicResponse,
+};
 use stafett_kafka_wire::messages::{ShareFetchRequest, ShareFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Records, Str};
 use stafett_messaging::share::{Acquire, Acquired, AcquiredRange, Place};
@@ -146,7 +148,9 @@ impl ShareFetch {
         let sessions = &context.shared.share_sessions;
         let partitions = match epoch {
             EPOCH_OPEN if self.acknowledges() => {
-                return Err(invalid("The first request of a share session acknowledges nothing."));
+                return Err(invalid(
+                    "The first request of a share session acknowledges nothing.",
+                ));
             }
             EPOCH_OPEN => {
                 let opened = sessions.open(&member, &added);
@@ -213,7 +217,8 @@ impl ShareFetch {
                 known = Some((id, topic, place));
             }
             let Some((_, topic, place)) = &known else { continue };
-            let exists = |topic: &Arc<Topic>| u32::try_from(index).is_ok_and(|index| index < topic.partitions());
+            let exists =
+                |topic: &Arc<Topic>| u32::try_from(index).is_ok_and(|index| index < topic.partitions());
             partition.error = match topic {
                 None => Some((
                     ErrorCode::UnknownTopicId,
@@ -289,7 +294,8 @@ impl ShareFetch {
     fn wait(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
         self.memory = None;
         let has_error = self.partitions.iter().any(|one| one.error.is_some());
-        let may_wait = |until: &Instant| !has_error && Instant::now() < *until && !context.drain.is_cancelled();
+        let may_wait =
+            |until: &Instant| !has_error && Instant::now() < *until && !context.drain.is_cancelled();
         match self.deadline.filter(may_wait) {
             Some(until) if !self.partitions.is_empty() => {
                 Ok(Step::Await(Operation::Share(ShareOperation::AwaitMessages {
@@ -360,7 +366,10 @@ impl ShareFetch {
         let mut topics: BTreeMap<TopicId, Vec<PartitionData>> = BTreeMap::new();
         let mut put = |topic, data| topics.entry(topic).or_default().push(data);
         let mut acknowledged = std::mem::take(&mut self.acknowledged);
-        let lock_ms = self.member.as_ref().map_or(0, |(_, settings)| settings.rules.lock_ms);
+        let lock_ms = self
+            .member
+            .as_ref()
+            .map_or(0, |(_, settings)| settings.rules.lock_ms);
         for partition in std::mem::take(&mut self.partitions) {
             let settled = acknowledged.remove(&partition.id);
             if settled.is_none() && partition.error.is_none() && partition.acquired.ranges.is_empty() {
@@ -373,10 +382,12 @@ impl ShareFetch {
         for (id, settled) in acknowledged {
             put(id.0, self.data(context, SharePartition::new(id), Some(settled)));
         }
-        let responses = topics.into_iter().map(|(topic, partitions)| ShareFetchableTopicResponse {
-            topic_id: topic.0.into(),
-            partitions,
-        });
+        let responses = topics
+            .into_iter()
+            .map(|(topic, partitions)| ShareFetchableTopicResponse {
+                topic_id: topic.0.into(),
+                partitions,
+            });
         let response = ShareFetchResponse {
             acquisition_lock_timeout_ms: i32::try_from(lock_ms).unwrap_or(i32::MAX),
             responses: responses.collect(),
@@ -396,12 +407,14 @@ impl ShareFetch {
         settled: Option<Option<(ErrorCode, String)>>,
     ) -> PartitionData {
         let code_of = |error: Option<(ErrorCode, String)>| match error {
-            Some((code, why)) => (context.shared.metrics.error(self.call.api, code), Some(why.into())),
+            Some((code, why)) => (
+                context.shared.metrics.error(self.call.api, code),
+                Some(why.into()),
+            ),
             None => (ErrorCode::None.code(), None),
         };
         let (error_code, error_message) = code_of(partition.error);
-        let (acknowledge_error_code, acknowledge_error_message) =
-            code_of(settled.flatten());
+        let (acknowledge_error_code, acknowledge_error_message) = code_of(settled.flatten());
         let Acquired { ranges, batches } = partition.acquired;
         PartitionData {
             partition_index: partition.id.1,
@@ -449,7 +462,11 @@ impl OnDone<()> for ShareFetch {
 
 /// The acknowledgements are stored.
 impl OnDone<Result<(), NotStored>> for ShareFetch {
-    fn on_done(self: Box<Self>, context: &RequestContext, stored: Result<(), NotStored>) -> Result<Step, Close> {
+    fn on_done(
+        self: Box<Self>,
+        context: &RequestContext,
+        stored: Result<(), NotStored>,
+    ) -> Result<Step, Close> {
         match stored {
             Ok(()) => self.find_places(context),
             Err(why) => {

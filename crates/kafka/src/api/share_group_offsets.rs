@@ -95,7 +95,9 @@ fn describe_topic(
 ) -> DescribeShareGroupOffsetsResponseTopic {
     let place = shared.broker.messaging().shares().get(group, topic.id);
     let partitions = partitions.into_iter().map(|index| {
-        let number = u32::try_from(index).ok().filter(|index| *index < topic.partitions());
+        let number = u32::try_from(index)
+            .ok()
+            .filter(|index| *index < topic.partitions());
         let Some(number) = number else {
             return unknown_partition(shared, call, index);
         };
@@ -151,11 +153,19 @@ fn no_such_topic(
 
 /// Checks that a share group exists. Returns true if it has members.
 fn find(shared: &KafkaContext, name: &str) -> Result<bool, (ErrorCode, String)> {
-    let found = shared.broker.groups().with_group(name, |group| match &group?.kind {
-        GroupKind::Share(kind) => Some(!kind.group().is_empty()),
-        GroupKind::Classic(_) | GroupKind::Consumer(_) => None,
-    });
-    found.ok_or_else(|| (ErrorCode::GroupIdNotFound, format!("Share group {name} not found.")))
+    let found = shared
+        .broker
+        .groups()
+        .with_group(name, |group| match &group?.kind {
+            GroupKind::Share(kind) => Some(!kind.group().is_empty()),
+            GroupKind::Classic(_) | GroupKind::Consumer(_) => None,
+        });
+    found.ok_or_else(|| {
+        (
+            ErrorCode::GroupIdNotFound,
+            format!("Share group {name} not found."),
+        )
+    })
 }
 
 /// Checks that a share group exists and has no members.
@@ -249,7 +259,8 @@ pub(super) fn delete(context: &RequestContext, call: Call, body: Decoder) -> Han
         .collect();
     let known = topics.iter().filter_map(|(_, topic)| Some(topic.as_ref()?.id));
     let known: Vec<_> = known.collect();
-    let deleted = then(move |context, deleted| respond_deleted(context, call, topics, deleted).map(Step::Respond));
+    let deleted =
+        then(move |context, deleted| respond_deleted(context, call, topics, deleted).map(Step::Respond));
     let operation = Operation::Share(ShareOperation::Delete(request.group_id, known, deleted));
     Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }

@@ -98,7 +98,8 @@ fn duration_ms(text: &str) -> Option<i64> {
         for (unit, ms) in units {
             if let Some((number, behind)) = part.split_once(*unit) {
                 let may_have_fraction = *unit == 'S' || !number.contains('.');
-                let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+                let is_number =
+                    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
                 if !may_have_fraction || !is_number {
                     return None;
                 }
@@ -130,7 +131,9 @@ mod tests {
         ] {
             assert_eq!(duration_ms(text), expected, "{text}");
         }
-        for text in ["", "P", "PT", "1H", "PT1", "PTH", "PT1.5H", "PT-1H", "P1H", "PT1H1D", "PTNaNS"] {
+        for text in [
+            "", "P", "PT", "1H", "PT1", "PTH", "PT1.5H", "PT-1H", "P1H", "PT1H1D", "PTNaNS",
+        ] {
             assert_eq!(duration_ms(text), None, "{text}");
         }
     }

@@ -83,11 +83,13 @@ impl Sharer {
     }
 
     fn request(&mut self, settled: &[Settled<'_>]) -> ShareFetchRequest {
-        let batches = settled.iter().map(|(first, last, types)| share_fetch::AcknowledgementBatch {
-            first_offset: *first,
-            last_offset: *last,
-            acknowledge_types: types.to_vec(),
-        });
+        let batches = settled
+            .iter()
+            .map(|(first, last, types)| share_fetch::AcknowledgementBatch {
+                first_offset: *first,
+                last_offset: *last,
+                acknowledge_types: types.to_vec(),
+            });
         let request = ShareFetchRequest {
             group_id: Some("group".into()),
             member_id: Some(self.name.into()),
@@ -128,11 +130,13 @@ impl Sharer {
     }
 
     fn acknowledgement(&mut self, settled: &[Settled<'_>]) -> ShareAcknowledgeRequest {
-        let batches = settled.iter().map(|(first, last, types)| share_acknowledge::AcknowledgementBatch {
-            first_offset: *first,
-            last_offset: *last,
-            acknowledge_types: types.to_vec(),
-        });
+        let batches = settled
+            .iter()
+            .map(|(first, last, types)| share_acknowledge::AcknowledgementBatch {
+                first_offset: *first,
+                last_offset: *last,
+                acknowledge_types: types.to_vec(),
+            });
         let request = ShareAcknowledgeRequest {
             group_id: Some("group".into()),
             member_id: Some(self.name.into()),
@@ -255,7 +259,11 @@ async fn members_share_a_partition_without_overlap() {
     let not_held = ErrorCode::InvalidRecordState.code();
     assert_eq!(members[1].settle(&[(0, 1, &[ACCEPT])]).await, not_held);
     assert_eq!(members[0].settle(&[(0, 1, &[ACCEPT])]).await, 0);
-    assert_eq!(members[0].settle(&[(0, 1, &[ACCEPT])]).await, 0, "below the start: ignored");
+    assert_eq!(
+        members[0].settle(&[(0, 1, &[ACCEPT])]).await,
+        0,
+        "below the start: ignored"
+    );
     let exact = ShareFetchRequest {
         max_records: 1,
         share_acquire_mode: 1,
@@ -284,7 +292,11 @@ async fn a_lock_runs_out_unless_it_is_renewed() {
     let (_, response) = two.client.receive::<ShareFetchRequest>(2).await;
     assert_eq!(taken(&response), [(0, 0, 2), (2, 2, 2)]);
     let not_held = ErrorCode::InvalidRecordState.code();
-    assert_eq!(one.settle(&[(0, 0, &[ACCEPT])]).await, not_held, "it is another's now");
+    assert_eq!(
+        one.settle(&[(0, 0, &[ACCEPT])]).await,
+        not_held,
+        "it is another's now"
+    );
     assert_eq!(one.settle(&[(1, 1, &[ACCEPT])]).await, 0);
     pass(LOCK).await;
     let waiting = ShareFetchRequest {
@@ -358,7 +370,10 @@ async fn sessions_have_epochs_and_end_with_what_they_hold() {
     let code = |response: ShareFetchResponse| response.error_code;
     one.epoch = 1;
     let request = one.request(&[]);
-    assert_eq!(code(one.send(&request).await), ErrorCode::ShareSessionNotFound.code());
+    assert_eq!(
+        code(one.send(&request).await),
+        ErrorCode::ShareSessionNotFound.code()
+    );
     one.epoch = 0;
     let request = one.request(&[(0, 0, &[ACCEPT])]);
     assert_eq!(code(one.send(&request).await), ErrorCode::InvalidRequest.code());
@@ -376,7 +391,10 @@ async fn sessions_have_epochs_and_end_with_what_they_hold() {
     assert_eq!(code(one.send(&request).await), 0);
     one.epoch = -1;
     let request = one.request(&[]);
-    assert_eq!(code(one.send(&request).await), ErrorCode::ShareSessionNotFound.code());
+    assert_eq!(
+        code(one.send(&request).await),
+        ErrorCode::ShareSessionNotFound.code()
+    );
     one.epoch = 0;
     assert_eq!(one.fetch(&[]).await, [(0, 0, 2)], "it was released");
     drop(one);
@@ -385,7 +403,11 @@ async fn sessions_have_epochs_and_end_with_what_they_hold() {
         max_wait_ms: 60_000,
         ..two.request(&[])
     };
-    assert_eq!(taken(&two.send(&waiting).await), [(0, 0, 3)], "its connection has ended");
+    assert_eq!(
+        taken(&two.send(&waiting).await),
+        [(0, 0, 3)],
+        "its connection has ended"
+    );
 }
 
 #[tokio::test]
@@ -415,7 +437,10 @@ async fn members_are_known_by_their_epochs() {
     assert_eq!(group.members[0].assignment.topic_partitions[0].partitions, [0]);
     assert_eq!(described.groups[1].error_code, ErrorCode::GroupIdNotFound.code());
     let listed = client.call(5, &ListGroupsRequest::default()).await.groups;
-    assert_eq!((&*listed[0].group_type, &*listed[0].group_state), ("share", "Stable"));
+    assert_eq!(
+        (&*listed[0].group_type, &*listed[0].group_state),
+        ("share", "Stable")
+    );
     // Time passes, and the member is silent.
     pass(Duration::from_secs(46)).await;
     let gone = one.report(epoch).await.error_code;
@@ -583,7 +608,11 @@ async fn malformed_acknowledgements_change_nothing() {
     let response = one.client.call(2, &request).await;
     let unknown = ErrorCode::UnknownTopicId.code();
     assert_eq!(response.responses[0].partitions[0].error_code, unknown);
-    for (group, member) in [(None, Some("one")), (Some("group"), None), (Some("group"), Some(""))] {
+    for (group, member) in [
+        (None, Some("one")),
+        (Some("group"), None),
+        (Some("group"), Some("")),
+    ] {
         let request = ShareFetchRequest {
             group_id: group.map(Into::into),
             member_id: member.map(Into::into),

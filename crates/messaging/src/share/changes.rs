@@ -148,7 +148,9 @@ impl Shares {
                 spaces::SHARES.delete(place.id.to_be_bytes().to_vec()),
                 self.context.state_frame(&place.dispatcher, Change::Delete),
             ];
-            let ticket = self.journal.append(vec![Append::state(frames.clone(), self.wait)]);
+            let ticket = self
+                .journal
+                .append(vec![Append::state(frames.clone(), self.wait)]);
             if ticket.glance().committed() == Some(false) {
                 self.context.dirty.push_refused(frames);
             }

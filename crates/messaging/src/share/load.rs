@@ -70,7 +70,11 @@ impl Shares {
             }
         })?;
         left_over.dedup();
-        gone.extend(left_over.into_iter().map(|key| spaces::SHARE_DELIVERIES.delete(key)));
+        gone.extend(
+            left_over
+                .into_iter()
+                .map(|key| spaces::SHARE_DELIVERIES.delete(key)),
+        );
         let mut table = self.table.lock();
         table.last_id = last_id;
         for place in found.into_values() {

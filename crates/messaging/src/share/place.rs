@@ -170,7 +170,11 @@ fn return_locked(
             lane: lock.partition,
             offset,
         };
-        if inner.state.taken(id).is_some_and(|taken| taken.consumer == Some(key)) {
+        if inner
+            .state
+            .taken(id)
+            .is_some_and(|taken| taken.consumer == Some(key))
+        {
             return_one(inner, shares, id);
             count += 1;
         }

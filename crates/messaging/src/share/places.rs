@@ -118,12 +118,18 @@ impl Shares {
     pub fn of_group(&self, group: &str) -> Vec<Arc<Place>> {
         let table = self.table.lock();
         let places = table.groups.get(group);
-        places.map(|places| places.values().cloned().collect()).unwrap_or_default()
+        places
+            .map(|places| places.values().cloned().collect())
+            .unwrap_or_default()
     }
 
     pub(super) fn all_in(&self, topic: TopicId) -> Vec<Arc<Place>> {
         let table = self.table.lock();
-        table.all().filter(|place| place.topic == topic).cloned().collect()
+        table
+            .all()
+            .filter(|place| place.topic == topic)
+            .cloned()
+            .collect()
     }
 
     fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {

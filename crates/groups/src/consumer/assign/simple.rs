@@ -30,7 +30,12 @@ pub(super) fn assign(task: &Task<'_>) -> Vec<Partitions> {
                     index,
                 };
                 let (number, _) = numbering.number(partition)?;
-                Some((*sharers.get(number)?, !member.before.contains(partition), number, partition))
+                Some((
+                    *sharers.get(number)?,
+                    !member.before.contains(partition),
+                    number,
+                    partition,
+                ))
             })
         });
         // The one with the fewest members; among equals the one that the member had.
