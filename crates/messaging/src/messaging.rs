@@ -161,8 +161,8 @@ impl Messaging {
         move_messages(&self.resolver, from, to, count)
     }
 
-    /// Handles the deletion of a topic: ends its readers, deletes queues and places of share groups over it, and
-    /// removes bindings to it.
+    /// Handles the deletion of a topic: ends its readers, deletes queues and places of share groups over it,
+    /// and removes bindings to it.
     pub fn on_topic_deleted(&self, topic: &Topic) {
         self.readers.on_deleted(topic.id);
         self.shares.on_topic_deleted(topic.id);

@@ -353,8 +353,8 @@ impl QueueState {
         self.lane_mut(id.lane).give_to(id.offset, consumer)
     }
 
-    /// Begins a lane anew at an offset: what was in flight, returned and settled is forgotten. Changes cannot
-    /// express it: the caller stores a snapshot.
+    /// Begins a lane anew at an offset: messages in flight, returned and settled are forgotten. Changes
+    /// cannot express it: the caller stores a snapshot.
     pub fn reset_lane(&mut self, number: u32, start: u64) {
         let lane = self.lane_mut(number);
         let (in_flight, end) = (lane.in_flight(), lane.end());

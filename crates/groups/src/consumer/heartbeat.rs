@@ -139,8 +139,8 @@ impl ConsumerGroup {
         let Some(member) = self.members.get(&beat.member) else {
             return Err(HeartbeatError::UnknownMember(beat.member));
         };
-        // A member that shares partitions never reports them: it missed an answer if it reports its subscription
-        // or an earlier epoch.
+        // A member that shares partitions never reports them. It missed an answer if it reports its
+        // subscription or an earlier epoch.
         let missed_one = self.shares() && (has_names || beat.epoch != member.epoch);
         let is_told = changed || beat.epoch == EPOCH_JOIN || beat.is_full() || missed_one;
         Ok(HeartbeatReply {
@@ -380,8 +380,8 @@ impl ConsumerGroup {
         Some(member)
     }
 
-    /// Checks the epoch. A member may be one epoch behind if it owns nothing else than assigned: an answer was
-    /// lost.
+    /// Checks the epoch. A member may be one epoch behind if it owns nothing else than assigned: an answer
+    /// was lost.
     fn check_epoch(&self, member: &Member, beat: &Heartbeat) -> Result<(), HeartbeatError> {
         let owned = beat.owned.as_ref();
         let owns_no_more = || owned.is_some_and(|owned| member.assigned.covers(owned));

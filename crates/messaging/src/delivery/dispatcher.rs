@@ -61,8 +61,8 @@ pub(crate) struct DispatcherSpec {
     pub(crate) ownership: LogOwnership,
     /// True if the state is stored, and survives a restart.
     pub(crate) is_stored: bool,
-    /// True if nothing is handed out by itself: the owner takes messages out of the state, and hears when there
-    /// may be some.
+    /// True if nothing is handed out by itself: the owner takes messages out of the state, and is notified
+    /// when there may be some.
     pub(crate) is_pulled: bool,
 }
 

@@ -10,7 +10,7 @@ use super::place::{Place, return_one};
 use super::places::{ShareRules, Shares};
 use crate::delivery::DeliveryState;
 
-/// What becomes of a message.
+/// Kind of acknowledgement of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcknowledgeKind {
     /// There is no message at this offset.

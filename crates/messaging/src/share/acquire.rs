@@ -1,7 +1,7 @@
 //! Taking messages: whole batches as stored, and the messages in them that a member has locked.
 //!
-//! A caller finds out where to read ([`Place::next_offset`]), reads the log, and takes what is in the read. Others
-//! may have taken some of it meanwhile; then it gets less.
+//! A caller asks where to read ([`Place::next_offset`]), reads the log, and takes messages of the read.
+//! Others may have taken some of them meanwhile; then it gets fewer.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::locks::RecordLock;
 use super::place::Place;
 use super::places::ShareRules;
 
-/// Bounds of what a member takes of one partition.
+/// Bounds of the messages that a member takes of one partition.
 #[derive(Debug, Clone)]
 pub struct Acquire {
     pub member: Arc<str>,
@@ -81,7 +81,7 @@ impl Acquired {
 }
 
 impl Place {
-    /// Takes messages out of what was read of a partition from `from` on. Holes in the log count as settled.
+    /// Takes messages of a read of a partition from `from` on. Holes in the log count as settled.
     pub fn acquire(
         self: &Arc<Self>,
         partition: u32,

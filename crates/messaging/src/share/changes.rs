@@ -19,8 +19,8 @@ pub enum PlaceStart {
     /// Messages from now on.
     #[default]
     Next,
-    /// The first message with this timestamp or a later one, in ms since 1970; messages from now on if there is
-    /// none.
+    /// The first message with this timestamp or a later one, in ms since 1970; messages from now on if there
+    /// is none.
     Time(i64),
 }
 
@@ -99,7 +99,8 @@ impl Shares {
         (place, Some(ticket))
     }
 
-    /// Moves a group in partitions of a topic: it begins anew at these offsets. Makes its place if it has none.
+    /// Moves a group in partitions of a topic: it begins anew at these offsets. Makes its place if it has
+    /// none.
     pub async fn move_to(
         self: &Arc<Self>,
         group: &str,

@@ -1,8 +1,8 @@
 //! Locks of messages in flight: each for the messages that one member took from one partition at once.
 //!
-//! The delivery state knows a lock as the consumer of its messages, so a message has one lock. A lock ends when
-//! all its messages are settled or have another lock, or when its time is over. Pure: time is an argument, in ms
-//! of any clock that does not go back.
+//! The delivery state knows a lock as the consumer of its messages, so a message has one lock. A lock ends
+//! when all its messages are settled or have another lock, or when its time is over. Pure: time is an
+//! argument, in ms of any clock that does not go back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -124,7 +124,7 @@ impl Place {
         shares.context.mark_dirty(&self.dispatcher, &mut inner);
     }
 
-    /// Returns what a member holds in these partitions: it comes again.
+    /// Returns the messages that a member holds in these partitions: they come again.
     pub fn release(&self, member: &str, partitions: impl Fn(u32) -> bool) {
         let Some(shares) = self.shares.upgrade() else {
             return;
