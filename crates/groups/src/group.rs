@@ -195,7 +195,8 @@ impl GroupKind {
         match self {
             Self::Classic(group) => group.check_commit(by, now),
             Self::Consumer(group) => group.check_commit(by, commits),
-            Self::Share(_) => Err(GroupError::OtherKind),
+            // It has no commits: for them there is no such group.
+            Self::Share(_) => Err(GroupError::NoSuchGroup),
         }
     }
 
@@ -204,7 +205,8 @@ impl GroupKind {
         match self {
             Self::Classic(_) => Ok(()),
             Self::Consumer(group) => group.check_fetch(member, epoch),
-            Self::Share(_) => Err(GroupError::OtherKind),
+            // It has no commits: for them there is no such group.
+            Self::Share(_) => Err(GroupError::NoSuchGroup),
         }
     }
 

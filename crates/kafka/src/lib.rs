@@ -23,7 +23,8 @@
 //! - `api`: one file per request
 //! - `fetch_request`: the request; `fetch_state`, `fetch_partition`: partitions to be read; `fetch_sessions`:
 //!   state kept between requests (KIP-227)
-//! - `share_sessions`: sessions of share groups' members (KIP-932); `share_request`: acknowledgements in
+//! - `share_sessions`: sessions of share groups' members (KIP-932); `share_partition`: a partition in a
+//!   share fetch; `share_request`: acknowledgements in
 //!   requests; `share_operation`: work that these requests wait for
 //! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
 //! - `request_reader`, `response_writer`: requests and answers without generated structs
@@ -61,6 +62,7 @@ mod response_writer;
 mod session;
 mod settings;
 mod share_operation;
+mod share_partition;
 mod share_request;
 mod share_sessions;
 #[cfg(test)]

@@ -14,6 +14,9 @@ use crate::call::Close;
 use crate::context::RequestContext;
 use crate::operation::{Step, Then};
 
+/// Offsets at which a group begins in partitions of a topic.
+pub(crate) type TopicStarts = (Arc<Topic>, Vec<(u32, Offset)>);
+
 pub(crate) enum ShareOperation {
     /// Make a group's places in topics where it has none.
     MakePlaces {
@@ -31,11 +34,7 @@ pub(crate) enum ShareOperation {
         then: Then<()>,
     },
     /// Begin anew at these offsets, topic by topic.
-    Move(
-        Str,
-        Vec<(Arc<Topic>, Vec<(u32, Offset)>)>,
-        Then<Vec<Result<(), NotStored>>>,
-    ),
+    Move(Str, Vec<TopicStarts>, Then<Vec<Result<(), NotStored>>>),
     /// Delete a group's places in topics.
     Delete(Str, Vec<TopicId>, Then<Vec<Result<bool, NotStored>>>),
 }

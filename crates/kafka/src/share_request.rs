@@ -56,7 +56,7 @@ impl From<share_acknowledge::AcknowledgementBatch> for AcknowledgedBatch {
     }
 }
 
-/// Returns the member that a request is from. An error says what is wrong.
+/// Returns the member that a request is from, or the reason why it is malformed.
 pub(crate) fn member(group: Option<&Str>, id: Option<&Str>) -> Result<ShareMember, &'static str> {
     let group = group.ok_or("Invalid group id in the request.")?;
     let id = id.filter(|id| (1..=MEMBER_BYTES_MAX).contains(&id.len()));
@@ -73,7 +73,7 @@ pub(crate) fn settings_of(shared: &KafkaContext, group: &str) -> ShareSettings {
     share_settings(&shared.broker.scoped_settings(&scope))
 }
 
-/// Settles what a member acknowledges, each partition by itself.
+/// Settles acknowledged records of a member, each partition by itself.
 pub(crate) fn acknowledge(
     shared: &KafkaContext,
     member: &ShareMember,

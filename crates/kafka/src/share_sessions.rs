@@ -1,4 +1,5 @@
-//! Share sessions (KIP-932): partitions that a member of a share group fetches, so that it sends only changes.
+//! Share sessions (KIP-932): partitions that a member of a share group fetches, so that it sends only
+//! changes.
 //!
 //! A member has one session. It ends with its last request (epoch -1) or with the connection that opened it;
 //! then the records that the member holds come again.
@@ -45,7 +46,8 @@ struct Session {
 }
 
 impl Session {
-    /// Adds and removes partitions. Returns them in the order of this fetch; the next one begins with another.
+    /// Adds and removes partitions. Returns them in the order of this fetch; the next one begins with
+    /// another.
     fn update(&mut self, added: &[PartitionId], forgotten: &[PartitionId]) -> Vec<PartitionId> {
         for partition in forgotten {
             self.partitions.remove(partition);

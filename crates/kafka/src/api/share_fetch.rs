@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_kafka_wire::messages::share_fetch::{
-    AcquiredRecords, PartitionData, ShareFetchableTopicResponse,
-};
+use stafett_kafka_wire::messages::share_fetch::{PartitionData, ShareFetchableTopicResponse};
 use stafett_kafka_wire::messages::{ShareFetchRequest, ShareFetchResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Records, Str};
-use stafett_messaging::share::{Acquire, Acquired, AcquiredRange, Place};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_messaging::share::{Acquire, Place};
 use stafett_net::Permit;
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{
@@ -28,6 +26,7 @@ use crate::error;
 use crate::operation::{OnDone, Operation, Step};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::share_operation::ShareOperation;
+use crate::share_partition::{Failure, SharePartition};
 use crate::share_request::{PartitionAcknowledgements, acknowledge, member, settings_of, topic_id};
 use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, PartitionId, ShareMember};
 
@@ -68,7 +67,7 @@ struct ShareFetch {
     /// `None` until its turn has come.
     member: Option<(ShareMember, ShareSettings)>,
     /// Outcomes of acknowledgements.
-    acknowledged: BTreeMap<PartitionId, Option<(ErrorCode, String)>>,
+    acknowledged: BTreeMap<PartitionId, Option<Failure>>,
     /// Partitions of the session, in the order of this fetch.
     partitions: Vec<SharePartition>,
     /// Indexes of the partitions that are being read.
@@ -78,13 +77,6 @@ struct ShareFetch {
     /// End of the client's wait time; `None` if it does not wait.
     deadline: Option<Instant>,
     waiter: Arc<Notify>,
-}
-
-struct SharePartition {
-    id: PartitionId,
-    place: Option<Arc<Place>>,
-    acquired: Acquired,
-    error: Option<(ErrorCode, String)>,
 }
 
 type Refused = (ErrorCode, &'static str);
@@ -205,31 +197,18 @@ impl ShareFetch {
         };
         let broker = &context.shared.broker;
         let mut missing: Vec<Arc<Topic>> = Vec::new();
-        let mut known: Option<(TopicId, Option<Arc<Topic>>, Option<Arc<Place>>)> = None;
+        let mut last: Option<(TopicId, Option<Arc<Topic>>)> = None;
+        let mut place = None;
         for partition in &mut self.partitions {
-            let (id, index) = partition.id;
-            if known.as_ref().is_none_or(|(known, ..)| *known != id) {
+            let id = partition.id.0;
+            if last.as_ref().is_none_or(|(last, _)| *last != id) {
                 let topic = broker.topics().with_id(id);
-                let place = broker.messaging().shares().get(&member.group, id);
-                if let (Some(topic), None) = (&topic, &place) {
-                    missing.push(Arc::clone(topic));
-                }
-                known = Some((id, topic, place));
+                place = broker.messaging().shares().get(&member.group, id);
+                missing.extend(topic.clone().filter(|_| place.is_none()));
+                last = Some((id, topic));
             }
-            let Some((_, topic, place)) = &known else { continue };
-            let exists =
-                |topic: &Arc<Topic>| u32::try_from(index).is_ok_and(|index| index < topic.partitions());
-            partition.error = match topic {
-                None => Some((
-                    ErrorCode::UnknownTopicId,
-                    "This server does not host this topic ID.".to_owned(),
-                )),
-                Some(topic) if !exists(topic) => Some((
-                    ErrorCode::UnknownTopicOrPartition,
-                    "This server does not host this topic-partition.".to_owned(),
-                )),
-                Some(_) => None,
-            };
+            let topic = last.as_ref().and_then(|(_, topic)| topic.as_deref());
+            partition.error = missing_partition(topic, partition.id.1);
             partition.place = place.clone().filter(|_| partition.error.is_none());
         }
         if missing.is_empty() {
@@ -308,7 +287,7 @@ impl ShareFetch {
         }
     }
 
-    /// Takes records out of what was read. Returns true if there is anything for the client, or an error.
+    /// Takes records out of a read. Returns true if there is anything for the client, or an error.
     fn take(&mut self, read: Vec<Result<LogSlice, ReadError>>) -> bool {
         let Some((member, settings)) = &self.member else {
             return true;
@@ -365,6 +344,8 @@ impl ShareFetch {
         let metrics = &context.shared.metrics;
         let mut topics: BTreeMap<TopicId, Vec<PartitionData>> = BTreeMap::new();
         let mut put = |topic, data| topics.entry(topic).or_default().push(data);
+        let api = self.call.api;
+        let mut count_error = |code| metrics.error(api, code);
         let mut acknowledged = std::mem::take(&mut self.acknowledged);
         let lock_ms = self
             .member
@@ -377,10 +358,13 @@ impl ShareFetch {
             }
             metrics.fetched_records.inc_by(partition.acquired.records());
             metrics.fetched_bytes.inc_by(partition.acquired.bytes() as u64);
-            put(partition.id.0, self.data(context, partition, settled));
+            put(
+                partition.id.0,
+                partition.into_data(settled.flatten(), &mut count_error),
+            );
         }
         for (id, settled) in acknowledged {
-            put(id.0, self.data(context, SharePartition::new(id), Some(settled)));
+            put(id.0, SharePartition::new(id).into_data(settled, &mut count_error));
         }
         let responses = topics
             .into_iter()
@@ -399,54 +383,22 @@ impl ShareFetch {
             ..answered
         }))
     }
-
-    fn data(
-        &self,
-        context: &RequestContext,
-        partition: SharePartition,
-        settled: Option<Option<(ErrorCode, String)>>,
-    ) -> PartitionData {
-        let code_of = |error: Option<(ErrorCode, String)>| match error {
-            Some((code, why)) => (
-                context.shared.metrics.error(self.call.api, code),
-                Some(why.into()),
-            ),
-            None => (ErrorCode::None.code(), None),
-        };
-        let (error_code, error_message) = code_of(partition.error);
-        let (acknowledge_error_code, acknowledge_error_message) = code_of(settled.flatten());
-        let Acquired { ranges, batches } = partition.acquired;
-        PartitionData {
-            partition_index: partition.id.1,
-            error_code,
-            error_message,
-            acknowledge_error_code,
-            acknowledge_error_message,
-            records: Records::from(batches),
-            acquired_records: ranges.into_iter().map(acquired_records).collect(),
-            ..PartitionData::default()
-        }
-    }
 }
 
-impl SharePartition {
-    fn new(id: PartitionId) -> Self {
-        Self {
-            id,
-            place: None,
-            acquired: Acquired::default(),
-            error: None,
-        }
-    }
-}
-
-fn acquired_records(range: AcquiredRange) -> AcquiredRecords {
-    let offset = |offset: stafett_model::Offset| i64::try_from(offset.0).unwrap_or(i64::MAX);
-    AcquiredRecords {
-        first_offset: offset(range.first),
-        last_offset: offset(range.last),
-        delivery_count: i16::try_from(range.deliveries).unwrap_or(i16::MAX),
-    }
+/// Returns the error of a partition that does not exist.
+fn missing_partition(topic: Option<&Topic>, index: i32) -> Option<Failure> {
+    let (code, why) = match topic {
+        None => (
+            ErrorCode::UnknownTopicId,
+            "This server does not host this topic ID.",
+        ),
+        Some(topic) if u32::try_from(index).is_ok_and(|index| index < topic.partitions()) => return None,
+        Some(_) => (
+            ErrorCode::UnknownTopicOrPartition,
+            "This server does not host this topic-partition.",
+        ),
+    };
+    Some((code, why.to_owned()))
 }
 
 /// The turn of the request has come, or there may be records.

@@ -1,5 +1,5 @@
-//! `DescribeShareGroupOffsets`, `AlterShareGroupOffsets`, `DeleteShareGroupOffsets`: the places of share groups
-//! in topics (KIP-932).
+//! `DescribeShareGroupOffsets`, `AlterShareGroupOffsets`, `DeleteShareGroupOffsets`: the places of share
+//! groups in topics (KIP-932).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
-use crate::share_operation::ShareOperation;
+use crate::share_operation::{ShareOperation, TopicStarts};
 
 /// Offset and lag of a partition in which a group has not begun.
 const NONE: i64 = -1;
@@ -58,26 +58,23 @@ fn describe_group(
         };
     }
     let topics = shared.broker.topics();
-    let described = match group.topics {
-        Some(asked) => {
-            let asked = asked.into_iter();
-            asked
-                .map(|asked| match topics.named(&asked.topic_name) {
-                    Some(topic) => describe_topic(shared, call, &name, &topic, asked.partitions),
-                    None => no_such_topic(shared, call, asked.topic_name, &asked.partitions),
-                })
-                .collect()
-        }
-        None => {
-            let places = shared.broker.messaging().shares().of_group(&name);
-            let topics = places.iter().filter_map(|place| topics.with_id(place.topic));
-            topics
-                .map(|topic| {
-                    let all = 0..i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
-                    describe_topic(shared, call, &name, &topic, all)
-                })
-                .collect()
-        }
+    let described = if let Some(asked) = group.topics {
+        let asked = asked.into_iter();
+        asked
+            .map(|asked| match topics.named(&asked.topic_name) {
+                Some(topic) => describe_topic(shared, call, &name, &topic, asked.partitions),
+                None => no_such_topic(shared, call, asked.topic_name, &asked.partitions),
+            })
+            .collect()
+    } else {
+        let places = shared.broker.messaging().shares().of_group(&name);
+        let topics = places.iter().filter_map(|place| topics.with_id(place.topic));
+        topics
+            .map(|topic| {
+                let all = 0..i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
+                describe_topic(shared, call, &name, &topic, all)
+            })
+            .collect()
     };
     DescribeShareGroupOffsetsResponseGroup {
         group_id: name,
@@ -187,7 +184,7 @@ pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> Hand
         };
         return Ok(call.answer::<AlterShareGroupOffsetsRequest>(&response)?.into());
     }
-    let mut moves: Vec<(Arc<Topic>, Vec<(u32, Offset)>)> = Vec::new();
+    let mut starting: Vec<TopicStarts> = Vec::new();
     let mut responses = Vec::new();
     for asked in request.topics {
         let topic = shared.broker.topics().named(&asked.topic_name);
@@ -216,7 +213,7 @@ pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> Hand
             partitions,
         });
         if let Some(topic) = topic.filter(|_| !starts.is_empty()) {
-            moves.push((topic, starts));
+            starting.push((topic, starts));
         }
     }
     let response = AlterShareGroupOffsetsResponse {
@@ -235,7 +232,7 @@ pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> Hand
         }
         call.answer::<AlterShareGroupOffsetsRequest>(&response)
     });
-    let operation = Operation::Share(ShareOperation::Move(request.group_id, moves, moved));
+    let operation = Operation::Share(ShareOperation::Move(request.group_id, starting, moved));
     Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 

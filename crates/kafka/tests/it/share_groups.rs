@@ -8,6 +8,7 @@ use stafett_kafka_wire::messages::alter_share_group_offsets::{
 use stafett_kafka_wire::messages::delete_share_group_offsets::DeleteShareGroupOffsetsRequestTopic;
 use stafett_kafka_wire::messages::describe_share_group_offsets::DescribeShareGroupOffsetsRequestGroup;
 use stafett_kafka_wire::messages::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
+use stafett_kafka_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use stafett_kafka_wire::messages::{
     AlterShareGroupOffsetsRequest, ConsumerGroupHeartbeatRequest, DeleteGroupsRequest,
     DeleteShareGroupOffsetsRequest, DeleteTopicsRequest, DescribeShareGroupOffsetsRequest,
@@ -465,10 +466,16 @@ async fn a_share_group_is_no_other_group() {
     let commit = OffsetCommitRequest {
         group_id: "group".into(),
         generation_id_or_member_epoch: -1,
-        topics: vec![Default::default()],
+        topics: vec![OffsetCommitRequestTopic {
+            name: "t".into(),
+            partitions: vec![OffsetCommitRequestPartition::default()],
+            ..OffsetCommitRequestTopic::default()
+        }],
         ..OffsetCommitRequest::default()
     };
-    drop(client.call(9, &commit).await);
+    let committed = client.call(9, &commit).await;
+    let refused = committed.topics[0].partitions[0].error_code;
+    assert_eq!(refused, ErrorCode::GroupIdNotFound.code());
     let other = ConsumerGroupHeartbeatRequest {
         group_id: "other".into(),
         ..consumer

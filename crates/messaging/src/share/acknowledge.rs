@@ -163,13 +163,15 @@ impl Settling<'_> {
         };
         let metrics = &self.shares.context.metrics;
         match kind {
-            AcknowledgeKind::Gap | AcknowledgeKind::Accept | AcknowledgeKind::Reject => {
+            AcknowledgeKind::Gap | AcknowledgeKind::Accept => {
                 let (state, changes) = self.inner.parts();
                 state.complete(id, changes);
-                match kind {
-                    AcknowledgeKind::Reject => metrics.rejected.inc(),
-                    _ => metrics.settled.inc(),
-                };
+                metrics.settled.inc();
+            }
+            AcknowledgeKind::Reject => {
+                let (state, changes) = self.inner.parts();
+                state.complete(id, changes);
+                metrics.rejected.inc();
             }
             AcknowledgeKind::Release => {
                 return_one(self.inner, self.shares, id);

@@ -110,7 +110,9 @@ impl Shares {
         let place = self.get_or_make(group, topic, PlaceStart::default()).await?;
         let ticket = {
             let mut locks = place.locks.lock();
-            starts.iter().for_each(|(partition, _)| locks.forget(*partition));
+            for (partition, _) in &starts {
+                locks.forget(*partition);
+            }
             let starts = starts.iter().map(|(partition, offset)| (*partition, offset.0));
             place
                 .dispatcher

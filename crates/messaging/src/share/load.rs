@@ -61,13 +61,11 @@ impl Shares {
             let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
             let id = key.try_into().map(u64::from_be_bytes).ok()?;
             last_id = last_id.max(id);
-            match found.get(&id) {
-                Some(place) => place.dispatcher.restore(item),
-                None => {
-                    left_over.push(Bytes::copy_from_slice(key));
-                    Some(())
-                }
+            if let Some(place) = found.get(&id) {
+                return place.dispatcher.restore(item);
             }
+            left_over.push(Bytes::copy_from_slice(key));
+            Some(())
         })?;
         left_over.dedup();
         gone.extend(

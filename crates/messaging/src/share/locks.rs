@@ -25,7 +25,7 @@ pub(super) struct RecordLock {
 /// All locks of a place.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
-    locks: BTreeMap<ConsumerKey, RecordLock>,
+    by_key: BTreeMap<ConsumerKey, RecordLock>,
     by_time: BTreeSet<(i64, ConsumerKey)>,
     last_key: u64,
 }
@@ -39,17 +39,17 @@ impl Locks {
 
     pub(super) fn insert(&mut self, key: ConsumerKey, lock: RecordLock) {
         self.by_time.insert((lock.until_ms, key));
-        self.locks.insert(key, lock);
+        self.by_key.insert(key, lock);
     }
 
     /// Returns the member that holds a lock.
     pub(super) fn member(&self, key: ConsumerKey) -> Option<&str> {
-        self.locks.get(&key).map(|lock| &*lock.member)
+        self.by_key.get(&key).map(|lock| &*lock.member)
     }
 
     /// Records that one message no longer has a lock.
     pub(super) fn on_released(&mut self, key: ConsumerKey) {
-        let Some(lock) = self.locks.get_mut(&key) else {
+        let Some(lock) = self.by_key.get_mut(&key) else {
             return;
         };
         lock.held = lock.held.saturating_sub(1);
@@ -60,7 +60,7 @@ impl Locks {
 
     /// Removes a lock.
     pub(super) fn remove(&mut self, key: ConsumerKey) -> Option<RecordLock> {
-        let lock = self.locks.remove(&key)?;
+        let lock = self.by_key.remove(&key)?;
         self.by_time.remove(&(lock.until_ms, key));
         Some(lock)
     }
@@ -85,7 +85,7 @@ impl Locks {
     ) -> Vec<(ConsumerKey, RecordLock)> {
         let of_member = |lock: &RecordLock| *lock.member == *member && partitions(lock.partition);
         let keys: Vec<_> = self
-            .locks
+            .by_key
             .iter()
             .filter(|(_, lock)| of_member(lock))
             .map(|(key, _)| *key)
@@ -97,13 +97,13 @@ impl Locks {
 
     /// Removes all locks of a partition.
     pub(super) fn forget(&mut self, partition: u32) {
-        self.locks.retain(|_, lock| lock.partition != partition);
-        self.by_time.retain(|(_, key)| self.locks.contains_key(key));
+        self.by_key.retain(|_, lock| lock.partition != partition);
+        self.by_time.retain(|(_, key)| self.by_key.contains_key(key));
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.locks.len()
+        self.by_key.len()
     }
 }
 
