@@ -50,6 +50,18 @@ impl Groups {
         self.heartbeat_of(GroupProtocol::Share, group, beat)
     }
 
+    /// Makes a share group without members, unless there is one. It is stored with the changes that follow.
+    pub fn make_share_group(&self, name: &str) -> Result<(), GroupError> {
+        self.check_named(name)?;
+        let made: StepResult<()> = self.try_step(name, IfAbsent::Create, |group, _, effects| {
+            let rules = self.rules(&group.name, GroupProtocol::Share);
+            group.become_share(rules, true)?.begin(effects);
+            Ok(())
+        })?;
+        drop(made.stored);
+        Ok(())
+    }
+
     /// Returns true if there is a share group of this name.
     pub fn is_share_group(&self, name: &str) -> bool {
         self.with_group(name, |group| {

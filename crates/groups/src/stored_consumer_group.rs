@@ -87,6 +87,12 @@ impl StoredConsumerGroup {
         self.group.find_deadline(&rules);
     }
 
+    /// Raises the epoch of a group that never had members, so that it is stored.
+    pub(super) fn begin(&mut self, effects: &mut Effects) {
+        self.group.begin();
+        self.store(effects);
+    }
+
     /// Records that the last stored state was lost: the next step stores a snapshot.
     pub(super) fn on_not_stored(&mut self) {
         self.is_lost = true;

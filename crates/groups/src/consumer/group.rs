@@ -151,6 +151,13 @@ impl ConsumerGroup {
         members.sum::<usize>() + interests.sum::<usize>() + self.held.len() * size_of::<Partition>()
     }
 
+    /// Raises the epoch of a group that never had members.
+    pub(crate) fn begin(&mut self) {
+        if self.epoch == 0 {
+            self.bump();
+        }
+    }
+
     pub(super) fn bump(&mut self) {
         self.epoch = self.epoch.saturating_add(1);
         self.unstored = true;

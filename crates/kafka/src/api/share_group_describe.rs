@@ -30,7 +30,7 @@ pub(super) fn share_group_describe(context: &RequestContext, call: Call, body: D
             let (code, message) = if name.is_empty() {
                 (ErrorCode::InvalidGroupId, "a group needs a name".to_owned())
             } else {
-                let message = format!("Share group {} not found.", name.as_str());
+                let message = format!("Group {} not found.", name.as_str());
                 (ErrorCode::GroupIdNotFound, message)
             };
             DescribedGroup {

@@ -30,6 +30,7 @@ use crate::share_operation::{ShareOperation, TopicStarts};
 
 /// Offset and lag of a partition in which a group has not begun.
 const NONE: i64 = -1;
+const NO_PLACE: &str = "There is no offset information to delete.";
 const NO_TOPIC: &str = "This server does not host this topic-partition.";
 
 pub(super) fn describe(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
@@ -49,7 +50,8 @@ fn describe_group(
     group: DescribeShareGroupOffsetsRequestGroup,
 ) -> DescribeShareGroupOffsetsResponseGroup {
     let name = group.group_id;
-    if let Err((code, message)) = find(shared, &name) {
+    // A group that does not exist has no places.
+    if let Err((code, message)) = has_members(shared, &name) {
         return DescribeShareGroupOffsetsResponseGroup {
             group_id: name,
             error_code: shared.metrics.error(call.api, code),
@@ -63,7 +65,7 @@ fn describe_group(
         asked
             .map(|asked| match topics.named(&asked.topic_name) {
                 Some(topic) => describe_topic(shared, call, &name, &topic, asked.partitions),
-                None => no_such_topic(shared, call, asked.topic_name, &asked.partitions),
+                None => no_such_topic(asked.topic_name, asked.partitions),
             })
             .collect()
     } else {
@@ -92,22 +94,20 @@ fn describe_topic(
 ) -> DescribeShareGroupOffsetsResponseTopic {
     let place = shared.broker.messaging().shares().get(group, topic.id);
     let partitions = partitions.into_iter().map(|index| {
-        let number = u32::try_from(index)
-            .ok()
-            .filter(|index| *index < topic.partitions());
-        let Some(number) = number else {
-            return unknown_partition(shared, call, index);
+        let number = u32::try_from(index).ok();
+        let number = number.filter(|index| *index < topic.partitions());
+        let counts = number.and_then(|index| place.as_ref()?.counts(index));
+        let Some(counts) = counts else {
+            return without_place(index);
         };
-        let counts = place.as_ref().and_then(|place| place.counts(number));
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         DescribeShareGroupOffsetsResponsePartition {
-            partition_index: index,
-            start_offset: counts.map_or(NONE, |counts| number(counts.start.0)),
+            start_offset: number(counts.start.0),
             lag: match call.version {
                 0 => NONE,
-                _ => counts.map_or(NONE, |counts| number(counts.unsettled)),
+                _ => number(counts.unsettled),
             },
-            ..DescribeShareGroupOffsetsResponsePartition::default()
+            ..without_place(index)
         }
     });
     DescribeShareGroupOffsetsResponseTopic {
@@ -117,66 +117,65 @@ fn describe_topic(
     }
 }
 
-fn unknown_partition(
-    shared: &KafkaContext,
-    call: Call,
-    index: i32,
-) -> DescribeShareGroupOffsetsResponsePartition {
+/// Describes a partition in which the group has not begun, or that does not exist.
+fn without_place(index: i32) -> DescribeShareGroupOffsetsResponsePartition {
     DescribeShareGroupOffsetsResponsePartition {
         partition_index: index,
         start_offset: NONE,
         lag: NONE,
-        error_code: shared.metrics.error(call.api, ErrorCode::UnknownTopicOrPartition),
-        error_message: Some(NO_TOPIC.into()),
         ..DescribeShareGroupOffsetsResponsePartition::default()
     }
 }
 
-fn no_such_topic(
-    shared: &KafkaContext,
-    call: Call,
-    topic_name: Str,
-    partitions: &[i32],
-) -> DescribeShareGroupOffsetsResponseTopic {
-    let partitions = partitions.iter();
+fn no_such_topic(topic_name: Str, partitions: Vec<i32>) -> DescribeShareGroupOffsetsResponseTopic {
     DescribeShareGroupOffsetsResponseTopic {
         topic_name,
-        partitions: partitions
-            .map(|index| unknown_partition(shared, call, *index))
-            .collect(),
+        partitions: partitions.into_iter().map(without_place).collect(),
         ..DescribeShareGroupOffsetsResponseTopic::default()
     }
 }
 
-/// Checks that a share group exists. Returns true if it has members.
-fn find(shared: &KafkaContext, name: &str) -> Result<bool, (ErrorCode, String)> {
-    let found = shared
+/// A group that is not as a request needs it.
+type GroupFailure = (ErrorCode, String);
+
+/// Returns true if there is a share group of this name and it has members; false if there is none.
+fn has_members(shared: &KafkaContext, name: &str) -> Result<Option<bool>, GroupFailure> {
+    shared
         .broker
         .groups()
-        .with_group(name, |group| match &group?.kind {
-            GroupKind::Share(kind) => Some(!kind.group().is_empty()),
-            GroupKind::Classic(_) | GroupKind::Consumer(_) => None,
-        });
-    found.ok_or_else(|| {
-        (
-            ErrorCode::GroupIdNotFound,
-            format!("Share group {name} not found."),
-        )
-    })
+        .with_group(name, |group| match group.map(|group| &group.kind) {
+            None => Ok(None),
+            Some(GroupKind::Share(kind)) => Ok(Some(!kind.group().is_empty())),
+            Some(GroupKind::Classic(_) | GroupKind::Consumer(_)) => {
+                let message = format!("Group {name} is not a share group.");
+                Err((ErrorCode::GroupIdNotFound, message))
+            }
+        })
 }
 
-/// Checks that a share group exists and has no members.
-fn find_empty(shared: &KafkaContext, name: &str) -> Result<(), (ErrorCode, String)> {
-    if find(shared, name)? {
-        return Err((ErrorCode::NonEmptyGroup, "The group is not empty.".to_owned()));
+/// Checks that a share group has no members. Returns false if there is none of this name.
+fn find_empty(shared: &KafkaContext, name: &str) -> Result<bool, GroupFailure> {
+    match has_members(shared, name)? {
+        Some(true) => Err((ErrorCode::NonEmptyGroup, "The group is not empty.".to_owned())),
+        Some(false) => Ok(true),
+        None => Ok(false),
     }
-    Ok(())
 }
 
 pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AlterShareGroupOffsetsRequest = call.read(body)?;
     let shared = &context.shared;
-    if let Err((code, message)) = find_empty(shared, &request.group_id) {
+    // The group is made if it does not exist, as its first member would make it.
+    let is_there = find_empty(shared, &request.group_id).and_then(|_| {
+        let made = shared.broker.groups().make_share_group(&request.group_id);
+        made.map_err(|why| {
+            (
+                error::group(&why).unwrap_or(ErrorCode::UnknownServerError),
+                why.to_string(),
+            )
+        })
+    });
+    if let Err((code, message)) = is_there {
         let response = AlterShareGroupOffsetsResponse {
             error_code: shared.metrics.error(call.api, code),
             error_message: Some(message.into()),
@@ -239,7 +238,16 @@ pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> Hand
 pub(super) fn delete(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteShareGroupOffsetsRequest = call.read(body)?;
     let shared = &context.shared;
-    if let Err((code, message)) = find_empty(shared, &request.group_id) {
+    let is_there = find_empty(shared, &request.group_id).and_then(|is_there| {
+        let absent = || {
+            (
+                ErrorCode::GroupIdNotFound,
+                format!("Group {} not found.", &*request.group_id),
+            )
+        };
+        is_there.then_some(()).ok_or_else(absent)
+    });
+    if let Err((code, message)) = is_there {
         let response = DeleteShareGroupOffsetsResponse {
             error_code: shared.metrics.error(call.api, code),
             error_message: Some(message.into()),
@@ -274,7 +282,8 @@ fn respond_deleted(
         let (code, message) = match &topic {
             None => (ErrorCode::UnknownTopicOrPartition, Some(NO_TOPIC.to_owned())),
             Some(_) => match deleted.next() {
-                Some(Ok(_)) => (ErrorCode::None, None),
+                Some(Ok(true)) => (ErrorCode::None, None),
+                Some(Ok(false)) => (ErrorCode::UnknownTopicOrPartition, Some(NO_PLACE.to_owned())),
                 Some(Err(why)) => error::not_stored(&why).map(|(code, why)| (code, Some(why)))?,
                 None => return Err(Close::OutcomeUnknown),
             },

@@ -28,19 +28,19 @@ const RENEW: i8 = 4;
 const LOCK: Duration = Duration::from_secs(30);
 
 /// Ranges of offsets that a member took, each with its number of deliveries.
-type Taken = Vec<(i64, i64, i16)>;
+pub(crate) type Taken = Vec<(i64, i64, i16)>;
 /// First offset, last offset, and acknowledge types.
-type Settled<'a> = (i64, i64, &'a [i8]);
+pub(crate) type Settled<'a> = (i64, i64, &'a [i8]);
 
 /// A member of the share group `group`, and its share session.
-struct Sharer {
-    client: Client,
-    name: &'static str,
-    topic: Uuid,
-    epoch: i32,
+pub(crate) struct Sharer {
+    pub client: Client,
+    pub name: &'static str,
+    pub topic: Uuid,
+    pub epoch: i32,
 }
 
-fn beat(member: &'static str, epoch: i32) -> ShareGroupHeartbeatRequest {
+pub(crate) fn beat(member: &'static str, epoch: i32) -> ShareGroupHeartbeatRequest {
     ShareGroupHeartbeatRequest {
         group_id: "group".into(),
         member_id: member.into(),
@@ -49,19 +49,19 @@ fn beat(member: &'static str, epoch: i32) -> ShareGroupHeartbeatRequest {
     }
 }
 
-fn join(member: &'static str) -> ShareGroupHeartbeatRequest {
+pub(crate) fn join(member: &'static str) -> ShareGroupHeartbeatRequest {
     ShareGroupHeartbeatRequest {
         subscribed_topic_names: Some(vec!["t".into()]),
         ..beat(member, 0)
     }
 }
 
-fn told(response: &ShareGroupHeartbeatResponse) -> Option<Vec<i32>> {
+pub(crate) fn told(response: &ShareGroupHeartbeatResponse) -> Option<Vec<i32>> {
     let topics = response.assignment.as_ref()?.topic_partitions.iter();
     Some(topics.flat_map(|topic| topic.partitions.clone()).collect())
 }
 
-fn taken(response: &ShareFetchResponse) -> Taken {
+pub(crate) fn taken(response: &ShareFetchResponse) -> Taken {
     let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
     let ranges = partitions.flat_map(|partition| &partition.acquired_records);
     ranges
@@ -83,7 +83,7 @@ impl Sharer {
         }
     }
 
-    fn request(&mut self, settled: &[Settled<'_>]) -> ShareFetchRequest {
+    pub fn request(&mut self, settled: &[Settled<'_>]) -> ShareFetchRequest {
         let batches = settled
             .iter()
             .map(|(first, last, types)| share_fetch::AcknowledgementBatch {
@@ -113,7 +113,7 @@ impl Sharer {
         request
     }
 
-    async fn send(&mut self, request: &ShareFetchRequest) -> ShareFetchResponse {
+    pub async fn send(&mut self, request: &ShareFetchRequest) -> ShareFetchResponse {
         self.client.call(2, request).await
     }
 
@@ -130,7 +130,7 @@ impl Sharer {
         taken(&response)
     }
 
-    fn acknowledgement(&mut self, settled: &[Settled<'_>]) -> ShareAcknowledgeRequest {
+    pub fn acknowledgement(&mut self, settled: &[Settled<'_>]) -> ShareAcknowledgeRequest {
         let batches = settled
             .iter()
             .map(|(first, last, types)| share_acknowledge::AcknowledgementBatch {
@@ -178,7 +178,7 @@ async fn start() -> (Server, Client, Uuid) {
     (server, client, topic)
 }
 
-async fn set(client: &mut Client, name: &'static str, value: &'static str) {
+pub(crate) async fn set(client: &mut Client, name: &'static str, value: &'static str) {
     let request = IncrementalAlterConfigsRequest {
         resources: vec![AlterConfigsResource {
             resource_type: 32,
@@ -204,7 +204,7 @@ async fn pass(time: Duration) {
 }
 
 /// Start offset and lag of partition 0, as they are described.
-async fn place(client: &mut Client) -> (i64, i64) {
+pub(crate) async fn place(client: &mut Client) -> (i64, i64) {
     let request = DescribeShareGroupOffsetsRequest {
         groups: vec![DescribeShareGroupOffsetsRequestGroup {
             group_id: "group".into(),
@@ -507,6 +507,12 @@ async fn offsets_are_described_altered_and_deleted_while_there_are_no_members() 
     };
     let refused = client.call(0, &alter(1, 0)).await;
     assert_eq!(refused.error_code, ErrorCode::NonEmptyGroup.code());
+    let other = AlterShareGroupOffsetsRequest {
+        group_id: "new".into(),
+        ..alter(1, 0)
+    };
+    assert_eq!(client.call(0, &other).await.error_code, 0);
+    assert!(server.broker.groups().is_share_group("new"), "it is made");
     assert_eq!(one.fetch(&[(0, 2, &[ACCEPT])]).await, []);
     assert_eq!(place(&mut client).await, (3, 0));
     one.report(-1).await;
@@ -529,6 +535,8 @@ async fn offsets_are_described_altered_and_deleted_while_there_are_no_members() 
         }],
     };
     assert_eq!(client.call(0, &delete).await.responses[0].error_code, 0);
+    let again = client.call(0, &delete).await.responses[0].error_code;
+    assert_eq!(again, ErrorCode::UnknownTopicOrPartition.code());
     let mut one = Sharer::join(&server, "one", topic).await;
     assert_eq!(one.fetch(&[]).await, [(0, 2, 1)], "it begins anew");
     one.report(-1).await;
