@@ -28,19 +28,19 @@ const RENEW: i8 = 4;
 const LOCK: Duration = Duration::from_secs(30);
 
 /// Ranges of offsets that a member took, each with its number of deliveries.
-pub(crate) type Taken = Vec<(i64, i64, i16)>;
+type Taken = Vec<(i64, i64, i16)>;
 /// First offset, last offset, and acknowledge types.
-pub(crate) type Settled<'a> = (i64, i64, &'a [i8]);
+type Settled<'a> = (i64, i64, &'a [i8]);
 
 /// A member of the share group `group`, and its share session.
-pub(crate) struct Sharer {
-    pub client: Client,
-    pub name: &'static str,
-    pub topic: Uuid,
-    pub epoch: i32,
+struct Sharer {
+    client: Client,
+    name: &'static str,
+    topic: Uuid,
+    epoch: i32,
 }
 
-pub(crate) fn beat(member: &'static str, epoch: i32) -> ShareGroupHeartbeatRequest {
+fn beat(member: &'static str, epoch: i32) -> ShareGroupHeartbeatRequest {
     ShareGroupHeartbeatRequest {
         group_id: "group".into(),
         member_id: member.into(),
@@ -49,19 +49,19 @@ pub(crate) fn beat(member: &'static str, epoch: i32) -> ShareGroupHeartbeatReque
     }
 }
 
-pub(crate) fn join(member: &'static str) -> ShareGroupHeartbeatRequest {
+fn join(member: &'static str) -> ShareGroupHeartbeatRequest {
     ShareGroupHeartbeatRequest {
         subscribed_topic_names: Some(vec!["t".into()]),
         ..beat(member, 0)
     }
 }
 
-pub(crate) fn told(response: &ShareGroupHeartbeatResponse) -> Option<Vec<i32>> {
+fn told(response: &ShareGroupHeartbeatResponse) -> Option<Vec<i32>> {
     let topics = response.assignment.as_ref()?.topic_partitions.iter();
     Some(topics.flat_map(|topic| topic.partitions.clone()).collect())
 }
 
-pub(crate) fn taken(response: &ShareFetchResponse) -> Taken {
+fn taken(response: &ShareFetchResponse) -> Taken {
     let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
     let ranges = partitions.flat_map(|partition| &partition.acquired_records);
     ranges
@@ -83,7 +83,7 @@ impl Sharer {
         }
     }
 
-    pub fn request(&mut self, settled: &[Settled<'_>]) -> ShareFetchRequest {
+    fn request(&mut self, settled: &[Settled<'_>]) -> ShareFetchRequest {
         let batches = settled
             .iter()
             .map(|(first, last, types)| share_fetch::AcknowledgementBatch {
@@ -113,7 +113,7 @@ impl Sharer {
         request
     }
 
-    pub async fn send(&mut self, request: &ShareFetchRequest) -> ShareFetchResponse {
+    async fn send(&mut self, request: &ShareFetchRequest) -> ShareFetchResponse {
         self.client.call(2, request).await
     }
 
@@ -130,7 +130,7 @@ impl Sharer {
         taken(&response)
     }
 
-    pub fn acknowledgement(&mut self, settled: &[Settled<'_>]) -> ShareAcknowledgeRequest {
+    fn acknowledgement(&mut self, settled: &[Settled<'_>]) -> ShareAcknowledgeRequest {
         let batches = settled
             .iter()
             .map(|(first, last, types)| share_acknowledge::AcknowledgementBatch {
@@ -178,7 +178,7 @@ async fn start() -> (Server, Client, Uuid) {
     (server, client, topic)
 }
 
-pub(crate) async fn set(client: &mut Client, name: &'static str, value: &'static str) {
+async fn set(client: &mut Client, name: &'static str, value: &'static str) {
     let request = IncrementalAlterConfigsRequest {
         resources: vec![AlterConfigsResource {
             resource_type: 32,
@@ -204,7 +204,7 @@ async fn pass(time: Duration) {
 }
 
 /// Start offset and lag of partition 0, as they are described.
-pub(crate) async fn place(client: &mut Client) -> (i64, i64) {
+async fn place(client: &mut Client) -> (i64, i64) {
     let request = DescribeShareGroupOffsetsRequest {
         groups: vec![DescribeShareGroupOffsetsRequestGroup {
             group_id: "group".into(),
