@@ -3,7 +3,8 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking"
+    clippy::cast_possible_truncation,
+    reason = "offsets are small, and a test fails by panicking"
 )]
 
 use proptest::prelude::*;

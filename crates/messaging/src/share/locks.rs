@@ -115,7 +115,7 @@ mod tests {
         RecordLock {
             member: member.into(),
             partition,
-            offsets: vec![0..held],
+            offsets: std::iter::once(0..held).collect(),
             held,
             until_ms,
         }
