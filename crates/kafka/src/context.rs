@@ -15,7 +15,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
-use crate::share_sessions::{ShareMember, ShareSessions};
+use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
 
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
@@ -54,11 +54,16 @@ impl KafkaContext {
     pub(crate) fn end_share_session(&self, member: &ShareMember) -> bool {
         let is_ended = self.share_sessions.close(member);
         if is_ended {
-            for place in self.broker.messaging().shares().of_group(&member.group) {
-                place.release(&member.id, |_| true);
-            }
+            self.release_records(member);
         }
         is_ended
+    }
+
+    /// Returns the records that a member of a share group holds.
+    fn release_records(&self, member: &ShareMember) {
+        for place in self.broker.messaging().shares().of_group(&member.group) {
+            place.release(&member.id);
+        }
     }
 
     pub(crate) fn deletions(&self) -> u64 {
@@ -84,13 +89,15 @@ pub(crate) struct RequestContext {
     /// True if the client does not block while a heartbeat is unanswered.
     pub is_patient: AtomicBool,
     /// Share sessions that were opened here. They end with the connection.
-    pub opened_sessions: Lock<Vec<ShareMember>>,
+    pub opened_sessions: Lock<Vec<OpenedSession>>,
 }
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
-        for member in std::mem::take(&mut *self.opened_sessions.lock()) {
-            self.shared.end_share_session(&member);
+        for opened in std::mem::take(&mut *self.opened_sessions.lock()) {
+            if self.shared.share_sessions.close_opened(&opened) {
+                self.shared.release_records(&opened.member);
+            }
         }
     }
 }

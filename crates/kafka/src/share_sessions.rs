@@ -33,11 +33,25 @@ pub(crate) type PartitionId = (TopicId, i32);
 
 #[derive(Debug, Default)]
 pub(crate) struct ShareSessions {
-    sessions: Lock<HashMap<ShareMember, Session>>,
+    inner: Lock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    sessions: HashMap<ShareMember, Session>,
+    last_number: u64,
+}
+
+/// A session that was opened on a connection. Another one of the same member has another number.
+#[derive(Debug)]
+pub(crate) struct OpenedSession {
+    pub member: ShareMember,
+    pub number: u64,
 }
 
 #[derive(Debug)]
 struct Session {
+    number: u64,
     /// Epoch that the next request must have.
     epoch: i32,
     partitions: BTreeSet<PartitionId>,
@@ -65,23 +79,37 @@ impl Session {
 }
 
 impl ShareSessions {
-    /// Opens a member's session, in place of the one that it may have. Returns its partitions.
+    /// Opens a member's session, in place of the one that it may have. Returns its partitions, and adds it to
+    /// `opened`, without those that have ended.
     pub(crate) fn open(
         &self,
         member: &ShareMember,
         added: &[PartitionId],
+        opened: &mut Vec<OpenedSession>,
     ) -> Result<Vec<PartitionId>, ErrorCode> {
-        let mut sessions = self.sessions.lock();
+        let mut inner = self.inner.lock();
+        let Inner {
+            sessions,
+            last_number,
+        } = &mut *inner;
         if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(member) {
             return Err(ErrorCode::ShareSessionLimitReached);
         }
+        *last_number += 1;
         let mut session = Session {
+            number: *last_number,
             epoch: EPOCH_OPEN + 1,
             partitions: BTreeSet::new(),
             first: None,
         };
         let partitions = session.update(added, &[]);
         sessions.insert(member.clone(), session);
+        let number_of = |member: &ShareMember| sessions.get(member).map(|session| session.number);
+        opened.retain(|one| number_of(&one.member) == Some(one.number));
+        opened.push(OpenedSession {
+            member: member.clone(),
+            number: *last_number,
+        });
         Ok(partitions)
     }
 
@@ -93,8 +121,11 @@ impl ShareSessions {
         added: &[PartitionId],
         forgotten: &[PartitionId],
     ) -> Result<Vec<PartitionId>, ErrorCode> {
-        let mut sessions = self.sessions.lock();
-        let session = sessions.get_mut(member).ok_or(ErrorCode::ShareSessionNotFound)?;
+        let mut inner = self.inner.lock();
+        let session = inner
+            .sessions
+            .get_mut(member)
+            .ok_or(ErrorCode::ShareSessionNotFound)?;
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidShareSessionEpoch);
         }
@@ -104,12 +135,20 @@ impl ShareSessions {
 
     /// Returns true if the member has a session.
     pub(crate) fn has(&self, member: &ShareMember) -> bool {
-        self.sessions.lock().contains_key(member)
+        self.inner.lock().sessions.contains_key(member)
     }
 
     /// Ends a session. False if there is none.
     pub(crate) fn close(&self, member: &ShareMember) -> bool {
-        self.sessions.lock().remove(member).is_some()
+        self.inner.lock().sessions.remove(member).is_some()
+    }
+
+    /// Ends a session, unless its member has opened another one since. False if there is none.
+    pub(crate) fn close_opened(&self, opened: &OpenedSession) -> bool {
+        let mut inner = self.inner.lock();
+        let session = inner.sessions.get(&opened.member);
+        let is_last = session.is_some_and(|session| session.number == opened.number);
+        is_last && inner.sessions.remove(&opened.member).is_some()
     }
 }
 
@@ -131,7 +170,8 @@ mod tests {
         let all = [(topic, 0), (topic, 1)];
         let not_found = Err(ErrorCode::ShareSessionNotFound);
         assert_eq!(sessions.go_on(&one, 1, &[], &[]), not_found);
-        assert_eq!(sessions.open(&one, &all).unwrap(), all);
+        let mut opened = Vec::new();
+        assert_eq!(sessions.open(&one, &all, &mut opened).unwrap(), all);
         let turned = [(topic, 1), (topic, 0)];
         assert_eq!(sessions.go_on(&one, 1, &all, &[]).unwrap(), turned);
         assert_eq!(sessions.go_on(&one, 2, &all, &[]).unwrap(), all);
@@ -147,11 +187,28 @@ mod tests {
     #[test]
     fn sessions_are_bounded_and_a_member_may_open_its_own_again() {
         let sessions = ShareSessions::default();
+        let mut opened = Vec::new();
         for number in 0..SESSIONS_MAX {
-            sessions.open(&member(&number.to_string()), &[]).unwrap();
+            let member = member(&number.to_string());
+            sessions.open(&member, &[], &mut opened).unwrap();
         }
-        let refused = sessions.open(&member("more"), &[]);
+        let refused = sessions.open(&member("more"), &[], &mut opened);
         assert_eq!(refused, Err(ErrorCode::ShareSessionLimitReached));
-        assert!(sessions.open(&member("7"), &[]).is_ok());
+        assert!(sessions.open(&member("7"), &[], &mut opened).is_ok());
+    }
+
+    #[test]
+    fn a_connection_ends_the_sessions_that_are_still_its_own() {
+        let sessions = ShareSessions::default();
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for id in ["a", "b"] {
+            sessions.open(&member(id), &[], &mut first).unwrap();
+        }
+        sessions.open(&member("a"), &[], &mut second).unwrap();
+        let ended: Vec<_> = first.iter().map(|one| sessions.close_opened(one)).collect();
+        assert_eq!(ended, [false, true]);
+        assert!(sessions.has(&member("a")) && !sessions.has(&member("b")));
+        sessions.open(&member("c"), &[], &mut first).unwrap();
+        assert_eq!(first.len(), 1, "ended ones are forgotten");
     }
 }

@@ -144,16 +144,7 @@ impl ShareFetch {
                     "The first request of a share session acknowledges nothing.",
                 ));
             }
-            EPOCH_OPEN => {
-                let opened = sessions.open(&member, &added);
-                if opened.is_ok() {
-                    let mut owned = context.opened_sessions.lock();
-                    if !owned.contains(&member) {
-                        owned.push(member.clone());
-                    }
-                }
-                opened
-            }
+            EPOCH_OPEN => sessions.open(&member, &added, &mut context.opened_sessions.lock()),
             EPOCH_CLOSE if sessions.has(&member) => Ok(Vec::new()),
             EPOCH_CLOSE => Err(ErrorCode::ShareSessionNotFound),
             _ => sessions.go_on(&member, epoch, &added, &forgotten),

@@ -77,13 +77,9 @@ impl Locks {
         self.by_time.first().map(|(until, _)| *until)
     }
 
-    /// Removes and returns the locks of a member in some partitions.
-    pub(super) fn take_of(
-        &mut self,
-        member: &str,
-        partitions: impl Fn(u32) -> bool,
-    ) -> Vec<(ConsumerKey, RecordLock)> {
-        let of_member = |lock: &RecordLock| *lock.member == *member && partitions(lock.partition);
+    /// Removes and returns the locks of a member.
+    pub(super) fn take_of(&mut self, member: &str) -> Vec<(ConsumerKey, RecordLock)> {
+        let of_member = |lock: &RecordLock| *lock.member == *member;
         let keys: Vec<_> = self
             .by_key
             .iter()
@@ -138,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn the_locks_of_a_member_are_taken_by_partition() {
+    fn the_locks_of_a_member_and_those_of_a_partition_are_removed() {
         let mut locks = Locks::default();
         for (member, partition) in [("a", 0), ("a", 1), ("b", 0)] {
             let key = locks.new_key();
             locks.insert(key, lock(member, partition, 1, 10));
         }
-        assert_eq!(locks.take_of("a", |partition| partition == 1).len(), 1);
-        assert_eq!(locks.len(), 2);
+        locks.forget(1);
+        assert_eq!((locks.take_of("a").len(), locks.len()), (1, 1));
         locks.forget(0);
         assert_eq!((locks.len(), locks.next_due()), (0, None));
     }

@@ -124,15 +124,15 @@ impl Place {
         shares.context.mark_dirty(&self.dispatcher, &mut inner);
     }
 
-    /// Returns the messages that a member holds in these partitions: they come again.
-    pub fn release(&self, member: &str, partitions: impl Fn(u32) -> bool) {
+    /// Returns the messages that a member holds: they come again.
+    pub fn release(&self, member: &str) {
         let Some(shares) = self.shares.upgrade() else {
             return;
         };
         {
             let mut locks = self.locks.lock();
             let mut inner = self.dispatcher.lock();
-            for (key, lock) in locks.take_of(member, partitions) {
+            for (key, lock) in locks.take_of(member) {
                 let count = return_locked(&mut inner, &shares, key, &lock);
                 shares.metrics.released.inc_by(count);
             }
