@@ -147,13 +147,14 @@ impl Group {
     fn classic(&mut self) -> Result<&mut ClassicGroup, GroupError> {
         match &mut self.kind {
             GroupKind::Classic(group) => Ok(group),
-            GroupKind::Consumer(_) => Err(GroupError::OtherKind),
+            GroupKind::Consumer(_) | GroupKind::Share(_) => Err(GroupError::OtherKind),
         }
     }
 
     /// Makes an empty group a classic one.
     fn become_classic(&mut self) -> Result<(), GroupError> {
-        if !self.kind.is_empty() && !matches!(self.kind, GroupKind::Classic(_)) {
+        let is_share = matches!(self.kind, GroupKind::Share(_));
+        if is_share || !self.kind.is_empty() && !matches!(self.kind, GroupKind::Classic(_)) {
             return Err(GroupError::OtherKind);
         }
         if !matches!(self.kind, GroupKind::Classic(_)) {

@@ -1,15 +1,14 @@
-//! Requests of members of consumer groups, by group name.
+//! Requests of members of groups whose partitions the broker assigns, by group name.
 //!
-//! A non-empty group of another kind fails with [`GroupError::OtherKind`]; an empty one becomes a consumer
-//! group.
+//! A non-empty group of another kind fails with [`GroupError::OtherKind`]. An empty one becomes a consumer
+//! group, unless it is a share group: these have their places in topics, and keep their kind.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::consumer::{EPOCH_JOIN, Heartbeat, HeartbeatError, HeartbeatReply, Rules};
 use super::deletion::removal_frames;
 use super::error::GroupError;
-use super::group::{Group, GroupKind, StepResult};
+use super::group::{Group, GroupKind, GroupProtocol, StepResult};
 use super::heartbeat_interval;
 use super::registry::{Groups, IfAbsent};
 use super::stored_consumer_group::StoredConsumerGroup;
@@ -39,6 +38,43 @@ impl Groups {
         group: &str,
         beat: Heartbeat,
     ) -> Result<StepResult<HeartbeatResponse>, ConsumerError> {
+        self.heartbeat_of(GroupProtocol::Consumer, group, beat)
+    }
+
+    /// Like [`Self::consumer_heartbeat`], for a member of a share group.
+    pub fn share_heartbeat(
+        &self,
+        group: &str,
+        beat: Heartbeat,
+    ) -> Result<StepResult<HeartbeatResponse>, ConsumerError> {
+        self.heartbeat_of(GroupProtocol::Share, group, beat)
+    }
+
+    /// Makes a share group without members, unless there is one. It is stored with the changes that follow.
+    pub fn make_share_group(&self, name: &str) -> Result<(), GroupError> {
+        self.check_named(name)?;
+        let made: StepResult<()> = self.try_step(name, IfAbsent::Create, |group, _, effects| {
+            let rules = self.rules(&group.name, GroupProtocol::Share);
+            group.become_share(rules, true)?.begin(effects);
+            Ok(())
+        })?;
+        drop(made.stored);
+        Ok(())
+    }
+
+    /// Returns true if there is a share group of this name.
+    pub fn is_share_group(&self, name: &str) -> bool {
+        self.with_group(name, |group| {
+            group.is_some_and(|group| matches!(group.kind, GroupKind::Share(_)))
+        })
+    }
+
+    fn heartbeat_of(
+        &self,
+        protocol: GroupProtocol,
+        group: &str,
+        beat: Heartbeat,
+    ) -> Result<StepResult<HeartbeatResponse>, ConsumerError> {
         let absent = if beat.epoch == EPOCH_JOIN {
             IfAbsent::Create
         } else {
@@ -48,11 +84,16 @@ impl Groups {
             self.check_memory(beat.bytes())?;
         }
         let StepResult { value, stored } = self.step(group, absent, |group, now, effects| {
-            if beat.epoch == EPOCH_JOIN && !group.kind.is_empty() {
-                self.upgrade(group, now, effects)?;
-            }
-            let name = Arc::clone(&group.name);
-            let kind = group.become_consumer(|| self.rules(&name), beat.epoch == EPOCH_JOIN)?;
+            let joins = beat.epoch == EPOCH_JOIN;
+            let rules = self.rules(&group.name, protocol);
+            let kind = if protocol == GroupProtocol::Share {
+                group.become_share(rules, joins)?
+            } else {
+                if joins && !group.kind.is_empty() {
+                    self.upgrade(group, now, effects)?;
+                }
+                group.become_consumer(rules, joins)?
+            };
             let reply = kind.heartbeat(beat, &*self.topics, now, effects);
             let rules = *kind.rules();
             group
@@ -75,7 +116,9 @@ impl Groups {
     fn forget_if_blank(&self, name: &str) {
         let mut shard = self.lock(self.shard(name));
         let is_blank = shard.get(name).is_some_and(|group| match &group.kind {
-            GroupKind::Consumer(kind) => kind.group().epoch() == 0 && group.commits.is_empty(),
+            GroupKind::Consumer(kind) | GroupKind::Share(kind) => {
+                kind.group().epoch() == 0 && group.commits.is_empty()
+            }
             GroupKind::Classic(_) => false,
         });
         if is_blank {
@@ -97,7 +140,7 @@ impl Groups {
         if stored.is_err() {
             let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
             let _gone = self.step(group, absent, |group, _, _| {
-                if let GroupKind::Consumer(kind) = &mut group.kind {
+                if let Some(kind) = group.kind.assigned_mut() {
                     kind.on_not_stored();
                 }
             });
@@ -108,11 +151,7 @@ impl Groups {
 
 impl Group {
     /// Returns the consumer group. An empty classic group becomes one if `joins`.
-    fn become_consumer(
-        &mut self,
-        rules: impl FnOnce() -> Rules,
-        joins: bool,
-    ) -> Result<&mut StoredConsumerGroup, GroupError> {
+    fn become_consumer(&mut self, rules: Rules, joins: bool) -> Result<&mut StoredConsumerGroup, GroupError> {
         if let GroupKind::Classic(group) = &self.kind {
             if !group.is_empty() {
                 return Err(GroupError::OtherKind);
@@ -120,11 +159,29 @@ impl Group {
             if !joins {
                 return Err(GroupError::NoSuchGroup);
             }
-            self.kind = GroupKind::Consumer(Box::new(StoredConsumerGroup::new(rules())));
+            self.kind = GroupKind::Consumer(Box::new(StoredConsumerGroup::new(rules)));
         }
         match &mut self.kind {
             GroupKind::Consumer(kind) => Ok(kind),
-            GroupKind::Classic(_) => Err(GroupError::OtherKind),
+            GroupKind::Classic(_) | GroupKind::Share(_) => Err(GroupError::OtherKind),
+        }
+    }
+
+    /// Returns the share group. A group that was never anything else becomes one if `joins`.
+    fn become_share(&mut self, rules: Rules, joins: bool) -> Result<&mut StoredConsumerGroup, GroupError> {
+        let is_blank = !self.is_stored && self.commits.is_empty();
+        if let GroupKind::Classic(group) = &self.kind
+            && group.is_empty()
+            && is_blank
+        {
+            if !joins {
+                return Err(GroupError::NoSuchGroup);
+            }
+            self.kind = GroupKind::Share(Box::new(StoredConsumerGroup::sharing(rules)));
+        }
+        match &mut self.kind {
+            GroupKind::Share(kind) => Ok(kind),
+            GroupKind::Classic(_) | GroupKind::Consumer(_) => Err(GroupError::OtherKind),
         }
     }
 }

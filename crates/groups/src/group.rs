@@ -51,6 +51,8 @@ pub enum GroupKind {
     Classic(Box<ClassicGroup>),
     /// The broker assigns the partitions.
     Consumer(Box<StoredConsumerGroup>),
+    /// The broker assigns the partitions, each to any number of members. Has no commits.
+    Share(Box<StoredConsumerGroup>),
 }
 
 /// Kind of a group, by name.
@@ -58,6 +60,7 @@ pub enum GroupKind {
 pub enum GroupProtocol {
     Classic,
     Consumer,
+    Share,
 }
 
 /// State of a group.
@@ -93,6 +96,7 @@ impl GroupProtocol {
         match self {
             Self::Classic => "classic",
             Self::Consumer => "consumer",
+            Self::Share => "share",
         }
     }
 }
@@ -108,6 +112,10 @@ impl GroupKind {
                 kind: GroupProtocol::Consumer,
                 name: group.state_name(),
             },
+            Self::Share(group) => GroupState {
+                kind: GroupProtocol::Share,
+                name: group.state_name(),
+            },
         }
     }
 
@@ -115,7 +123,7 @@ impl GroupKind {
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_empty(),
-            Self::Consumer(group) => group.group().is_empty(),
+            Self::Consumer(group) | Self::Share(group) => group.group().is_empty(),
         }
     }
 
@@ -123,15 +131,24 @@ impl GroupKind {
     pub(super) fn assigned_members(&self) -> usize {
         match self {
             Self::Classic(_) => 0,
-            Self::Consumer(group) => group.group().members().len(),
+            Self::Consumer(group) | Self::Share(group) => group.group().members().len(),
         }
     }
 
-    /// Returns true if the group has nothing but commits.
+    /// Returns the group whose partitions the broker assigns, if it is of such a kind.
+    pub(super) fn assigned_mut(&mut self) -> Option<&mut StoredConsumerGroup> {
+        match self {
+            Self::Classic(_) => None,
+            Self::Consumer(group) | Self::Share(group) => Some(group),
+        }
+    }
+
+    /// Returns true if the group has nothing but commits. A share group has its place in topics.
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_empty() && group.pending_members() == 0,
             Self::Consumer(group) => group.group().is_empty(),
+            Self::Share(_) => false,
         }
     }
 
@@ -139,7 +156,7 @@ impl GroupKind {
     pub(super) fn had_members(&self) -> bool {
         match self {
             Self::Classic(group) => group.purpose().is_some(),
-            Self::Consumer(_) => true,
+            Self::Consumer(_) | Self::Share(_) => true,
         }
     }
 
@@ -147,7 +164,7 @@ impl GroupKind {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Classic(group) => group.bytes(),
-            Self::Consumer(group) => group.group().bytes(),
+            Self::Consumer(group) | Self::Share(group) => group.group().bytes(),
         }
     }
 
@@ -155,7 +172,7 @@ impl GroupKind {
     pub(super) fn deadline(&self) -> Option<Moment> {
         match self {
             Self::Classic(group) => group.deadline(),
-            Self::Consumer(group) => group.deadline(),
+            Self::Consumer(group) | Self::Share(group) => group.deadline(),
         }
     }
 
@@ -163,7 +180,7 @@ impl GroupKind {
     pub(super) fn tick(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
         match self {
             Self::Classic(group) => group.tick(now, effects),
-            Self::Consumer(group) => group.tick(now, effects),
+            Self::Consumer(group) | Self::Share(group) => group.tick(now, effects),
         }
         self.downgrade_if_classic(migration, now, effects);
     }
@@ -178,6 +195,8 @@ impl GroupKind {
         match self {
             Self::Classic(group) => group.check_commit(by, now),
             Self::Consumer(group) => group.check_commit(by, commits),
+            // It has no commits: for them there is no such group.
+            Self::Share(_) => Err(GroupError::NoSuchGroup),
         }
     }
 
@@ -186,6 +205,8 @@ impl GroupKind {
         match self {
             Self::Classic(_) => Ok(()),
             Self::Consumer(group) => group.check_fetch(member, epoch),
+            // It has no commits: for them there is no such group.
+            Self::Share(_) => Err(GroupError::NoSuchGroup),
         }
     }
 
@@ -200,19 +221,28 @@ impl GroupKind {
                 out.push(stored::CONSUMER);
                 out.extend(group.encode());
             }
+            Self::Share(group) => {
+                out.push(stored::SHARE);
+                out.extend(group.encode());
+            }
         }
     }
 
     /// Decodes stored state; sessions start anew at `now`. `None` if this version does not know the format.
-    pub(super) fn decode(bytes: &[u8], rules: Rules, now: Moment) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8], rules: impl Fn(GroupProtocol) -> Rules, now: Moment) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
-        match *kind {
-            stored::CLASSIC => Some(Self::Classic(Box::new(ClassicGroup::decode(rest, now)?))),
-            stored::CONSUMER => Some(Self::Consumer(Box::new(StoredConsumerGroup::decode(
-                rest, rules, now,
-            )?))),
-            _ => None,
-        }
+        Some(match *kind {
+            stored::CLASSIC => Self::Classic(Box::new(ClassicGroup::decode(rest, now)?)),
+            stored::CONSUMER => {
+                let group = StoredConsumerGroup::new(rules(GroupProtocol::Consumer));
+                Self::Consumer(Box::new(group.restored(rest, now)?))
+            }
+            stored::SHARE => {
+                let group = StoredConsumerGroup::sharing(rules(GroupProtocol::Share));
+                Self::Share(Box::new(group.restored(rest, now)?))
+            }
+            _ => return None,
+        })
     }
 
     /// Applies a stored change.
@@ -220,7 +250,7 @@ impl GroupKind {
         match self {
             // A classic group is always stored as a whole.
             Self::Classic(_) => None,
-            Self::Consumer(group) => group.apply(delta, now),
+            Self::Consumer(group) | Self::Share(group) => group.apply(delta, now),
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn heartbeat_ms(rules: &Rules, waits: bool, members: usize, per_secon
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::GroupOverrides;
+    use crate::settings::RuleOverrides;
 
     #[test]
     fn few_members_report_often_and_many_as_often_as_all_together_may() {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_set_for_a_group_holds_but_for_a_member_that_waits() {
-        let set = GroupOverrides {
+        let set = RuleOverrides {
             session_ms: None,
             heartbeat_ms: Some(7000),
         };

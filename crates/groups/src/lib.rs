@@ -67,7 +67,7 @@ pub use member_protocol::MemberProtocol;
 pub use moment::Moment;
 pub use registry::Groups;
 pub use replies::{JoinError, JoinReply, JoinedMember, MemberId, SyncReply};
-pub use settings::{GroupOverrides, GroupSettings, Migration};
+pub use settings::{GroupOverrides, GroupSettings, Migration, RuleOverrides};
 pub use stable_watch::StableWatch;
 pub use stored_consumer_group::StoredConsumerGroup;
 pub use strategy::Strategy;

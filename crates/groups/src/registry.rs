@@ -21,7 +21,7 @@ use super::consumer::Rules;
 use super::deadlines::{self, Deadlines};
 use super::effects::{Effects, MemberReply, Store};
 use super::error::GroupError;
-use super::group::{Group, GroupKind, StepResult};
+use super::group::{Group, GroupKind, GroupProtocol, StepResult};
 use super::member_protocol::MemberProtocol;
 use super::metrics::GroupMetrics;
 use super::moment::Moment;
@@ -122,10 +122,13 @@ impl Groups {
     }
 
     /// Returns the rules for a group whose partitions the broker assigns.
-    pub(super) fn rules(&self, name: &str) -> Rules {
+    pub(super) fn rules(&self, name: &str, kind: GroupProtocol) -> Rules {
         let overrides = self.overrides.read();
         let set = overrides.get(name).copied().unwrap_or_default();
-        set.over(self.settings.consumer)
+        match kind {
+            GroupProtocol::Share => set.share.over(self.settings.share),
+            GroupProtocol::Classic | GroupProtocol::Consumer => set.consumer.over(self.settings.consumer),
+        }
     }
 
     /// Sets the overrides of a group, whether it exists or not.
@@ -141,8 +144,9 @@ impl Groups {
         let absent = IfAbsent::Fail(GroupError::NoSuchGroup);
         // A group that does not exist gets its rules when it is created.
         let _running = self.step(name, absent, |group, _, _| {
-            if let GroupKind::Consumer(kind) = &mut group.kind {
-                kind.set_rules(self.rules(name));
+            let rules = self.rules(name, group.kind.state().kind);
+            if let Some(kind) = group.kind.assigned_mut() {
+                kind.set_rules(rules);
             }
         });
     }
@@ -340,7 +344,7 @@ impl Groups {
         let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
         let ticket = self.stage(vec![spaces::GROUPS.change(key, change)]);
         if ticket.glance().committed() == Some(false)
-            && let GroupKind::Consumer(kind) = &mut group.kind
+            && let Some(kind) = group.kind.assigned_mut()
         {
             // The disk is full.
             kind.on_not_stored();
@@ -423,7 +427,7 @@ impl Groups {
         let name = std::str::from_utf8(key).ok()?;
         let (empty_since, kind) = stored::decode_group(value)?;
         let mut group = Group::new(name.into(), empty_since);
-        group.kind = GroupKind::decode(kind, self.rules(name), now)?;
+        group.kind = GroupKind::decode(kind, |kind| self.rules(name, kind), now)?;
         group.shown = group.kind.state();
         group.is_stored = true;
         self.queue(&mut group);

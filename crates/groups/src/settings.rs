@@ -16,6 +16,8 @@ pub struct GroupSettings {
     pub members_max: usize,
     /// Rules for groups whose partitions the broker assigns.
     pub consumer: Rules,
+    /// Rules for share groups.
+    pub share: Rules,
     /// Bound on the heartbeats per second of all members of such groups together: with more members, the
     /// interval grows, up to [`Rules::heartbeat_ms`].
     pub heartbeats_per_second: u32,
@@ -47,6 +49,10 @@ impl Default for GroupSettings {
             session_ms_max: 1_800_000,
             members_max: 10_000,
             consumer: Rules::default(),
+            share: Rules {
+                members_max: 200,
+                ..Rules::default()
+            },
             heartbeats_per_second: 2_000,
             migration: Migration::default(),
             groups_max: 1_000_000,
@@ -102,11 +108,20 @@ impl Migration {
 /// Settings of one group, which override those of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GroupOverrides {
+    /// In force while it is a consumer group.
+    pub consumer: RuleOverrides,
+    /// In force while it is a share group.
+    pub share: RuleOverrides,
+}
+
+/// Rules that one group sets for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuleOverrides {
     pub session_ms: Option<u32>,
     pub heartbeat_ms: Option<u32>,
 }
 
-impl GroupOverrides {
+impl RuleOverrides {
     /// Returns the rules of the group.
     pub(super) fn over(self, base: Rules) -> Rules {
         let mut rules = base;

@@ -50,6 +50,7 @@ impl Groups {
             Some(GroupKind::Classic(classic)) => classic.check_alive(member, instance, generation),
             // The group has moved to the other protocol: its classic members learn of that by joining again.
             Some(GroupKind::Consumer(_)) => Err(GroupError::Rebalancing),
+            Some(GroupKind::Share(_)) => Err(GroupError::OtherKind),
             None => Err(GroupError::UnknownMember),
         })
     }

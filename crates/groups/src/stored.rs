@@ -5,8 +5,8 @@
 //!                   value  u8 version = 1, i64 offset, i32 leader epoch, i64 ms since 1970, u8 has text,
 //!                          text
 //! space 4, groups:  key    name of the group
-//!                   value  u8 version = 1, i64 empty since (ms since 1970), u8 kind (1 classic, 2 consumer),
-//!                          its state
+//!                   value  u8 version = 1, i64 empty since (ms since 1970), u8 kind (1 classic, 2 consumer,
+//!                          3 share), its state
 //!                   delta  as defined by the kind
 //! ```
 //!
@@ -20,6 +20,7 @@ use super::group::Group;
 
 pub(super) const CLASSIC: u8 = 1;
 pub(super) const CONSUMER: u8 = 2;
+pub(super) const SHARE: u8 = 3;
 
 const VERSION: u8 = 1;
 /// Bytes behind the group's name in the key of a commit.

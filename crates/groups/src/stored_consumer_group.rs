@@ -40,6 +40,14 @@ impl StoredConsumerGroup {
         }
     }
 
+    /// Creates a group in which several members may have the same partition.
+    pub(super) fn sharing(rules: Rules) -> Self {
+        Self {
+            group: consumer::ConsumerGroup::sharing(),
+            ..Self::new(rules)
+        }
+    }
+
     pub fn group(&self) -> &consumer::ConsumerGroup {
         &self.group
     }
@@ -77,6 +85,12 @@ impl StoredConsumerGroup {
     pub(super) fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
         self.group.find_deadline(&rules);
+    }
+
+    /// Raises the epoch of a group that never had members, so that it is stored.
+    pub(super) fn begin(&mut self, effects: &mut Effects) {
+        self.group.begin();
+        self.store(effects);
     }
 
     /// Records that the last stored state was lost: the next step stores a snapshot.
@@ -172,11 +186,11 @@ impl StoredConsumerGroup {
         self.group.encode()
     }
 
-    pub(super) fn decode(bytes: &[u8], rules: Rules, now: Moment) -> Option<Self> {
-        let mut decoded = Self::new(rules);
-        decoded.group.restore(bytes, &rules, now.0)?;
-        decoded.sizes.on_snapshot(bytes.len());
-        Some(decoded)
+    /// Restores an empty group from a snapshot.
+    pub(super) fn restored(mut self, bytes: &[u8], now: Moment) -> Option<Self> {
+        self.group.restore(bytes, &self.rules, now.0)?;
+        self.sizes.on_snapshot(bytes.len());
+        Some(self)
     }
 
     pub(super) fn apply(&mut self, delta: &[u8], now: Moment) -> Option<()> {

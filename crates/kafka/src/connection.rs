@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, ready};
 
+use stafett_model::Lock;
 use stafett_net::{
     Connection, Frame, FrameError, FrameLimits, FrameReader, ListenerMetrics, Output, Permit, ReadHalf,
     Status, WRITE_PACE, WriteHalf,
@@ -77,6 +78,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),
+        opened_sessions: Lock::default(),
     };
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
     let (read, write) = connection.stream.split();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
+use stafett_model::Lock;
 use stafett_net::ByteBudget;
 use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
@@ -16,6 +17,7 @@ use crate::internal_topic::InternalTopic;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
+use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
 
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
@@ -26,6 +28,7 @@ pub(crate) struct KafkaContext {
     pub settings: KafkaSettings,
     pub metrics: Metrics,
     pub fetch_sessions: Arc<FetchSessions>,
+    pub share_sessions: ShareSessions,
     pub offsets_topic: OffsetsTopic,
     /// Stands for the stored state of transactions, and is empty.
     pub transactions_topic: InternalTopic,
@@ -40,6 +43,7 @@ impl KafkaContext {
     pub(crate) fn new(broker: Arc<Broker>, settings: KafkaSettings, metrics: Metrics) -> Self {
         Self {
             fetch_sessions: Arc::new(FetchSessions::new(&settings, &metrics)),
+            share_sessions: ShareSessions::default(),
             cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),
             broker,
             settings,
@@ -48,6 +52,22 @@ impl KafkaContext {
             transactions_topic: InternalTopic::new(TRANSACTIONS_TOPIC),
             large_responses: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
             deletions: AtomicU64::new(0),
+        }
+    }
+
+    /// Ends a share session: its member's records come again. False if there is none.
+    pub(crate) fn end_share_session(&self, member: &ShareMember) -> bool {
+        let is_ended = self.share_sessions.close(member);
+        if is_ended {
+            self.release_records(member);
+        }
+        is_ended
+    }
+
+    /// Returns the records that a member of a share group holds.
+    fn release_records(&self, member: &ShareMember) {
+        for place in self.broker.messaging().shares().of_group(&member.group) {
+            place.release(&member.id);
         }
     }
 
@@ -73,6 +93,18 @@ pub(crate) struct RequestContext {
     pub budget: Arc<ByteBudget>,
     /// True if the client does not block while a heartbeat is unanswered.
     pub is_patient: AtomicBool,
+    /// Share sessions that were opened here. They end with the connection.
+    pub opened_sessions: Lock<Vec<OpenedSession>>,
+}
+
+impl Drop for RequestContext {
+    fn drop(&mut self) {
+        for opened in std::mem::take(&mut *self.opened_sessions.lock()) {
+            if self.shared.share_sessions.close_opened(&opened) {
+                self.shared.release_records(&opened.member);
+            }
+        }
+    }
 }
 
 impl RequestContext {

@@ -23,6 +23,9 @@
 //! - `api`: one file per request
 //! - `fetch_request`: the request; `fetch_state`, `fetch_partition`: partitions to be read; `fetch_sessions`:
 //!   state kept between requests (KIP-227)
+//! - `share_sessions`: sessions of share groups' members (KIP-932); `share_partition`: a partition in a
+//!   share fetch; `share_request`: acknowledgements in
+//!   requests; `share_operation`: work that these requests wait for
 //! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
 //! - `request_reader`, `response_writer`: requests and answers without generated structs
 //! - `error`: error codes of all core errors; `leader_epoch`: the epoch of all partitions
@@ -33,7 +36,7 @@
 //! - `metrics`, `settings`
 //!
 //! This crate must not know files, other protocols or how the broker stores anything. It has no state of its
-//! own except connections and fetch sessions: the broker has the rest.
+//! own except connections and sessions: the broker has the rest.
 
 mod api;
 mod call;
@@ -60,6 +63,10 @@ mod response_queue;
 mod response_writer;
 mod session;
 mod settings;
+mod share_operation;
+mod share_partition;
+mod share_request;
+mod share_sessions;
 #[cfg(test)]
 mod tests;
 mod time_search;

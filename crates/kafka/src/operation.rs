@@ -33,6 +33,7 @@ use crate::call::{Close, EncodedResponse, ResponseResult};
 use crate::configs::{Area, BadConfig, ConfigChange};
 use crate::context::{KafkaContext, RequestContext};
 use crate::epoch_search::{EpochSearch, FoundEnd};
+use crate::share_operation::ShareOperation;
 use crate::time_search::{FoundOffset, TimeSearch};
 
 /// Request that goes on with the outcome of an operation.
@@ -114,6 +115,7 @@ pub(crate) enum Operation {
     AwaitCommits(CommitTicket, Then<SmallVec<[Result<(), NotStored>; 1]>>),
     Group(GroupOperation),
     Transaction(TransactionOperation),
+    Share(ShareOperation),
     /// Create `__consumer_offsets`.
     CreateOffsetsTopic(Then<()>),
     /// Append pending commits to `__consumer_offsets`.
@@ -171,7 +173,8 @@ pub(crate) enum GroupOperation {
         Box<StepResult<HeartbeatResponse>>,
         Then<Result<HeartbeatResponse, GroupError>>,
     ),
-    AwaitDeletions(Vec<DeletionTicket>, Then<Vec<Result<(), NotStored>>>),
+    /// Wait until groups are deleted, then delete their places in topics.
+    AwaitDeletions(Vec<(Str, DeletionTicket)>, Then<Vec<Result<(), NotStored>>>),
 }
 
 /// Operation on a transactional id.
@@ -288,6 +291,7 @@ impl Operation {
             Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
             Self::Group(operation) => Box::pin(operation.perform(context)).await,
             Self::Transaction(operation) => Box::pin(operation.perform(context)).await,
+            Self::Share(operation) => Box::pin(operation.perform(context)).await,
         }
     }
 }
@@ -330,8 +334,12 @@ impl GroupOperation {
                 then.on_done(context, groups.consumer_stored(&group, *stepped).await)
             }
             Self::AwaitDeletions(tickets, then) => {
-                let deleted = in_order(tickets.into_iter().map(DeletionTicket::durable));
-                then.on_done(context, deleted.await)
+                let shares = context.shared.broker.messaging().shares();
+                let deleted = tickets.into_iter().map(async |(name, ticket)| {
+                    ticket.durable().await?;
+                    shares.delete_group(&name).await
+                });
+                then.on_done(context, in_order(deleted).await)
             }
         }
     }

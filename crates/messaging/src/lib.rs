@@ -4,7 +4,8 @@
 //! - `publish`: messages are routed and stored: published ones, delayed ones, and those that are moved
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - `delayed`: messages that are routed at a later time
-//! - [`queues`]: queues by name; [`readers`]: readers of stored topics, each from a position of its own
+//! - [`queues`]: queues by name; [`readers`]: readers of stored topics, each from a position of its own;
+//!   [`share`]: share groups' places in topics
 //! - [`delivery`]: hand-out of messages, settlement and delivery state
 //!
 //! No folder uses one that is listed above it.
@@ -16,10 +17,12 @@ mod messaging;
 mod publish;
 pub mod queues;
 pub mod readers;
+pub mod share;
 
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
 pub use publish::{Moved, Publish, PublishError, PublishRefusal, PublishTicket, Published, Stopped};
 pub use queues::Queues;
 pub use readers::Readers;
+pub use share::Shares;
 pub use stafett_journal::DiskSpace;

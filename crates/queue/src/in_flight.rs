@@ -42,14 +42,27 @@ impl InFlightSet {
 
     /// Clears the consumer of a message and returns it.
     pub(crate) fn disown(&mut self, at: u64) -> Option<ConsumerKey> {
-        let in_line = self
-            .place(at)
-            .and_then(|index| self.line.get_mut(index)?.1.as_mut());
-        let entry = match in_line {
-            Some(entry) => entry,
-            None => self.beside.get_mut(&at)?,
-        };
-        entry.consumer.take()
+        self.entry_mut(at)?.consumer.take()
+    }
+
+    fn entry_mut(&mut self, at: u64) -> Option<&mut InFlight> {
+        match self.place(at) {
+            // Separate look-ups, as a borrow may not end in one arm only.
+            Some(index) if self.line.get(index).is_some_and(|(_, entry)| entry.is_some()) => {
+                self.line.get_mut(index)?.1.as_mut()
+            }
+            Some(_) | None => self.beside.get_mut(&at),
+        }
+    }
+
+    /// Gives a message to another consumer. False if it is not in flight.
+    pub(crate) fn give_to(&mut self, at: u64, consumer: ConsumerKey) -> bool {
+        let entry = self.entry_mut(at);
+        if let Some(entry) = entry {
+            entry.consumer = Some(consumer);
+            return true;
+        }
+        false
     }
 
     pub(crate) fn remove(&mut self, at: u64) -> Option<InFlight> {

@@ -10,6 +10,7 @@
 //! behind `next` is ready unless the set of settled offsets contains it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::consumers::ConsumerKey;
 use crate::in_flight::InFlightSet;
@@ -54,6 +55,14 @@ pub struct InFlight {
     /// Return count before this delivery.
     pub returns: u32,
     pub bytes: u32,
+}
+
+/// Neighbouring messages in flight that were taken together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenRun {
+    pub offsets: Range<u64>,
+    /// Return count of each before this delivery.
+    pub returns: u32,
 }
 
 impl Lane {
@@ -177,6 +186,46 @@ impl Lane {
         entry
     }
 
+    /// Takes up to `count` ready messages of a range, in order. Only the next message and returned ones are
+    /// taken: nothing is passed over. Returns runs of messages with the same return count.
+    pub(crate) fn take_range(
+        &mut self,
+        range: Range<u64>,
+        count: u64,
+        consumer: ConsumerKey,
+    ) -> Vec<TakenRun> {
+        let mut runs: Vec<TakenRun> = Vec::new();
+        let (mut left, mut from) = (count, range.start);
+        while left > 0
+            && let Some(at) = self.ready_from(from).filter(|at| *at < range.end)
+            && (at == self.next || self.returned.contains_key(&at))
+        {
+            let InFlight { returns, .. } = self.take(at, Some(consumer), 0);
+            match runs.last_mut() {
+                Some(run) if run.offsets.end == at && run.returns == returns => run.offsets.end = at + 1,
+                _ => runs.push(TakenRun {
+                    offsets: at..at + 1,
+                    returns,
+                }),
+            }
+            from = at + 1;
+            left -= 1;
+        }
+        runs
+    }
+
+    /// Returns the number of messages from the head on that are not settled.
+    pub fn unsettled(&self) -> u64 {
+        self.end
+            .saturating_sub(self.head)
+            .saturating_sub(self.settled.len())
+    }
+
+    /// Returns the offset behind the last message that was ever taken or settled.
+    pub fn taken_to(&self) -> u64 {
+        self.next
+    }
+
     /// Takes a ready message and settles it. Returns its return count.
     pub fn take_settled(&mut self, at: u64) -> u32 {
         let returns = self.past(at);
@@ -245,13 +294,18 @@ impl Lane {
         Some(entry)
     }
 
+    /// Gives a message in flight to another consumer. False if it is not in flight.
+    pub(crate) fn give_to(&mut self, at: u64, consumer: ConsumerKey) -> bool {
+        self.in_flight.give_to(at, consumer)
+    }
+
     /// Detaches a message in flight from its consumer and returns the consumer.
     pub(crate) fn disown(&mut self, at: u64) -> Option<ConsumerKey> {
         self.in_flight.disown(at)
     }
 
     /// Settles all ready messages. Returns their number and the settled runs.
-    pub fn purge(&mut self) -> (u64, Vec<std::ops::Range<u64>>) {
+    pub fn purge(&mut self) -> (u64, Vec<Range<u64>>) {
         let purged = self.ready();
         let returned = std::mem::take(&mut self.returned);
         let mut runs: Vec<_> = returned.into_keys().map(|at| at..at + 1).collect();
@@ -326,7 +380,7 @@ impl Lane {
         }
     }
 
-    pub(crate) fn settle(&mut self, range: std::ops::Range<u64>) {
+    pub(crate) fn settle(&mut self, range: Range<u64>) {
         let range = range.start.max(self.head)..range.end;
         if range.start >= range.end {
             return;

@@ -26,7 +26,7 @@ pub mod state;
 pub mod state_codec;
 
 pub use consumers::{ConsumerKey, ConsumerRules, Consumers};
-pub use lane::Lane;
+pub use lane::{Lane, TakenRun};
 pub use offset_set::OffsetSet;
 pub use settings::{DeadLetter, Overflow, QueueSettings};
 pub use state::{DeliveryId, DeliveryInfo, LaneOrder, QueueState, ReadyMessage, ReturnOutcome};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::consumers::{ConsumerKey, Consumers};
-use crate::lane::{InFlight, Lane};
+use crate::lane::{InFlight, Lane, TakenRun};
 use crate::offset_set::OffsetSet;
 use crate::settings::QueueSettings;
 use crate::state_codec::Changes;
@@ -318,6 +318,54 @@ impl QueueState {
         }
         self.take_bytes(bytes);
         DeliveryInfo { redelivered, returns }
+    }
+
+    /// Takes up to `count` ready messages of a range of a lane, in order, for a consumer that settles them.
+    /// Lanes do not take turns here: the caller chooses.
+    pub fn take_range(
+        &mut self,
+        number: u32,
+        range: Range<u64>,
+        count: u64,
+        consumer: ConsumerKey,
+    ) -> Vec<TakenRun> {
+        let lane = self.lane_mut(number);
+        let before = lane.in_flight();
+        let runs = lane.take_range(range, count, consumer);
+        self.in_flight += lane.in_flight() - before;
+        runs
+    }
+
+    /// Settles the ready messages of a range of a lane without delivery: they do not exist, or are not
+    /// wanted.
+    pub fn drop_range(&mut self, number: u32, range: Range<u64>, changes: &mut Changes) {
+        let lane = self.lane_mut(number);
+        let (mut at, end) = (range.start, range.end.min(lane.end()));
+        while let Some(offset) = lane.ready_from(at).filter(|offset| *offset < end) {
+            let run = lane.drop_run(offset, end);
+            changes.settled(number, offset, run);
+            at = offset + run.max(1);
+        }
+    }
+
+    /// Gives a message in flight to another consumer. False if it is not in flight.
+    pub fn give_to(&mut self, id: DeliveryId, consumer: ConsumerKey) -> bool {
+        self.lane_mut(id.lane).give_to(id.offset, consumer)
+    }
+
+    /// Begins a lane anew at an offset: messages in flight, returned and settled are forgotten. Changes
+    /// cannot express it: the caller stores a snapshot.
+    pub fn reset_lane(&mut self, number: u32, start: u64) {
+        let lane = self.lane_mut(number);
+        let (in_flight, end) = (lane.in_flight(), lane.end());
+        *lane = Lane::restored(start, OffsetSet::default(), 0, BTreeMap::new());
+        lane.grow(end);
+        self.in_flight = self.in_flight.saturating_sub(in_flight);
+    }
+
+    /// Sets how often a message may be returned; `None` for any number of times.
+    pub fn set_delivery_limit(&mut self, limit: Option<u32>) {
+        self.delivery_limit = limit;
     }
 
     /// Settles a ready message without delivery: it expired or exceeds a limit.

@@ -155,16 +155,22 @@ fn group_settings(settings: &Settings) -> GroupSettings {
     let groups = &settings.groups;
     let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let consumer = Rules {
+        session_ms: u64::from(ms(groups.consumer_session_ms)),
+        heartbeat_ms: ms(groups.consumer_heartbeat_ms),
+        heartbeat_ms_min: ms(groups.consumer_heartbeat_min_ms),
+        members_max: size(groups.consumer_members_max),
+    };
+    let base = GroupSettings::default();
     GroupSettings {
         initial_delay_ms: ms(groups.initial_delay_ms),
         session_ms_min: ms(groups.session_ms_min),
         session_ms_max: ms(groups.session_ms_max),
         members_max: size(groups.members_max),
-        consumer: Rules {
-            session_ms: u64::from(ms(groups.consumer_session_ms)),
-            heartbeat_ms: ms(groups.consumer_heartbeat_ms),
-            heartbeat_ms_min: ms(groups.consumer_heartbeat_min_ms),
-            members_max: size(groups.consumer_members_max),
+        consumer,
+        share: Rules {
+            members_max: base.share.members_max,
+            ..consumer
         },
         heartbeats_per_second: u32::try_from(groups.consumer_heartbeats_per_second).unwrap_or(u32::MAX),
         migration: groups.consumer_migration,
@@ -173,6 +179,6 @@ fn group_settings(settings: &Settings) -> GroupSettings {
         commit_text_bytes_max: size(groups.commit_text_bytes_max),
         commit_retention: groups.commit_retention_ms,
         sweep_every: groups.sweep_ms,
-        ..GroupSettings::default()
+        ..base
     }
 }

@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 14.
+//! journal's own; the next free number is 15.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -40,7 +40,12 @@ pub const LIVE_POSITIONS: Table = Table::new(12, "the positions of client");
 /// Transactional producers, and the commits of their transactions: key transactional id.
 pub const TRANSACTIONS: Table = Table::new(13, "the transactional id");
 
-const TABLES: [Table; 14] = [
+/// Share groups' places in topics: key id (big-endian).
+pub const SHARES: Table = Table::tagged(14, 0, "the place of a share group in topic");
+/// Delivery state of share groups: key id (big-endian).
+pub const SHARE_DELIVERIES: Table = Table::tagged(14, 1, "the state of share group");
+
+const TABLES: [Table; 16] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -55,6 +60,8 @@ const TABLES: [Table; 14] = [
     LIVE_ROWS,
     LIVE_POSITIONS,
     TRANSACTIONS,
+    SHARES,
+    SHARE_DELIVERIES,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.

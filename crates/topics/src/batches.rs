@@ -28,14 +28,19 @@ impl Batches {
         BatchHeader::parse(self.front(HEADER_BYTES)?).ok()
     }
 
+    /// Takes out the next batch as stored, with its header.
+    pub fn next_batch(&mut self) -> Option<(BatchHeader, Bytes)> {
+        let header = self.header()?;
+        let batch = self.front(header.bytes)?.split_to(header.bytes);
+        Some((header, batch))
+    }
+
     /// Takes out the next batch that has records for readers; decompressed, they take at most `bytes_max`.
     /// Malformed batches, control batches and those of aborted transactions have none.
     pub fn next_records(&mut self, bytes_max: usize) -> Option<Records> {
         loop {
-            let header = self.header()?;
-            let batch = self.front(header.bytes)?.split_to(header.bytes);
-            if !header.is_control()
-                && !self.is_aborted(&header)
+            let (header, batch) = self.next_batch()?;
+            if !self.is_hidden(&header)
                 && let Ok(records) = records(&batch, bytes_max)
             {
                 return Some(records);
@@ -43,13 +48,16 @@ impl Batches {
         }
     }
 
+    /// Returns true for control batches and batches of aborted transactions: readers get nothing of them.
+    pub fn is_hidden(&self, header: &BatchHeader) -> bool {
+        header.is_control() || header.is_transactional() && self.is_aborted(header)
+    }
+
     fn is_aborted(&self, header: &BatchHeader) -> bool {
-        header.is_transactional()
-            && self.aborted.iter().any(|aborted| {
-                let range = aborted.first.0..aborted.last.0;
-                aborted.producer.0 == header.producer_id
-                    && range.contains(&header.base_offset.cast_unsigned())
-            })
+        self.aborted.iter().any(|aborted| {
+            let range = aborted.first.0..aborted.last.0;
+            aborted.producer.0 == header.producer_id && range.contains(&header.base_offset.cast_unsigned())
+        })
     }
 
     /// Returns the first piece, made long enough to have the next `bytes` bytes. `None` if there are fewer.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_broker::{Broker, BrokerSettings, FrontEndHooks, Scope};
-use stafett_groups::GroupOverrides;
 use stafett_groups::consumer::{EPOCH_JOIN, Heartbeat, Partitions};
+use stafett_groups::{GroupOverrides, RuleOverrides};
 use stafett_journal::{Journal, MemoryJournal};
 use stafett_topics::TopicSettings;
 
@@ -16,8 +16,11 @@ const HEARTBEAT: &str = "heartbeat";
 fn read(settings: &TopicSettings) -> GroupOverrides {
     let number = |name: &str| settings.other.get(name)?.parse().ok();
     GroupOverrides {
-        session_ms: number(SESSION),
-        heartbeat_ms: number(HEARTBEAT),
+        consumer: RuleOverrides {
+            session_ms: number(SESSION),
+            heartbeat_ms: number(HEARTBEAT),
+        },
+        ..GroupOverrides::default()
     }
 }
 

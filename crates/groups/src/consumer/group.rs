@@ -49,6 +49,8 @@ pub enum ConsumerGroupState {
 /// A group of consumers.
 #[derive(Debug, Default)]
 pub struct ConsumerGroup {
+    /// True if members may share partitions: each member gets its whole target at once.
+    shares: bool,
     pub(crate) epoch: i32,
     /// Group epoch that the targets were computed for.
     pub(crate) target_epoch: i32,
@@ -74,6 +76,20 @@ pub struct ConsumerGroup {
 }
 
 impl ConsumerGroup {
+    /// Creates a group in which several members may have the same partition.
+    pub fn sharing() -> Self {
+        Self {
+            shares: true,
+            assignor: Assignor::Simple,
+            ..Self::default()
+        }
+    }
+
+    /// Returns true if several members may have the same partition.
+    pub fn shares(&self) -> bool {
+        self.shares
+    }
+
     pub fn epoch(&self) -> i32 {
         self.epoch
     }
@@ -113,6 +129,8 @@ impl ConsumerGroup {
     pub fn state(&self) -> ConsumerGroupState {
         if self.members.is_empty() {
             ConsumerGroupState::Empty
+        } else if self.shares {
+            ConsumerGroupState::Stable
         } else if self.epoch > self.target_epoch {
             ConsumerGroupState::Assigning
         } else if self
@@ -131,6 +149,13 @@ impl ConsumerGroup {
         let members = self.members.values().map(Member::bytes);
         let interests = self.interests.values().map(Interest::bytes);
         members.sum::<usize>() + interests.sum::<usize>() + self.held.len() * size_of::<Partition>()
+    }
+
+    /// Raises the epoch of a group that never had members.
+    pub(crate) fn begin(&mut self) {
+        if self.epoch == 0 {
+            self.bump();
+        }
     }
 
     pub(super) fn bump(&mut self) {
@@ -375,6 +400,9 @@ impl ConsumerGroup {
 
     /// Returns the assignor that most members prefer; the default on a tie.
     fn preferred_assignor(&self) -> Assignor {
+        if self.shares {
+            return Assignor::Simple;
+        }
         let likes = |assignor: Assignor| {
             let members = self.members.values();
             members.filter(|member| member.assignor == Some(assignor)).count()

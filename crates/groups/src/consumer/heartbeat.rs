@@ -122,6 +122,7 @@ impl ConsumerGroup {
         let topics_changed = self.follow_topics(source);
         let interest = self.wanted(base.map(Box::from), &beat, source)?;
         let is_new = matches!(sender, Sender::New);
+        let has_names = beat.names.is_some();
         match sender {
             Sender::Member => {}
             Sender::New => self.join(&beat, interest, now_ms),
@@ -138,7 +139,10 @@ impl ConsumerGroup {
         let Some(member) = self.members.get(&beat.member) else {
             return Err(HeartbeatError::UnknownMember(beat.member));
         };
-        let is_told = changed || beat.epoch == EPOCH_JOIN || beat.is_full();
+        // A member that shares partitions never reports them. It missed an answer if it reports its
+        // subscription or an earlier epoch.
+        let missed_one = self.shares() && (has_names || beat.epoch != member.epoch);
+        let is_told = changed || beat.epoch == EPOCH_JOIN || beat.is_full() || missed_one;
         Ok(HeartbeatReply {
             epoch: member.epoch,
             assignment: is_told.then(|| member.assigned.partitions()),
@@ -173,7 +177,7 @@ impl ConsumerGroup {
             return Ok(self.joining(beat));
         }
         let member = self.known(beat)?;
-        check_epoch(member, beat)?;
+        self.check_epoch(member, beat)?;
         Ok(Sender::Member)
     }
 
@@ -317,9 +321,13 @@ impl ConsumerGroup {
         let Some(member) = self.members.get(id) else {
             return false;
         };
-        let step = reconcile::next(member, self.target_epoch, owned, |partition| {
-            self.is_held(partition)
-        });
+        let step = if self.shares() {
+            reconcile::whole_target(member, self.target_epoch)
+        } else {
+            reconcile::next(member, self.target_epoch, owned, |partition| {
+                self.is_held(partition)
+            })
+        };
         let Some(step) = step else {
             return false;
         };
@@ -371,24 +379,23 @@ impl ConsumerGroup {
         self.bump();
         Some(member)
     }
-}
 
-/// Checks the epoch. A member may be one epoch behind if it owns nothing else than assigned: an answer was
-/// lost.
-fn check_epoch(member: &Member, beat: &Heartbeat) -> Result<(), HeartbeatError> {
-    let is_current = beat.epoch == member.epoch;
-    let missed_one = beat.epoch < member.epoch
-        && beat.epoch == member.previous_epoch
-        && beat
-            .owned
-            .as_ref()
-            .is_some_and(|owned| member.assigned.covers(owned));
-    if is_current || missed_one {
-        Ok(())
-    } else {
-        Err(HeartbeatError::FencedEpoch {
-            given: beat.epoch,
-            current: member.epoch,
-        })
+    /// Checks the epoch. A member may be one epoch behind if it owns nothing else than assigned: an answer
+    /// was lost.
+    fn check_epoch(&self, member: &Member, beat: &Heartbeat) -> Result<(), HeartbeatError> {
+        let owned = beat.owned.as_ref();
+        let owns_no_more = || owned.is_some_and(|owned| member.assigned.covers(owned));
+        let is_current = beat.epoch == member.epoch;
+        let missed_one = beat.epoch < member.epoch
+            && beat.epoch == member.previous_epoch
+            && (self.shares() || owns_no_more());
+        if is_current || missed_one {
+            Ok(())
+        } else {
+            Err(HeartbeatError::FencedEpoch {
+                given: beat.epoch,
+                current: member.epoch,
+            })
+        }
     }
 }

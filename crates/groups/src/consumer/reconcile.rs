@@ -15,6 +15,22 @@ pub(super) struct MemberUpdate {
     pub revoking: OwnedPartitions,
 }
 
+/// Returns the next step of a member that shares its partitions with others: it gets its whole target.
+pub(super) fn whole_target(member: &Member, target_epoch: i32) -> Option<MemberUpdate> {
+    if member.epoch == target_epoch {
+        return None;
+    }
+    let split = member.assigned.against(&member.target);
+    let mut assigned = split.kept;
+    assigned.add(&split.missing, target_epoch);
+    Some(MemberUpdate {
+        state: MemberState::Stable,
+        epoch: target_epoch,
+        assigned,
+        revoking: OwnedPartitions::default(),
+    })
+}
+
 /// Returns the next step of `member`, or `None` if it stays as it is. `owned` is the member's report of its
 /// partitions, if any; `is_held` tells if any member holds a partition.
 pub(super) fn next(

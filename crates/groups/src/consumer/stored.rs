@@ -322,6 +322,7 @@ fn number(assignor: Option<Assignor>) -> u8 {
     match assignor {
         Some(Assignor::Uniform) => 0,
         Some(Assignor::Range) => 1,
+        Some(Assignor::Simple) => 2,
         None => NO_ASSIGNOR,
     }
 }
@@ -331,6 +332,7 @@ fn assignor(number: u8) -> Option<Option<Assignor>> {
     match number {
         0 => Some(Some(Assignor::Uniform)),
         1 => Some(Some(Assignor::Range)),
+        2 => Some(Some(Assignor::Simple)),
         NO_ASSIGNOR => Some(None),
         _ => None,
     }

@@ -16,7 +16,7 @@ use crate::classic::{ClassicGroup, Join, Leave, Sync};
 use crate::consumer::{Classic, HeartbeatError, Partition, Partitions};
 use crate::effects::{Effects, Store, WaiterId};
 use crate::error::GroupError;
-use crate::group::{Group, GroupKind};
+use crate::group::{Group, GroupKind, GroupProtocol};
 use crate::member_protocol::TopicPartitions;
 use crate::moment::Moment;
 use crate::registry::Groups;
@@ -77,7 +77,7 @@ impl Groups {
         }
         let generation = classic.generation();
         classic.dismiss_members(effects);
-        let mut kind = StoredConsumerGroup::new(self.rules(&group.name));
+        let mut kind = StoredConsumerGroup::new(self.rules(&group.name, GroupProtocol::Consumer));
         kind.take_over(generation, members, &*self.topics, now);
         group.kind = GroupKind::Consumer(Box::new(kind));
         tracing::info!(group = %group.name, generation, "a classic group is a consumer group now");

@@ -10,7 +10,7 @@ use stafett_kafka_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupH
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::TopicId;
 
-use super::group_names::{client_host, new_member_id};
+use super::group_names::{client_host, is_blank, new_member_id};
 use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
@@ -142,11 +142,6 @@ fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
         .into_iter()
         .find(|(is_wrong, _)| *is_wrong)
         .map(|(_, wrong)| wrong)
-}
-
-/// True if the text is empty after trimming as in Java: blanks and control characters.
-fn is_blank(text: &str) -> bool {
-    text.bytes().all(|byte| byte <= b' ')
 }
 
 fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {

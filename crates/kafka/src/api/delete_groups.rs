@@ -22,7 +22,9 @@ pub(super) fn delete_groups(context: &RequestContext, call: Call, body: Decoder)
     names.retain(|name| seen.insert(name.clone()));
     let mut tickets = Vec::with_capacity(names.len());
     let begun = names.into_iter().map(|name| {
-        let begun = groups.delete(&name).map(|ticket| tickets.push(ticket));
+        let begun = groups
+            .delete(&name)
+            .map(|ticket| tickets.push((name.clone(), ticket)));
         (name, begun)
     });
     let begun: Vec<(Str, Result<(), GroupError>)> = begun.collect();

@@ -301,7 +301,7 @@ fn put(state: &mut FetchState, shared: &KafkaContext, request: &FetchRequest) {
 }
 
 /// Reserves memory for an answer. Returns the permit and the maximum bytes of the answer.
-fn reserve(context: &RequestContext, bytes_max: usize) -> (Option<Permit>, usize) {
+pub(super) fn reserve(context: &RequestContext, bytes_max: usize) -> (Option<Permit>, usize) {
     for bytes in [bytes_max, bytes_max.min(SHORT_BYTES)] {
         if let Some(permit) = context.budget.try_reserve(bytes) {
             return (Some(permit), bytes);

@@ -34,6 +34,11 @@ pub(super) fn client_host(context: &RequestContext) -> Box<str> {
     format!("/{}", context.peer.ip().to_canonical()).into()
 }
 
+/// True if the text is empty after trimming as in Java: blanks and control characters.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.bytes().all(|byte| byte <= b' ')
+}
+
 /// Copies an optional text; empty if there is none.
 pub(super) fn text(text: Option<&str>) -> Str {
     text.map(Str::copy_from).unwrap_or_default()

@@ -11,8 +11,9 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::operation::write_sized;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
-/// Protocol type of groups of the consumer protocol.
+/// Protocol types of groups of the consumer protocol and of share groups.
 const CONSUMERS: &str = "consumer";
+const SHARERS: &str = "share";
 const STATES_FROM: i16 = 4;
 const TYPES_FROM: i16 = 5;
 /// Groups from which on an answer counts as large.
@@ -54,6 +55,7 @@ fn listed(version: i16, group: &Group) -> ListedGroup {
     let purpose = match &group.kind {
         GroupKind::Classic(classic) => classic.purpose(),
         GroupKind::Consumer(_) => Some(CONSUMERS),
+        GroupKind::Share(_) => Some(SHARERS),
     };
     ListedGroup {
         group_id: Str::copy_from(&group.name),

@@ -39,6 +39,11 @@ mod quotas;
 mod repeated;
 mod replicas;
 mod security;
+mod share_acknowledge;
+mod share_fetch;
+mod share_group_describe;
+mod share_group_heartbeat;
+mod share_group_offsets;
 mod sync_group;
 mod telemetry;
 mod transactions;
@@ -120,6 +125,13 @@ const SERVED: &[(ApiKey, Handler)] = &[
     (ApiKey::ConsumerGroupDescribe, Handler::Plain(consumer_group_describe::consumer_group_describe)),
     (ApiKey::ListConfigResources, Handler::Plain(list_config_resources::list_config_resources)),
     (ApiKey::DescribeTopicPartitions, Handler::Plain(describe_topic_partitions::describe_topic_partitions)),
+    (ApiKey::ShareGroupHeartbeat, Handler::Named(share_group_heartbeat::share_group_heartbeat)),
+    (ApiKey::ShareGroupDescribe, Handler::Plain(share_group_describe::share_group_describe)),
+    (ApiKey::ShareFetch, Handler::Plain(share_fetch::share_fetch)),
+    (ApiKey::ShareAcknowledge, Handler::Plain(share_acknowledge::share_acknowledge)),
+    (ApiKey::DescribeShareGroupOffsets, Handler::Plain(share_group_offsets::describe)),
+    (ApiKey::AlterShareGroupOffsets, Handler::Plain(share_group_offsets::alter)),
+    (ApiKey::DeleteShareGroupOffsets, Handler::Plain(share_group_offsets::delete)),
 ];
 
 /// Served APIs that `ApiVersions` does not list.

@@ -140,6 +140,7 @@ fn subscribed(group: &Group) -> Result<Subscribed, GroupError> {
                 names.extend(topics.iter().map(Str::detach));
             }
         }
+        GroupKind::Share(_) => return Err(GroupError::NoSuchGroup),
         GroupKind::Consumer(kind) => names.extend(kind.group().topics().map(Str::copy_from)),
     }
     Ok(Subscribed::Topics(names))

@@ -41,6 +41,7 @@ pub(super) const FEATURES: &[Feature] = &[
     feature("group.version", 0, 1),
     feature("kraft.version", 0, 1),
     feature("metadata.version", 7, 30),
+    feature("share.version", 0, 1),
     feature("transaction.version", 0, 2),
 ];
 

@@ -3,6 +3,7 @@
 use stafett_model::Durability;
 
 use super::list;
+use super::share::Reset;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConfigType {
@@ -22,6 +23,8 @@ pub(crate) enum ConfigType {
     /// `*`, or a list of `PARTITION:BROKER`.
     Replicas,
     Durability,
+    /// `earliest`, `latest`, or `by_duration:` and an ISO 8601 duration.
+    ShareReset,
     Text,
 }
 
@@ -42,6 +45,8 @@ pub(crate) enum BadValue {
     NotReplicas,
     #[error("Expected memory, os, interval:RECORDS,MILLISECONDS or sync")]
     NotADurability,
+    #[error("Expected earliest, latest, or by_duration: and a duration as in PT1H30M")]
+    NotAReset,
 }
 
 impl ConfigType {
@@ -54,7 +59,7 @@ impl ConfigType {
     pub(crate) fn code(self) -> i8 {
         match self {
             Self::Boolean => 1,
-            Self::OneOf(_) | Self::Durability | Self::Text => 2,
+            Self::OneOf(_) | Self::Durability | Self::ShareReset | Self::Text => 2,
             Self::Integer { .. } => 3,
             Self::Long { .. } => 5,
             Self::Ratio => 6,
@@ -104,6 +109,8 @@ impl ConfigType {
             Self::Replicas => Err(BadValue::NotReplicas),
             Self::Durability if value.parse::<Durability>().is_ok() => Ok(()),
             Self::Durability => Err(BadValue::NotADurability),
+            Self::ShareReset if Reset::read(value).is_some() => Ok(()),
+            Self::ShareReset => Err(BadValue::NotAReset),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of groups. They are stored in the scope of their group; [`overrides`] are those with an effect.
 
-use stafett_groups::{GroupOverrides, GroupSettings};
+use stafett_groups::{GroupOverrides, GroupSettings, RuleOverrides};
 use stafett_topics::TopicSettings;
 
 use super::config_type::ConfigType;
@@ -32,6 +32,8 @@ const fn config(
 
 const HEARTBEAT_MS: &str = "consumer.heartbeat.interval.ms";
 const SESSION_MS: &str = "consumer.session.timeout.ms";
+const SHARE_HEARTBEAT_MS: &str = "share.heartbeat.interval.ms";
+const SHARE_SESSION_MS: &str = "share.session.timeout.ms";
 
 /// Bounds of a group's session timeout, in ms.
 pub(super) const SESSION_MS_BOUNDS: (i32, i32) = (45_000, 60_000);
@@ -55,15 +57,22 @@ pub(crate) const GROUP: &[GroupConfig] = &[
         "How often members of the group are told to report. Where it is not set, as often as their number allows."),
     config(SESSION_MS, "group.consumer.session.timeout.ms", SESSION, "45000",
         "A member of the group that is silent for longer is put out."),
-    config("share.assignment.interval.ms", "group.share.assignment.interval.ms", INTERVAL, "1000", LATER),
-    config("share.auto.offset.reset", "share.auto.offset.reset", ConfigType::Text, "latest", LATER),
-    config("share.delivery.count.limit", "group.share.delivery.count.limit", ConfigType::Integer { min: 2, max: 10 }, "5", LATER),
-    config("share.heartbeat.interval.ms", "group.share.heartbeat.interval.ms", HEARTBEAT, "5000", LATER),
-    config("share.isolation.level", "share.isolation.level", ConfigType::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", LATER),
-    config("share.partition.max.record.locks", "group.share.partition.max.record.locks", ConfigType::Integer { min: 100, max: 10_000 }, "2000", LATER),
-    config("share.record.lock.duration.ms", "group.share.record.lock.duration.ms", ConfigType::Integer { min: 15_000, max: 60_000 }, "30000", LATER),
-    config("share.renew.acknowledge.enable", "share.renew.acknowledge.enable", ConfigType::Boolean, "true", LATER),
-    config("share.session.timeout.ms", "group.share.session.timeout.ms", SESSION, "45000", LATER),
+    config("share.assignment.interval.ms", "group.share.assignment.interval.ms", INTERVAL, "1000", super::WITHOUT_EFFECT),
+    config(super::share::RESET, "share.auto.offset.reset", super::share::RESET_TYPE, "latest",
+        "Where the share group begins in topics in which it has no place: latest, earliest, or by_duration:PT1H."),
+    config(super::share::DELIVERIES, "group.share.delivery.count.limit", super::share::DELIVERIES_TYPE, "5",
+        "How often a record is delivered; after the last time it does not come again."),
+    config(SHARE_HEARTBEAT_MS, "group.share.heartbeat.interval.ms", HEARTBEAT, "5000",
+        "How often members of the share group are told to report. Where it is not set, as often as their number allows."),
+    config("share.isolation.level", "share.isolation.level", ConfigType::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", super::WITHOUT_EFFECT),
+    config(super::share::LOCKS, "group.share.partition.max.record.locks", super::share::LOCKS_TYPE, "2000",
+        "Records of a partition in flight from which on members get no new ones."),
+    config(super::share::LOCK_MS, "group.share.record.lock.duration.ms", super::share::LOCK_MS_TYPE, "30000",
+        "How long a member has for a record until it comes again."),
+    config(super::share::RENEW, "share.renew.acknowledge.enable", ConfigType::Boolean, "true",
+        "Whether members may renew their locks."),
+    config(SHARE_SESSION_MS, "group.share.session.timeout.ms", SESSION, "45000",
+        "A member of the share group that is silent for longer is put out."),
     config("streams.assignment.interval.ms", "group.streams.assignment.interval.ms", INTERVAL, "1000", LATER),
     config("streams.heartbeat.interval.ms", "group.streams.heartbeat.interval.ms", HEARTBEAT, "5000", LATER),
     config("streams.initial.rebalance.delay.ms", "group.streams.initial.rebalance.delay.ms", ConfigType::int(0), "3000", LATER),
@@ -83,9 +92,13 @@ pub(crate) fn overrides(settings: &TopicSettings) -> GroupOverrides {
         kind.check(value).ok()?;
         value.parse().ok()
     };
+    let rules = |session_name, heartbeat_name| RuleOverrides {
+        session_ms: number(session_name, SESSION),
+        heartbeat_ms: number(heartbeat_name, HEARTBEAT),
+    };
     GroupOverrides {
-        session_ms: number(SESSION_MS, SESSION),
-        heartbeat_ms: number(HEARTBEAT_MS, HEARTBEAT),
+        consumer: rules(SESSION_MS, HEARTBEAT_MS),
+        share: rules(SHARE_SESSION_MS, SHARE_HEARTBEAT_MS),
     }
 }
 
@@ -94,6 +107,8 @@ pub(crate) fn base_value(settings: &GroupSettings, config: &GroupConfig) -> Stri
     match config.name {
         HEARTBEAT_MS => settings.consumer.heartbeat_ms.to_string(),
         SESSION_MS => settings.consumer.session_ms.to_string(),
+        SHARE_HEARTBEAT_MS => settings.share.heartbeat_ms.to_string(),
+        SHARE_SESSION_MS => settings.share.session_ms.to_string(),
         _ => config.default.to_owned(),
     }
 }
@@ -110,8 +125,10 @@ mod tests {
 
     #[test]
     fn groups_follow_what_is_in_bounds() {
-        assert_eq!(set(SESSION_MS, "50000").session_ms, Some(50_000));
-        assert_eq!(set(HEARTBEAT_MS, "15000").heartbeat_ms, Some(15_000));
+        assert_eq!(set(SESSION_MS, "50000").consumer.session_ms, Some(50_000));
+        assert_eq!(set(HEARTBEAT_MS, "15000").consumer.heartbeat_ms, Some(15_000));
+        assert_eq!(set(SHARE_SESSION_MS, "50000").share.session_ms, Some(50_000));
+        assert_eq!(set(SHARE_HEARTBEAT_MS, "15000").share.heartbeat_ms, Some(15_000));
         for value in ["44999", "60001", "-1", "", "soon"] {
             assert_eq!(set(SESSION_MS, value), GroupOverrides::default(), "{value}");
         }

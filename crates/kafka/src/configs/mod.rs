@@ -6,7 +6,8 @@
 //!
 //! - `config_type`: types, and errors of values
 //! - `topics`: settings of topics, for which the broker has defaults
-//! - `brokers`: other settings of the broker; `groups`: settings of groups
+//! - `brokers`: other settings of the broker; `groups`: settings of groups; `share`: those of share
+//!   groups' deliveries
 //! - `edit`: edits by requests; `flush`: the level that settings of flushes ask for
 
 mod brokers;
@@ -14,6 +15,7 @@ mod config_type;
 mod edit;
 mod flush;
 mod groups;
+mod share;
 mod topics;
 
 use stafett_topics::TopicSettings;
@@ -22,6 +24,7 @@ pub(crate) use brokers::{BROKER, BrokerView, broker_configs};
 pub(crate) use config_type::{BadValue, ConfigType};
 pub(crate) use edit::{Area, ConfigChange, Edit, Operation, settings};
 pub(crate) use groups::{GROUP, base_value as group_base_value, overrides as group_overrides};
+pub(crate) use share::{ShareSettings, share_settings};
 pub(crate) use topics::{ALL, Config, base_value, value_in};
 
 /// Maximum bytes of a stored value.

@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::MemoryJournal;
 use stafett_kafka_wire::{DecodeLimits, Request, frame};
-use stafett_model::{BatchBuilder, Codec, Record};
+use stafett_model::{BatchBuilder, Codec, Lock, Record};
 use stafett_net::{BudgetSettings, ByteBudget, Frame};
 use stafett_topics::{NewTopic, Topic, TopicSettings};
 use tokio::runtime::{Builder, Runtime};
@@ -67,6 +67,7 @@ impl Bench {
             drain: CancellationToken::new(),
             budget: ByteBudget::new(BudgetSettings { bytes: 1 << 30 }),
             is_patient: AtomicBool::new(false),
+            opened_sessions: Lock::default(),
         };
         Self {
             context,

@@ -26,5 +26,6 @@ mod peer;
 mod pipelining;
 mod produce;
 mod served;
+mod share_groups;
 mod topics;
 mod transactions;

@@ -74,6 +74,7 @@ impl Server {
 
     async fn stop(self) -> tempfile::TempDir {
         self.drain_hard().await;
+        self.broker.stop().await;
         let Self {
             directory,
             journal,

@@ -39,6 +39,10 @@ pub(crate) trait DispatcherOwner: fmt::Debug + Send + Sync {
     /// dispatcher may be unused.
     fn on_unused(self: Arc<Self>, had_consumers: bool);
 
+    /// Handles growth of a log, returned messages or a due deadline, if messages are pulled
+    /// ([`DispatcherSpec::is_pulled`]).
+    fn on_pull_due(self: Arc<Self>) {}
+
     /// Stores dead letters at their targets in one append, to which the frame joins that settles them here.
     fn store_dead_letters(
         self: Arc<Self>,
@@ -57,6 +61,9 @@ pub(crate) struct DispatcherSpec {
     pub(crate) ownership: LogOwnership,
     /// True if the state is stored, and survives a restart.
     pub(crate) is_stored: bool,
+    /// True if nothing is handed out by itself: the owner takes messages out of the state, and is notified
+    /// when there may be some.
+    pub(crate) is_pulled: bool,
 }
 
 /// Hands out the messages of a list of logs.
@@ -65,6 +72,7 @@ pub struct Dispatcher {
     pub(super) settings: Arc<QueueSettings>,
     pub(super) ownership: LogOwnership,
     pub(super) is_stored: bool,
+    pub(super) is_pulled: bool,
     pub(super) context: Weak<DeliveryContext>,
     pub(super) owner: Weak<dyn DispatcherOwner>,
     /// Ends the interest in a topic's logs with the dispatcher.
@@ -76,7 +84,7 @@ pub struct Dispatcher {
 /// Mutable part of a dispatcher.
 #[derive(Debug)]
 pub(crate) struct DeliveryState {
-    pub(super) state: QueueState,
+    pub(crate) state: QueueState,
     /// Logs to check for growth, if they are a topic's.
     pub(super) grown: GrownLanes,
     /// Logs of the lanes, with the offsets up to which they are freed.
@@ -141,7 +149,7 @@ impl Dispatcher {
                 marking: Vec::new(),
                 dead_letters: DeadLetterQueue::default(),
                 // It is unknown which messages of a topic have a TTL.
-                may_expire: spec.settings.ttl_ms.is_some() || is_topics,
+                may_expire: spec.settings.ttl_ms.is_some() || is_topics && !spec.is_pulled,
                 head_expires: None,
                 waited_ms: context.clock.now_ms(),
                 used_ms: context.clock.now_ms(),
@@ -153,6 +161,7 @@ impl Dispatcher {
             settings: spec.settings,
             ownership: spec.ownership,
             is_stored: spec.is_stored,
+            is_pulled: spec.is_pulled,
             context: Arc::downgrade(context),
             owner,
             topic_watch: OnceLock::new(),
@@ -250,7 +259,7 @@ impl Dispatcher {
 impl DeliveryState {
     /// Returns the state, and the changes that its transitions add to.
     #[inline]
-    pub(super) fn parts(&mut self) -> (&mut QueueState, &mut Changes) {
+    pub(crate) fn parts(&mut self) -> (&mut QueueState, &mut Changes) {
         (&mut self.state, &mut self.persistence.changes)
     }
 

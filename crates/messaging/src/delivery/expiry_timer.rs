@@ -84,7 +84,7 @@ impl Timer {
 
 impl DeliveryState {
     /// Schedules a check of the dispatcher, unless an earlier one is scheduled.
-    pub(super) fn wake_at(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>, at_ms: i64) {
+    pub(crate) fn wake_at(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>, at_ms: i64) {
         if at_ms < self.timer_at {
             self.timer_at = at_ms;
             context.timer.push(at_ms, dispatcher);

@@ -60,6 +60,12 @@ impl Dispatcher {
 
     /// Hands out messages. A hand-out in progress looks at everything again before it ends.
     pub(super) fn dispatch(self: &Arc<Self>) {
+        if self.is_pulled {
+            if let Some(owner) = self.owner.upgrade() {
+                owner.on_pull_due();
+            }
+            return;
+        }
         {
             let mut inner = self.lock();
             if std::mem::replace(&mut inner.hands_out, true) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use stafett_journal::{Change, Frame, StateItem};
+use stafett_journal::{Append, Change, Frame, StateItem, StateWait, Ticket};
 use stafett_model::LogId;
 use stafett_topics::Topic;
 
@@ -59,6 +59,29 @@ impl Dispatcher {
         context.state_frame(self, Change::Put(state.encode(false).into()))
     }
 
+    /// Begins lanes anew at these offsets, and stages the state together with `frames`.
+    pub(crate) fn begin_lanes_at(
+        &self,
+        context: &DeliveryContext,
+        starts: impl IntoIterator<Item = (u32, u64)>,
+        mut frames: Vec<Frame>,
+        wait: StateWait,
+    ) -> Ticket {
+        // No earlier change may be staged behind the state that includes it.
+        let _turn = context.dirty.lock_turn();
+        let mut inner = self.lock();
+        let DeliveryState {
+            state, persistence, ..
+        } = &mut *inner;
+        for (lane, start) in starts {
+            state.reset_lane(lane, start);
+        }
+        let snapshot = state.encode(false);
+        persistence.on_replaced(snapshot.len());
+        frames.push(context.state_frame(self, Change::Put(snapshot.into())));
+        context.journal.append(vec![Append::state(frames, wait)])
+    }
+
     /// Adds the logs of a topic's new partitions.
     pub(crate) fn follow(self: &Arc<Self>, context: &DeliveryContext, topic: &Topic) {
         let mut inner = self.lock();
@@ -110,7 +133,7 @@ impl Dispatcher {
             lane.freed = bounds.map_or(0, |bounds| bounds.start.0);
         }
         // It is unknown which messages have a TTL: the head is checked.
-        inner.may_expire = true;
+        inner.may_expire = !self.is_pulled;
         drop(inner);
         self.watch_logs(context);
     }
@@ -155,6 +178,13 @@ impl DeliveryState {
                 context.metrics.looks.inc_by(lanes.len() as u64);
             }
             GrownLanes::These(_) | GrownLanes::All => self.look_at_logs(dispatcher, context),
+        }
+    }
+
+    /// Updates the end of a lane from its log.
+    pub(crate) fn look_at_lane(&mut self, dispatcher: &Dispatcher, context: &DeliveryContext, lane: u32) {
+        if let Some(log) = self.log(lane) {
+            self.look_at(dispatcher, context, lane, log);
         }
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Dirty {
     /// Refused deletions of dispatchers, each one append.
     refused: Lock<Vec<Vec<Frame>>>,
     wake: Arc<Notify>,
+    /// Held while changes are staged: after a flush, all earlier changes are staged.
+    turn: Lock<()>,
 }
 
 impl Dirty {
@@ -57,6 +59,11 @@ impl Dirty {
         if first {
             self.wake.notify_one();
         }
+    }
+
+    /// Locks out the staging of changes.
+    pub(super) fn lock_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
     }
 
     /// Adds a refused deletion of a dispatcher, to be retried.
@@ -105,9 +112,18 @@ struct Piece {
     snapshots: u64,
 }
 
+impl Persistence {
+    /// Drops all changes: a snapshot that includes them is being stored.
+    pub(super) fn on_replaced(&mut self, bytes: usize) {
+        self.changes.clear();
+        self.sizes.on_snapshot(bytes);
+        self.snapshots += 1;
+    }
+}
+
 impl DeliveryContext {
     /// Registers a dispatcher if it has something to store.
-    pub(super) fn mark_dirty(&self, dispatcher: &Arc<Dispatcher>, inner: &mut DeliveryState) {
+    pub(crate) fn mark_dirty(&self, dispatcher: &Arc<Dispatcher>, inner: &mut DeliveryState) {
         let Persistence {
             changes, is_listed, ..
         } = &inner.persistence;
@@ -118,7 +134,8 @@ impl DeliveryContext {
     }
 
     /// Stores the changes of all dispatchers. False if some were refused and have to be retried.
-    pub(super) fn flush(&self) -> bool {
+    pub(crate) fn flush(&self) -> bool {
+        let _turn = self.dirty.lock_turn();
         // No log may be deleted between its check and its truncation.
         let _no_removal = self.lock_out_removals();
         let are_gone = self.store_refused();

@@ -92,19 +92,9 @@ impl Dispatcher {
     fn take_out(self: &Arc<Self>, context: &Arc<DeliveryContext>, number: u32, gone: Vec<Range<u64>>) {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        for Range { start, end } in gone {
-            let mut at = start;
-            while let Some(offset) = inner
-                .state
-                .lane(number)
-                .and_then(|lane| lane.ready_from(at))
-                .filter(|offset| *offset < end)
-            {
-                at = offset + 1;
-                let run = inner.state.lane_mut(number).drop_run(offset, end);
-                inner.persistence.changes.settled(number, offset, run);
-                at = at.max(offset + run);
-            }
+        for range in gone {
+            let (state, changes) = inner.parts();
+            state.drop_range(number, range, changes);
         }
         context.mark_dirty(self, inner);
     }

@@ -96,6 +96,7 @@ impl World {
             settings: Arc::new(settings),
             logs,
             ownership,
+            is_pulled: false,
             is_stored: true,
         };
         let weak: Weak<Owner> = Arc::downgrade(&owner);

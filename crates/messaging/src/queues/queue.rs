@@ -75,6 +75,7 @@ impl Queue {
             logs,
             ownership,
             is_stored: definition.durable && owner.is_none(),
+            is_pulled: false,
         };
         Arc::new_cyclic(|queue: &Weak<Self>| Self {
             id: QueueId(first.0),

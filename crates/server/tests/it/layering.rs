@@ -56,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "broker",
             "groups",
             "kafka-wire",
+            "messaging",
             "model",
             "net",
             "store",

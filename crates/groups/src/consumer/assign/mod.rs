@@ -2,10 +2,12 @@
 //!
 //! - [`even`]: all members want the same topics: balanced within one, with the fewest moves
 //! - [`uneven`]: members want different topics: as balanced as single moves make it, sticky
+//! - [`simple`]: partitions may have several members
 //! - [`range`]: neighbouring partitions of each topic, the same ones of topics with as many
 
 mod even;
 mod range;
+mod simple;
 mod uneven;
 
 #[cfg(test)]
@@ -23,15 +25,19 @@ pub enum Assignor {
     #[default]
     Uniform,
     Range,
+    /// Every partition and every member has at least one of the other; for groups that share partitions.
+    Simple,
 }
 
 impl Assignor {
+    /// Assignors that members may ask for.
     pub const ALL: [Self; 2] = [Self::Uniform, Self::Range];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
             Self::Range => "range",
+            Self::Simple => "simple",
         }
     }
 
@@ -70,6 +76,7 @@ pub(super) fn assign(assignor: Assignor, task: &Task<'_>) -> Vec<Partitions> {
         .all(|member| Arc::ptr_eq(&member.wants, &first.wants) || member.wants == first.wants);
     match assignor {
         Assignor::Range => range::assign(task),
+        Assignor::Simple => simple::assign(task),
         Assignor::Uniform if is_even => even::assign(task),
         Assignor::Uniform => uneven::assign(task),
     }

@@ -7,4 +7,5 @@ mod random;
 pub(crate) mod restart;
 mod scale;
 mod script;
+mod sharing;
 pub(crate) mod world;

@@ -1,0 +1,479 @@
+//! `ShareFetch`: a member of a share group settles records and takes others (KIP-932).
+//!
+//! As `Fetch`, it runs when its turn comes, and reserves memory before it reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_kafka_wire::messages::share_fetch::{PartitionData, ShareFetchableTopicResponse};
+use stafett_kafka_wire::messages::{ShareFetchRequest, ShareFetchResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_messaging::share::{Acquire, Place};
+use stafett_net::Permit;
+use stafett_store::{NotStored, wall_ms};
+use stafett_topics::{
+    LogRead, LogSlice, ReadEnd, ReadError, ReadFrom, ReadRequest, SkipReason, Skipped, Topic, TopicId,
+    Visibility,
+};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::fetch::reserve;
+use crate::call::{Call, Close, EncodedResponse};
+use crate::configs::ShareSettings;
+use crate::context::RequestContext;
+use crate::error;
+use crate::operation::{OnDone, Operation, Step};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::share_operation::ShareOperation;
+use crate::share_partition::{Failure, SharePartition};
+use crate::share_request::{PartitionAcknowledgements, acknowledge, member, settings_of, topic_id};
+use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, PartitionId, ShareMember};
+
+/// Mode of a request that takes no more than the records that it asks for; others take whole batches.
+const RECORD_LIMIT: i8 = 1;
+/// Most bytes to read of one partition, unless its first batch is larger, and of all.
+const PARTITION_BYTES_MAX: usize = 1 << 20;
+const READ_BYTES_MAX: usize = 4 << 20;
+
+pub(super) fn share_fetch(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+    let request: ShareFetchRequest = call.read(body)?;
+    Ok(PendingResponse::awaiting(
+        Operation::Turn(Box::new(ShareFetch {
+            call,
+            request,
+            member: None,
+            acknowledged: BTreeMap::new(),
+            partitions: Vec::new(),
+            reading: Vec::new(),
+            memory: None,
+            deadline: None,
+            waiter: Arc::default(),
+        })),
+        Pipelining::Free,
+    ))
+}
+
+/// A request in progress:
+///
+/// ```text
+/// acknowledgements ──▶ stored ──▶ places in new topics ──▶ read ──▶ taken ──▶ response
+///                                                          ▲          │
+///                                                          └── wait ◀─┘
+/// ```
+struct ShareFetch {
+    call: Call,
+    request: ShareFetchRequest,
+    /// `None` until its turn has come.
+    member: Option<(ShareMember, ShareSettings)>,
+    /// Outcomes of acknowledgements.
+    acknowledged: BTreeMap<PartitionId, Option<Failure>>,
+    /// Partitions of the session, in the order of this fetch.
+    partitions: Vec<SharePartition>,
+    /// Indexes of the partitions that are being read.
+    reading: Vec<(usize, ReadFrom)>,
+    /// Memory of the records that are read.
+    memory: Option<Permit>,
+    /// End of the client's wait time; `None` if it does not wait.
+    deadline: Option<Instant>,
+    waiter: Arc<Notify>,
+}
+
+type Refused = (ErrorCode, &'static str);
+
+impl ShareFetch {
+    fn begin(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
+        let member = match self.open(context) {
+            Ok(member) => member,
+            Err((code, why)) => return self.refuse(context, code, why),
+        };
+        let settings = settings_of(&context.shared, &member.group);
+        let wait = Duration::from_millis(u64::try_from(self.request.max_wait_ms).unwrap_or(0));
+        self.deadline = (!wait.is_zero()).then(|| Instant::now() + wait);
+        let all = self.take_acknowledgements();
+        let is_renewal = self.request.is_renew_ack;
+        let settled = acknowledge(&context.shared, &member, &settings, is_renewal, all);
+        let settled = settled.into_iter().map(|one| (one.partition, one.error));
+        self.acknowledged = settled.collect();
+        if self.request.share_session_epoch == EPOCH_CLOSE {
+            context.shared.end_share_session(&member);
+        }
+        self.member = Some((member, settings));
+        if self.acknowledged.is_empty() {
+            return self.find_places(context);
+        }
+        Ok(Step::Await(Operation::Share(ShareOperation::AwaitStored(self))))
+    }
+
+    /// Checks the request, and opens, continues or closes its session.
+    fn open(&mut self, context: &RequestContext) -> Result<ShareMember, Refused> {
+        let request = &self.request;
+        let invalid = |why| (ErrorCode::InvalidRequest, why);
+        let member = member(request.group_id.as_ref(), request.member_id.as_ref()).map_err(invalid)?;
+        let asks = [
+            request.max_bytes,
+            request.min_bytes,
+            request.max_records,
+            request.max_wait_ms,
+        ];
+        if request.is_renew_ack && asks.iter().any(|ask| *ask != 0) {
+            return Err(invalid("A request that renews locks must not ask for records."));
+        }
+        let groups = context.shared.broker.groups();
+        if !groups.is_share_group(&member.group) {
+            return Err((ErrorCode::GroupIdNotFound, "There is no such share group."));
+        }
+        let epoch = request.share_session_epoch;
+        let added: Vec<PartitionId> = request
+            .topics
+            .iter()
+            .flat_map(|topic| {
+                let id = topic_id(topic.topic_id);
+                topic.partitions.iter().map(move |one| (id, one.partition_index))
+            })
+            .collect();
+        let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| {
+            let id = topic_id(topic.topic_id);
+            topic.partitions.iter().map(move |index| (id, *index))
+        });
+        let forgotten: Vec<PartitionId> = forgotten.collect();
+        let sessions = &context.shared.share_sessions;
+        let partitions = match epoch {
+            EPOCH_OPEN if self.acknowledges() => {
+                return Err(invalid(
+                    "The first request of a share session acknowledges nothing.",
+                ));
+            }
+            EPOCH_OPEN => sessions.open(&member, &added, &mut context.opened_sessions.lock()),
+            EPOCH_CLOSE if sessions.has(&member) => Ok(Vec::new()),
+            EPOCH_CLOSE => Err(ErrorCode::ShareSessionNotFound),
+            _ => sessions.go_on(&member, epoch, &added, &forgotten),
+        };
+        let partitions =
+            partitions.map_err(|code| (code, "The share session does not go on with this epoch."))?;
+        if !request.is_renew_ack {
+            self.partitions = partitions.into_iter().map(SharePartition::new).collect();
+        }
+        Ok(member)
+    }
+
+    fn acknowledges(&self) -> bool {
+        let mut partitions = self.request.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.any(|partition| !partition.acknowledgement_batches.is_empty())
+    }
+
+    fn take_acknowledgements(&mut self) -> Vec<PartitionAcknowledgements> {
+        let topics = std::mem::take(&mut self.request.topics).into_iter();
+        let all = topics.flat_map(|topic| {
+            let id = topic_id(topic.topic_id);
+            topic.partitions.into_iter().map(move |partition| (id, partition))
+        });
+        let with_some = all.filter(|(_, partition)| !partition.acknowledgement_batches.is_empty());
+        with_some
+            .map(|(id, partition)| PartitionAcknowledgements {
+                partition: (id, partition.partition_index),
+                batches: partition
+                    .acknowledgement_batches
+                    .into_iter()
+                    .map(Into::into)
+                    .collect(),
+            })
+            .collect()
+    }
+
+    /// Finds the places of the group in the topics of the session, and has missing ones made.
+    fn find_places(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
+        let Some((member, settings)) = &self.member else {
+            return Err(Close::OutcomeUnknown);
+        };
+        let broker = &context.shared.broker;
+        let mut missing: Vec<Arc<Topic>> = Vec::new();
+        let mut last: Option<(TopicId, Option<Arc<Topic>>)> = None;
+        let mut place = None;
+        for partition in &mut self.partitions {
+            let id = partition.id.0;
+            if last.as_ref().is_none_or(|(last, _)| *last != id) {
+                let topic = broker.topics().with_id(id);
+                place = broker.messaging().shares().get(&member.group, id);
+                missing.extend(topic.clone().filter(|_| place.is_none()));
+                last = Some((id, topic));
+            }
+            let topic = last.as_ref().and_then(|(_, topic)| topic.as_deref());
+            partition.error = missing_partition(topic, partition.id.1);
+            partition.place = place.clone().filter(|_| partition.error.is_none());
+        }
+        if missing.is_empty() {
+            return self.next_round(context);
+        }
+        Ok(Step::Await(Operation::Share(ShareOperation::MakePlaces {
+            group: Arc::clone(&member.group),
+            topics: missing,
+            start: settings.reset.start(wall_ms()),
+            then: self,
+        })))
+    }
+
+    /// Reads partitions that have records for the member, or waits for some.
+    fn next_round(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
+        let Some((_, settings)) = &self.member else {
+            return Err(Close::OutcomeUnknown);
+        };
+        if self.request.max_records <= 0 {
+            return self.respond(context);
+        }
+        // Before the first look, so that nothing is missed between it and the wait.
+        let places = self.partitions.iter().filter_map(|one| one.place.as_ref());
+        let mut last: Option<&Arc<Place>> = None;
+        for place in places {
+            if last.replace(place).is_none_or(|last| !Arc::ptr_eq(last, place)) {
+                place.wake_later(&self.waiter);
+            }
+        }
+        let asked = usize::try_from(self.request.max_bytes).unwrap_or(0);
+        let bytes_max = asked.min(PARTITION_BYTES_MAX);
+        self.reading = Vec::new();
+        for (at, partition) in self.partitions.iter().enumerate() {
+            let Some(place) = &partition.place else { continue };
+            let (topic, index) = partition.id;
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            let log = context.shared.broker.topics().with_id(topic);
+            let log = log.and_then(|topic| topic.log(index));
+            if let Some((log, offset)) = log.zip(place.next_offset(index, &settings.rules)) {
+                let from = ReadFrom {
+                    log,
+                    offset,
+                    bytes_max,
+                    visibility: Visibility::Committed,
+                };
+                self.reading.push((at, from));
+            }
+        }
+        if self.reading.is_empty() {
+            return self.wait(context);
+        }
+        let (memory, bytes_max) = reserve(context, asked.min(READ_BYTES_MAX));
+        self.memory = memory;
+        let request = ReadRequest {
+            logs: self.reading.iter().map(|(_, from)| *from).collect(),
+            bytes_max,
+            first_batch_whole: true,
+        };
+        Ok(Step::Await(Operation::Read(request, self)))
+    }
+
+    /// Waits for records, if there is time.
+    fn wait(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
+        self.memory = None;
+        let has_error = self.partitions.iter().any(|one| one.error.is_some());
+        let may_wait =
+            |until: &Instant| !has_error && Instant::now() < *until && !context.drain.is_cancelled();
+        match self.deadline.filter(may_wait) {
+            Some(until) if !self.partitions.is_empty() => {
+                Ok(Step::Await(Operation::Share(ShareOperation::AwaitMessages {
+                    waiter: Arc::clone(&self.waiter),
+                    until,
+                    then: self,
+                })))
+            }
+            Some(_) | None => self.respond(context),
+        }
+    }
+
+    /// Takes records out of a read. Returns true if there is anything for the client, or an error.
+    fn take(&mut self, read: Vec<Result<LogSlice, ReadError>>) -> bool {
+        let Some((member, settings)) = &self.member else {
+            return true;
+        };
+        let count = |number: i32| u64::try_from(number).unwrap_or(0);
+        let mut wanted = Acquire {
+            member: Arc::clone(&member.id),
+            records_max: count(self.request.max_records),
+            is_exact: self.request.share_acquire_mode == RECORD_LIMIT,
+            range_records: count(self.request.batch_size).max(1),
+        };
+        let mut has_any = false;
+        for (turn, ((at, from), read)) in self.reading.iter().zip(read).enumerate() {
+            let Some(partition) = self.partitions.get_mut(*at) else {
+                continue;
+            };
+            let Some(place) = &partition.place else { continue };
+            let index = u32::try_from(partition.id.1).unwrap_or(u32::MAX);
+            match LogRead::of(from.offset, Some(read)) {
+                LogRead::Batches(slice) if wanted.records_max > 0 => {
+                    let acquired = place.acquire(index, from.offset, slice, &settings.rules, &wanted);
+                    wanted.records_max = wanted.records_max.saturating_sub(acquired.records());
+                    has_any |= acquired.records() > 0;
+                    partition.acquired = acquired;
+                }
+                // Behind the first log, a gap may be a batch that did not fit.
+                LogRead::Skip(Skipped {
+                    why: SkipReason::Gap, ..
+                }) if turn > 0 => {}
+                LogRead::Skip(Skipped { from, to, why }) => {
+                    place.skip(index, from..to, why == SkipReason::Damaged);
+                }
+                LogRead::End(ReadEnd::Failed(why)) => {
+                    partition.error = Some((error::read(&why), why.to_string()));
+                    has_any = true;
+                }
+                LogRead::Batches(_) | LogRead::End(_) => {}
+            }
+        }
+        has_any
+    }
+
+    fn refuse(&self, context: &RequestContext, code: ErrorCode, why: &str) -> Result<Step, Close> {
+        let response = ShareFetchResponse {
+            error_code: context.shared.metrics.error(self.call.api, code),
+            error_message: Some(Str::copy_from(why)),
+            ..ShareFetchResponse::default()
+        };
+        let answered = self.call.answer::<ShareFetchRequest>(&response);
+        answered.map(Step::Respond)
+    }
+
+    fn respond(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
+        let metrics = &context.shared.metrics;
+        let mut topics: BTreeMap<TopicId, Vec<PartitionData>> = BTreeMap::new();
+        let mut put = |topic, data| topics.entry(topic).or_default().push(data);
+        let api = self.call.api;
+        let mut count_error = |code| metrics.error(api, code);
+        let mut acknowledged = std::mem::take(&mut self.acknowledged);
+        let lock_ms = self
+            .member
+            .as_ref()
+            .map_or(0, |(_, settings)| settings.rules.lock_ms);
+        for partition in std::mem::take(&mut self.partitions) {
+            let settled = acknowledged.remove(&partition.id);
+            if settled.is_none() && partition.error.is_none() && partition.acquired.ranges.is_empty() {
+                continue;
+            }
+            metrics.fetched_records.inc_by(partition.acquired.records());
+            metrics.fetched_bytes.inc_by(partition.acquired.bytes() as u64);
+            put(
+                partition.id.0,
+                partition.into_data(settled.flatten(), &mut count_error),
+            );
+        }
+        for (id, settled) in acknowledged {
+            put(id.0, SharePartition::new(id).into_data(settled, &mut count_error));
+        }
+        let responses = topics
+            .into_iter()
+            .map(|(topic, partitions)| ShareFetchableTopicResponse {
+                topic_id: topic.0.into(),
+                partitions,
+            });
+        let response = ShareFetchResponse {
+            acquisition_lock_timeout_ms: i32::try_from(lock_ms).unwrap_or(i32::MAX),
+            responses: responses.collect(),
+            ..ShareFetchResponse::default()
+        };
+        let answered = self.call.answer::<ShareFetchRequest>(&response)?;
+        Ok(Step::Respond(EncodedResponse {
+            memory: self.memory,
+            ..answered
+        }))
+    }
+}
+
+/// Returns the error of a partition that does not exist.
+fn missing_partition(topic: Option<&Topic>, index: i32) -> Option<Failure> {
+    let (code, why) = match topic {
+        None => (
+            ErrorCode::UnknownTopicId,
+            "This server does not host this topic ID.",
+        ),
+        Some(topic) if u32::try_from(index).is_ok_and(|index| index < topic.partitions()) => return None,
+        Some(_) => (
+            ErrorCode::UnknownTopicOrPartition,
+            "This server does not host this topic-partition.",
+        ),
+    };
+    Some((code, why.to_owned()))
+}
+
+/// The turn of the request has come, or there may be records.
+impl OnDone<()> for ShareFetch {
+    fn on_done(self: Box<Self>, context: &RequestContext, (): ()) -> Result<Step, Close> {
+        if self.member.is_none() {
+            self.begin(context)
+        } else {
+            self.next_round(context)
+        }
+    }
+}
+
+/// The acknowledgements are stored.
+impl OnDone<Result<(), NotStored>> for ShareFetch {
+    fn on_done(
+        self: Box<Self>,
+        context: &RequestContext,
+        stored: Result<(), NotStored>,
+    ) -> Result<Step, Close> {
+        match stored {
+            Ok(()) => self.find_places(context),
+            Err(why) => {
+                let (code, message) = error::not_stored(&why)?;
+                self.refuse(context, code, &message)
+            }
+        }
+    }
+}
+
+/// The places in new topics are made.
+impl OnDone<Vec<Result<Arc<Place>, NotStored>>> for ShareFetch {
+    fn on_done(
+        mut self: Box<Self>,
+        context: &RequestContext,
+        made: Vec<Result<Arc<Place>, NotStored>>,
+    ) -> Result<Step, Close> {
+        let made: Result<Vec<_>, NotStored> = made.into_iter().collect();
+        let made = match made {
+            Ok(made) => made.into_iter().map(|place| (place.topic, place)),
+            Err(why) => {
+                let (code, message) = error::not_stored(&why)?;
+                return self.refuse(context, code, &message);
+            }
+        };
+        let made: BTreeMap<TopicId, Arc<Place>> = made.collect();
+        let is_fine = |one: &&mut SharePartition| one.error.is_none();
+        for partition in self.partitions.iter_mut().filter(is_fine) {
+            if let Some(place) = made.get(&partition.id.0) {
+                partition.place = Some(Arc::clone(place));
+            }
+        }
+        self.next_round(context)
+    }
+}
+
+/// Partitions are read.
+impl OnDone<Vec<Result<LogSlice, ReadError>>> for ShareFetch {
+    fn on_done(
+        mut self: Box<Self>,
+        context: &RequestContext,
+        read: Vec<Result<LogSlice, ReadError>>,
+    ) -> Result<Step, Close> {
+        let slices = read.iter().flatten();
+        let bytes: usize = slices.map(|slice| slice.bytes).sum();
+        let bytes_min = usize::try_from(self.request.min_bytes).unwrap_or(0);
+        let has_time = self.deadline.is_some_and(|until| Instant::now() < until);
+        if has_time && (1..bytes_min).contains(&bytes) {
+            // Nothing is taken before there is enough of it.
+            return self.wait(context);
+        }
+        if read.is_empty() || self.take(read) {
+            let bytes = self.partitions.iter().map(|one| one.acquired.bytes()).sum();
+            if let Some(memory) = &mut self.memory {
+                memory.shrink_to(bytes);
+            }
+            return self.respond(context);
+        }
+        // Others were faster, or a gap was skipped.
+        if has_time {
+            return self.next_round(context);
+        }
+        self.respond(context)
+    }
+}

@@ -1,0 +1,214 @@
+//! Share sessions (KIP-932): partitions that a member of a share group fetches, so that it sends only
+//! changes.
+//!
+//! A member has one session. It ends with its last request (epoch -1) or with the connection that opened it;
+//! then the records that the member holds come again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use stafett_kafka_wire::ErrorCode;
+use stafett_model::Lock;
+use stafett_topics::TopicId;
+
+/// Bound on the sessions of all connections together.
+const SESSIONS_MAX: usize = 2000;
+/// Bound on the partitions of one session.
+const PARTITIONS_MAX: usize = 100_000;
+/// Epoch of a request that opens a session.
+pub(crate) const EPOCH_OPEN: i32 = 0;
+/// Epoch of a request that closes the session.
+pub(crate) const EPOCH_CLOSE: i32 = -1;
+
+/// A member of a share group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ShareMember {
+    pub group: Arc<str>,
+    pub id: Arc<str>,
+}
+
+/// A partition of a topic.
+pub(crate) type PartitionId = (TopicId, i32);
+
+#[derive(Debug, Default)]
+pub(crate) struct ShareSessions {
+    inner: Lock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    sessions: HashMap<ShareMember, Session>,
+    last_number: u64,
+}
+
+/// A session that was opened on a connection. Another one of the same member has another number.
+#[derive(Debug)]
+pub(crate) struct OpenedSession {
+    pub member: ShareMember,
+    pub number: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    /// Epoch that the next request must have.
+    epoch: i32,
+    partitions: BTreeSet<PartitionId>,
+    /// First partition of the last fetch; the next one begins behind it.
+    first: Option<PartitionId>,
+}
+
+impl Session {
+    /// Adds and removes partitions. Returns them in the order of this fetch; the next one begins with
+    /// another.
+    fn update(&mut self, added: &[PartitionId], forgotten: &[PartitionId]) -> Vec<PartitionId> {
+        for partition in forgotten {
+            self.partitions.remove(partition);
+        }
+        let room = PARTITIONS_MAX.saturating_sub(self.partitions.len());
+        self.partitions.extend(added.iter().take(room));
+        let after = self.first.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.partitions.range((after, Bound::Unbounded));
+        let before = self.partitions.iter();
+        let in_turn = behind.chain(before).copied().take(self.partitions.len());
+        let in_turn: Vec<_> = in_turn.collect();
+        self.first = in_turn.first().copied();
+        in_turn
+    }
+}
+
+impl ShareSessions {
+    /// Opens a member's session, in place of the one that it may have. Returns its partitions, and adds it to
+    /// `opened`, without those that have ended.
+    pub(crate) fn open(
+        &self,
+        member: &ShareMember,
+        added: &[PartitionId],
+        opened: &mut Vec<OpenedSession>,
+    ) -> Result<Vec<PartitionId>, ErrorCode> {
+        let mut inner = self.inner.lock();
+        let Inner {
+            sessions,
+            last_number,
+        } = &mut *inner;
+        if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(member) {
+            return Err(ErrorCode::ShareSessionLimitReached);
+        }
+        *last_number += 1;
+        let mut session = Session {
+            number: *last_number,
+            epoch: EPOCH_OPEN + 1,
+            partitions: BTreeSet::new(),
+            first: None,
+        };
+        let partitions = session.update(added, &[]);
+        sessions.insert(member.clone(), session);
+        let number_of = |member: &ShareMember| sessions.get(member).map(|session| session.number);
+        opened.retain(|one| number_of(&one.member) == Some(one.number));
+        opened.push(OpenedSession {
+            member: member.clone(),
+            number: *last_number,
+        });
+        Ok(partitions)
+    }
+
+    /// Continues a session. Returns its partitions.
+    pub(crate) fn go_on(
+        &self,
+        member: &ShareMember,
+        epoch: i32,
+        added: &[PartitionId],
+        forgotten: &[PartitionId],
+    ) -> Result<Vec<PartitionId>, ErrorCode> {
+        let mut inner = self.inner.lock();
+        let session = inner
+            .sessions
+            .get_mut(member)
+            .ok_or(ErrorCode::ShareSessionNotFound)?;
+        if session.epoch != epoch {
+            return Err(ErrorCode::InvalidShareSessionEpoch);
+        }
+        session.epoch = epoch.checked_add(1).unwrap_or(EPOCH_OPEN + 1);
+        Ok(session.update(added, forgotten))
+    }
+
+    /// Returns true if the member has a session.
+    pub(crate) fn has(&self, member: &ShareMember) -> bool {
+        self.inner.lock().sessions.contains_key(member)
+    }
+
+    /// Ends a session. False if there is none.
+    pub(crate) fn close(&self, member: &ShareMember) -> bool {
+        self.inner.lock().sessions.remove(member).is_some()
+    }
+
+    /// Ends a session, unless its member has opened another one since. False if there is none.
+    pub(crate) fn close_opened(&self, opened: &OpenedSession) -> bool {
+        let mut inner = self.inner.lock();
+        let session = inner.sessions.get(&opened.member);
+        let is_last = session.is_some_and(|session| session.number == opened.number);
+        is_last && inner.sessions.remove(&opened.member).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: &str) -> ShareMember {
+        ShareMember {
+            group: "g".into(),
+            id: id.into(),
+        }
+    }
+
+    #[test]
+    fn a_session_goes_on_with_its_epoch_and_ends_once() {
+        let sessions = ShareSessions::default();
+        let (one, topic) = (member("one"), TopicId(7));
+        let all = [(topic, 0), (topic, 1)];
+        let not_found = Err(ErrorCode::ShareSessionNotFound);
+        assert_eq!(sessions.go_on(&one, 1, &[], &[]), not_found);
+        let mut opened = Vec::new();
+        assert_eq!(sessions.open(&one, &all, &mut opened).unwrap(), all);
+        let turned = [(topic, 1), (topic, 0)];
+        assert_eq!(sessions.go_on(&one, 1, &all, &[]).unwrap(), turned);
+        assert_eq!(sessions.go_on(&one, 2, &all, &[]).unwrap(), all);
+        for epoch in [1, 2, 4] {
+            let wrong = Err(ErrorCode::InvalidShareSessionEpoch);
+            assert_eq!(sessions.go_on(&one, epoch, &[], &[]), wrong);
+        }
+        assert_eq!(sessions.go_on(&one, 3, &[], &[(topic, 0)]).unwrap(), [(topic, 1)]);
+        assert!(sessions.close(&one) && !sessions.close(&one));
+        assert_eq!(sessions.go_on(&one, 4, &[], &[]), not_found);
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_a_member_may_open_its_own_again() {
+        let sessions = ShareSessions::default();
+        let mut opened = Vec::new();
+        for number in 0..SESSIONS_MAX {
+            let member = member(&number.to_string());
+            sessions.open(&member, &[], &mut opened).unwrap();
+        }
+        let refused = sessions.open(&member("more"), &[], &mut opened);
+        assert_eq!(refused, Err(ErrorCode::ShareSessionLimitReached));
+        assert!(sessions.open(&member("7"), &[], &mut opened).is_ok());
+    }
+
+    #[test]
+    fn a_connection_ends_the_sessions_that_are_still_its_own() {
+        let sessions = ShareSessions::default();
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for id in ["a", "b"] {
+            sessions.open(&member(id), &[], &mut first).unwrap();
+        }
+        sessions.open(&member("a"), &[], &mut second).unwrap();
+        let ended: Vec<_> = first.iter().map(|one| sessions.close_opened(one)).collect();
+        assert_eq!(ended, [false, true]);
+        assert!(sessions.has(&member("a")) && !sessions.has(&member("b")));
+        sessions.open(&member("c"), &[], &mut first).unwrap();
+        assert_eq!(first.len(), 1, "ended ones are forgotten");
+    }
+}
