@@ -360,14 +360,9 @@ impl Crew {
     }
 
     fn put_together(&self, order: &Order, together: Together, watched: Vec<Watched>) -> Loaded {
-        let Together {
-            shares,
-            roles,
-            mut remarks,
-            ..
-        } = together;
-        let (mut error, mut processes) = (None, Vec::new());
-        processes.extend(watched.into_iter().map(Watched::finish));
+        let Together { shares, roles, .. } = together;
+        let (mut error, mut remarks) = (None, Vec::new());
+        let mut processes: Vec<_> = watched.into_iter().map(Watched::finish).collect();
         let hosts = shares.len();
         let largest = |of: fn(&Loaded) -> f64| shares.iter().map(of).fold(0.0, f64::max);
         let (warmup_s, measured_s) = (largest(|share| share.warmup_s), largest(|share| share.measured_s));

@@ -54,7 +54,6 @@ pub(super) struct Together {
     pub(super) roles: Vec<RoleResult>,
     pub(super) drain: Option<Duration>,
     pub(super) is_drained: bool,
-    pub(super) remarks: Vec<String>,
     pub(super) sustainable_rate: Option<f64>,
 }
 
@@ -138,9 +137,8 @@ impl<'a> Following<'a> {
     pub(super) fn finish(mut self) -> Result<Together, String> {
         let shares: Vec<Loaded> = self.shares.into_values().collect();
         let (drain, is_drained) = (self.course.drain(), self.course.is_drained);
-        let (roles, remarks) = merge::roles(self.plan, &shares, &mut self.seconds, is_drained)?;
+        let roles = merge::roles(self.plan, &shares, &mut self.seconds, is_drained)?;
         Ok(Together {
-            remarks,
             shares,
             roles,
             drain,

@@ -2,17 +2,16 @@
 //! across all hosts.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use hdrhistogram::Histogram;
+use roaring::RoaringTreemap;
 
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
 use crate::workload::clients;
 use crate::workload::derived_numbers;
-use crate::workload::ledger::Ledger;
-use crate::workload::load::{self, Loaded};
-use crate::workload::runs::Runs;
+use crate::workload::ledger::{self, Ledger};
+use crate::workload::load::Loaded;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
 
 /// Seconds that may have begun and not be over. Those of a host that is further behind come too late for
@@ -178,10 +177,9 @@ struct Account {
 
 impl Account {
     fn new<'a>(plan: &Plan, role: &Role, books: impl Iterator<Item = &'a RoleBooks>) -> Self {
-        let count = derived_numbers::audiences(role);
         let mut audiences = Vec::new();
-        for _ in 0..count {
-            let mut ledger = Ledger::new(derived_numbers::each(plan, role), count);
+        for _ in 0..derived_numbers::audiences(role) {
+            let mut ledger = Ledger::new(derived_numbers::each(plan, role));
             let producers = producers(plan, role);
             let streams = producers.flat_map(|(place, producer)| derived_numbers::streams(place, producer));
             streams.for_each(|stream| ledger.expect(stream));
@@ -196,12 +194,22 @@ impl Account {
         Self { audiences, again }
     }
 
-    /// Returns how many acknowledged messages the audiences never got.
-    fn lost(&self, sent: &Sent) -> u64 {
-        let lost = self.audiences.iter().map(|audience| {
-            sent.missing_of(|stream, count, excused| audience.missing(stream, count, excused))
-        });
-        lost.fold(0, u64::saturating_add)
+    /// Returns how many acknowledged messages the audiences never got, of those that the producers with these
+    /// books sent.
+    fn lost<'a>(&self, producers: impl Iterator<Item = &'a RoleBooks>) -> u64 {
+        let of_stream = |books: &RoleBooks, stream: u32, sent: u64| {
+            let given_up = books.given_up.get(&stream);
+            let given_up = given_up.map_or_else(RoaringTreemap::new, |text| ledger::decode(text));
+            let missing = |audience: &Ledger| audience.missing(stream, sent, &given_up);
+            self.audiences.iter().map(missing).fold(0, u64::saturating_add)
+        };
+        let of_books = |books: &RoleBooks| {
+            let streams = books.streams.iter();
+            streams
+                .map(|(stream, sent)| of_stream(books, *stream, *sent))
+                .fold(0, u64::saturating_add)
+        };
+        producers.map(of_books).fold(0, u64::saturating_add)
     }
 }
 
@@ -213,15 +221,15 @@ fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (us
     })
 }
 
-/// Results of the roles out of the shares of all hosts, and remarks about them. `is_drained`: messages that
-/// have not come by now are lost.
+/// Results of the roles out of the shares of all hosts. `is_drained`: messages that have not come by now are
+/// lost.
 pub(super) fn roles(
     plan: &Plan,
     shares: &[Loaded],
     seconds: &mut Seconds,
     is_drained: bool,
-) -> Result<(Vec<RoleResult>, Vec<String>), String> {
-    let (mut merged, mut remarks) = (Vec::new(), Vec::new());
+) -> Result<Vec<RoleResult>, String> {
+    let mut merged = Vec::new();
     for (place, (name, role)) in plan.roles.iter().enumerate() {
         let of_hosts = || shares.iter().filter_map(|share| share.roles.get(place));
         let books = || shares.iter().filter_map(|share| share.books.get(place));
@@ -245,12 +253,11 @@ pub(super) fn roles(
             sum.totals.duplicated += account.again;
             sum.totals.received = sum.totals.received.saturating_sub(account.again);
             sum.totals.lost = if is_drained {
-                account.lost(&Sent::of(plan, role, shares))
+                let books = |(place, _)| shares.iter().filter_map(move |share| share.books.get(place));
+                account.lost(producers(plan, role).flat_map(books))
             } else {
                 0
             };
-            let forgotten: u64 = account.audiences.iter().map(Ledger::forgotten).sum();
-            remarks.extend((forgotten > 0).then(|| load::forgotten(name, forgotten)));
         }
         if derived_numbers::is_bounded(plan, role) {
             let own_time = together(books()).map(clients::seconds);
@@ -260,7 +267,7 @@ pub(super) fn roles(
         }
         merged.push(sum);
     }
-    Ok((merged, remarks))
+    Ok(merged)
 }
 
 /// From when to when a role was active anywhere: hosts begin together.
@@ -282,48 +289,9 @@ fn latencies<'a>(
     Ok(all.into_iter().map(of).collect())
 }
 
-/// Messages that the producers of a set sent, on all hosts.
-#[derive(Debug, Default)]
-struct Sent {
-    streams: Vec<(u32, u64)>,
-    given_up: BTreeMap<u32, Runs>,
-}
-
-impl Sent {
-    fn of(plan: &Plan, consumer: &Role, shares: &[Loaded]) -> Self {
-        let mut sent = Self::default();
-        for (at, _) in producers(plan, consumer) {
-            let books: Vec<&RoleBooks> = shares.iter().filter_map(|share| share.books.get(at)).collect();
-            if books.iter().any(|books| books.is_overwhelmed) {
-                continue;
-            }
-            for books in books {
-                sent.streams.extend(&books.streams);
-                for (stream, messages) in &books.given_up {
-                    let of_stream = sent.given_up.entry(*stream).or_default();
-                    for run in messages {
-                        of_stream.insert(run.clone());
-                    }
-                }
-            }
-        }
-        sent
-    }
-
-    /// Returns how many messages of all streams are missing and were not given up.
-    fn missing_of(&self, missing: impl Fn(u32, u64, &dyn Fn(Range<u64>) -> u64) -> u64) -> u64 {
-        let of_stream = |(stream, count): &(u32, u64)| {
-            let given_up = self.given_up.get(stream);
-            missing(*stream, *count, &|range| {
-                given_up.map_or(0, |runs| runs.count_in(range))
-            })
-        };
-        self.streams.iter().map(of_stream).fold(0, u64::saturating_add)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::time::Duration;
 
     use super::*;
@@ -448,12 +416,12 @@ mod tests {
             roles: vec![result("c", "consume"), result("p", "produce")],
             books: vec![
                 RoleBooks {
-                    came: ledger.pieces(0).collect(),
+                    came: ledger.pieces(0),
                     ..RoleBooks::default()
                 },
                 RoleBooks {
                     streams: vec![(stream, 100)],
-                    given_up: vec![(stream, vec![Range { start: 99, end: 100 }])],
+                    given_up: BTreeMap::from([(stream, ledger::encode(&RoaringTreemap::from_iter([99])))]),
                     ..RoleBooks::default()
                 },
             ],
@@ -476,7 +444,7 @@ mod tests {
             share(one, &[(one, 0..70), (other, 50..100)]),
             share(other, &[(one, 60..98), (other, 0..50)]),
         ];
-        let (merged, _) = roles(&plan, &shares, &mut Seconds::new(2), true).unwrap();
+        let merged = roles(&plan, &shares, &mut Seconds::new(2), true).unwrap();
         assert_eq!(merged[0].totals.lost, 1);
         assert_eq!(
             (merged[0].totals.duplicated, merged[0].totals.received),
@@ -484,7 +452,7 @@ mod tests {
         );
         assert_eq!((merged[1].clients, merged[1].totals.sent), (2, 200));
         assert!((merged[1].rate - 20.0).abs() < 1e-9);
-        let (undecided, _) = roles(&plan, &shares, &mut Seconds::new(2), false).unwrap();
+        let undecided = roles(&plan, &shares, &mut Seconds::new(2), false).unwrap();
         assert_eq!(undecided[0].totals.lost, 0, "it was still coming");
     }
 }

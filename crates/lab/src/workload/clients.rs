@@ -21,7 +21,7 @@ use super::derived_numbers::{
 use super::filter::SeenMessages;
 use super::idle;
 use super::in_flight_limit::{Ahead, Limit};
-use super::ledger::Ledger;
+use super::ledger::{self, Ledger};
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
 use super::producer::Producer;
@@ -329,21 +329,6 @@ impl Cast {
             .collect()
     }
 
-    /// By role, how many messages are known to be missing, and not which.
-    pub(super) fn forgotten(&self) -> impl Iterator<Item = (&str, u64)> {
-        let forgotten = |actor: &Actor| {
-            let of_each = actor.ledgers.iter().map(|ledger| {
-                let ledger = ledger.lock();
-                ledger.forgotten()
-            });
-            of_each.sum::<u64>()
-        };
-        let actors = self.actors.iter();
-        actors
-            .map(move |actor| (actor.name.as_str(), forgotten(actor)))
-            .filter(|(_, forgotten)| *forgotten > 0)
-    }
-
     /// Returns true if a consumer's audience has all acknowledged messages. First by numbers: looking at each
     /// message takes long while many are missing.
     pub(super) fn has_enough(&self, consumer: &Actor, plan: &Plan) -> bool {
@@ -362,16 +347,11 @@ impl Cast {
         }
         let mut lost = 0;
         for producer in self.producers_of(consumer, plan) {
-            if producer.recorder.is_overwhelmed() {
-                continue;
-            }
             for (stream, sequence) in &producer.streams {
                 let sent = sequence.load(Ordering::Relaxed);
+                let given_up = producer.recorder.given_up_of(*stream);
                 for ledger in &consumer.ledgers {
-                    let ledger = ledger.lock();
-                    lost += ledger.missing(*stream, sent, |range| {
-                        producer.recorder.given_up_of(*stream, range)
-                    });
+                    lost += ledger.lock().missing(*stream, sent, &given_up);
                 }
             }
         }
@@ -404,14 +384,16 @@ impl Actor {
         let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
         let came = (0..).zip(ledgers).flat_map(|(audience, ledger)| {
             let ledger = ledger.lock();
-            ledger.pieces(audience).collect::<Vec<_>>()
+            ledger.pieces(audience)
         });
         let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
+        let given_up = self.recorder.all_given_up().into_iter();
         RoleBooks {
             came: came.collect(),
             streams: self.streams.iter().map(sent).collect(),
-            given_up: self.recorder.all_given_up(),
-            is_overwhelmed: self.recorder.is_overwhelmed(),
+            given_up: given_up
+                .map(|(stream, all)| (stream, ledger::encode(&all)))
+                .collect(),
             active: self.recorder.active(),
         }
     }
@@ -499,7 +481,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
     let audiences = audiences(role);
     let ledger = || match load.together {
         Some(_) => Ledger::of_part(each),
-        None => Ledger::new(each, audiences),
+        None => Ledger::new(each),
     };
     let run = &load.plan.run;
     let told = load

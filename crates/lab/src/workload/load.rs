@@ -195,7 +195,7 @@ impl Load {
         if !is_drained && !self.stop.is_cancelled() && self.together.is_none() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
-        remarks.extend(too_much(&cast));
+        remarks.extend(overrun_filters(&cast));
         let drain_s = run.drain_seconds();
         let roles = cast.results(&self.plan, measured_s, is_drained);
         let error = cast.actors.iter().find_map(|actor| actor.recorder.error());
@@ -255,23 +255,13 @@ impl Load {
     }
 }
 
-/// Returns remarks about bounds of memory that were reached.
-fn too_much(cast: &Cast) -> Vec<String> {
+/// Returns remarks about filters whose memory was too small.
+fn overrun_filters(cast: &Cast) -> impl Iterator<Item = String> {
     let is_overrun = |actor: &&Arc<Actor>| actor.seen.as_ref().is_some_and(SeenMessages::is_overrun);
-    let overrun = cast.actors.iter().filter(is_overrun).map(|actor| {
+    cast.actors.iter().filter(is_overrun).map(|actor| {
         let name = &actor.name;
         format!("`{name}` has seen more within its window than it can remember: some duplicates passed it")
-    });
-    let missing = cast.forgotten().map(|(role, count)| forgotten(role, count));
-    overrun.chain(missing).collect()
-}
-
-/// Returns the remark about more missing messages than can be remembered.
-pub(crate) fn forgotten(role: &str, count: u64) -> String {
-    format!(
-        "so many messages were missing at `{role}` that of {count} it is not known which they are: those of them that came \
-         after all count as lost, and as having come twice"
-    )
+    })
 }
 
 /// A load that is under way.

@@ -4,7 +4,6 @@
 //! compares its clock with another's.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -141,10 +140,8 @@ pub struct RoleSecond {
 pub struct RoleBooks {
     /// Number of messages of each stream.
     pub streams: Vec<(u32, u64)>,
-    /// Messages of streams that were given up, as runs.
-    pub given_up: Vec<(u32, Vec<Range<u64>>)>,
-    /// True if too many were given up to tell loss from failure.
-    pub is_overwhelmed: bool,
+    /// Messages of streams that were given up, as in [`Piece`].
+    pub given_up: BTreeMap<u32, String>,
     /// Messages that came to its audiences.
     pub came: Vec<Piece>,
     /// From the first message sent, or the first client that received, to the last acknowledgement or
