@@ -1,9 +1,11 @@
 //! Receives broadcasts: one connection, with one subscriber or several.
 
+use async_trait::async_trait;
+
 use super::link::Link;
 use super::words::{Heard, Order, hear, write};
 use super::{LIST, SubscriberSet, UNANSWERED_MAX};
-use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
+use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::workload::Received;
 
 /// A connection that receives.
@@ -122,27 +124,22 @@ fn topics(seat: &Seat, user: u32) -> Vec<&str> {
     }
 }
 
+#[async_trait]
 impl Receiver for LiveReceiver {
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
-        Box::pin(async {
-            if !self.early.is_empty() {
-                into.append(&mut self.early);
-                return Ok(());
-            }
-            let (mut wrong, format) = (None, self.link.format);
-            self.link
-                .read(|message| match hear(message, format) {
-                    Ok(Heard::Message(message)) => into.push(message),
-                    // A dropped message is missing, and is counted as such.
-                    Ok(Heard::Answer(_) | Heard::Dropped(_) | Heard::Other) => {}
-                    Err(error) => wrong = Some(error),
-                })
-                .await?;
-            wrong.map_or(Ok(()), Err)
-        })
-    }
-
-    fn settle(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(()) })
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        if !self.early.is_empty() {
+            into.append(&mut self.early);
+            return Ok(());
+        }
+        let (mut wrong, format) = (None, self.link.format);
+        self.link
+            .read(|message| match hear(message, format) {
+                Ok(Heard::Message(message)) => into.push(message),
+                // A dropped message is missing, and is counted as such.
+                Ok(Heard::Answer(_) | Heard::Dropped(_) | Heard::Other) => {}
+                Err(error) => wrong = Some(error),
+            })
+            .await?;
+        wrong.map_or(Ok(()), Err)
     }
 }
