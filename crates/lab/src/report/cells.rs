@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use super::load::Recorded;
-use crate::results::{OutcomeKind, Point};
+use crate::results::{Latencies, OutcomeKind, Point};
 use crate::statistics::{Estimate, mean};
 
 /// A system with parameters.
@@ -72,26 +71,10 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// All repetitions' latencies of that name together.
-    pub(crate) fn latencies(&self, name: &str) -> Option<Histogram<u64>> {
-        let mut merged: Option<Histogram<u64>> = None;
-        let stored = self
-            .measured()
-            .flat_map(|point| &point.roles)
-            .filter_map(|role| role.latencies.get(name));
-        for latencies in stored {
-            // Unreadable ones are left out; the summary of the point still has its percentiles.
-            let Ok(histogram) = latencies.decode() else {
-                continue;
-            };
-            match &mut merged {
-                None => merged = Some(histogram),
-                Some(merged) => {
-                    let _ = merged.add(histogram);
-                }
-            }
-        }
-        merged.filter(|histogram| !histogram.is_empty())
+    /// The latencies of that name, of all repetitions.
+    pub(crate) fn latencies(&self, name: &str) -> impl Iterator<Item = &'a Latencies> {
+        let roles = self.measured().flat_map(|point| &point.roles);
+        roles.filter_map(move |role| role.latencies.get(name))
     }
 
     /// Returns the measured repetition whose figure is in the middle.

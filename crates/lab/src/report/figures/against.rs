@@ -93,7 +93,7 @@ fn series(facet: &Facet<'_, '_>, along: &Along, metric: &'static Metric) -> Vec<
 
 /// `1.02 M/s ± 0.01, sync, 3 repetitions`.
 fn says(estimate: &Estimate, metric: &'static Metric, durability: &str) -> String {
-    let scale = numbers::Scale::of(metric.unit, std::iter::once(estimate.value));
+    let scale = numbers::Scale::alone(metric.unit, estimate.value);
     let (value, reach) = scale.estimate(estimate);
     let reach = reach.map(|reach| format!(" {reach}")).unwrap_or_default();
     let plural = if estimate.repetitions == 1 { "" } else { "s" };

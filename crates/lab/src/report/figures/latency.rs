@@ -10,6 +10,7 @@ use crate::report::cells::Cell;
 use crate::report::chart::{Axis, LineChart, LinePoint, Series};
 use crate::report::load::Recorded;
 use crate::report::numbers;
+use crate::results::histogram;
 
 /// Percentiles that get a mark, so that curves can be told apart without colours.
 const MARKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
@@ -22,7 +23,8 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
         for facet in split(figure, cells) {
             let mut curves = Vec::new();
             for line in &facet.lines {
-                if let Some(histogram) = merged(name, &line.cells) {
+                let latencies = line.cells.iter().flat_map(|cell| cell.latencies(name));
+                if let Some(histogram) = histogram::merged(latencies) {
                     for cell in &line.cells {
                         loops.look(name, recorded, cell);
                     }
@@ -67,17 +69,6 @@ fn of_questions(figure: &Figure, has_curves: bool) -> Option<String> {
         "A question without an answer in time is in it with its requester's patience: it took at least so long."
             .to_owned()
     })
-}
-
-/// The latencies of all cells of a line together.
-fn merged(name: &str, cells: &[&Cell<'_>]) -> Option<Histogram<u64>> {
-    let mut all = cells.iter().filter_map(|cell| cell.latencies(name));
-    let mut merged = all.next()?;
-    for histogram in all {
-        // All are of the lab's own bounds.
-        let _ = merged.add(histogram);
-    }
-    Some(merged)
 }
 
 fn meaning(name: &str) -> &'static str {

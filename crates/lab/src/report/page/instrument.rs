@@ -47,7 +47,7 @@ fn ceilings(ceilings: &[Ceiling]) -> Markup {
                     td.num { (number(ceiling.produce_rate)) }
                     td.num { (number(ceiling.consume_rate)) }
                     td.num { @match ceiling.client_cpu_per_million {
-                        Some(cpu) => (numbers::Scale::of("s", std::iter::once(cpu)).number(cpu)),
+                        Some(cpu) => (numbers::Scale::alone("s", cpu).number(cpu)),
                         None => "–",
                     } }
                 } } }

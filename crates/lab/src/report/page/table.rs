@@ -12,6 +12,7 @@ use crate::report::figures::drawn_metrics;
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::{Ceiling, METRICS, Metric, Run};
+use crate::statistics::Estimate;
 
 /// Shown whether or not a figure asks for them.
 const ALWAYS: [&str; 12] = [
@@ -125,10 +126,7 @@ fn row(
         }
         @for (metric, scale) in columns.iter().zip(scales) {
             td.num { @match cell.estimate(metric.name) {
-                Some(estimate) => {
-                    @let (value, reach) = scale.estimate(&estimate);
-                    (value) @if let Some(reach) = reach { " " span.reach { (reach) } }
-                },
+                Some(estimate) => (number(*scale, &estimate)),
                 None => "–",
             } }
         }
@@ -142,6 +140,18 @@ fn row(
         td.num { @if let Some(share) = client_share(cell) { (numbers::percent(share)) } @else { "–" } }
         td.num { (cell.measured().count()) "/" (cell.points.len()) }
     }
+}
+
+/// A number with its interval.
+fn number(scale: numbers::Scale, estimate: &Estimate) -> Markup {
+    let (value, reach) = scale.estimate(estimate);
+    html! { (value) @if let Some(reach) = reach { " " span.reach { (reach) } } }
+}
+
+/// A number that stands for itself, with its interval and its unit.
+pub(super) fn with_unit(estimate: &Estimate, metric: &'static Metric) -> Markup {
+    let scale = numbers::Scale::alone(metric.unit, estimate.value);
+    html! { (number(scale, estimate)) " " (scale.unit) }
 }
 
 fn client_share(cell: &Cell<'_>) -> Option<f64> {
