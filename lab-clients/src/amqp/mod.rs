@@ -90,11 +90,11 @@ impl Driver for Lapin {
     }
 
     async fn prepare(&self, destinations: &Destinations) -> Result<(), DriverError> {
-        self.lean.prepare(destinations)
+        self.lean.prepare(destinations).await
     }
 
     async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
-        self.lean.discard(destinations)
+        self.lean.discard(destinations).await
     }
 
     async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {
