@@ -32,13 +32,17 @@ pub(super) struct Seconds {
 #[derive(Debug, Default)]
 pub(super) struct Row {
     hosts: usize,
-    /// By role.
-    pub(super) samples: Vec<RateSample>,
-    /// By role, how many changes of its rate all hosts had heard of when it began.
-    pub(super) changes: Vec<u64>,
-    /// By role, the histograms of the hosts as they came: each is much larger when it is decoded.
-    histograms: Vec<Vec<String>>,
-    is_closed: bool,
+    pub(super) roles: Vec<RoleRow>,
+}
+
+/// A second of a role on all hosts.
+#[derive(Debug)]
+pub(super) struct RoleRow {
+    pub(super) sample: RateSample,
+    /// Changes of its rate that all hosts had heard of when it began.
+    pub(super) changes: u64,
+    /// `None` if no host is waited for any more: quantiles are taken.
+    latencies: Option<Histogram<u64>>,
 }
 
 impl Seconds {
@@ -50,21 +54,21 @@ impl Seconds {
         }
     }
 
-    /// Adds a second of a host; that of all hosts, if it was the last one to tell it. Fewer than `begun`
-    /// seconds can have been by now.
+    /// Adds a second of a host; that of all hosts, if it was the last one to tell it. A load has fewer than
+    /// `most` seconds.
     pub(super) fn add(
         &mut self,
         host: usize,
         second: &HostSecond,
-        begun: usize,
+        most: usize,
     ) -> Result<Option<&Row>, String> {
         let hosts = self.next.len();
         let (Some(next), Ok(place)) = (self.next.get_mut(host), usize::try_from(second.number)) else {
             return Ok(None);
         };
-        if place < *next || place >= begun {
+        if place < *next || place >= most {
             return Err(format!(
-                "second number {place} where {next} is the next one, and {begun} have begun"
+                "second number {place} where {next} is the next one, of {most} at most"
             ));
         }
         *next = place + 1;
@@ -95,63 +99,50 @@ impl Seconds {
         }
         self.rows
             .iter()
-            .filter_map(|row| row.samples.get(place).copied())
+            .filter_map(|row| Some(row.roles.get(place)?.sample))
             .collect()
     }
 
-    /// Returns how many histograms wait to be put together.
+    /// Returns how many histograms are kept.
     #[cfg(test)]
     fn waiting(&self) -> usize {
-        self.rows
-            .iter()
-            .flat_map(|row| &row.histograms)
-            .map(Vec::len)
-            .sum()
+        let roles = self.rows.iter().flat_map(|row| &row.roles);
+        roles.filter(|role| role.latencies.is_some()).count()
     }
 }
 
 impl Row {
     fn add(&mut self, roles: &[RoleSecond]) -> Result<(), String> {
-        if self.hosts == 0 {
-            self.samples = vec![RateSample::default(); roles.len()];
-            self.changes = vec![u64::MAX; roles.len()];
-        }
-        self.histograms.resize_with(roles.len(), Vec::new);
+        self.roles.resize_with(roles.len(), || RoleRow {
+            sample: RateSample::default(),
+            changes: u64::MAX,
+            latencies: Some(histogram::empty()),
+        });
         self.hosts += 1;
-        let sums = self
-            .samples
-            .iter_mut()
-            .zip(&mut self.changes)
-            .zip(&mut self.histograms);
-        for (((sum, changes), latencies), role) in sums.zip(roles) {
-            add_sample(sum, &role.sample);
-            *changes = role.changes.min(*changes);
-            if !role.histogram.is_empty() {
-                // A broken histogram is refused while its host is known.
-                histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
-                if !self.is_closed {
-                    latencies.push(role.histogram.clone());
-                }
+        for (sum, role) in self.roles.iter_mut().zip(roles) {
+            add_sample(&mut sum.sample, &role.sample);
+            sum.changes = role.changes.min(sum.changes);
+            if role.histogram.is_empty() {
+                continue;
+            }
+            // A broken histogram is refused while its host is known.
+            let came = histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
+            if let Some(latencies) = &mut sum.latencies {
+                // All have the lab's own bounds.
+                let _ = latencies.add(&came);
             }
         }
         Ok(())
     }
 
-    /// Nothing more is waited for: quantiles are taken, and the histograms are done with.
+    /// Takes the quantiles: nothing more is waited for.
     fn close(&mut self) {
-        if std::mem::replace(&mut self.is_closed, true) {
-            return;
-        }
-        for (sample, told) in self.samples.iter_mut().zip(self.histograms.drain(..)) {
-            let mut latencies = histogram::empty();
-            for of_host in told {
-                if let Ok(of_host) = histogram::decode(&of_host) {
-                    // All have the lab's own bounds.
-                    let _ = latencies.add(&of_host);
-                }
+        for role in &mut self.roles {
+            if let Some(latencies) = role.latencies.take() {
+                let of = |quantile| (!latencies.is_empty()).then(|| latencies.value_at_quantile(quantile));
+                let sample = &mut role.sample;
+                (sample.p50_us, sample.p99_us, sample.max_us) = (of(0.5), of(0.99), of(1.0));
             }
-            let of = |quantile| (!latencies.is_empty()).then(|| latencies.value_at_quantile(quantile));
-            (sample.p50_us, sample.p99_us, sample.max_us) = (of(0.5), of(0.99), of(1.0));
         }
     }
 }
@@ -324,16 +315,19 @@ mod tests {
         assert!(seconds.add(0, &second(0, 10, 1, 90), 10).unwrap().is_none());
         assert!(seconds.add(0, &second(1, 20, 1, 1), 10).unwrap().is_none());
         let whole = seconds.add(1, &second(0, 5, 500, 10), 10).unwrap().unwrap();
-        assert_eq!((whole.samples[0].received, whole.samples[0].clients), (15, 2));
-        assert_eq!(whole.changes, [0]);
+        assert_eq!(
+            (whole.roles[0].sample.received, whole.roles[0].sample.clients),
+            (15, 2)
+        );
+        assert_eq!(whole.roles[0].changes, 0);
         // Of a hundred the slowest ten: not the worst of two medians, nor their mean.
-        assert_eq!(whole.samples[0].p50_us.unwrap() / 100, 10);
-        assert_eq!(whole.samples[0].p99_us.unwrap() / 10_000, 50);
+        assert_eq!(whole.roles[0].sample.p50_us.unwrap() / 100, 10);
+        assert_eq!(whole.roles[0].sample.p99_us.unwrap() / 10_000, 50);
         // What one of them could not tell belongs to no other second.
         assert!(seconds.add(0, &second(2, 1, 1, 1), 10).unwrap().is_none());
         let whole = seconds.add(1, &second(2, 2, 1, 1), 10).unwrap().unwrap();
-        assert_eq!(whole.samples[0].received, 3);
-        assert!((whole.samples[0].at_s - 3.0).abs() < 1e-9);
+        assert_eq!(whole.roles[0].sample.received, 3);
+        assert!((whole.roles[0].sample.at_s - 3.0).abs() < 1e-9);
         let received: Vec<_> = seconds.of_role(0).iter().map(|sample| sample.received).collect();
         assert_eq!(received, [15, 20, 3]);
     }
@@ -349,11 +343,11 @@ mod tests {
         // What the other one tells too late counts, and changes no quantile.
         let whole = seconds.add(1, &second(3, 5, 900, 10), 10_000).unwrap().unwrap();
         assert_eq!(
-            (whole.samples[0].received, whole.samples[0].p50_us),
+            (whole.roles[0].sample.received, whole.roles[0].sample.p50_us),
             (15, Some(1000))
         );
         let whole = seconds.add(1, &second(399, 5, 900, 1000), 10_000).unwrap();
-        assert_eq!(whole.unwrap().samples[0].received, 15);
+        assert_eq!(whole.unwrap().roles[0].sample.received, 15);
         assert!(seconds.of_role(0)[399].p50_us.unwrap() > 800_000);
     }
 

@@ -118,9 +118,13 @@ impl<'a> Course<'a> {
 
     /// Returns true if the hosts take far longer than their plan.
     pub(super) fn is_stuck(&self, now: Duration) -> bool {
+        self.stage != Stage::Connecting && now.saturating_sub(self.since) > self.longest()
+    }
+
+    /// Returns the time that a load may take.
+    pub(super) fn longest(&self) -> Duration {
         let run = &self.plan.run;
-        let meant = run.warmup.0 + run.duration.0 + run.settle.0.saturating_mul(6);
-        self.stage != Stage::Connecting && now.saturating_sub(self.since) > meant + GRACE
+        run.warmup.0 + run.duration.0 + run.settle.0.saturating_mul(6) + GRACE
     }
 
     /// From the start of the readers of a backlog until all of it was there.
