@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::merge::{self, RoleRow, Row, Seconds};
 use super::phases::Course;
 use super::protocol::ToAgent;
-use crate::experiment::{Plan, Rate};
+use crate::experiment::{Plan, Role};
 use crate::results::{RateSample, RoleResult};
 use crate::workload::adaptive::Steering;
 use crate::workload::client_placement::Seating;
@@ -50,17 +50,14 @@ pub(super) struct Together {
 
 impl<'a> Following<'a> {
     pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize, ends_early: bool) -> Self {
-        let steering = |(place, rate): (usize, &Rate)| match rate {
-            Rate::Adaptive(adaptive) => Some((place, Steering::new(adaptive))),
-            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
-        };
-        let rates = plan.roles.values().map(|role| &role.rate).enumerate();
+        let steering = |(place, role): (usize, &Role)| Some((place, Steering::new(role.rate.adaptive()?)));
+        let roles = plan.roles.values().enumerate();
         Self {
             plan,
             seating: seating.clone(),
             course: Course::new(plan, seating, hosts, ends_early),
             seconds: Seconds::new(hosts),
-            steered: rates.filter_map(steering).collect(),
+            steered: roles.filter_map(steering).collect(),
             rates: Vec::new(),
             shares: BTreeMap::new(),
             hosts,

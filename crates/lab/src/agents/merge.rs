@@ -171,7 +171,7 @@ impl Account {
         let mut audiences = Vec::new();
         for _ in 0..derived_numbers::audiences(role) {
             let mut ledger = Ledger::new(derived_numbers::each(plan, role));
-            let producers = producers(plan, role);
+            let producers = derived_numbers::producers(plan, role);
             let streams = producers.flat_map(|(place, producer)| derived_numbers::streams(place, producer));
             streams.for_each(|stream| ledger.expect(stream));
             audiences.push(ledger);
@@ -202,14 +202,6 @@ impl Account {
         };
         producers.map(of_books).fold(0, u64::saturating_add)
     }
-}
-
-/// Returns the producers of a role's messages, by place.
-fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
-    let roles = plan.roles.values().enumerate();
-    roles.filter(move |(_, role)| {
-        role.does == Does::Produce && derived_numbers::set(plan, role) == derived_numbers::set(plan, consumer)
-    })
 }
 
 /// Results of the roles out of the shares of all hosts. `is_drained`: messages that have not come by now are
@@ -245,7 +237,7 @@ pub(super) fn roles(
             sum.totals.received = sum.totals.received.saturating_sub(account.again);
             sum.totals.lost = if is_drained {
                 let books = |(place, _)| shares.iter().filter_map(move |share| share.books.get(place));
-                account.lost(producers(plan, role).flat_map(books))
+                account.lost(derived_numbers::producers(plan, role).flat_map(books))
             } else {
                 0
             };

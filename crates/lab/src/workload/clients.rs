@@ -16,7 +16,7 @@ use super::client_placement::Seating;
 use super::consumer::Consumer;
 use super::content::Contents;
 use super::derived_numbers::{
-    audiences, delay, each, is_bounded, rate_of_one, readers, stream, streams, window,
+    self, audiences, delay, each, is_bounded, rate_of_one, readers, stream, streams, window,
 };
 use super::filter::SeenMessages;
 use super::idle;
@@ -29,7 +29,7 @@ use super::recorder::{Clock, Recorder};
 use super::relay::Exchanger;
 use super::together::{RoleBooks, RoleProgress};
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
-use crate::experiment::{Content, Does, Plan, Rate, Role};
+use crate::experiment::{Content, Does, Plan, Role};
 use crate::measure::timer::Timer;
 use crate::results::{Counts, RoleResult};
 
@@ -130,9 +130,8 @@ impl Cast {
         consumer: &'a Actor,
         plan: &'a Plan,
     ) -> impl Iterator<Item = &'a Arc<Actor>> {
-        self.actors
-            .iter()
-            .filter(move |actor| actor.role.does == Does::Produce && actor.set(plan) == consumer.set(plan))
+        let producers = derived_numbers::producers(plan, &consumer.role);
+        producers.filter_map(|(place, _)| self.actors.get(place))
     }
 
     /// Lets all clients begin, each in its turn.
@@ -210,7 +209,7 @@ impl Cast {
     }
 
     fn producer(&self, load: &Load, actor: &Arc<Actor>, client: u32) -> Producer {
-        let set = actor.set(&load.plan);
+        let set = derived_numbers::set(&load.plan, &actor.role).map_or("", String::as_str);
         let zipf = load.plan.topics.get(set).map_or(0.0, |topics| topics.zipf);
         let topics = load.destinations.get(set).map_or(1, |set| set.names.len());
         let topics = u32::try_from(topics).unwrap_or(u32::MAX);
@@ -498,10 +497,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
     } else {
         Clock::Receptions
     };
-    let first_rate = match &role.rate {
-        Rate::Adaptive(adaptive) => adaptive.first,
-        Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => 0.0,
-    };
+    let first_rate = role.rate.adaptive().map_or(0.0, |adaptive| adaptive.first);
     let total = role
         .total
         .map(|total| seating.part_of(place, role.clients, total));

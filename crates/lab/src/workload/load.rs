@@ -32,7 +32,7 @@ use super::recorder::Recorder;
 use super::together::{HostSecond, Progress, RoleBooks, RoleSecond, Together};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::environment;
-use crate::experiment::{Does, Plan, Rate, Role};
+use crate::experiment::{Does, Plan, Role};
 use crate::measure::process::Watched;
 use crate::results::{ProcessKind, ProcessSeries, RoleResult};
 
@@ -136,12 +136,6 @@ impl Actor {
     /// Returns how often every message comes to all of them together.
     pub(super) fn deliveries(&self) -> u64 {
         self.ledgers.len() as u64 * u64::from(self.each)
-    }
-
-    /// The name of the set that it uses.
-    pub(super) fn set<'a>(&'a self, plan: &'a Plan) -> &'a str {
-        let only = || plan.topics.keys().next().map_or("", String::as_str);
-        self.role.topics.as_deref().unwrap_or_else(only)
     }
 }
 
@@ -491,10 +485,7 @@ impl Running<'_> {
     /// Returns the roles whose rates are searched for here: over several hosts the controller does it.
     fn steered(&self) -> Vec<(&Actor, Steering)> {
         let here = self.cast.actors.iter().filter(|_| self.together().is_none());
-        let steered = here.filter_map(|actor| match &actor.role.rate {
-            Rate::Adaptive(adaptive) => Some((&**actor, Steering::new(adaptive))),
-            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
-        });
+        let steered = here.filter_map(|actor| Some((&**actor, Steering::new(actor.role.rate.adaptive()?))));
         steered.collect()
     }
 

@@ -16,7 +16,7 @@ use super::derived_numbers;
 use super::ledger::Piece;
 use super::log::Log;
 use super::pace::SharedRate;
-use crate::experiment::{Plan, Rate, Role};
+use crate::experiment::{Plan, Role};
 use crate::results::RateSample;
 
 /// Seconds that may wait to be told.
@@ -65,9 +65,9 @@ pub fn tied(plan: &Plan) -> (Ties, Together) {
         end: CancellationToken::new(),
         stop: CancellationToken::new(),
         over: of_roles(plan, |_| Some(CancellationToken::new())),
-        rates: of_roles(plan, |role| match &role.rate {
-            Rate::Adaptive(adaptive) => Some(Arc::new(SharedRate::new(adaptive.first))),
-            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
+        rates: of_roles(plan, |role| {
+            let adaptive = role.rate.adaptive()?;
+            Some(Arc::new(SharedRate::new(adaptive.first)))
         }),
         allowed: of_roles(plan, |role| {
             let waits = role.ahead.is_some() && derived_numbers::readers(plan, role).next().is_some();
