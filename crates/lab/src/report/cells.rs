@@ -89,21 +89,15 @@ impl<'a> Cell<'a> {
 /// The cells of a run: systems in the order of the experiment, parameters in the order of its grid.
 pub(crate) fn cells(recorded: &Recorded) -> Vec<Cell<'_>> {
     let experiment = &recorded.run.experiment;
-    let mut cells: Vec<Cell<'_>> = Vec::new();
-    for point in &recorded.points {
-        let same = cells
-            .iter_mut()
-            .find(|cell| cell.system == point.system && cell.parameters == point.parameters);
-        match same {
-            Some(cell) => cell.points.push(point),
-            None => cells.push(Cell {
-                system: point.system.clone(),
-                parameters: point.parameters.clone(),
-                points: vec![point],
-                is_failed: false,
-            }),
-        }
-    }
+    let points = recorded.points.iter();
+    let groups = grouped(points.map(|point| ((&point.system, &point.parameters), point)));
+    let cell = |((system, parameters), points): ((&String, &BTreeMap<_, _>), _)| Cell {
+        system: system.clone(),
+        parameters: parameters.clone(),
+        points,
+        is_failed: false,
+    };
+    let mut cells: Vec<Cell<'_>> = groups.into_iter().map(cell).collect();
     let place = |cell: &Cell<'_>| {
         let system = experiment.systems.iter().position(|name| *name == cell.system);
         let values = cell.parameters.iter().map(|(path, value)| {
@@ -131,6 +125,18 @@ pub(crate) fn varied(cells: &[Cell<'_>]) -> Vec<String> {
     let several = |values: &Vec<&Value>| values.iter().any(|value| Some(value) != values.first());
     let varied = seen.into_iter().filter(|(_, values)| several(values));
     varied.map(|(path, _)| path.clone()).collect()
+}
+
+/// Puts together what has the same key; groups stand in the order in which they begin.
+pub(crate) fn grouped<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, value) in all {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// Returns every value once, in the order in which they first come.
