@@ -92,29 +92,17 @@ impl Source {
     ) -> Result<Plan, ExperimentError> {
         let mut tree = self.tree()?;
         let mut chosen: Vec<(String, Spanned<DeValue<'_>>)> = Vec::new();
-        for (path, value) in self.small(&tree, scale)? {
-            if !path.starts_with("grid.") {
-                chosen.push((path, value));
-            }
-        }
-        for sweep in self.sweeps(&tree, scale)? {
-            let wanted = parameters
-                .get(&sweep.path)
-                .ok_or_else(|| ExperimentError::Wrong {
-                    place: self.place.clone(),
-                    message: format!("the point has no value for `{}`", sweep.path),
-                })?;
-            let mut found = None;
-            for value in &sweep.values {
-                if self.data(value)? == *wanted {
-                    found = Some(value.clone());
-                }
-            }
-            let value = found.ok_or_else(|| ExperimentError::Wrong {
-                place: self.place.clone(),
-                message: format!("{wanted} is no value of `{}` in the grid", sweep.path),
-            })?;
-            chosen.push((sweep.path, value));
+        chosen.extend(self.small(&tree, scale)?);
+        chosen.retain(|(path, _)| !path.starts_with("grid."));
+        for Sweep { path, values } in self.sweeps(&tree, scale)? {
+            let wanted = parameters.get(&path);
+            let wanted =
+                wanted.ok_or_else(|| self.wrong(None, format!("the point has no value for `{path}`")))?;
+            let is_wanted = |value: &Spanned<DeValue<'_>>| self.data(value).is_ok_and(|data| data == *wanted);
+            let value = values.into_iter().rfind(is_wanted);
+            let value = value
+                .ok_or_else(|| self.wrong(None, format!("{wanted} is no value of `{path}` in the grid")))?;
+            chosen.push((path, value));
         }
         for (path, value) in &chosen {
             self.put(tree.get_mut(), path, value)?;
