@@ -166,14 +166,10 @@ fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figu
         let (low, high) = row.interval.unwrap_or_default();
         [row.value, low, high]
     });
-    let ends: Vec<f64> = ends.collect();
+    let axis = Axis::linear(&format!("Effect on {}", metric.label), metric.unit, ends);
     RowChart {
         title: format!("{}: effects on {}", figure.title, metric.label),
-        axis: Axis::linear(
-            format!("Effect on {}", metric.label),
-            metric.unit,
-            ends.into_iter(),
-        ),
+        axis,
         rows,
         from: 0.0,
     }

@@ -38,14 +38,12 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
                 series.push(curve(histogram, entry.mark));
                 series.push(marks(histogram, entry.mark, &entry.name, &entry.durability));
             }
-            let values = series
-                .iter()
-                .flat_map(|series| &series.points)
-                .map(|point| point.y);
+            let points = series.iter().flat_map(|series| &series.points);
+            let values: Vec<f64> = points.map(|point| point.y).collect();
             let chart = LineChart {
                 title: format!("{}: {}", figure.title, meaning(name)),
                 x: Axis::quantiles(count.unwrap_or(0)),
-                y: Axis::logarithmic(meaning(name), "µs", values.collect::<Vec<_>>().into_iter()),
+                y: Axis::logarithmic(meaning(name), "µs", values),
                 series,
                 shaded: None,
                 low: false,

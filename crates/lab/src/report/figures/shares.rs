@@ -35,7 +35,7 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
             .flat_map(|(_, _, parts)| parts.iter().map(|part| part.value.max(0.0)))
             .collect();
         // All charts have one scale, so that they can be compared.
-        let axis = Axis::linear(capital(metric.label), metric.unit, ends.into_iter());
+        let axis = Axis::linear(&capital(metric.label), metric.unit, ends);
         for (heading, line, parts) in &all {
             let whole: f64 = parts.iter().map(|part| part.value).sum();
             let rows = parts

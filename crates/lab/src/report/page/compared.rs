@@ -144,7 +144,7 @@ fn axis(base_name: &str, metric: &Metric, pairs: &[Pair<'_, '_>]) -> Axis {
         let (low, high) = pair.ratio.interval.map_or((value, value), Interval::ends);
         [low, high, 1.0]
     });
-    Axis::around(format!("{} against {base_name}", metric.label), "", ends)
+    Axis::around(&format!("{} against {base_name}", metric.label), "", ends)
 }
 
 /// Returns the rows; several sides have their names in the rows, under the cell's.
