@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::load::Recorded;
+use crate::grid::Parameters;
 use crate::results::{Latencies, OutcomeKind, Point};
 use crate::statistics::{Estimate, mean};
 
@@ -16,7 +17,7 @@ use crate::statistics::{Estimate, mean};
 #[derive(Clone, Debug)]
 pub(crate) struct Cell<'a> {
     pub(crate) system: String,
-    pub(crate) parameters: BTreeMap<String, Value>,
+    pub(crate) parameters: Parameters,
     /// All repetitions, by their numbers.
     pub(crate) points: Vec<&'a Point>,
     /// True if it holds the values of failed points instead of those that were measured.
@@ -91,7 +92,7 @@ pub(crate) fn cells(recorded: &Recorded) -> Vec<Cell<'_>> {
     let experiment = &recorded.run.experiment;
     let points = recorded.points.iter();
     let groups = grouped(points.map(|point| ((&point.system, &point.parameters), point)));
-    let cell = |((system, parameters), points): ((&String, &BTreeMap<_, _>), _)| Cell {
+    let cell = |((system, parameters), points): ((&String, &Parameters), _)| Cell {
         system: system.clone(),
         parameters: parameters.clone(),
         points,

@@ -75,8 +75,8 @@ pub struct Piece {
     pub stream: u32,
     /// Where each message comes several times, the number of the chunk.
     pub chunk: u64,
-    /// In Base64: the numbers as a Roaring bitmap (its portable format for 64 bits), or how often each message
-    /// of the chunk came, as 16 bits each, little-endian.
+    /// In Base64: the numbers as a Roaring bitmap (its portable format for 64 bits), or how often each
+    /// message of the chunk came, as 16 bits each, little-endian.
     pub content: String,
 }
 
@@ -496,7 +496,9 @@ mod tests {
             let each: u16 = random.random_range(1..4);
             let (mut whole, mut merged) = (expecting(each), expecting(each));
             let mut parts = [Ledger::of_part(each), Ledger::of_part(each)];
-            parts.iter_mut().for_each(|part| part.expect(1));
+            for part in &mut parts {
+                part.expect(1);
+            }
             let mut again: i64 = 0;
             for _ in 0..20 {
                 let (start, part) = (random.random_range(0..50_000), random.random_range(0..2_usize));

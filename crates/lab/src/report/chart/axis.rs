@@ -240,17 +240,17 @@ mod tests {
 
     #[test]
     fn linear_axes_begin_at_zero_and_end_round() {
-        let axis = Axis::linear("", "1/s", [180_000.0, 412_000.0].into_iter());
+        let axis = Axis::linear("", "1/s", [180_000.0, 412_000.0]);
         assert_eq!(labels(&axis), ["0", "200 k", "400 k", "600 k"]);
-        let axis = Axis::linear("", "s", [-1.2, 3.0].into_iter());
+        let axis = Axis::linear("", "s", [-1.2, 3.0]);
         assert_eq!(labels(&axis), ["\u{2212}2", "0", "2", "4"]);
     }
 
     #[test]
     fn logarithmic_axes_have_one_two_five_over_few_decades_and_powers_over_many() {
-        let axis = Axis::logarithmic("", "µs", [300.0, 4_000.0].into_iter());
+        let axis = Axis::logarithmic("", "µs", [300.0, 4_000.0]);
         assert_eq!(labels(&axis), ["200 µs", "500 µs", "1 ms", "2 ms", "5 ms"]);
-        let axis = Axis::logarithmic("", "µs", [90.0, 2_000_000.0].into_iter());
+        let axis = Axis::logarithmic("", "µs", [90.0, 2_000_000.0]);
         assert_eq!(labels(&axis), ["100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
     }
 
@@ -264,11 +264,11 @@ mod tests {
     fn axes_without_values_or_with_one_still_have_a_range() {
         for axis in [
             Axis::linear("", "s", std::iter::empty()),
-            Axis::linear("", "s", [0.0].into_iter()),
-            Axis::linear("", "s", [f64::NAN, 5.0].into_iter()),
-            Axis::logarithmic("", "s", [0.0, -1.0].into_iter()),
-            Axis::logarithmic("", "s", [10.0].into_iter()),
-            Axis::linear("", "s", [5.0].into_iter()).tight([5.0].into_iter()),
+            Axis::linear("", "s", [0.0]),
+            Axis::linear("", "s", [f64::NAN, 5.0]),
+            Axis::logarithmic("", "s", [0.0, -1.0]),
+            Axis::logarithmic("", "s", [10.0]),
+            Axis::linear("", "s", [5.0]).tight([5.0]),
         ] {
             assert!(
                 axis.range.1 > axis.range.0 && axis.range.0.is_finite(),
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn ticks_that_would_crowd_are_left_out() {
         let values = [1.0, 2.0, 3.0, 100.0];
-        let axis = Axis::linear("", "", values.into_iter());
+        let axis = Axis::linear("", "", values);
         let axis = axis.with_ticks(values.into_iter().map(|value| (value, value.to_string())));
         assert_eq!(labels(&axis), ["1", "100"]);
     }

@@ -7,7 +7,7 @@ use super::loops::Loops;
 use super::split::split;
 use crate::experiment::Figure;
 use crate::report::cells::Cell;
-use crate::report::chart::{Axis, LineChart, LinePoint, Series};
+use crate::report::chart::{Axis, LineChart, LinePoint, Mark, Series};
 use crate::report::load::Recorded;
 use crate::report::numbers;
 use crate::results::histogram;
@@ -79,7 +79,7 @@ fn meaning(name: &str) -> &'static str {
 }
 
 /// A quantile at a distance of a twentieth of a decade of rarity.
-fn curve(histogram: &Histogram<u64>, mark: crate::report::chart::Mark) -> Series {
+fn curve(histogram: &Histogram<u64>, mark: Mark) -> Series {
     let last = (histogram.len().max(10) as f64).log10().min(5.0);
     let steps = (0..=100_u32)
         .map(|step| f64::from(step) * 0.05)
@@ -90,12 +90,7 @@ fn curve(histogram: &Histogram<u64>, mark: crate::report::chart::Mark) -> Series
     Series::curve(mark, points.collect())
 }
 
-fn marks(
-    histogram: &Histogram<u64>,
-    mark: crate::report::chart::Mark,
-    name: &str,
-    durability: &str,
-) -> Series {
+fn marks(histogram: &Histogram<u64>, mark: Mark, name: &str, durability: &str) -> Series {
     let told = |quantile: &&f64| (1.0 - **quantile) * histogram.len() as f64 >= 1.0 - 1e-9;
     let points = MARKED.iter().filter(told).map(|quantile| {
         let value = numbers::alone(histogram.value_at_quantile(*quantile) as f64, "µs");

@@ -1,11 +1,10 @@
 //! The table behind the figures: every cell, with its durability, its driver, and how sure each number is.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::sign;
+use crate::grid::Parameters;
 use crate::report::cells::{Cell, varied};
 use crate::report::chart::{Mark, dot};
 use crate::report::figures::drawn_metrics;
@@ -180,7 +179,7 @@ fn of_ceiling(cell: &Cell<'_>, ceiling: &Ceiling) -> Option<f64> {
 }
 
 /// `size 100, batch 64KiB`.
-pub(super) fn parameters(parameters: &BTreeMap<String, Value>) -> String {
+pub(super) fn parameters(parameters: &Parameters) -> String {
     let all: Vec<String> = parameters.keys().cloned().collect();
     let parts = parameters
         .iter()
