@@ -4,14 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use procfs::{CpuInfo, Current as _, Meminfo};
+
 use crate::results::Environment;
 
 /// Describes the machine; fields stay empty if they are not known. `data`: the folder of the systems' data.
 pub fn describe(data: &Path, exe: &Path) -> Environment {
     Environment {
-        cpu: field("/proc/cpuinfo", "model name").unwrap_or_default(),
+        cpu: cpu().unwrap_or_default(),
         cores: cores(),
-        memory_bytes: memory_bytes(),
+        memory_bytes: Meminfo::current().map_or(0, |memory| memory.mem_total),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
             .map_or_else(|_| String::new(), |text| text.trim().to_owned()),
         distribution: distribution(),
@@ -27,16 +29,9 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
 }
 
-fn field(path: &str, name: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    line.split_once(':').map(|(_, value)| value.trim().to_owned())
-}
-
-fn memory_bytes() -> u64 {
-    field("/proc/meminfo", "MemTotal")
-        .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
-        .map_or(0, |kib| kib * 1024)
+fn cpu() -> Option<String> {
+    let info = CpuInfo::current().ok()?;
+    info.model_name(0).map(str::to_owned)
 }
 
 fn distribution() -> String {
@@ -48,17 +43,12 @@ fn distribution() -> String {
 /// The file system that holds `path`, such as `ext4 on /dev/sda1`.
 fn disk(path: &Path) -> String {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let holding = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ');
-        let (device, folder, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        path.starts_with(folder)
-            .then(|| (folder.len(), format!("{kind} on {device}")))
-    });
-    holding
-        .max_by_key(|(length, _)| *length)
-        .map(|(_, disk)| disk)
-        .unwrap_or_default()
+    let mounts = procfs::mounts().unwrap_or_default().into_iter();
+    let holding = mounts.filter(|mount| path.starts_with(&mount.fs_file));
+    let disk = holding.max_by_key(|mount| mount.fs_file.len());
+    disk.map_or_else(String::new, |disk| {
+        format!("{} on {}", disk.fs_vfstype, disk.fs_spec)
+    })
 }
 
 /// The revision of the checkout that the program lies in, if it does.

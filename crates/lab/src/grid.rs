@@ -12,11 +12,15 @@ use rand::{SeedableRng as _, rngs::SmallRng};
 
 use crate::results::Planned;
 
-type Values = BTreeMap<String, serde_json::Value>;
+/// Values of settings by their paths, such as `roles.producers.batch`.
+pub type Parameters = BTreeMap<String, serde_json::Value>;
+
+/// Lists of them.
+pub type Grid = BTreeMap<String, Vec<serde_json::Value>>;
 
 /// Every combination of the lists, the last one running fastest. No lists: one combination of nothing.
-pub fn combinations(lists: &BTreeMap<String, Vec<serde_json::Value>>) -> Vec<Values> {
-    let mut all = vec![Values::new()];
+pub fn combinations(lists: &Grid) -> Vec<Parameters> {
+    let mut all = vec![Parameters::new()];
     for (path, values) in lists {
         all = all
             .iter()
@@ -33,7 +37,7 @@ pub fn combinations(lists: &BTreeMap<String, Vec<serde_json::Value>>) -> Vec<Val
 }
 
 /// All points of a run in the order in which they are measured.
-pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64) -> Vec<Planned> {
+pub fn order(systems: &[String], points: &[Parameters], repetitions: u32, seed: u64) -> Vec<Planned> {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut order = Vec::new();
     let mut number = 0;
@@ -67,9 +71,9 @@ pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64)
 
 /// The part of the parameters for which a system has to be started anew. Levels of durability are its
 /// topics'.
-fn of_system(system: &str, parameters: &Values) -> String {
+fn of_system(system: &str, parameters: &Parameters) -> String {
     let prefix = format!("system.{system}.");
-    let own: Values = parameters
+    let own: Parameters = parameters
         .iter()
         .filter(|(path, _)| path.starts_with(&prefix))
         .map(|(path, value)| (path.clone(), value.clone()))
@@ -96,7 +100,7 @@ mod tests {
         texts.sort();
         texts.dedup();
         assert_eq!(texts.len(), 6);
-        assert_eq!(combinations(&BTreeMap::new()), [Values::new()]);
+        assert_eq!(combinations(&BTreeMap::new()), [Parameters::new()]);
     }
 
     #[test]

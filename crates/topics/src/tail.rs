@@ -169,7 +169,7 @@ mod tests {
             bytes: bytes.len(),
             pieces: pieces.map(Bytes::copy_from_slice).collect(),
             next: Offset(next),
-            bounds: None,
+            ..LogSlice::default()
         })
     }
 

@@ -10,9 +10,10 @@ mod sender;
 
 use std::fmt;
 
+use async_trait::async_trait;
 use lapin::{Channel, Connection, ConnectionProperties};
 use stafett_lab::drivers::amqp::Amqp;
-use stafett_lab::drivers::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use stafett_lab::drivers::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
 use stafett_lab::experiment::{Plan, Protocol};
 use stafett_lab::workload::Reports;
 
@@ -74,6 +75,7 @@ fn failed(error: &lapin::Error) -> DriverError {
     }
 }
 
+#[async_trait]
 impl Driver for Lapin {
     fn name(&self) -> &'static str {
         stafett_lab::clients::name(Protocol::Amqp)
@@ -87,32 +89,26 @@ impl Driver for Lapin {
         self.lean.lacks(plan)
     }
 
-    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        self.lean.prepare(destinations)
+    async fn prepare(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        self.lean.prepare(destinations).await
     }
 
-    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        self.lean.discard(destinations)
+    async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        self.lean.discard(destinations).await
     }
 
-    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
-        Box::pin(async move {
-            let sender = sender::LapinSender::open(self.open().await?, seat, reports).await?;
-            Ok(Box::new(sender) as Box<dyn Sender>)
-        })
+    async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {
+        let sender = sender::LapinSender::open(self.open().await?, seat, reports).await?;
+        Ok(Box::new(sender))
     }
 
-    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
-        Box::pin(async move {
-            let receiver = receiver::LapinReceiver::open(self.open().await?, seat).await?;
-            Ok(Box::new(receiver) as Box<dyn Receiver>)
-        })
+    async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError> {
+        let receiver = receiver::LapinReceiver::open(self.open().await?, seat).await?;
+        Ok(Box::new(receiver))
     }
 
-    fn connection(&self) -> Task<'_, Box<dyn fmt::Debug + Send>> {
-        Box::pin(async move {
-            let connection = self.connect().await?;
-            Ok(Box::new(connection) as Box<dyn fmt::Debug + Send>)
-        })
+    async fn connection(&self) -> Result<Box<dyn fmt::Debug + Send>, DriverError> {
+        let connection = self.connect().await?;
+        Ok(Box::new(connection))
     }
 }

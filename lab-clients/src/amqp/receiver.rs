@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::stream::{SelectAll, StreamExt as _};
 use lapin::Consumer;
@@ -10,7 +11,7 @@ use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use stafett_lab::drivers::amqp::layout::queues;
 use stafett_lab::drivers::amqp::settling::{Settlement, Settling};
-use stafett_lab::drivers::{DriverError, Receiver, Seat, Task};
+use stafett_lab::drivers::{DriverError, Receiver, Seat};
 use stafett_lab::workload::Received;
 
 use super::{Link, failed};
@@ -78,31 +79,6 @@ impl LapinReceiver {
         })
     }
 
-    async fn next(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
-        if self.consumers.is_empty() {
-            // There are more clients than queues, and this one has no queue.
-            return std::future::pending().await;
-        }
-        let unsettled = self.given.whole - self.settled;
-        let settles = match self.settling {
-            Settling::Never => false,
-            Settling::WhenAskedForMore => true,
-            Settling::OnCommit { at_least_every } => at_least_every.is_some_and(|every| unsettled >= every),
-        };
-        if settles {
-            self.acknowledge().await?;
-        }
-        let first = self.consumers.next().await;
-        self.take(first, into)?;
-        for _ in 1..BATCH_MESSAGES {
-            let Some(next) = self.consumers.next().now_or_never() else {
-                break;
-            };
-            self.take(next, into)?;
-        }
-        Ok(())
-    }
-
     fn take(
         &mut self,
         next: Option<Result<Delivery, lapin::Error>>,
@@ -131,18 +107,38 @@ impl LapinReceiver {
     }
 }
 
+#[async_trait]
 impl Receiver for LapinReceiver {
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
-        Box::pin(self.next(into))
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        if self.consumers.is_empty() {
+            // There are more clients than queues, and this one has no queue.
+            return std::future::pending().await;
+        }
+        let unsettled = self.given.whole - self.settled;
+        let settles = match self.settling {
+            Settling::Never => false,
+            Settling::WhenAskedForMore => true,
+            Settling::OnCommit { at_least_every } => at_least_every.is_some_and(|every| unsettled >= every),
+        };
+        if settles {
+            self.acknowledge().await?;
+        }
+        let first = self.consumers.next().await;
+        self.take(first, into)?;
+        for _ in 1..BATCH_MESSAGES {
+            let Some(next) = self.consumers.next().now_or_never() else {
+                break;
+            };
+            self.take(next, into)?;
+        }
+        Ok(())
     }
 
-    fn settle(&mut self) -> Task<'_, ()> {
-        Box::pin(async {
-            if self.settling != Settling::Never {
-                self.acknowledge().await?;
-            }
-            Ok(())
-        })
+    async fn settle(&mut self) -> Result<(), DriverError> {
+        if self.settling != Settling::Never {
+            self.acknowledge().await?;
+        }
+        Ok(())
     }
 }
 

@@ -8,11 +8,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use async_trait::async_trait;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Confirmation};
 use stafett_lab::drivers::amqp::layout::Layout;
-use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender};
 use stafett_lab::experiment::Delivery;
 use stafett_lab::workload::content::Contents;
 use stafett_lab::workload::recorder::{Handover, Parcel};
@@ -79,28 +80,6 @@ impl LapinSender {
         })
     }
 
-    /// Publishes messages. Those that were not published before an error are reported as failed.
-    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        let mut handover = Handover::new(&self.reports, messages);
-        while let Some(message) = handover.turn() {
-            while self.bytes >= self.bytes_max {
-                if let Err(error) = self.answers().await {
-                    handover.failed(&error);
-                    return Err(error);
-                }
-            }
-            self.publish(message);
-            handover.taken(1);
-        }
-        drop(handover);
-        self.lane = (self.lane + 1) % self.lanes.max(1);
-        // Messages are sent when their futures are first polled, in their order.
-        poll_fn(|context| Poll::Ready(self.take_in(context))).await?;
-        // Nothing waits here while there is room, so other tasks get their turn explicitly.
-        tokio::task::yield_now().await;
-        Ok(())
-    }
-
     fn publish(&mut self, message: &Message) {
         let mut body = Vec::new();
         self.contents.write(message, &mut body);
@@ -162,8 +141,37 @@ impl LapinSender {
         })
         .await
     }
+}
 
-    async fn end(&mut self) -> Result<(), DriverError> {
+#[async_trait]
+impl Sender for LapinSender {
+    /// Publishes messages. Those that were not published before an error are reported as failed.
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
+            while self.bytes >= self.bytes_max {
+                if let Err(error) = self.answers().await {
+                    handover.failed(&error);
+                    return Err(error);
+                }
+            }
+            self.publish(message);
+            handover.taken(1);
+        }
+        drop(handover);
+        self.lane = (self.lane + 1) % self.lanes.max(1);
+        // Messages are sent when their futures are first polled, in their order.
+        poll_fn(|context| Poll::Ready(self.take_in(context))).await?;
+        // Nothing waits here while there is room, so other tasks get their turn explicitly.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    async fn tick(&mut self) -> Result<(), DriverError> {
+        self.answers().await
+    }
+
+    async fn finish(&mut self) -> Result<(), DriverError> {
         while !self.publishing.is_empty() {
             self.answers().await?;
         }
@@ -173,25 +181,6 @@ impl LapinSender {
             closed.map_err(|error| failed(&error))?;
         }
         Ok(())
-    }
-}
-
-impl Sender for LapinSender {
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        Box::pin(self.push_all(messages))
-    }
-
-    /// Does nothing: no message is held back.
-    fn flush(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn tick(&mut self) -> Task<'_, ()> {
-        Box::pin(self.answers())
-    }
-
-    fn finish(&mut self) -> Task<'_, ()> {
-        Box::pin(self.end())
     }
 }
 

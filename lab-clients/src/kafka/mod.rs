@@ -17,11 +17,12 @@ mod transactions;
 use std::fmt;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use stafett_lab::drivers::lean::Lean;
-use stafett_lab::drivers::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use stafett_lab::drivers::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
 use stafett_lab::experiment::{Delivery, Does, Plan, Protocol, TopicKind};
 use stafett_lab::workload::Reports;
 
@@ -46,6 +47,7 @@ impl Librdkafka {
     }
 }
 
+#[async_trait]
 impl Driver for Librdkafka {
     fn name(&self) -> &'static str {
         stafett_lab::clients::name(Protocol::Kafka)
@@ -74,38 +76,32 @@ impl Driver for Librdkafka {
         None
     }
 
-    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async move { Lean::new(&self.server).prepare(destinations).await })
+    async fn prepare(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        Lean::new(&self.server).prepare(destinations).await
     }
 
-    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async move { Lean::new(&self.server).discard(destinations).await })
+    async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        Lean::new(&self.server).discard(destinations).await
     }
 
-    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
-        Box::pin(async move {
-            if seat.role.delivery == Delivery::ExactlyOnce {
-                let sender = transactions::Transactions::open(&self.server, seat, reports).await?;
-                return Ok(Box::new(sender) as Box<dyn Sender>);
-            }
-            let sender = sender::KafkaSender::open(&self.server, seat, reports).await?;
-            Ok(Box::new(sender) as Box<dyn Sender>)
-        })
+    async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {
+        if seat.role.delivery == Delivery::ExactlyOnce {
+            let sender = transactions::Transactions::open(&self.server, seat, reports).await?;
+            return Ok(Box::new(sender));
+        }
+        let sender = sender::KafkaSender::open(&self.server, seat, reports).await?;
+        Ok(Box::new(sender))
     }
 
-    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
-        Box::pin(async move {
-            let receiver = receiver::KafkaReceiver::open(&self.server, seat).await?;
-            Ok(Box::new(receiver) as Box<dyn Receiver>)
-        })
+    async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError> {
+        let receiver = receiver::KafkaReceiver::open(&self.server, seat).await?;
+        Ok(Box::new(receiver))
     }
 
-    fn connection(&self) -> Task<'_, Box<dyn fmt::Debug + Send>> {
+    async fn connection(&self) -> Result<Box<dyn fmt::Debug + Send>, DriverError> {
         let config = config::of_any(&self.server);
-        Box::pin(async move {
-            let connected = blocking(move || connect(&config)).await?;
-            Ok(Box::new(connected) as Box<dyn fmt::Debug + Send>)
-        })
+        let connected = blocking(move || connect(&config)).await?;
+        Ok(Box::new(connected))
     }
 }
 

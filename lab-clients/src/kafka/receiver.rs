@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rdkafka::config::FromClientConfigAndContext as _;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
-use stafett_lab::drivers::{DriverError, Reads, Receiver, Seat, Task};
+use stafett_lab::drivers::{DriverError, Reads, Receiver, Seat};
 use stafett_lab::workload::Received;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -87,23 +88,6 @@ impl KafkaReceiver {
             DriverError::Failed(format!("the group gave its member nothing within {seconds} s"))
         })?;
         Ok(receiver)
-    }
-
-    async fn next(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
-        let Some(batch) = self.batches.recv().await else {
-            return Err(DriverError::Failed("the consumer has ended".to_owned()));
-        };
-        let batch = batch?;
-        into.extend_from_slice(&batch.messages);
-        for position in batch.positions {
-            advance(
-                &mut self.positions,
-                &position.topic,
-                position.partition,
-                position.offset,
-            );
-        }
-        Ok(())
     }
 
     /// Commits the caller's positions without waiting for the answer, as a user's loop does.
@@ -203,13 +187,27 @@ fn is_final(error: &KafkaError) -> bool {
     is_refusal || matches!(error, KafkaError::MessageConsumptionFatal(_))
 }
 
+#[async_trait]
 impl Receiver for KafkaReceiver {
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
-        Box::pin(self.next(into))
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        let Some(batch) = self.batches.recv().await else {
+            return Err(DriverError::Failed("the consumer has ended".to_owned()));
+        };
+        let batch = batch?;
+        into.extend_from_slice(&batch.messages);
+        for position in batch.positions {
+            advance(
+                &mut self.positions,
+                &position.topic,
+                position.partition,
+                position.offset,
+            );
+        }
+        Ok(())
     }
 
-    fn settle(&mut self) -> Task<'_, ()> {
-        Box::pin(async { self.commit() })
+    async fn settle(&mut self) -> Result<(), DriverError> {
+        self.commit()
     }
 }
 

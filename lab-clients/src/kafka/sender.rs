@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig, ThreadedProducer};
-use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender};
 use stafett_lab::workload::content::Contents;
 use stafett_lab::workload::recorder::{Handover, Parcel};
 use stafett_lab::workload::{Message, Received, Reports};
@@ -94,23 +95,6 @@ impl KafkaSender {
         })
     }
 
-    /// Sends messages. Those that were not sent before an error are reported as failed.
-    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        let mut handover = Handover::new(&self.reports, messages);
-        while let Some(message) = handover.turn() {
-            if let Err(error) = self.push(message).await {
-                handover.failed(&error);
-                return Err(error);
-            }
-            handover.taken(1);
-        }
-        drop(handover);
-        self.take_answers();
-        // Nothing waits here while there is room, so other tasks get their turn explicitly.
-        yield_now().await;
-        Ok(())
-    }
-
     async fn push(&mut self, message: &Message) -> Result<(), DriverError> {
         self.contents.write(message, &mut self.scratch);
         loop {
@@ -159,14 +143,6 @@ impl KafkaSender {
         self.take_answers();
         Ok(())
     }
-
-    async fn end(&mut self) -> Result<(), DriverError> {
-        self.take_answers();
-        while self.under_way > 0 {
-            self.wait().await?;
-        }
-        Ok(())
-    }
 }
 
 /// Rebuilds a sent message without its topic.
@@ -181,26 +157,38 @@ fn sent(message: &Received) -> Message {
     }
 }
 
+#[async_trait]
 impl Sender for KafkaSender {
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        Box::pin(self.push_all(messages))
+    /// Sends messages. Those that were not sent before an error are reported as failed.
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
+            if let Err(error) = self.push(message).await {
+                handover.failed(&error);
+                return Err(error);
+            }
+            handover.taken(1);
+        }
+        drop(handover);
+        self.take_answers();
+        // Nothing waits here while there is room, so other tasks get their turn explicitly.
+        yield_now().await;
+        Ok(())
     }
 
     /// Does nothing: batches are sent when they are full or have lingered, as for a user.
-    fn flush(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(()) })
+    async fn tick(&mut self) -> Result<(), DriverError> {
+        self.ears.heard.notified().await;
+        self.take_answers();
+        Ok(())
     }
 
-    fn tick(&mut self) -> Task<'_, ()> {
-        Box::pin(async {
-            self.ears.heard.notified().await;
-            self.take_answers();
-            Ok(())
-        })
-    }
-
-    fn finish(&mut self) -> Task<'_, ()> {
-        Box::pin(self.end())
+    async fn finish(&mut self) -> Result<(), DriverError> {
+        self.take_answers();
+        while self.under_way > 0 {
+            self.wait().await?;
+        }
+        Ok(())
     }
 }
 

@@ -11,9 +11,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
-use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender};
 use stafett_lab::workload::content::Contents;
 use stafett_lab::workload::recorder::{Handover, Parcel};
 use stafett_lab::workload::{Message, Reports};
@@ -82,29 +83,6 @@ impl Transactions {
         self.producer.as_ref().ok_or_else(closed)
     }
 
-    /// Sends messages. Those that were not sent before an error are reported as failed.
-    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        let mut handover = Handover::new(&self.reports, messages);
-        while let Some(message) = handover.turn() {
-            if let Err(error) = self.push(message).await {
-                handover.failed(&error);
-                return Err(error);
-            }
-            handover.taken(1);
-        }
-        drop(handover);
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.until <= Instant::now())
-        {
-            self.commit()?;
-        }
-        // Nothing waits here while there is room, so other tasks get their turn explicitly.
-        yield_now().await;
-        Ok(())
-    }
-
     async fn push(&mut self, message: &Message) -> Result<(), DriverError> {
         self.contents.write(message, &mut self.scratch);
         loop {
@@ -164,23 +142,6 @@ impl Transactions {
             }
         }
     }
-
-    async fn happen(&mut self) -> Result<(), DriverError> {
-        if self.committing.is_some() {
-            return self.settle().await;
-        }
-        match &self.open {
-            Some(open) => sleep_until(open.until).await,
-            None => pending().await,
-        }
-        self.commit()
-    }
-
-    async fn end(&mut self) -> Result<(), DriverError> {
-        self.settle().await?;
-        self.commit()?;
-        self.settle().await
-    }
 }
 
 /// Commits, or aborts a transaction that cannot be committed. Blocks.
@@ -207,22 +168,51 @@ fn commit(producer: &Producer) -> Result<(), Uncommitted> {
     }
 }
 
+#[async_trait]
 impl Sender for Transactions {
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        Box::pin(self.push_all(messages))
+    /// Sends messages. Those that were not sent before an error are reported as failed.
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
+            if let Err(error) = self.push(message).await {
+                handover.failed(&error);
+                return Err(error);
+            }
+            handover.taken(1);
+        }
+        drop(handover);
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.until <= Instant::now())
+        {
+            self.commit()?;
+        }
+        // Nothing waits here while there is room, so other tasks get their turn explicitly.
+        yield_now().await;
+        Ok(())
     }
 
     /// Commits: the caller must not send more before an acknowledgement, and that needs the commit.
-    fn flush(&mut self) -> Task<'_, ()> {
-        Box::pin(async { self.commit() })
+    async fn flush(&mut self) -> Result<(), DriverError> {
+        self.commit()
     }
 
-    fn tick(&mut self) -> Task<'_, ()> {
-        Box::pin(self.happen())
+    async fn tick(&mut self) -> Result<(), DriverError> {
+        if self.committing.is_some() {
+            return self.settle().await;
+        }
+        match &self.open {
+            Some(open) => sleep_until(open.until).await,
+            None => pending().await,
+        }
+        self.commit()
     }
 
-    fn finish(&mut self) -> Task<'_, ()> {
-        Box::pin(self.end())
+    async fn finish(&mut self) -> Result<(), DriverError> {
+        self.settle().await?;
+        self.commit()?;
+        self.settle().await
     }
 }
 

@@ -181,7 +181,7 @@ impl Crew {
             let network = link
                 .measure(&agent.name)
                 .await
-                .map_err(|error| format!("agent `{}` at {}: {error}", agent.name, agent.address))?;
+                .map_err(|error| format!("{agent}: {error}"))?;
             let is_farther = |known: &Network| known.round_trip.p50_us < network.round_trip.p50_us;
             if self.network.as_ref().is_none_or(is_farther) {
                 self.network = Some(network);
@@ -316,14 +316,12 @@ impl Crew {
         if let Some(place) = self.agents.get_mut(host) {
             place.member = None;
         }
-        DriverError::Failed(format!("agent {} went away: {reason}", self.name(host)))
+        DriverError::Failed(format!("{} went away: {reason}", self.name(host)))
     }
 
     fn name(&self, host: usize) -> String {
-        let agent = self.agents.get(host);
-        agent.map_or_else(String::new, |Place { agent, .. }| {
-            format!("`{}` at {}", agent.name, agent.address)
-        })
+        let place = self.agents.get(host);
+        place.map_or_else(String::new, |place| place.agent.to_string())
     }
 
     /// Takes a report of the load from an agent.
@@ -352,22 +350,17 @@ impl Crew {
                 }
             }),
             OfLoad::Done(share) => following.on_share(host, *share),
-            OfLoad::Failed(error) => return Err(error.about(&format!("agent {name}"))),
+            OfLoad::Failed(error) => return Err(error.about(&name)),
             // Only from a host that runs a load alone.
             OfLoad::Second(_) => Ok(()),
         };
-        told.map_err(|what| DriverError::Failed(format!("agent {name} told what cannot be: {what}")))
+        told.map_err(|what| DriverError::Failed(format!("{name} told what cannot be: {what}")))
     }
 
     fn put_together(&self, order: &Order, together: Together, watched: Vec<Watched>) -> Loaded {
-        let Together {
-            shares,
-            roles,
-            mut remarks,
-            ..
-        } = together;
-        let (mut error, mut processes) = (None, Vec::new());
-        processes.extend(watched.into_iter().map(Watched::finish));
+        let Together { shares, roles, .. } = together;
+        let (mut error, mut remarks) = (None, Vec::new());
+        let mut processes: Vec<_> = watched.into_iter().map(Watched::finish).collect();
         let hosts = shares.len();
         let largest = |of: fn(&Loaded) -> f64| shares.iter().map(of).fold(0.0, f64::max);
         let (warmup_s, measured_s) = (largest(|share| share.warmup_s), largest(|share| share.measured_s));

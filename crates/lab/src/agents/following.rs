@@ -3,21 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::merge::{self, Row, Seconds};
+use super::merge::{self, RoleRow, Row, Seconds};
 use super::phases::Course;
 use super::protocol::ToAgent;
-use crate::experiment::{Plan, Rate};
+use crate::experiment::{Plan, Role};
 use crate::results::{RateSample, RoleResult};
 use crate::workload::adaptive::Steering;
 use crate::workload::client_placement::Seating;
 use crate::workload::load::{Loaded, Second};
 use crate::workload::together::{HostSecond, Progress};
-
-/// Samples that a host may be ahead of the seconds since it was told to begin: one at the end of the warm-up,
-/// one at the end, and some for a message that was late.
-const LEAD_MAX: u64 = 5;
-/// A clock may be faster than another one by this part.
-const FASTER: u64 = 1000;
 
 /// State of a load, as far as its hosts have reported it.
 #[derive(Debug)]
@@ -32,9 +26,6 @@ pub(super) struct Following<'a> {
     rates: Vec<ToAgent>,
     shares: BTreeMap<usize, Loaded>,
     hosts: usize,
-    /// The latest moment that is known, and when all were told to begin; since the load was prepared.
-    now: Duration,
-    begun: Option<Duration>,
 }
 
 /// News in a second of a host.
@@ -54,28 +45,22 @@ pub(super) struct Together {
     pub(super) roles: Vec<RoleResult>,
     pub(super) drain: Option<Duration>,
     pub(super) is_drained: bool,
-    pub(super) remarks: Vec<String>,
     pub(super) sustainable_rate: Option<f64>,
 }
 
 impl<'a> Following<'a> {
     pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize, ends_early: bool) -> Self {
-        let steering = |(place, rate): (usize, &Rate)| match rate {
-            Rate::Adaptive(adaptive) => Some((place, Steering::new(adaptive))),
-            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
-        };
-        let rates = plan.roles.values().map(|role| &role.rate).enumerate();
+        let steering = |(place, role): (usize, &Role)| Some((place, Steering::new(role.rate.adaptive()?)));
+        let roles = plan.roles.values().enumerate();
         Self {
             plan,
             seating: seating.clone(),
             course: Course::new(plan, seating, hosts, ends_early),
             seconds: Seconds::new(hosts),
-            steered: rates.filter_map(steering).collect(),
+            steered: roles.filter_map(steering).collect(),
             rates: Vec::new(),
             shares: BTreeMap::new(),
             hosts,
-            now: Duration::ZERO,
-            begun: None,
         }
     }
 
@@ -88,11 +73,9 @@ impl<'a> Following<'a> {
     pub(super) fn on_second(&mut self, host: usize, second: &HostSecond) -> Result<News, String> {
         self.check_roles("a second", second.roles.len())?;
         let known = self.seconds.known();
-        let begun = self.begun.map(|begun| self.now.saturating_sub(begun));
-        let begun = begun.map_or(0, |since| since.as_secs() + since.as_secs() / FASTER + LEAD_MAX);
-        let begun = usize::try_from(begun).unwrap_or(usize::MAX);
-        let whole = self.seconds.add(host, second, begun)?;
-        let told = whole.map(|row| summary(self.plan, &row.samples));
+        let most = usize::try_from(self.course.longest().as_secs()).unwrap_or(usize::MAX);
+        let whole = self.seconds.add(host, second, most)?;
+        let told = whole.map(|row| summary(self.plan, row));
         if let Some(row) = whole {
             let at_work = |place: usize| self.course.is_at_work(place, &self.seating);
             steer(self.plan, row, &mut self.steered, &mut self.rates, at_work)?;
@@ -120,11 +103,7 @@ impl<'a> Following<'a> {
 
     /// Returns orders to all hosts at `now`, since the load was prepared.
     pub(super) fn orders(&mut self, now: Duration) -> Vec<ToAgent> {
-        self.now = now;
         let mut orders = self.course.orders(now);
-        if orders.contains(&ToAgent::Begin) {
-            self.begun = Some(now);
-        }
         orders.append(&mut self.rates);
         orders
     }
@@ -138,9 +117,8 @@ impl<'a> Following<'a> {
     pub(super) fn finish(mut self) -> Result<Together, String> {
         let shares: Vec<Loaded> = self.shares.into_values().collect();
         let (drain, is_drained) = (self.course.drain(), self.course.is_drained);
-        let (roles, remarks) = merge::roles(self.plan, &shares, &mut self.seconds, is_drained)?;
+        let roles = merge::roles(self.plan, &shares, &mut self.seconds, is_drained)?;
         Ok(Together {
-            remarks,
             shares,
             roles,
             drain,
@@ -162,15 +140,14 @@ fn steer(
     at_work: impl Fn(usize) -> bool,
 ) -> Result<(), String> {
     for (place, steering) in steered {
-        let told = row.samples.get(*place).zip(row.changes.get(*place));
-        let (Some((sample, changes)), Some(name)) = (told, plan.roles.keys().nth(*place)) else {
+        let told = row.roles.get(*place);
+        let (Some(RoleRow { sample, changes, .. }), Some(name)) = (told, plan.roles.keys().nth(*place))
+        else {
             continue;
         };
-        if *changes > steering.changes() {
-            return Err(format!(
-                "{changes} changes of the rate of `{name}`, of {}",
-                steering.changes()
-            ));
+        let known = steering.changes();
+        if *changes > known {
+            return Err(format!("{changes} changes of the rate of `{name}`, of {known}"));
         }
         if !at_work(*place) {
             continue;
@@ -186,22 +163,22 @@ fn steer(
 }
 
 /// Sums up a second of all hosts.
-fn summary(plan: &Plan, samples: &[RateSample]) -> Second {
+fn summary(plan: &Plan, row: &Row) -> Second {
+    let samples = || row.roles.iter().map(|role| &role.sample);
     let per_second = |count: fn(&RateSample) -> u64| -> f64 {
-        let rates = samples
-            .iter()
-            .map(|sample| count(sample) as f64 / sample.seconds.max(1e-9));
-        rates.sum()
+        samples()
+            .map(|sample| count(sample) as f64 / sample.seconds.max(1e-9))
+            .sum()
     };
     let acknowledged = per_second(|sample| sample.acknowledged);
     Second {
-        at_s: samples.iter().map(|sample| sample.at_s).fold(0.0, f64::max),
+        at_s: samples().map(|sample| sample.at_s).fold(0.0, f64::max),
         of_s: (plan.run.warmup.0 + plan.run.duration.0).as_secs_f64(),
         rate: if acknowledged > 0.0 {
             acknowledged
         } else {
             per_second(|sample| sample.received)
         },
-        p99_us: samples.iter().filter_map(|sample| sample.p99_us).max(),
+        p99_us: samples().filter_map(|sample| sample.p99_us).max(),
     }
 }

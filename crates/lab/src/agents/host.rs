@@ -1,6 +1,5 @@
 //! The agent: waits for a controller and runs its seats of a load, one controller at a time.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -270,10 +269,10 @@ impl std::fmt::Debug for Inside {
 
 fn machine() -> Machine {
     // The same in all network namespaces of a machine, another one after every boot.
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let id = procfs::sys::kernel::random::boot_id().unwrap_or_default();
     let found = environment::describe(Path::new("."), Path::new("/"));
     Machine {
-        id: id.trim().to_owned(),
+        id,
         cores: environment::cores(),
         memory_bytes: found.memory_bytes,
         cpu: found.cpu,

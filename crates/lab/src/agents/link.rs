@@ -54,7 +54,7 @@ pub(crate) struct Member {
 impl Link {
     /// Connects, and proves to know the secret.
     pub(super) async fn open(agent: &AgentAddress, secret: Option<&Secret>) -> Result<Self, String> {
-        let about = |what: String| format!("agent `{}` at {}: {what}", agent.name, agent.address);
+        let about = |what: String| format!("{agent}: {what}");
         match timeout(THERE_WITHIN, introduce(&agent.address, secret)).await {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(reason)) => Err(about(reason)),

@@ -2,17 +2,16 @@
 //! across all hosts.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use hdrhistogram::Histogram;
+use roaring::RoaringTreemap;
 
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
 use crate::workload::clients;
 use crate::workload::derived_numbers;
-use crate::workload::ledger::Ledger;
-use crate::workload::load::{self, Loaded};
-use crate::workload::runs::Runs;
+use crate::workload::ledger::{self, Ledger};
+use crate::workload::load::Loaded;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
 
 /// Seconds that may have begun and not be over. Those of a host that is further behind come too late for
@@ -33,13 +32,17 @@ pub(super) struct Seconds {
 #[derive(Debug, Default)]
 pub(super) struct Row {
     hosts: usize,
-    /// By role.
-    pub(super) samples: Vec<RateSample>,
-    /// By role, how many changes of its rate all hosts had heard of when it began.
-    pub(super) changes: Vec<u64>,
-    /// By role, the histograms of the hosts as they came: each is much larger when it is decoded.
-    histograms: Vec<Vec<String>>,
-    is_closed: bool,
+    pub(super) roles: Vec<RoleRow>,
+}
+
+/// A second of a role on all hosts.
+#[derive(Debug)]
+pub(super) struct RoleRow {
+    pub(super) sample: RateSample,
+    /// Changes of its rate that all hosts had heard of when it began.
+    pub(super) changes: u64,
+    /// `None` if no host is waited for any more: quantiles are taken.
+    latencies: Option<Histogram<u64>>,
 }
 
 impl Seconds {
@@ -51,21 +54,21 @@ impl Seconds {
         }
     }
 
-    /// Adds a second of a host; that of all hosts, if it was the last one to tell it. Fewer than `begun`
-    /// seconds can have been by now.
+    /// Adds a second of a host; that of all hosts, if it was the last one to tell it. A load has fewer than
+    /// `most` seconds.
     pub(super) fn add(
         &mut self,
         host: usize,
         second: &HostSecond,
-        begun: usize,
+        most: usize,
     ) -> Result<Option<&Row>, String> {
         let hosts = self.next.len();
         let (Some(next), Ok(place)) = (self.next.get_mut(host), usize::try_from(second.number)) else {
             return Ok(None);
         };
-        if place < *next || place >= begun {
+        if place < *next || place >= most {
             return Err(format!(
-                "second number {place} where {next} is the next one, and {begun} have begun"
+                "second number {place} where {next} is the next one, of {most} at most"
             ));
         }
         *next = place + 1;
@@ -96,63 +99,50 @@ impl Seconds {
         }
         self.rows
             .iter()
-            .filter_map(|row| row.samples.get(place).copied())
+            .filter_map(|row| Some(row.roles.get(place)?.sample))
             .collect()
     }
 
-    /// Returns how many histograms wait to be put together.
+    /// Returns how many histograms are kept.
     #[cfg(test)]
     fn waiting(&self) -> usize {
-        self.rows
-            .iter()
-            .flat_map(|row| &row.histograms)
-            .map(Vec::len)
-            .sum()
+        let roles = self.rows.iter().flat_map(|row| &row.roles);
+        roles.filter(|role| role.latencies.is_some()).count()
     }
 }
 
 impl Row {
     fn add(&mut self, roles: &[RoleSecond]) -> Result<(), String> {
-        if self.hosts == 0 {
-            self.samples = vec![RateSample::default(); roles.len()];
-            self.changes = vec![u64::MAX; roles.len()];
-        }
-        self.histograms.resize_with(roles.len(), Vec::new);
+        self.roles.resize_with(roles.len(), || RoleRow {
+            sample: RateSample::default(),
+            changes: u64::MAX,
+            latencies: Some(histogram::empty()),
+        });
         self.hosts += 1;
-        let sums = self
-            .samples
-            .iter_mut()
-            .zip(&mut self.changes)
-            .zip(&mut self.histograms);
-        for (((sum, changes), latencies), role) in sums.zip(roles) {
-            add_sample(sum, &role.sample);
-            *changes = role.changes.min(*changes);
-            if !role.histogram.is_empty() {
-                // A broken histogram is refused while its host is known.
-                histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
-                if !self.is_closed {
-                    latencies.push(role.histogram.clone());
-                }
+        for (sum, role) in self.roles.iter_mut().zip(roles) {
+            add_sample(&mut sum.sample, &role.sample);
+            sum.changes = role.changes.min(sum.changes);
+            if role.histogram.is_empty() {
+                continue;
+            }
+            // A broken histogram is refused while its host is known.
+            let came = histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
+            if let Some(latencies) = &mut sum.latencies {
+                // All have the lab's own bounds.
+                let _ = latencies.add(&came);
             }
         }
         Ok(())
     }
 
-    /// Nothing more is waited for: quantiles are taken, and the histograms are done with.
+    /// Takes the quantiles: nothing more is waited for.
     fn close(&mut self) {
-        if std::mem::replace(&mut self.is_closed, true) {
-            return;
-        }
-        for (sample, told) in self.samples.iter_mut().zip(self.histograms.drain(..)) {
-            let mut latencies = histogram::empty();
-            for of_host in told {
-                if let Ok(of_host) = histogram::decode(&of_host) {
-                    // All have the lab's own bounds.
-                    let _ = latencies.add(&of_host);
-                }
+        for role in &mut self.roles {
+            if let Some(latencies) = role.latencies.take() {
+                let of = |quantile| (!latencies.is_empty()).then(|| latencies.value_at_quantile(quantile));
+                let sample = &mut role.sample;
+                (sample.p50_us, sample.p99_us, sample.max_us) = (of(0.5), of(0.99), of(1.0));
             }
-            let of = |quantile| (!latencies.is_empty()).then(|| latencies.value_at_quantile(quantile));
-            (sample.p50_us, sample.p99_us, sample.max_us) = (of(0.5), of(0.99), of(1.0));
         }
     }
 }
@@ -178,11 +168,10 @@ struct Account {
 
 impl Account {
     fn new<'a>(plan: &Plan, role: &Role, books: impl Iterator<Item = &'a RoleBooks>) -> Self {
-        let count = derived_numbers::audiences(role);
         let mut audiences = Vec::new();
-        for _ in 0..count {
-            let mut ledger = Ledger::new(derived_numbers::each(plan, role), count);
-            let producers = producers(plan, role);
+        for _ in 0..derived_numbers::audiences(role) {
+            let mut ledger = Ledger::new(derived_numbers::each(plan, role));
+            let producers = derived_numbers::producers(plan, role);
             let streams = producers.flat_map(|(place, producer)| derived_numbers::streams(place, producer));
             streams.for_each(|stream| ledger.expect(stream));
             audiences.push(ledger);
@@ -196,32 +185,34 @@ impl Account {
         Self { audiences, again }
     }
 
-    /// Returns how many acknowledged messages the audiences never got.
-    fn lost(&self, sent: &Sent) -> u64 {
-        let lost = self.audiences.iter().map(|audience| {
-            sent.missing_of(|stream, count, excused| audience.missing(stream, count, excused))
-        });
-        lost.fold(0, u64::saturating_add)
+    /// Returns how many acknowledged messages the audiences never got, of those that the producers with these
+    /// books sent.
+    fn lost<'a>(&self, producers: impl Iterator<Item = &'a RoleBooks>) -> u64 {
+        let of_stream = |books: &RoleBooks, stream: u32, sent: u64| {
+            let given_up = books.given_up.get(&stream);
+            let given_up = given_up.map_or_else(RoaringTreemap::new, |text| ledger::decode(text));
+            let missing = |audience: &Ledger| audience.missing(stream, sent, &given_up);
+            self.audiences.iter().map(missing).fold(0, u64::saturating_add)
+        };
+        let of_books = |books: &RoleBooks| {
+            let streams = books.streams.iter();
+            streams
+                .map(|(stream, sent)| of_stream(books, *stream, *sent))
+                .fold(0, u64::saturating_add)
+        };
+        producers.map(of_books).fold(0, u64::saturating_add)
     }
 }
 
-/// Returns the producers of a role's messages, by place.
-fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
-    let roles = plan.roles.values().enumerate();
-    roles.filter(move |(_, role)| {
-        role.does == Does::Produce && derived_numbers::set(plan, role) == derived_numbers::set(plan, consumer)
-    })
-}
-
-/// Results of the roles out of the shares of all hosts, and remarks about them. `is_drained`: messages that
-/// have not come by now are lost.
+/// Results of the roles out of the shares of all hosts. `is_drained`: messages that have not come by now are
+/// lost.
 pub(super) fn roles(
     plan: &Plan,
     shares: &[Loaded],
     seconds: &mut Seconds,
     is_drained: bool,
-) -> Result<(Vec<RoleResult>, Vec<String>), String> {
-    let (mut merged, mut remarks) = (Vec::new(), Vec::new());
+) -> Result<Vec<RoleResult>, String> {
+    let mut merged = Vec::new();
     for (place, (name, role)) in plan.roles.iter().enumerate() {
         let of_hosts = || shares.iter().filter_map(|share| share.roles.get(place));
         let books = || shares.iter().filter_map(|share| share.books.get(place));
@@ -245,12 +236,11 @@ pub(super) fn roles(
             sum.totals.duplicated += account.again;
             sum.totals.received = sum.totals.received.saturating_sub(account.again);
             sum.totals.lost = if is_drained {
-                account.lost(&Sent::of(plan, role, shares))
+                let books = |(place, _)| shares.iter().filter_map(move |share| share.books.get(place));
+                account.lost(derived_numbers::producers(plan, role).flat_map(books))
             } else {
                 0
             };
-            let forgotten: u64 = account.audiences.iter().map(Ledger::forgotten).sum();
-            remarks.extend((forgotten > 0).then(|| load::forgotten(name, forgotten)));
         }
         if derived_numbers::is_bounded(plan, role) {
             let own_time = together(books()).map(clients::seconds);
@@ -260,7 +250,7 @@ pub(super) fn roles(
         }
         merged.push(sum);
     }
-    Ok((merged, remarks))
+    Ok(merged)
 }
 
 /// From when to when a role was active anywhere: hosts begin together.
@@ -282,48 +272,9 @@ fn latencies<'a>(
     Ok(all.into_iter().map(of).collect())
 }
 
-/// Messages that the producers of a set sent, on all hosts.
-#[derive(Debug, Default)]
-struct Sent {
-    streams: Vec<(u32, u64)>,
-    given_up: BTreeMap<u32, Runs>,
-}
-
-impl Sent {
-    fn of(plan: &Plan, consumer: &Role, shares: &[Loaded]) -> Self {
-        let mut sent = Self::default();
-        for (at, _) in producers(plan, consumer) {
-            let books: Vec<&RoleBooks> = shares.iter().filter_map(|share| share.books.get(at)).collect();
-            if books.iter().any(|books| books.is_overwhelmed) {
-                continue;
-            }
-            for books in books {
-                sent.streams.extend(&books.streams);
-                for (stream, messages) in &books.given_up {
-                    let of_stream = sent.given_up.entry(*stream).or_default();
-                    for run in messages {
-                        of_stream.insert(run.clone());
-                    }
-                }
-            }
-        }
-        sent
-    }
-
-    /// Returns how many messages of all streams are missing and were not given up.
-    fn missing_of(&self, missing: impl Fn(u32, u64, &dyn Fn(Range<u64>) -> u64) -> u64) -> u64 {
-        let of_stream = |(stream, count): &(u32, u64)| {
-            let given_up = self.given_up.get(stream);
-            missing(*stream, *count, &|range| {
-                given_up.map_or(0, |runs| runs.count_in(range))
-            })
-        };
-        self.streams.iter().map(of_stream).fold(0, u64::saturating_add)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::time::Duration;
 
     use super::*;
@@ -356,16 +307,19 @@ mod tests {
         assert!(seconds.add(0, &second(0, 10, 1, 90), 10).unwrap().is_none());
         assert!(seconds.add(0, &second(1, 20, 1, 1), 10).unwrap().is_none());
         let whole = seconds.add(1, &second(0, 5, 500, 10), 10).unwrap().unwrap();
-        assert_eq!((whole.samples[0].received, whole.samples[0].clients), (15, 2));
-        assert_eq!(whole.changes, [0]);
+        assert_eq!(
+            (whole.roles[0].sample.received, whole.roles[0].sample.clients),
+            (15, 2)
+        );
+        assert_eq!(whole.roles[0].changes, 0);
         // Of a hundred the slowest ten: not the worst of two medians, nor their mean.
-        assert_eq!(whole.samples[0].p50_us.unwrap() / 100, 10);
-        assert_eq!(whole.samples[0].p99_us.unwrap() / 10_000, 50);
+        assert_eq!(whole.roles[0].sample.p50_us.unwrap() / 100, 10);
+        assert_eq!(whole.roles[0].sample.p99_us.unwrap() / 10_000, 50);
         // What one of them could not tell belongs to no other second.
         assert!(seconds.add(0, &second(2, 1, 1, 1), 10).unwrap().is_none());
         let whole = seconds.add(1, &second(2, 2, 1, 1), 10).unwrap().unwrap();
-        assert_eq!(whole.samples[0].received, 3);
-        assert!((whole.samples[0].at_s - 3.0).abs() < 1e-9);
+        assert_eq!(whole.roles[0].sample.received, 3);
+        assert!((whole.roles[0].sample.at_s - 3.0).abs() < 1e-9);
         let received: Vec<_> = seconds.of_role(0).iter().map(|sample| sample.received).collect();
         assert_eq!(received, [15, 20, 3]);
     }
@@ -381,11 +335,11 @@ mod tests {
         // What the other one tells too late counts, and changes no quantile.
         let whole = seconds.add(1, &second(3, 5, 900, 10), 10_000).unwrap().unwrap();
         assert_eq!(
-            (whole.samples[0].received, whole.samples[0].p50_us),
+            (whole.roles[0].sample.received, whole.roles[0].sample.p50_us),
             (15, Some(1000))
         );
         let whole = seconds.add(1, &second(399, 5, 900, 1000), 10_000).unwrap();
-        assert_eq!(whole.unwrap().samples[0].received, 15);
+        assert_eq!(whole.unwrap().roles[0].sample.received, 15);
         assert!(seconds.of_role(0)[399].p50_us.unwrap() > 800_000);
     }
 
@@ -448,12 +402,12 @@ mod tests {
             roles: vec![result("c", "consume"), result("p", "produce")],
             books: vec![
                 RoleBooks {
-                    came: ledger.pieces(0).collect(),
+                    came: ledger.pieces(0),
                     ..RoleBooks::default()
                 },
                 RoleBooks {
                     streams: vec![(stream, 100)],
-                    given_up: vec![(stream, vec![Range { start: 99, end: 100 }])],
+                    given_up: BTreeMap::from([(stream, ledger::encode(&RoaringTreemap::from_iter([99])))]),
                     ..RoleBooks::default()
                 },
             ],
@@ -476,7 +430,7 @@ mod tests {
             share(one, &[(one, 0..70), (other, 50..100)]),
             share(other, &[(one, 60..98), (other, 0..50)]),
         ];
-        let (merged, _) = roles(&plan, &shares, &mut Seconds::new(2), true).unwrap();
+        let merged = roles(&plan, &shares, &mut Seconds::new(2), true).unwrap();
         assert_eq!(merged[0].totals.lost, 1);
         assert_eq!(
             (merged[0].totals.duplicated, merged[0].totals.received),
@@ -484,7 +438,7 @@ mod tests {
         );
         assert_eq!((merged[1].clients, merged[1].totals.sent), (2, 200));
         assert!((merged[1].rate - 20.0).abs() < 1e-9);
-        let (undecided, _) = roles(&plan, &shares, &mut Seconds::new(2), false).unwrap();
+        let undecided = roles(&plan, &shares, &mut Seconds::new(2), false).unwrap();
         assert_eq!(undecided[0].totals.lost, 0, "it was still coming");
     }
 }

@@ -39,6 +39,8 @@ mod session;
 #[cfg(test)]
 mod simulated;
 
+use std::fmt;
+
 pub use controller::Crew;
 pub use host::{Agent, attend};
 
@@ -49,6 +51,12 @@ pub struct AgentAddress {
     pub name: String,
     /// `HOST:PORT`.
     pub address: String,
+}
+
+impl fmt::Display for AgentAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "agent `{}` at {}", self.name, self.address)
+    }
 }
 
 const NAME_BYTES_MAX: usize = 100;

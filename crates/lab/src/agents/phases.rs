@@ -118,9 +118,13 @@ impl<'a> Course<'a> {
 
     /// Returns true if the hosts take far longer than their plan.
     pub(super) fn is_stuck(&self, now: Duration) -> bool {
+        self.stage != Stage::Connecting && now.saturating_sub(self.since) > self.longest()
+    }
+
+    /// Returns the time that a load may take.
+    pub(super) fn longest(&self) -> Duration {
         let run = &self.plan.run;
-        let meant = run.warmup.0 + run.duration.0 + run.settle.0.saturating_mul(6);
-        self.stage != Stage::Connecting && now.saturating_sub(self.since) > meant + GRACE
+        run.warmup.0 + run.duration.0 + run.settle.0.saturating_mul(6) + GRACE
     }
 
     /// From the start of the readers of a backlog until all of it was there.
@@ -232,7 +236,7 @@ impl<'a> Course<'a> {
     /// be missing.
     fn has_each(&self) -> bool {
         self.consumers().all(|(place, role)| {
-            let is_awaited = self.producers(role).next().is_some();
+            let is_awaited = derived_numbers::producers(self.plan, role).next().is_some();
             !is_awaited || self.received(place) == self.due(role) && !self.may_repeat(role)
         })
     }
@@ -242,18 +246,9 @@ impl<'a> Course<'a> {
         roles.filter(|(_, role)| role.does == Does::Consume)
     }
 
-    fn producers(&self, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
-        let plan = self.plan;
-        let roles = plan.roles.values().enumerate();
-        roles.filter(move |(_, role)| {
-            role.does == Does::Produce
-                && derived_numbers::set(plan, role) == derived_numbers::set(plan, consumer)
-        })
-    }
-
     /// Returns how many messages are due to a role.
     fn due(&self, consumer: &'a Role) -> u64 {
-        let producers = self.producers(consumer);
+        let producers = derived_numbers::producers(self.plan, consumer);
         let made: u64 = producers
             .flat_map(|(place, _)| self.of_role(place))
             .map(|producer| producer.made)
@@ -267,7 +262,7 @@ impl<'a> Course<'a> {
         let is_filtered = topics.is_some_and(|topics| topics.filter.is_some());
         let is_alone =
             |role: &Role| role.duplicates <= 0.0 && (role.copies == 1 || consumer.follows.is_some());
-        !is_filtered && !self.producers(consumer).all(|(_, role)| is_alone(role))
+        !is_filtered && !derived_numbers::producers(self.plan, consumer).all(|(_, role)| is_alone(role))
     }
 }
 

@@ -61,14 +61,7 @@ pub fn check_clocks(
     for (place, (name, role)) in plan.roles.iter().enumerate() {
         let here = used(seating, place, role);
         let senders: Vec<BTreeSet<u32>> = match role.does {
-            Does::Consume => plan
-                .roles
-                .values()
-                .enumerate()
-                .filter(|(_, other)| {
-                    other.does == Does::Produce
-                        && derived_numbers::set(plan, role) == derived_numbers::set(plan, other)
-                })
+            Does::Consume => derived_numbers::producers(plan, role)
                 .map(|(other, producer)| used(seating, other, producer))
                 .collect(),
             // A relay's messages go from one of its clients to another: two of them have to sit on one host.

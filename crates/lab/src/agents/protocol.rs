@@ -27,7 +27,7 @@ use crate::workload::load::{Loaded, Second};
 use crate::workload::together::{HostSecond, Progress};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// Longest message to an agent.

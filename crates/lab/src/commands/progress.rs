@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stafett_lab::grid::Parameters;
 use stafett_lab::results::{OutcomeKind, Planned, Point, Run};
 use stafett_lab::run::Watch;
 use stafett_lab::workload::load::Second;
@@ -158,11 +159,7 @@ impl Watch for Progress {
 }
 
 /// System, parameters and repetition in short.
-fn about(
-    system: &str,
-    parameters: &std::collections::BTreeMap<String, serde_json::Value>,
-    repetition: u32,
-) -> String {
+fn about(system: &str, parameters: &Parameters, repetition: u32) -> String {
     let values = parameters.iter().map(|(path, value)| {
         let name = path.rsplit('.').next().unwrap_or(path);
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -9,10 +9,11 @@ use std::fmt::Debug;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use stafett_model::Lock;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Destinations, Driver, DriverError, Reads, Receiver, Seat, Sender, Task};
+use super::{Destinations, Driver, DriverError, Reads, Receiver, Seat, Sender};
 use crate::experiment::Plan;
 use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Received, Reports};
@@ -113,6 +114,7 @@ impl Fake {
     }
 }
 
+#[async_trait]
 impl Driver for Fake {
     fn name(&self) -> &'static str {
         "fake"
@@ -126,25 +128,25 @@ impl Driver for Fake {
         None
     }
 
-    fn prepare<'a>(&'a self, _: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async { Ok(()) })
+    async fn prepare(&self, _: &Destinations) -> Result<(), DriverError> {
+        Ok(())
     }
 
-    fn discard<'a>(&'a self, _: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async { Ok(()) })
+    async fn discard(&self, _: &Destinations) -> Result<(), DriverError> {
+        Ok(())
     }
 
-    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+    async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {
         let sender = FakeSender {
             system: self.clone(),
             reports,
             names: seat.destinations.names.clone(),
             pending: VecDeque::new(),
         };
-        Box::pin(async { Ok(Box::new(sender) as Box<dyn Sender>) })
+        Ok(Box::new(sender))
     }
 
-    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+    async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError> {
         let names = seat.destinations.names.clone();
         let names = match seat.reads {
             Reads::One(place) => vec![names[usize::try_from(place).unwrap() % names.len()].clone()],
@@ -154,11 +156,11 @@ impl Driver for Fake {
             system: self.clone(),
             names,
         };
-        Box::pin(async { Ok(Box::new(receiver) as Box<dyn Receiver>) })
+        Ok(Box::new(receiver))
     }
 
-    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
-        Box::pin(async { Ok(Box::new(()) as Box<dyn Debug + Send>) })
+    async fn connection(&self) -> Result<Box<dyn Debug + Send>, DriverError> {
+        Ok(Box::new(()))
     }
 }
 
@@ -186,44 +188,35 @@ impl FakeSender {
     }
 }
 
+#[async_trait]
 impl Sender for FakeSender {
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        Box::pin(async {
-            let mut handover = Handover::new(&self.reports, messages);
-            while let Some(message) = handover.turn() {
-                let most = self.system.behaviour.in_flight;
-                while most > 0 && self.pending.len() >= most {
-                    self.first().await;
-                }
-                let mut parcel = Parcel::default();
-                parcel.push(message);
-                let topic = &self.names[usize::try_from(message.topic).unwrap()];
-                self.pending.push_back((self.system.take(message, topic), parcel));
-                handover.taken(1);
-            }
-            self.answer();
-            Ok(())
-        })
-    }
-
-    fn flush(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn tick(&mut self) -> Task<'_, ()> {
-        Box::pin(async {
-            self.first().await;
-            Ok(())
-        })
-    }
-
-    fn finish(&mut self) -> Task<'_, ()> {
-        Box::pin(async {
-            while !self.pending.is_empty() {
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
+            let most = self.system.behaviour.in_flight;
+            while most > 0 && self.pending.len() >= most {
                 self.first().await;
             }
-            Ok::<(), DriverError>(())
-        })
+            let mut parcel = Parcel::default();
+            parcel.push(message);
+            let topic = &self.names[usize::try_from(message.topic).unwrap()];
+            self.pending.push_back((self.system.take(message, topic), parcel));
+            handover.taken(1);
+        }
+        self.answer();
+        Ok(())
+    }
+
+    async fn tick(&mut self) -> Result<(), DriverError> {
+        self.first().await;
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), DriverError> {
+        while !self.pending.is_empty() {
+            self.first().await;
+        }
+        Ok::<(), DriverError>(())
     }
 }
 
@@ -240,42 +233,37 @@ struct FakeReceiver {
     names: Vec<String>,
 }
 
+#[async_trait]
 impl Receiver for FakeReceiver {
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
-        Box::pin(async {
-            let next = {
-                let state = self.system.state();
-                let fronts = self
-                    .names
-                    .iter()
-                    .filter_map(|name| state.stored.get(name)?.front());
-                fronts.map(|(at, _)| *at).min()
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        let next = {
+            let state = self.system.state();
+            let fronts = self
+                .names
+                .iter()
+                .filter_map(|name| state.stored.get(name)?.front());
+            fronts.map(|(at, _)| *at).min()
+        };
+        match next {
+            Some(at) => sleep_until(at).await,
+            None => sleep(Duration::from_millis(1)).await,
+        }
+        let now = Instant::now();
+        let mut state = self.system.state();
+        let before = into.len();
+        for name in &self.names {
+            let Some(stored) = state.stored.get_mut(name) else {
+                continue;
             };
-            match next {
-                Some(at) => sleep_until(at).await,
-                None => sleep(Duration::from_millis(1)).await,
-            }
-            let now = Instant::now();
-            let mut state = self.system.state();
-            let before = into.len();
-            for name in &self.names {
-                let Some(stored) = state.stored.get_mut(name) else {
-                    continue;
-                };
-                let most = match self.system.behaviour.at_once {
-                    0 => stored.len(),
-                    most => most,
-                };
-                let ready = (0..most).map_while(|_| stored.pop_front_if(|(at, _)| *at <= now));
-                into.extend(ready.map(|(_, received)| received));
-            }
-            let read = (into.len() - before) as u64;
-            state.under_way = state.under_way.saturating_sub(read);
-            Ok(())
-        })
-    }
-
-    fn settle(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(()) })
+            let most = match self.system.behaviour.at_once {
+                0 => stored.len(),
+                most => most,
+            };
+            let ready = (0..most).map_while(|_| stored.pop_front_if(|(at, _)| *at <= now));
+            into.extend(ready.map(|(_, received)| received));
+        }
+        let read = (into.len() - before) as u64;
+        state.under_way = state.under_way.saturating_sub(read);
+        Ok(())
     }
 }

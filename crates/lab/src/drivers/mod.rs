@@ -25,19 +25,15 @@ pub mod live;
 pub mod stub;
 
 use std::fmt::Debug;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 
 use crate::experiment::{ExchangeKind, LiveFormat, Plan, Role, TopicKind};
 use crate::workload::content::Contents;
 use crate::workload::{Message, Received, Reports};
-
-/// Work that a driver does. Boxed once per batch, never per message.
-pub type Task<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
 /// Reason why a system or its client does not do its part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -112,56 +108,66 @@ pub enum Reads {
     One(u32),
 }
 
-/// One client library for one protocol.
+/// One client library for one protocol. Futures are boxed once per batch, never per message.
+#[async_trait]
 pub trait Driver: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
-    fn version(&self) -> String;
+    /// Returns the version of the library: that of the lab, if it is code of its own.
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
 
     /// Returns the feature of the plan that this driver does not have, if there is one.
     fn lacks(&self, plan: &Plan) -> Option<String>;
 
     /// Creates the destinations.
-    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()>;
+    async fn prepare(&self, destinations: &Destinations) -> Result<(), DriverError>;
 
     /// Deletes it.
-    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()>;
+    async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError>;
 
     /// Opens a client that sends; it reports answers and failures of its messages to `reports`.
-    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>>;
+    async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError>;
 
     /// A client that receives, from the first message on or from where `seat`'s predecessor has settled.
-    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>>;
+    async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError>;
 
     /// A connection that does nothing; it ends when it is dropped.
-    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>>;
+    async fn connection(&self) -> Result<Box<dyn Debug + Send>, DriverError>;
 }
 
 /// A client that sends.
+#[async_trait]
 pub trait Sender: Send {
     /// Takes messages over; waits while as many are under way as the role allows. Safe to drop: messages that
     /// it has not taken by then, or cannot take, are reported as failed
     /// ([`crate::workload::recorder::Handover`]).
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()>;
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError>;
 
-    /// Sends messages that are held back. Safe to drop.
-    fn flush(&mut self) -> Task<'_, ()>;
+    /// Sends messages that are held back, if it holds any back. Safe to drop.
+    async fn flush(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
 
     /// Returns when something happened: an answer came, or messages that were held back have gone out. Safe
     /// to drop.
-    fn tick(&mut self) -> Task<'_, ()>;
+    async fn tick(&mut self) -> Result<(), DriverError>;
 
     /// Sends messages that are held back and waits for all answers.
-    fn finish(&mut self) -> Task<'_, ()>;
+    async fn finish(&mut self) -> Result<(), DriverError>;
 }
 
 /// A client that receives.
+#[async_trait]
 pub trait Receiver: Send {
     /// Adds the next messages to `into`; none, if nothing came for a while. Safe to drop.
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()>;
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError>;
 
     /// All that was received so far has been dealt with.
-    fn settle(&mut self) -> Task<'_, ()>;
+    async fn settle(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
 }
 
 /// Waits until a moment; for ever, if there is none.

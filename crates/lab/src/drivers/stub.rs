@@ -27,9 +27,10 @@ use stafett_kafka_wire::messages::metadata::{
 use stafett_kafka_wire::messages::produce::{PartitionProduceResponse, TopicProduceResponse};
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
-    DeleteTopicsResponse, FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse,
-    InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ListOffsetsRequest,
-    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
+    DeleteTopicsResponse, FetchRequest, FetchResponse, FindCoordinatorRequest, HeartbeatRequest,
+    HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse,
+    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest,
+    ProduceResponse,
 };
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
@@ -163,9 +164,9 @@ impl Connection {
         #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
         Ok(Some(match header.api {
             ApiKey::ApiVersions => api_versions(&header)?,
-            ApiKey::Metadata => self.metadata(&header, body, local)?,
-            ApiKey::CreateTopics => self.create_topics(&header, body)?,
-            ApiKey::DeleteTopics => self.delete_topics(&header, body)?,
+            ApiKey::Metadata => serve(&header, body, |request| Ok(self.metadata(request, local)))?,
+            ApiKey::CreateTopics => serve(&header, body, |request| self.create_topics(request))?,
+            ApiKey::DeleteTopics => serve(&header, body, |request| Ok(self.delete_topics(request)))?,
             ApiKey::InitProducerId => write::<InitProducerIdRequest>(
                 &header,
                 &InitProducerIdResponse {
@@ -173,22 +174,21 @@ impl Connection {
                     ..InitProducerIdResponse::default()
                 },
             )?,
-            ApiKey::ListOffsets => self.list_offsets(&header, body)?,
+            ApiKey::ListOffsets => serve(&header, body, |request| Ok(self.list_offsets(request)))?,
             ApiKey::Produce => return self.produce(&header, body),
             ApiKey::Fetch => self.fetch(&header, body).await?,
-            ApiKey::FindCoordinator => groups::find_coordinator(&header, local)?,
-            ApiKey::JoinGroup => groups::join(&header, body)?,
-            ApiKey::SyncGroup => groups::sync(&header, body)?,
+            ApiKey::FindCoordinator => write::<FindCoordinatorRequest>(&header, &groups::coordinator(local))?,
+            ApiKey::JoinGroup => serve(&header, body, groups::join)?,
+            ApiKey::SyncGroup => serve(&header, body, |request| Ok(groups::sync(request)))?,
             ApiKey::Heartbeat => write::<HeartbeatRequest>(&header, &HeartbeatResponse::default())?,
             ApiKey::LeaveGroup => write::<LeaveGroupRequest>(&header, &LeaveGroupResponse::default())?,
-            ApiKey::OffsetFetch => groups::committed(&header, body)?,
-            ApiKey::OffsetCommit => groups::commit(&header, body)?,
+            ApiKey::OffsetFetch => serve(&header, body, |request| Ok(groups::committed(request)))?,
+            ApiKey::OffsetCommit => serve(&header, body, |request| Ok(groups::commit(request)))?,
             other => return Err(format!("{} is not served", other.name()).into()),
         }))
     }
 
-    fn metadata(&self, header: &RequestHeader, body: Decoder, local: SocketAddr) -> Result<Encoded, Ended> {
-        let request: MetadataRequest = frame::read_request(body, header.version)?;
+    fn metadata(&self, request: MetadataRequest, local: SocketAddr) -> MetadataResponse {
         let mut topics = self.topics();
         let asked: Vec<Str> = match request.topics {
             Some(asked) => asked.into_iter().filter_map(|topic| topic.name).collect(),
@@ -221,7 +221,7 @@ impl Connection {
                 ..MetadataResponseTopic::default()
             }
         };
-        let response = MetadataResponse {
+        MetadataResponse {
             brokers: vec![MetadataResponseBroker {
                 node_id: 1,
                 host: local.ip().to_string().into(),
@@ -232,12 +232,10 @@ impl Connection {
             controller_id: 1,
             topics: asked.into_iter().map(topic).collect(),
             ..MetadataResponse::default()
-        };
-        write::<MetadataRequest>(header, &response)
+        }
     }
 
-    fn create_topics(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
-        let request: CreateTopicsRequest = frame::read_request(body, header.version)?;
+    fn create_topics(&self, request: CreateTopicsRequest) -> Result<CreateTopicsResponse, Ended> {
         let mut topics = self.topics();
         let mut results = Vec::new();
         for asked in request.topics {
@@ -258,15 +256,13 @@ impl Connection {
                 ..CreatableTopicResult::default()
             });
         }
-        let response = CreateTopicsResponse {
+        Ok(CreateTopicsResponse {
             throttle_time_ms: 0,
             topics: results,
-        };
-        write::<CreateTopicsRequest>(header, &response)
+        })
     }
 
-    fn delete_topics(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
-        let request: DeleteTopicsRequest = frame::read_request(body, header.version)?;
+    fn delete_topics(&self, request: DeleteTopicsRequest) -> DeleteTopicsResponse {
         let states = request.topics.into_iter().filter_map(|state| state.name);
         let names: Vec<Str> = request.topic_names.into_iter().chain(states).collect();
         let mut topics = self.topics();
@@ -279,15 +275,13 @@ impl Connection {
                 ..DeletableTopicResult::default()
             }
         });
-        let response = DeleteTopicsResponse {
+        DeleteTopicsResponse {
             throttle_time_ms: 0,
             responses: responses.collect(),
-        };
-        write::<DeleteTopicsRequest>(header, &response)
+        }
     }
 
-    fn list_offsets(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
-        let request: ListOffsetsRequest = frame::read_request(body, header.version)?;
+    fn list_offsets(&self, request: ListOffsetsRequest) -> ListOffsetsResponse {
         let end = self.filled.as_ref().map_or(0, |filled| filled.records);
         let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
             name: topic.name,
@@ -301,11 +295,10 @@ impl Connection {
                 })
                 .collect(),
         });
-        let response = ListOffsetsResponse {
+        ListOffsetsResponse {
             throttle_time_ms: 0,
             topics: topics.collect(),
-        };
-        write::<ListOffsetsRequest>(header, &response)
+        }
     }
 
     fn produce(&self, header: &RequestHeader, body: Decoder) -> Result<Option<Encoded>, Ended> {
@@ -325,19 +318,12 @@ impl Connection {
             for row in data.partition_data {
                 let place = usize::try_from(row.index)?;
                 let partition = topic.as_mut().and_then(|topic| topic.partitions.get_mut(place));
-                let Some(partition) = partition else {
-                    rows.push(PartitionProduceResponse {
-                        index: row.index,
-                        error_code: ErrorCode::UnknownTopicOrPartition.code(),
-                        ..PartitionProduceResponse::default()
-                    });
-                    continue;
-                };
-                let base_offset = partition.end;
-                partition.take(row.records);
+                let base_offset = partition.map(|partition| partition.take(row.records));
+                let unknown = ErrorCode::UnknownTopicOrPartition.code();
                 rows.push(PartitionProduceResponse {
                     index: row.index,
-                    base_offset,
+                    error_code: if base_offset.is_some() { 0 } else { unknown },
+                    base_offset: base_offset.unwrap_or_default(),
                     log_start_offset: 0,
                     ..PartitionProduceResponse::default()
                 });
@@ -455,10 +441,12 @@ impl Filled {
 }
 
 impl Partition {
-    fn take(&mut self, records: Option<Bytes>) {
+    /// Takes records; returns the offset of the first.
+    fn take(&mut self, records: Option<Bytes>) -> i64 {
+        let base_offset = self.end;
         let Some((header, bytes)) = records.and_then(|bytes| Some((BatchHeader::parse(&bytes).ok()?, bytes)))
         else {
-            return;
+            return base_offset;
         };
         let count = i64::from(header.record_count.max(1));
         self.end += count;
@@ -467,6 +455,7 @@ impl Partition {
             let body = bytes.get(OFFSET_BYTES..).unwrap_or_default();
             self.newest = Some((Bytes::copy_from_slice(body), count));
         }
+        base_offset
     }
 }
 
@@ -540,6 +529,16 @@ fn api_versions(header: &RequestHeader) -> Result<Encoded, Ended> {
         ..ApiVersionsResponse::default()
     };
     write::<ApiVersionsRequest>(header, &response)
+}
+
+/// Answers a request with the response that `answer` makes.
+fn serve<R: Request>(
+    header: &RequestHeader,
+    body: Decoder,
+    answer: impl FnOnce(R) -> Result<R::Response, Ended>,
+) -> Result<Encoded, Ended> {
+    let request: R = frame::read_request(body, header.version)?;
+    write::<R>(header, &answer(request)?)
 }
 
 fn write<R: Request>(header: &RequestHeader, response: &R::Response) -> Result<Encoded, Ended> {

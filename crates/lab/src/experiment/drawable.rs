@@ -2,7 +2,7 @@
 //! its reader would learn at the end of a run.
 
 use super::check::LATENCIES;
-use super::{Does, Figure, FigureKind, Plan, Rate};
+use super::{Does, Figure, FigureKind, Plan};
 
 /// Returns the roles that a plan lacks for a name that a figure draws; `None` if it has them.
 pub(super) fn missing(plan: &Plan, figure: &Figure, name: &str) -> Option<&'static str> {
@@ -40,7 +40,7 @@ fn metric(plan: &Plan, name: &str) -> (bool, &'static str) {
         "goodput" | "timed_out" => (has(&[Does::Request]), REQUESTER),
         "lost" | "duplicated" => (has(&[Does::Consume]), CONSUMER),
         "sustainable_rate" => (
-            roles.any(|role| matches!(role.rate, Rate::Adaptive(_))),
+            roles.any(|role| role.rate.adaptive().is_some()),
             "a role with an adaptive rate",
         ),
         "drain_s" => (

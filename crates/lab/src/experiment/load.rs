@@ -232,6 +232,16 @@ pub enum Rate {
     Adaptive(Adaptive),
 }
 
+impl Rate {
+    /// Returns the settings of the search, if the rate is searched for.
+    pub fn adaptive(&self) -> Option<&Adaptive> {
+        match self {
+            Self::Adaptive(adaptive) => Some(adaptive),
+            Self::Closed | Self::Fixed(_) | Self::Poisson(_) | Self::Steps(_) => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {

@@ -25,6 +25,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::grid::{Grid, Parameters};
+
 pub use figure::{Figure, FigureKind};
 pub use load::{
     Acks, Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, LiveFormat,
@@ -57,10 +59,10 @@ pub struct Experiment {
     pub roles: BTreeMap<String, Role>,
     /// Varied settings: values by the path of a setting.
     #[serde(default)]
-    pub grid: BTreeMap<String, Vec<serde_json::Value>>,
+    pub grid: Grid,
     /// Other values for a scale below 1, by path; `grid` paths replace lists of values.
     #[serde(default)]
-    pub small: BTreeMap<String, serde_json::Value>,
+    pub small: Parameters,
     #[serde(default)]
     pub figures: Vec<Figure>,
 }

@@ -13,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::{Experiment, Plan, Topics, check, path};
+use crate::grid::{self, Grid, Parameters};
 
 /// The set of topics where a file names none.
 pub const TOPICS_DEFAULT: &str = "main";
@@ -33,6 +34,9 @@ pub enum ExperimentError {
     #[error("{place}: {message}")]
     Wrong { place: String, message: String },
 }
+
+/// A setting as it stands in the file: its path and its value.
+type Setting<'a> = (String, Spanned<DeValue<'a>>);
 
 /// One list of the grid: the path and its values, as they stand in the file and as data.
 struct Sweep<'a> {
@@ -59,7 +63,7 @@ impl Source {
         check::experiment(&experiment).map_err(|found| self.wrong_at(&found))?;
         for scale in [1.0, 0.5] {
             let mut plans = Vec::new();
-            for parameters in super::super::grid::combinations(&self.grid(scale)?) {
+            for parameters in grid::combinations(&self.grid(scale)?) {
                 let plan = self.plan(scale, &parameters)?;
                 check::clients(&plan, &experiment.systems).map_err(|found| self.wrong_at(&found))?;
                 plans.push(plan);
@@ -70,10 +74,10 @@ impl Source {
     }
 
     /// The lists of values by path, at this scale.
-    pub fn grid(&self, scale: f64) -> Result<BTreeMap<String, Vec<serde_json::Value>>, ExperimentError> {
+    pub fn grid(&self, scale: f64) -> Result<Grid, ExperimentError> {
         let tree = self.tree()?;
         let sweeps = self.sweeps(&tree, scale)?;
-        let mut grid = BTreeMap::new();
+        let mut grid = Grid::new();
         for sweep in sweeps {
             let mut values = Vec::new();
             for value in &sweep.values {
@@ -85,36 +89,20 @@ impl Source {
     }
 
     /// The settings of the point with these values of the grid.
-    pub fn plan(
-        &self,
-        scale: f64,
-        parameters: &BTreeMap<String, serde_json::Value>,
-    ) -> Result<Plan, ExperimentError> {
+    pub fn plan(&self, scale: f64, parameters: &Parameters) -> Result<Plan, ExperimentError> {
         let mut tree = self.tree()?;
-        let mut chosen: Vec<(String, Spanned<DeValue<'_>>)> = Vec::new();
-        for (path, value) in self.small(&tree, scale)? {
-            if !path.starts_with("grid.") {
-                chosen.push((path, value));
-            }
-        }
-        for sweep in self.sweeps(&tree, scale)? {
-            let wanted = parameters
-                .get(&sweep.path)
-                .ok_or_else(|| ExperimentError::Wrong {
-                    place: self.place.clone(),
-                    message: format!("the point has no value for `{}`", sweep.path),
-                })?;
-            let mut found = None;
-            for value in &sweep.values {
-                if self.data(value)? == *wanted {
-                    found = Some(value.clone());
-                }
-            }
-            let value = found.ok_or_else(|| ExperimentError::Wrong {
-                place: self.place.clone(),
-                message: format!("{wanted} is no value of `{}` in the grid", sweep.path),
-            })?;
-            chosen.push((sweep.path, value));
+        let mut chosen: Vec<Setting<'_>> = Vec::new();
+        chosen.extend(self.small(&tree, scale)?);
+        chosen.retain(|(path, _)| !path.starts_with("grid."));
+        for Sweep { path, values } in self.sweeps(&tree, scale)? {
+            let wanted = parameters.get(&path);
+            let wanted =
+                wanted.ok_or_else(|| self.wrong(None, format!("the point has no value for `{path}`")))?;
+            let is_wanted = |value: &Spanned<DeValue<'_>>| self.data(value).is_ok_and(|data| data == *wanted);
+            let value = values.into_iter().rfind(is_wanted);
+            let value = value
+                .ok_or_else(|| self.wrong(None, format!("{wanted} is no value of `{path}` in the grid")))?;
+            chosen.push((path, value));
         }
         for (path, value) in &chosen {
             self.put(tree.get_mut(), path, value)?;
@@ -192,7 +180,7 @@ impl Source {
         &self,
         tree: &Spanned<DeTable<'a>>,
         scale: f64,
-    ) -> Result<Vec<(String, Spanned<DeValue<'a>>)>, ExperimentError> {
+    ) -> Result<Vec<Setting<'a>>, ExperimentError> {
         let Some(small) = tree.get_ref().get("small").filter(|_| scale < 1.0) else {
             return Ok(Vec::new());
         };

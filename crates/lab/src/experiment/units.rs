@@ -55,8 +55,11 @@ fn split(text: &str) -> Option<(f64, &str)> {
     (number >= 0.0 && number.is_finite()).then_some((number, unit))
 }
 
-fn times(number: f64, unit: u64, max: u64) -> Option<u64> {
-    let product = (number * unit as f64).round();
+/// Reads a number with one of these units, in the smallest of them.
+fn parse(text: &str, units: &[(&str, u64)], max: u64) -> Option<u64> {
+    let (number, unit) = split(text)?;
+    let (_, unit) = units.iter().find(|(name, _)| *name == unit)?;
+    let product = (number * *unit as f64).round();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -69,11 +72,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let nanos = split(text).and_then(|(number, unit)| {
-            let unit = TIMES.iter().find(|(name, _)| *name == unit)?.1;
-            times(number, unit, NANOS_MAX)
-        });
-        nanos
+        parse(text, &TIMES, NANOS_MAX)
             .map(|nanos| Self(Duration::from_nanos(nanos)))
             .ok_or_else(|| {
                 format!("{text:?} is no length of time: expected such as 10s, 250ms, 2m, at most 31 days")
@@ -85,11 +84,7 @@ impl FromStr for ByteCount {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bytes = split(text).and_then(|(number, unit)| {
-            let unit = SIZES.iter().find(|(name, _)| *name == unit)?.1;
-            times(number, unit, 1 << 50)
-        });
-        bytes
+        parse(text, &SIZES, 1 << 50)
             .map(Self)
             .ok_or_else(|| format!("{text:?} is no number of bytes: expected such as 100, 64KiB, 1MB"))
     }

@@ -1,7 +1,7 @@
 //! Ceilings of clients: their rates against a stub that answers without storing, once per run, for each of
 //! the grid's values that concerns the client.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::agents::controller::Order;
 use crate::clients::{self, Client};
 use crate::drivers::Driver;
 use crate::experiment::{Delivery, Does, Plan, Protocol, Rate};
-use crate::grid;
+use crate::grid::{self, Parameters};
 use crate::results::{Ceiling, ProcessKind};
 use crate::run::point;
 use crate::run::{Request, RunError};
@@ -46,10 +46,8 @@ pub async fn measure(
             || path.ends_with(".partitions")
             || ["run.protocol", "run.driver"].contains(&path.as_str())
     });
-    let first: BTreeMap<_, _> = request
-        .source
-        .grid(request.scale)?
-        .into_iter()
+    let all = request.source.grid(request.scale)?.into_iter();
+    let first: Parameters = all
         .filter_map(|(path, values)| Some((path, values.into_iter().next()?)))
         .collect();
     let mut ceilings = Vec::new();
@@ -99,7 +97,7 @@ async fn of_plan(
     request: &Request,
     plan: &Plan,
     protocol: Protocol,
-    parameters: BTreeMap<String, serde_json::Value>,
+    parameters: Parameters,
     crew: Option<&mut Crew>,
     stop: &CancellationToken,
 ) -> Option<Ceiling> {
@@ -147,12 +145,7 @@ async fn of_plan(
 }
 
 /// A ceiling that is not measured, or not yet, of the driver that the points have.
-fn unmeasured(
-    plan: &Plan,
-    protocol: Protocol,
-    parameters: BTreeMap<String, serde_json::Value>,
-    reason: Option<String>,
-) -> Ceiling {
+fn unmeasured(plan: &Plan, protocol: Protocol, parameters: Parameters, reason: Option<String>) -> Ceiling {
     let system = stood_in_for(protocol).unwrap_or("stafett");
     let driver = if systems::wants_client(system, plan) {
         clients::name(protocol).to_owned()
@@ -346,7 +339,7 @@ mod tests {
             repetitions: None,
             scale: 1.0,
             out: folder.path().to_owned(),
-            addresses: BTreeMap::new(),
+            addresses: std::collections::BTreeMap::new(),
             agents: Vec::new(),
             secret: None,
             host: "127.0.0.1".to_owned(),

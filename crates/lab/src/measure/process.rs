@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use procfs::net::DeviceStatus;
+use procfs::process::Process;
+
 use crate::results::{ProcessKind, ProcessSample, ProcessSeries};
 
 /// Watches one process.
@@ -61,75 +64,36 @@ pub fn memory_bytes(pid: u32) -> Option<u64> {
 
 /// Returns the figures of a process at this moment; counters are sums since it began.
 fn read(pid: u32) -> Option<ProcessSample> {
-    let folder = format!("/proc/{pid}");
-    let of = |name: &str| fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
-    let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
-    let (cpu_user_s, cpu_system_s, threads) = of_stat(&stat)?;
-    let status = of("status");
-    let io = of("io");
-    let (network_received_bytes, network_sent_bytes) = of_network(&of("net/dev"));
-    let open_files = fs::read_dir(format!("{folder}/fd")).map_or(0, Iterator::count);
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    let stat = process.stat().ok()?;
+    let memory_kib = process.status().ok().and_then(|status| status.vmrss);
+    let io = process.io().ok();
+    // All interfaces of the process's network namespace.
+    let interfaces = process.dev_status().unwrap_or_default();
+    let network = |of: fn(&DeviceStatus) -> u64| interfaces.values().map(of).sum();
+    let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
     Some(ProcessSample {
-        cpu_user_s,
-        cpu_system_s,
-        memory_bytes: field(&status, "VmRSS:") * 1024,
-        disk_read_bytes: field(&io, "read_bytes:"),
-        disk_written_bytes: field(&io, "write_bytes:"),
-        network_received_bytes,
-        network_sent_bytes,
-        open_files: u32::try_from(open_files).unwrap_or(u32::MAX),
-        threads,
-        context_switches: context_switches(&folder),
+        cpu_user_s: seconds(stat.utime),
+        cpu_system_s: seconds(stat.stime),
+        memory_bytes: memory_kib.unwrap_or(0) * 1024,
+        disk_read_bytes: io.as_ref().map_or(0, |io| io.read_bytes),
+        disk_written_bytes: io.as_ref().map_or(0, |io| io.write_bytes),
+        network_received_bytes: network(|interface| interface.recv_bytes),
+        network_sent_bytes: network(|interface| interface.sent_bytes),
+        open_files: u32::try_from(process.fd_count().unwrap_or(0)).unwrap_or(u32::MAX),
+        threads: u32::try_from(stat.num_threads).unwrap_or(0),
+        context_switches: context_switches(&process),
         ..ProcessSample::default()
     })
 }
 
-/// CPU seconds in user and system mode, and threads.
-fn of_stat(stat: &str) -> Option<(f64, f64, u32)> {
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
-    let ticks = rustix::param::clock_ticks_per_second() as f64;
-    let seconds = |at: usize| Some(fields.get(at)?.parse::<f64>().ok()? / ticks);
-    Some((seconds(11)?, seconds(12)?, fields.get(17)?.parse().ok()?))
-}
-
 /// Of all threads: the file of the process itself counts its first one alone.
-fn context_switches(folder: &str) -> u64 {
-    let threads = fs::read_dir(format!("{folder}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    threads
-        .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
-        .map(|status| {
-            field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:")
-        })
-        .sum()
-}
-
-fn field(text: &str, name: &str) -> u64 {
-    text.lines()
-        .find_map(|line| line.strip_prefix(name))
-        .and_then(|rest| rest.split_ascii_whitespace().next())
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(0)
-}
-
-/// Bytes received and sent by all interfaces of the process's network namespace.
-fn of_network(text: &str) -> (u64, u64) {
-    let mut sums = (0, 0);
-    for line in text.lines() {
-        let Some((_, counters)) = line.split_once(':') else {
-            continue;
-        };
-        let counters: Vec<u64> = counters
-            .split_ascii_whitespace()
-            .filter_map(|number| number.parse().ok())
-            .collect();
-        sums.0 += counters.first().copied().unwrap_or(0);
-        sums.1 += counters.get(8).copied().unwrap_or(0);
-    }
-    sums
+fn context_switches(process: &Process) -> u64 {
+    let threads = process.tasks().into_iter().flatten().flatten();
+    let statuses = threads.filter_map(|thread| thread.status().ok());
+    let switches =
+        statuses.flat_map(|status| [status.voluntary_ctxt_switches, status.nonvoluntary_ctxt_switches]);
+    switches.flatten().sum()
 }
 
 #[cfg(test)]
@@ -155,15 +119,5 @@ mod tests {
         let mut watched = Watched::new(ProcessKind::Broker, u32::MAX);
         watched.sample(1.0, 1.0);
         assert!(watched.finish().samples.is_empty());
-    }
-
-    #[test]
-    fn names_with_spaces_and_brackets_do_not_confuse() {
-        let stat = "12 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 7 0 99";
-        let (user, system, threads) = of_stat(stat).unwrap();
-        assert!((user / system - 5.0).abs() < 1e-9);
-        assert_eq!(threads, 7);
-        let net = "Inter-|\n face |bytes\n    lo: 10 1 0 0 0 0 0 0 20 1 0\n  eth0: 1 1 0 0 0 0 0 0 2 1 0\n";
-        assert_eq!(of_network(net), (11, 22));
     }
 }

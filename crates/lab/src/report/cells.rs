@@ -6,18 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use super::load::Recorded;
-use crate::results::{OutcomeKind, Point};
+use crate::grid::Parameters;
+use crate::results::{Latencies, OutcomeKind, Point};
 use crate::statistics::{Estimate, mean};
 
 /// A system with parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell<'a> {
     pub(crate) system: String,
-    pub(crate) parameters: BTreeMap<String, Value>,
+    pub(crate) parameters: Parameters,
     /// All repetitions, by their numbers.
     pub(crate) points: Vec<&'a Point>,
     /// True if it holds the values of failed points instead of those that were measured.
@@ -72,26 +72,10 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// All repetitions' latencies of that name together.
-    pub(crate) fn latencies(&self, name: &str) -> Option<Histogram<u64>> {
-        let mut merged: Option<Histogram<u64>> = None;
-        let stored = self
-            .measured()
-            .flat_map(|point| &point.roles)
-            .filter_map(|role| role.latencies.get(name));
-        for latencies in stored {
-            // Unreadable ones are left out; the summary of the point still has its percentiles.
-            let Ok(histogram) = latencies.decode() else {
-                continue;
-            };
-            match &mut merged {
-                None => merged = Some(histogram),
-                Some(merged) => {
-                    let _ = merged.add(histogram);
-                }
-            }
-        }
-        merged.filter(|histogram| !histogram.is_empty())
+    /// The latencies of that name, of all repetitions.
+    pub(crate) fn latencies(&self, name: &str) -> impl Iterator<Item = &'a Latencies> {
+        let roles = self.measured().flat_map(|point| &point.roles);
+        roles.filter_map(move |role| role.latencies.get(name))
     }
 
     /// Returns the measured repetition whose figure is in the middle.
@@ -106,21 +90,15 @@ impl<'a> Cell<'a> {
 /// The cells of a run: systems in the order of the experiment, parameters in the order of its grid.
 pub(crate) fn cells(recorded: &Recorded) -> Vec<Cell<'_>> {
     let experiment = &recorded.run.experiment;
-    let mut cells: Vec<Cell<'_>> = Vec::new();
-    for point in &recorded.points {
-        let same = cells
-            .iter_mut()
-            .find(|cell| cell.system == point.system && cell.parameters == point.parameters);
-        match same {
-            Some(cell) => cell.points.push(point),
-            None => cells.push(Cell {
-                system: point.system.clone(),
-                parameters: point.parameters.clone(),
-                points: vec![point],
-                is_failed: false,
-            }),
-        }
-    }
+    let points = recorded.points.iter();
+    let groups = grouped(points.map(|point| ((&point.system, &point.parameters), point)));
+    let cell = |((system, parameters), points): ((&String, &Parameters), _)| Cell {
+        system: system.clone(),
+        parameters: parameters.clone(),
+        points,
+        is_failed: false,
+    };
+    let mut cells: Vec<Cell<'_>> = groups.into_iter().map(cell).collect();
     let place = |cell: &Cell<'_>| {
         let system = experiment.systems.iter().position(|name| *name == cell.system);
         let values = cell.parameters.iter().map(|(path, value)| {
@@ -148,6 +126,18 @@ pub(crate) fn varied(cells: &[Cell<'_>]) -> Vec<String> {
     let several = |values: &Vec<&Value>| values.iter().any(|value| Some(value) != values.first());
     let varied = seen.into_iter().filter(|(_, values)| several(values));
     varied.map(|(path, _)| path.clone()).collect()
+}
+
+/// Puts together what has the same key; groups stand in the order in which they begin.
+pub(crate) fn grouped<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, value) in all {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// Returns every value once, in the order in which they first come.

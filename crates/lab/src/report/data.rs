@@ -9,6 +9,7 @@ use super::cells::{Cell, cells};
 use super::figures::{Analysed, analyses};
 use super::load::Recorded;
 use crate::factorial::Analysis;
+use crate::grid::Parameters;
 use crate::results::{
     Ceiling, Driver, Durability, Environment, METRICS, Network, Outcome, Point, Reached, Status,
 };
@@ -48,7 +49,7 @@ struct RunData<'a> {
 struct CellData<'a> {
     system: &'a str,
     version: Option<&'a str>,
-    parameters: &'a BTreeMap<String, Value>,
+    parameters: &'a Parameters,
     durability: Option<&'a Durability>,
     driver: Option<&'a Driver>,
     outcomes: Vec<&'a Outcome>,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::ReportError;
-use crate::results::{Folder, Point, Run};
+use crate::results::{Folder, Point, Run, StoreError};
 
 /// A run, and all its points that are there.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) fn runs(folder: &Path) -> Result<Vec<Recorded>, ReportError> {
     if Folder::new(folder).exists() {
         return Ok(vec![read(folder)?]);
     }
-    let unreadable = |source| ReportError::Unreadable {
+    let unreadable = |source| StoreError::Read {
         path: folder.to_owned(),
         source,
     };

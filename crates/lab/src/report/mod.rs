@@ -24,14 +24,10 @@ use crate::results::StoreError;
 /// Reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("{} cannot be read: {source}", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{} has no run: expected run.json in it, or in folders right below it", path.display())]
     NoRun { path: PathBuf },
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("{} cannot be written: {source}", path.display())]
-    Unwritable { path: PathBuf, source: std::io::Error },
 }
 
 /// Files of a report.
@@ -92,7 +88,7 @@ fn side_name(folder: &Path, all: &[PathBuf]) -> String {
 
 fn write(out: &Path, name: &str, text: &str) -> Result<PathBuf, ReportError> {
     let path = out.join(name);
-    let unwritable = |source| ReportError::Unwritable {
+    let unwritable = |source| StoreError::Write {
         path: path.clone(),
         source,
     };

@@ -54,8 +54,23 @@ impl Scale {
         }
     }
 
+    /// One for a number that stands for itself.
+    pub(crate) fn alone(unit: &'static str, value: f64) -> Self {
+        Self::of(unit, std::iter::once(value))
+    }
+
     pub(crate) fn number(&self, value: f64) -> String {
         plain(value / self.divisor, digits(value / self.divisor))
+    }
+
+    /// With the name of the unit behind it.
+    pub(crate) fn with_unit(&self, value: f64) -> String {
+        let number = self.number(value);
+        match self.unit {
+            "" => number,
+            rate if rate.starts_with('/') => format!("{number}{rate}"),
+            name => format!("{number}{THIN}{name}"),
+        }
     }
 
     /// With one digit more, for readers that check calculations.
@@ -123,19 +138,13 @@ pub(crate) fn plain(value: f64, places: usize) -> String {
 
 /// A number that stands for itself, with three digits at most: `1.02 M/s`, `250 µs`.
 pub(crate) fn alone(value: f64, unit: &'static str) -> String {
-    let scale = Scale::of(unit, std::iter::once(value));
-    let number = scale.number(value);
-    match scale.unit {
-        "" => number,
-        rate if rate.starts_with('/') => format!("{number}{rate}"),
-        name => format!("{number}{THIN}{name}"),
-    }
+    Scale::alone(unit, value).with_unit(value)
 }
 
 /// Returns a label of an axis, with as few digits as a round number needs. The unit of rates is in the axis's
 /// own label.
 pub(crate) fn tick(value: f64, unit: &'static str) -> String {
-    let scale = Scale::of(unit, std::iter::once(value));
+    let scale = Scale::alone(unit, value);
     let short = trim(value / scale.divisor);
     match scale.unit {
         "" | "/s" | "s" if unit != "µs" => thousands(value),

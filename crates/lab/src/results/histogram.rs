@@ -73,6 +73,16 @@ pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
         .map_err(|error| because(error.to_string()))
 }
 
+/// All of them together, without those that cannot be read; `None` if there is nothing in them.
+pub fn merged<'a>(all: impl Iterator<Item = &'a Latencies>) -> Option<Histogram<u64>> {
+    let mut sum = empty();
+    for histogram in all.filter_map(|latencies| latencies.decode().ok()) {
+        // All have the lab's own bounds.
+        let _ = sum.add(histogram);
+    }
+    (!sum.is_empty()).then_some(sum)
+}
+
 impl Latencies {
     pub fn of(histogram: &Histogram<u64>) -> Self {
         Self {

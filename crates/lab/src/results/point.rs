@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Latencies;
 use super::series::{ProcessSeries, RateSample};
+use crate::grid::Parameters;
 
 /// Results of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,7 +16,7 @@ pub struct Point {
     pub system: String,
     /// Version, in the system's own words; empty if it was not started.
     pub version: String,
-    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub parameters: Parameters,
     pub repetition: u32,
     pub outcome: Outcome,
     pub durability: Durability,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Latencies;
 use crate::experiment::Experiment;
+use crate::grid::Parameters;
 
 /// The request, the machine, the order of points, and the progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,7 +78,7 @@ pub struct Planned {
     pub number: u32,
     pub system: String,
     /// The grid's parameters by their path, such as `roles.producers.batch`.
-    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub parameters: Parameters,
     /// From 1 on.
     pub repetition: u32,
 }
@@ -129,7 +130,7 @@ pub struct Ceiling {
     /// The driver's name.
     pub driver: String,
     /// Those of the grid's parameters that the client is concerned with, and the size of its messages.
-    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub parameters: Parameters,
     /// Messages per second.
     pub produce_rate: Option<f64>,
     pub consume_rate: Option<f64>,

@@ -1,7 +1,5 @@
 //! The figures by name, out of the results of a load.
 
-use hdrhistogram::Histogram;
-
 use super::point::LoadResult;
 use crate::environment::cores;
 use crate::experiment::{Does, Plan};
@@ -24,10 +22,11 @@ pub(super) fn fill(point: &mut Point, plan: &Plan, LoadResult { loaded, prepare_
     put("sustainable_rate", loaded.sustainable_rate);
     rates(loaded, &mut put);
     counts(loaded, plan, &mut put);
-    for (name, latencies) in ["acknowledged", "delivery", "round_trip"]
-        .into_iter()
-        .filter_map(|name| Some((name, merged(&loaded.roles, name)?)))
-    {
+    for name in ["acknowledged", "delivery", "round_trip"] {
+        let of_roles = loaded.roles.iter().filter_map(|role| role.latencies.get(name));
+        let Some(latencies) = histogram::merged(of_roles) else {
+            continue;
+        };
         let quantile = |quantile| Some(latencies.value_at_quantile(quantile) as f64);
         put(&format!("{name}_mean_us"), Some(latencies.mean()));
         put(&format!("{name}_p50_us"), quantile(0.5));
@@ -93,16 +92,6 @@ fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>))
     if has(Does::Request) {
         put("timed_out", total(|role| role.totals.timed_out));
     }
-}
-
-/// The latencies of all roles that have them, together.
-fn merged(roles: &[RoleResult], name: &str) -> Option<Histogram<u64>> {
-    let mut all = histogram::empty();
-    for latencies in roles.iter().filter_map(|role| role.latencies.get(name)) {
-        // Both are of the lab's own bounds.
-        let _ = all.add(&latencies.decode().ok()?);
-    }
-    (!all.is_empty()).then_some(all)
 }
 
 /// Messages through the system in the time that counts: those that went in, or where none did, those that

@@ -214,9 +214,8 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
         });
         if let (Some(system), Some(agent)) = (started, request.out_of_reach()) {
             return Err(RunError::Request(format!(
-                "agent `{}` at {} cannot reach {system}, which is started on this machine's loopback: give this \
-                 machine's address (--host), or that of a system that runs already (--address {system}=HOST:PORT)",
-                agent.name, agent.address
+                "{agent} cannot reach {system}, which is started on this machine's loopback: give this machine's \
+                 address (--host), or that of a system that runs already (--address {system}=HOST:PORT)"
             )));
         }
     }

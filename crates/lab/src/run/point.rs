@@ -118,13 +118,11 @@ impl Bench {
         let address = system.address(plan).map_err(DriverError::Failed)?;
         let driver = systems::driver(&point.system, address, plan).map_err(DriverError::Missing)?;
         if is_fresh && has_break_in(plan) {
-            self.warm_up(
-                (point.number, &point.system),
-                plan,
-                &topic_settings,
-                (&driver, client.as_mut()),
-            )
-            .await;
+            self.watch.does(&format!("warming {} up", point.system));
+            let (short, tag) = (Arc::new(shortened(plan)), format!("{}-warm", point.number));
+            let by = (&driver, client.as_mut());
+            // The result is not used, whatever it is.
+            let _ = self.load(by, &short, &topic_settings, &tag).await;
         }
         point.started_ms = now_ms();
         let tag = point.number.to_string();
@@ -150,21 +148,6 @@ impl Bench {
                 Ok(())
             }
         }
-    }
-
-    /// Puts a system that was just started under load for a while. The result is not used, whatever it is.
-    async fn warm_up(
-        &mut self,
-        (number, system): (u32, &str),
-        plan: &Plan,
-        topic_settings: &[(String, String)],
-        by: (&Arc<dyn Driver>, Option<&mut Client>),
-    ) {
-        self.watch.does(&format!("warming {system} up"));
-        let short = Arc::new(shortened(plan));
-        let _ = self
-            .load(by, &short, topic_settings, &format!("{number}-warm"))
-            .await;
     }
 
     /// Checks that the driver has the features of the plan. Returns the client program if it sends and

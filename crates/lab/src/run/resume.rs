@@ -16,10 +16,8 @@ pub(super) const PROTOCOL: &str = "run.protocol";
 /// A run from its beginning.
 pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
     let parameters = grid::combinations(&request.source.grid(request.scale)?);
-    let first = parameters.first().cloned().unwrap_or_default();
-    let plan = request.source.plan(request.scale, &first)?;
-    let asked = asked(request, &experiment)?;
-    let mut order = grid::order(&asked.systems, &parameters, asked.repetitions, plan.run.seed);
+    let (asked, seed) = asked(request, &experiment)?;
+    let mut order = grid::order(&asked.systems, &parameters, asked.repetitions, seed);
     // Where the protocol is varied, each system is asked in those that it speaks.
     order.retain(|planned| {
         let protocol = planned.parameters.get(PROTOCOL);
@@ -38,7 +36,7 @@ pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, 
         command: request.command.clone(),
         scale: request.scale,
         asked: Some(asked),
-        seed: plan.run.seed,
+        seed,
         environment: environment::describe(&request.out, &request.exe),
         network: None,
         reached: Vec::new(),
@@ -51,34 +49,31 @@ pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, 
     })
 }
 
-/// Returns the request, with the experiment's values where it has none.
-fn asked(request: &Request, experiment: &Experiment) -> Result<RunRequest, RunError> {
+/// Returns the request, with the experiment's values where it has none; and the seed.
+fn asked(request: &Request, experiment: &Experiment) -> Result<(RunRequest, u64), RunError> {
     let first = grid::combinations(&request.source.grid(request.scale)?)
         .into_iter()
         .next();
     let plan = request.source.plan(request.scale, &first.unwrap_or_default())?;
     let agents = request.agents.iter();
-    Ok(RunRequest {
-        systems: request
-            .systems
-            .clone()
-            .unwrap_or_else(|| experiment.systems.clone()),
+    let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
+    let clients = request.clients.as_ref();
+    let asked = RunRequest {
+        systems: systems.clone(),
         repetitions: request.repetitions.unwrap_or(plan.run.repetitions),
         addresses: request.addresses.clone(),
         agents: agents
             .map(|agent| format!("{}={}", agent.name, agent.address))
             .collect(),
-        clients: request
-            .clients
-            .as_ref()
-            .map(|program| program.display().to_string()),
-    })
+        clients: clients.map(|program| program.display().to_string()),
+    };
+    Ok((asked, plan.run.seed))
 }
 
 /// A run that was begun before, if it is the same.
 pub(super) fn resumed(request: &Request, experiment: &Experiment, folder: &Folder) -> Result<Run, RunError> {
     let mut run = folder.read_run()?;
-    let now = asked(request, experiment)?;
+    let (now, _) = asked(request, experiment)?;
     if let Some(difference) = difference(&run, request, &now) {
         return Err(RunError::Request(format!(
             "{} holds another run ({}): {difference}. Give another folder with --out, or delete it",

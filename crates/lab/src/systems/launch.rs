@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use super::process::{Process, last_words};
-use super::{Place, System, answer_of};
+use super::{Place, System, first_answer};
 use crate::drivers::DriverError;
 use crate::experiment::{Own, Protocol};
 
@@ -84,13 +84,19 @@ impl Launch {
             other => other?,
         };
         let address = addresses.get(&spoken).map_or("", String::as_str);
-        let answered = answer_of(&process, (spoken, address), started, patience).await?;
+        let (version, cold_start) = tokio::select! {
+            answered = first_answer(spoken, address, started, patience) => answered?,
+            () = process.ended.cancelled() => {
+                let status = process.status().unwrap_or_default();
+                return Err(DriverError::Failed(format!("it ended before it answered: {status}")));
+            }
+        };
         Ok(System {
             name: name.to_owned(),
             addresses,
-            version: answered.version,
+            version,
             settings: self.settings,
-            cold_start: Some(answered.after),
+            cold_start: Some(cold_start),
             process: Some(process),
             key: String::new(),
         })

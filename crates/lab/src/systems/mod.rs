@@ -201,14 +201,14 @@ async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, DriverError
             "{name} at {address} runs already: its own settings cannot be set from here"
         )));
     }
-    let answered = first_answer(spoken, address, Instant::now(), Duration::from_secs(10)).await?;
+    let (version, _) = first_answer(spoken, address, Instant::now(), Duration::from_secs(10)).await?;
     Ok(System {
         name: name.to_owned(),
         addresses: Protocol::ALL
             .into_iter()
             .filter_map(|protocol| Some((protocol, own.address(protocol)?.to_owned())))
             .collect(),
-        version: answered.version,
+        version,
         settings: BTreeMap::new(),
         cold_start: None,
         process: None,
@@ -216,47 +216,19 @@ async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, DriverError
     })
 }
 
-/// First answer of a system.
-#[derive(Debug)]
-struct Answered {
-    after: Duration,
-    /// Version in the system's own words, if its protocol has a place for it.
-    version: String,
-}
-
-/// The same of a process that may end before it answers.
-async fn answer_of(
-    process: &Process,
-    (protocol, address): (Protocol, &str),
-    since: Instant,
-    patience: Duration,
-) -> Result<Answered, DriverError> {
-    tokio::select! {
-        answered = first_answer(protocol, address, since, patience) => answered,
-        () = process.ended.cancelled() => {
-            let status = process.status().unwrap_or_default();
-            Err(DriverError::Failed(format!("it ended before it answered: {status}")))
-        }
-    }
-}
-
-/// Asks a system until it answers.
+/// Asks a system until it answers. Returns its version, if its protocol has a place for it, and how long it
+/// took.
 async fn first_answer(
     protocol: Protocol,
     address: &str,
     since: Instant,
     patience: Duration,
-) -> Result<Answered, DriverError> {
+) -> Result<(String, Duration), DriverError> {
     let mut last = "it did not answer".to_owned();
     while let Some(left) = patience.checked_sub(since.elapsed()) {
         match tokio::time::timeout(left, ask(protocol, address)).await {
             Err(_) => break,
-            Ok(Ok(version)) => {
-                return Ok(Answered {
-                    after: since.elapsed(),
-                    version,
-                });
-            }
+            Ok(Ok(version)) => return Ok((version, since.elapsed())),
             Ok(Err(error)) => last = error.to_string(),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -16,12 +16,12 @@ use super::client_placement::Seating;
 use super::consumer::Consumer;
 use super::content::Contents;
 use super::derived_numbers::{
-    audiences, delay, each, is_bounded, rate_of_one, readers, stream, streams, window,
+    self, audiences, delay, each, is_bounded, rate_of_one, readers, stream, streams, window,
 };
 use super::filter::SeenMessages;
 use super::idle;
 use super::in_flight_limit::{Ahead, Limit};
-use super::ledger::Ledger;
+use super::ledger::{self, Ledger};
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
 use super::producer::Producer;
@@ -29,7 +29,7 @@ use super::recorder::{Clock, Recorder};
 use super::relay::Exchanger;
 use super::together::{RoleBooks, RoleProgress};
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
-use crate::experiment::{Content, Does, Plan, Rate, Role};
+use crate::experiment::{Content, Does, Plan, Role};
 use crate::measure::timer::Timer;
 use crate::results::{Counts, RoleResult};
 
@@ -130,9 +130,8 @@ impl Cast {
         consumer: &'a Actor,
         plan: &'a Plan,
     ) -> impl Iterator<Item = &'a Arc<Actor>> {
-        self.actors
-            .iter()
-            .filter(move |actor| actor.role.does == Does::Produce && actor.set(plan) == consumer.set(plan))
+        let producers = derived_numbers::producers(plan, &consumer.role);
+        producers.filter_map(|(place, _)| self.actors.get(place))
     }
 
     /// Lets all clients begin, each in its turn.
@@ -210,7 +209,7 @@ impl Cast {
     }
 
     fn producer(&self, load: &Load, actor: &Arc<Actor>, client: u32) -> Producer {
-        let set = actor.set(&load.plan);
+        let set = derived_numbers::set(&load.plan, &actor.role).map_or("", String::as_str);
         let zipf = load.plan.topics.get(set).map_or(0.0, |topics| topics.zipf);
         let topics = load.destinations.get(set).map_or(1, |set| set.names.len());
         let topics = u32::try_from(topics).unwrap_or(u32::MAX);
@@ -329,21 +328,6 @@ impl Cast {
             .collect()
     }
 
-    /// By role, how many messages are known to be missing, and not which.
-    pub(super) fn forgotten(&self) -> impl Iterator<Item = (&str, u64)> {
-        let forgotten = |actor: &Actor| {
-            let of_each = actor.ledgers.iter().map(|ledger| {
-                let ledger = ledger.lock();
-                ledger.forgotten()
-            });
-            of_each.sum::<u64>()
-        };
-        let actors = self.actors.iter();
-        actors
-            .map(move |actor| (actor.name.as_str(), forgotten(actor)))
-            .filter(|(_, forgotten)| *forgotten > 0)
-    }
-
     /// Returns true if a consumer's audience has all acknowledged messages. First by numbers: looking at each
     /// message takes long while many are missing.
     pub(super) fn has_enough(&self, consumer: &Actor, plan: &Plan) -> bool {
@@ -362,16 +346,11 @@ impl Cast {
         }
         let mut lost = 0;
         for producer in self.producers_of(consumer, plan) {
-            if producer.recorder.is_overwhelmed() {
-                continue;
-            }
             for (stream, sequence) in &producer.streams {
                 let sent = sequence.load(Ordering::Relaxed);
+                let given_up = producer.recorder.given_up_of(*stream);
                 for ledger in &consumer.ledgers {
-                    let ledger = ledger.lock();
-                    lost += ledger.missing(*stream, sent, |range| {
-                        producer.recorder.given_up_of(*stream, range)
-                    });
+                    lost += ledger.lock().missing(*stream, sent, &given_up);
                 }
             }
         }
@@ -404,14 +383,16 @@ impl Actor {
         let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
         let came = (0..).zip(ledgers).flat_map(|(audience, ledger)| {
             let ledger = ledger.lock();
-            ledger.pieces(audience).collect::<Vec<_>>()
+            ledger.pieces(audience)
         });
         let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
+        let given_up = self.recorder.all_given_up().into_iter();
         RoleBooks {
             came: came.collect(),
             streams: self.streams.iter().map(sent).collect(),
-            given_up: self.recorder.all_given_up(),
-            is_overwhelmed: self.recorder.is_overwhelmed(),
+            given_up: given_up
+                .map(|(stream, all)| (stream, ledger::encode(&all)))
+                .collect(),
             active: self.recorder.active(),
         }
     }
@@ -499,7 +480,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
     let audiences = audiences(role);
     let ledger = || match load.together {
         Some(_) => Ledger::of_part(each),
-        None => Ledger::new(each, audiences),
+        None => Ledger::new(each),
     };
     let run = &load.plan.run;
     let told = load
@@ -516,10 +497,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
     } else {
         Clock::Receptions
     };
-    let first_rate = match &role.rate {
-        Rate::Adaptive(adaptive) => adaptive.first,
-        Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => 0.0,
-    };
+    let first_rate = role.rate.adaptive().map_or(0.0, |adaptive| adaptive.first);
     let total = role
         .total
         .map(|total| seating.part_of(place, role.clients, total));

@@ -62,20 +62,24 @@ pub(crate) fn readers<'a>(plan: &'a Plan, sender: &'a Role) -> impl Iterator<Ite
     roles.filter(move |(_, role)| reads(role) && set(plan, role) == set(plan, sender))
 }
 
+/// Returns the roles that send a consumer's messages.
+pub(crate) fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
+    let roles = plan.roles.values().enumerate();
+    roles.filter(move |(_, role)| role.does == Does::Produce && set(plan, role) == set(plan, consumer))
+}
+
 /// Returns how often every message comes to an audience of the role: to all followers of its topic and,
 /// without a filter, all of its copies.
 pub(crate) fn each(plan: &Plan, role: &Role) -> u16 {
-    let own = set(plan, role);
-    let topics = own.and_then(|own| plan.topics.get(own));
+    let topics = set(plan, role).and_then(|own| plan.topics.get(own));
     let (Some(follows), Some(topics)) = (role.follows, topics) else {
         return 1;
     };
     let followers = u64::from(role.clients) * u64::from(role.users) * u64::from(follows);
-    let producers = plan
-        .roles
-        .values()
-        .filter(|other| other.does == Does::Produce && set(plan, other) == own);
-    let copies = producers.map(|producer| producer.copies).max().unwrap_or(1);
+    let copies = producers(plan, role)
+        .map(|(_, producer)| producer.copies)
+        .max()
+        .unwrap_or(1);
     let copies = if topics.filter.is_some() { 1 } else { copies };
     let each = followers / u64::from(topics.count.max(1)) * u64::from(copies);
     u16::try_from(each).unwrap_or(u16::MAX)
@@ -90,18 +94,12 @@ pub(super) fn window(plan: &Plan, role: &Role) -> Duration {
 
 /// Returns true if a role ends with a number of messages: its rate is that of its own time.
 pub(crate) fn is_bounded(plan: &Plan, role: &Role) -> bool {
-    let sends_all = |other: &Role| {
-        other.does == Does::Produce && other.total.is_some() && set(plan, other) == set(plan, role)
-    };
-    let mut producers = plan
-        .roles
-        .values()
-        .filter(|other| other.does == Does::Produce && set(plan, other) == set(plan, role));
+    let mut producers = producers(plan, role).peekable();
     match role.does {
         Does::Produce => role.total.is_some(),
         Does::Consume => {
-            let first = producers.next();
-            role.after.is_some() || first.is_some_and(sends_all) && producers.all(sends_all)
+            let is_sent = producers.peek().is_some() && producers.all(|(_, other)| other.total.is_some());
+            role.after.is_some() || is_sent
         }
         Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => false,
     }

@@ -32,7 +32,7 @@ use super::recorder::Recorder;
 use super::together::{HostSecond, Progress, RoleBooks, RoleSecond, Together};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::environment;
-use crate::experiment::{Does, Plan, Rate, Role};
+use crate::experiment::{Does, Plan, Role};
 use crate::measure::process::Watched;
 use crate::results::{ProcessKind, ProcessSeries, RoleResult};
 
@@ -137,12 +137,6 @@ impl Actor {
     pub(super) fn deliveries(&self) -> u64 {
         self.ledgers.len() as u64 * u64::from(self.each)
     }
-
-    /// The name of the set that it uses.
-    pub(super) fn set<'a>(&'a self, plan: &'a Plan) -> &'a str {
-        let only = || plan.topics.keys().next().map_or("", String::as_str);
-        self.role.topics.as_deref().unwrap_or_else(only)
-    }
 }
 
 impl Load {
@@ -195,7 +189,7 @@ impl Load {
         if !is_drained && !self.stop.is_cancelled() && self.together.is_none() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
-        remarks.extend(too_much(&cast));
+        remarks.extend(overrun_filters(&cast));
         let drain_s = run.drain_seconds();
         let roles = cast.results(&self.plan, measured_s, is_drained);
         let error = cast.actors.iter().find_map(|actor| actor.recorder.error());
@@ -255,23 +249,13 @@ impl Load {
     }
 }
 
-/// Returns remarks about bounds of memory that were reached.
-fn too_much(cast: &Cast) -> Vec<String> {
+/// Returns remarks about filters whose memory was too small.
+fn overrun_filters(cast: &Cast) -> impl Iterator<Item = String> {
     let is_overrun = |actor: &&Arc<Actor>| actor.seen.as_ref().is_some_and(SeenMessages::is_overrun);
-    let overrun = cast.actors.iter().filter(is_overrun).map(|actor| {
+    cast.actors.iter().filter(is_overrun).map(|actor| {
         let name = &actor.name;
         format!("`{name}` has seen more within its window than it can remember: some duplicates passed it")
-    });
-    let missing = cast.forgotten().map(|(role, count)| forgotten(role, count));
-    overrun.chain(missing).collect()
-}
-
-/// Returns the remark about more missing messages than can be remembered.
-pub(crate) fn forgotten(role: &str, count: u64) -> String {
-    format!(
-        "so many messages were missing at `{role}` that of {count} it is not known which they are: those of them that came \
-         after all count as lost, and as having come twice"
-    )
+    })
 }
 
 /// A load that is under way.
@@ -501,10 +485,7 @@ impl Running<'_> {
     /// Returns the roles whose rates are searched for here: over several hosts the controller does it.
     fn steered(&self) -> Vec<(&Actor, Steering)> {
         let here = self.cast.actors.iter().filter(|_| self.together().is_none());
-        let steered = here.filter_map(|actor| match &actor.role.rate {
-            Rate::Adaptive(adaptive) => Some((&**actor, Steering::new(adaptive))),
-            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
-        });
+        let steered = here.filter_map(|actor| Some((&**actor, Steering::new(actor.role.rate.adaptive()?))));
         steered.collect()
     }
 

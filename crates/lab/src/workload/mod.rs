@@ -7,7 +7,7 @@
 //! - [`message`]: the lab's own bytes at the front of a message
 //! - [`content`]: the bytes behind them; [`size`]: sizes; [`choose`]: topics of messages
 //! - [`pace`]: intended moments of sending; [`adaptive`]: the search for the highest rate that holds
-//! - [`ledger`]: messages that came, that are missing, and that came twice, in `blocks` of [`runs`]
+//! - [`ledger`]: messages that came, that are missing, and that came twice
 //! - `in_flight_limit`: bounds on messages in flight
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: clients of roles; [`relay`]: those that send because they received
@@ -19,7 +19,6 @@
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
 pub mod adaptive;
-mod blocks;
 #[cfg(test)]
 mod calibration;
 pub mod choose;
@@ -40,7 +39,6 @@ mod patience;
 pub mod producer;
 pub mod recorder;
 pub mod relay;
-pub mod runs;
 pub mod size;
 pub mod together;
 

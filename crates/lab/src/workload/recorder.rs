@@ -14,17 +14,13 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use roaring::RoaringTreemap;
 use stafett_model::Lock;
 use tokio::time::Instant;
 
 use super::log::Log;
 use super::message::Message;
-use super::runs::Runs;
 use crate::results::{Counts, Latencies, RateSample, histogram};
-
-/// Messages that were given up are remembered up to this many runs of them; beyond, loss cannot be told from
-/// failure.
-const GIVEN_UP_MAX: usize = 1 << 20;
 
 /// Record of one role.
 #[derive(Debug)]
@@ -51,8 +47,7 @@ struct Books {
     lateness: Histogram<u64>,
     samples: Vec<RateSample>,
     error: Option<String>,
-    given_up: BTreeMap<u32, Runs>,
-    given_up_runs: usize,
+    given_up: BTreeMap<u32, RoaringTreemap>,
     given_up_count: u64,
     /// Time of the last message, in nanoseconds since the load began.
     latest: u64,
@@ -249,16 +244,8 @@ impl Reports {
         books.totals.failed += parcel.messages;
         books.error.get_or_insert_with(|| reason.to_owned());
         for (stream, first, count) in &parcel.runs {
-            if books.given_up_runs >= GIVEN_UP_MAX {
-                break;
-            }
-            let range = *first..first + count;
             let of_stream = books.given_up.entry(*stream).or_default();
-            let (before, known) = (of_stream.pieces(), of_stream.count_in(range.clone()));
-            of_stream.insert(range);
-            let after = of_stream.pieces();
-            books.given_up_runs = (books.given_up_runs + after).saturating_sub(before);
-            books.given_up_count += count - known;
+            books.given_up_count += of_stream.insert_range(*first..first + count);
         }
     }
 
@@ -299,7 +286,6 @@ impl Recorder {
                 samples: Vec::new(),
                 error: None,
                 given_up: BTreeMap::new(),
-                given_up_runs: 0,
                 given_up_count: 0,
                 latest: 0,
                 active: None,
@@ -422,12 +408,10 @@ impl Recorder {
         self.books().totals
     }
 
-    /// Returns how many messages of a range were given up by their sender; with too many to remember, not all
-    /// of them.
-    pub fn given_up_of(&self, stream: u32, range: Range<u64>) -> u64 {
+    /// Returns the messages of a stream that were given up by their sender.
+    pub fn given_up_of(&self, stream: u32) -> RoaringTreemap {
         let books = self.books();
-        let found = books.given_up.get(&stream);
-        found.map_or(0, |runs| runs.count_in(range))
+        books.given_up.get(&stream).cloned().unwrap_or_default()
     }
 
     /// Returns the time of the last message, in nanoseconds since the load began.
@@ -440,21 +424,13 @@ impl Recorder {
         self.books().given_up_count
     }
 
-    /// Returns true if too many were given up to tell loss from failure.
-    pub fn is_overwhelmed(&self) -> bool {
-        self.books().given_up_runs >= GIVEN_UP_MAX
-    }
-
     pub fn last_sample(&self) -> Option<RateSample> {
         self.books().samples.last().copied()
     }
 
-    /// Streams, and which runs of their messages were given up.
-    pub fn all_given_up(&self) -> Vec<(u32, Vec<Range<u64>>)> {
-        let books = self.books();
-        let rows = books.given_up.iter();
-        rows.map(|(stream, runs)| (*stream, runs.iter().collect()))
-            .collect()
+    /// Returns the messages that were given up, by stream.
+    pub fn all_given_up(&self) -> BTreeMap<u32, RoaringTreemap> {
+        self.books().given_up.clone()
     }
 
     /// Takes the sample of the `seconds` that end at `at_s`; with its latencies, encoded, if they are
@@ -541,7 +517,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_driver_has_not_taken_over_has_failed_and_is_remembered_as_runs() {
+    async fn what_a_driver_has_not_taken_over_has_failed_and_is_remembered() {
         let recorder = Arc::new(Recorder::new(Instant::now(), Clock::Acknowledgements));
         let reports = Reports::new(&recorder);
         let all = messages(0..100_000);
@@ -554,11 +530,13 @@ mod tests {
         let totals = recorder.totals();
         assert_eq!((totals.failed, recorder.given_up()), (99_800, 99_800));
         assert_eq!(reports.outstanding(), 200);
-        let [(7, runs)] = &recorder.all_given_up()[..] else {
-            panic!("{:?}", recorder.all_given_up());
-        };
-        assert_eq!((runs.len(), runs[1].clone()), (200, 501..1000));
-        assert_eq!(recorder.given_up_of(7, 0..600), 499 + 99);
+        let given_up = recorder.given_up_of(7);
+        assert_eq!(recorder.all_given_up(), BTreeMap::from([(7, given_up.clone())]));
+        assert_eq!(
+            (given_up.contains(500), given_up.contains_range(501..1000)),
+            (false, true)
+        );
+        assert_eq!(given_up.range_cardinality(..600), 499 + 99);
     }
 
     #[tokio::test(start_paused = true)]

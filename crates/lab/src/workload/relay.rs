@@ -247,31 +247,25 @@ impl Exchanger {
             };
             let bytes = u64::from(message.size);
             match self.inbound.role.does {
-                Does::Relay => {
-                    self.recorder.received(moment, elsewhere, bytes, 0);
-                    self.pass_on(state, outgoing);
-                }
+                Does::Relay => self.pass_on(state, outgoing),
                 Does::Filter => {
                     let now = self.recorder.now();
                     let is_new = |seen: &SeenMessages| seen.is_new(message.stream, message.sequence, now);
-                    if self.seen.as_ref().is_none_or(is_new) {
-                        self.recorder.received(moment, elsewhere, bytes, 0);
-                        outgoing.push(filtered(message));
-                    } else {
+                    if !self.seen.as_ref().is_none_or(is_new) {
                         self.recorder.received(&[], 0, bytes, 1);
+                        continue;
                     }
+                    outgoing.push(filtered(message));
                 }
-                Does::Respond => {
-                    self.recorder.received(moment, elsewhere, bytes, 0);
-                    outgoing.push(self.answer(message, &mut state.random));
-                }
+                Does::Respond => outgoing.push(self.answer(message, &mut state.random)),
                 Does::Request | Does::Produce | Does::Consume | Does::Idle => {
                     let is_ours = message.stream == self.stream;
-                    if is_ours && state.waiting.remove(&message.sequence).is_some() {
-                        self.recorder.received(moment, elsewhere, bytes, 0);
+                    if !is_ours || state.waiting.remove(&message.sequence).is_none() {
+                        continue;
                     }
                 }
             }
+            self.recorder.received(moment, elsewhere, bytes, 0);
         }
     }
 

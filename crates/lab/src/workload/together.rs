@@ -4,7 +4,6 @@
 //! compares its clock with another's.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use super::derived_numbers;
 use super::ledger::Piece;
 use super::log::Log;
 use super::pace::SharedRate;
-use crate::experiment::{Plan, Rate, Role};
+use crate::experiment::{Plan, Role};
 use crate::results::RateSample;
 
 /// Seconds that may wait to be told.
@@ -66,9 +65,9 @@ pub fn tied(plan: &Plan) -> (Ties, Together) {
         end: CancellationToken::new(),
         stop: CancellationToken::new(),
         over: of_roles(plan, |_| Some(CancellationToken::new())),
-        rates: of_roles(plan, |role| match &role.rate {
-            Rate::Adaptive(adaptive) => Some(Arc::new(SharedRate::new(adaptive.first))),
-            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
+        rates: of_roles(plan, |role| {
+            let adaptive = role.rate.adaptive()?;
+            Some(Arc::new(SharedRate::new(adaptive.first)))
         }),
         allowed: of_roles(plan, |role| {
             let waits = role.ahead.is_some() && derived_numbers::readers(plan, role).next().is_some();
@@ -141,10 +140,8 @@ pub struct RoleSecond {
 pub struct RoleBooks {
     /// Number of messages of each stream.
     pub streams: Vec<(u32, u64)>,
-    /// Messages of streams that were given up, as runs.
-    pub given_up: Vec<(u32, Vec<Range<u64>>)>,
-    /// True if too many were given up to tell loss from failure.
-    pub is_overwhelmed: bool,
+    /// Messages of streams that were given up, as in [`Piece`].
+    pub given_up: BTreeMap<u32, String>,
     /// Messages that came to its audiences.
     pub came: Vec<Piece>,
     /// From the first message sent, or the first client that received, to the last acknowledgement or

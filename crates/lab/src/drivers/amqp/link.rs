@@ -197,31 +197,23 @@ pub(super) fn check(frame: FrameRef<'_>) -> Result<(), DriverError> {
     ) {
         return Ok(());
     }
-    let method = Method::decode(Bytes::copy_from_slice(frame.payload));
-    let (code, text, about) = match method {
-        Ok(Method::Connection(Connection::Close(close))) => (
-            close.reply_code,
-            close.reply_text,
-            (close.class_id, close.method_id),
-        ),
-        Ok(Method::Channel(ChannelMethod::Close(close))) => (
-            close.reply_code,
-            close.reply_text,
-            (close.class_id, close.method_id),
-        ),
-        Ok(Method::Basic(_)) => {
-            return Err(DriverError::Failed(
-                "a consumer was cancelled: its queue is gone".to_owned(),
-            ));
+    Err(match Method::decode(Bytes::copy_from_slice(frame.payload)) {
+        Ok(Method::Connection(Connection::Close(close))) => {
+            let about = name_of(close.class_id, close.method_id);
+            ended(close.reply_code, &close.reply_text, about)
         }
-        Ok(other) => return Err(unexpected(&other)),
-        Err(error) => return Err(DriverError::Failed(error.to_string())),
-    };
-    Err(ended(code, &text, about))
+        Ok(Method::Channel(ChannelMethod::Close(close))) => {
+            let about = name_of(close.class_id, close.method_id);
+            ended(close.reply_code, &close.reply_text, about)
+        }
+        Ok(Method::Basic(_)) => DriverError::Failed("a consumer was cancelled: its queue is gone".to_owned()),
+        Ok(other) => unexpected(&other),
+        Err(error) => DriverError::Failed(error.to_string()),
+    })
 }
 
 /// A refusal of the system is told from everything else.
-fn ended(code: u16, text: &ByteString, about: (u16, u16)) -> DriverError {
+fn ended(code: u16, text: &ByteString, about: Option<&str>) -> DriverError {
     const REFUSALS: [ReplyCode; 6] = [
         ReplyCode::AccessRefused,
         ReplyCode::PreconditionFailed,
@@ -230,7 +222,7 @@ fn ended(code: u16, text: &ByteString, about: (u16, u16)) -> DriverError {
         ReplyCode::NotImplemented,
         ReplyCode::CommandInvalid,
     ];
-    let said = match name_of(about.0, about.1) {
+    let said = match about {
         Some(name) => format!("{name}: {text} ({code})"),
         None => format!("{text} ({code})"),
     };

@@ -27,13 +27,14 @@ mod unconfirmed;
 
 use std::fmt::Debug;
 
+use async_trait::async_trait;
 use stafett_amqp_wire::Method;
 
 pub use link::Server;
 
 use self::layout::Layout;
 use self::link::Link;
-use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::{Codec, Delivery, Does, Plan, TopicKind};
 use crate::workload::Reports;
 
@@ -72,13 +73,10 @@ impl Amqp {
     }
 }
 
+#[async_trait]
 impl Driver for Amqp {
     fn name(&self) -> &'static str {
         NAME
-    }
-
-    fn version(&self) -> String {
-        env!("CARGO_PKG_VERSION").to_owned()
     }
 
     fn lacks(&self, plan: &Plan) -> Option<String> {
@@ -114,40 +112,30 @@ impl Driver for Amqp {
         None
     }
 
-    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async {
-            let layout = Layout::of(destinations);
-            self.define(layout.definitions()).await
-        })
+    async fn prepare(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        let layout = Layout::of(destinations);
+        self.define(layout.definitions()).await
     }
 
-    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async {
-            let layout = Layout::of(destinations);
-            self.define(layout.deletions()).await
-        })
+    async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        let layout = Layout::of(destinations);
+        self.define(layout.deletions()).await
     }
 
-    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
-        Box::pin(async {
-            let link = Link::open(&self.server).await?;
-            let sender = sender::AmqpSender::open(link, seat, reports).await?;
-            Ok(Box::new(sender) as Box<dyn Sender>)
-        })
+    async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {
+        let link = Link::open(&self.server).await?;
+        let sender = sender::AmqpSender::open(link, seat, reports).await?;
+        Ok(Box::new(sender))
     }
 
-    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
-        Box::pin(async {
-            let link = Link::open(&self.server).await?;
-            let receiver = receiver::AmqpReceiver::open(link, seat).await?;
-            Ok(Box::new(receiver) as Box<dyn Receiver>)
-        })
+    async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError> {
+        let link = Link::open(&self.server).await?;
+        let receiver = receiver::AmqpReceiver::open(link, seat).await?;
+        Ok(Box::new(receiver))
     }
 
-    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
-        Box::pin(async {
-            let link = Link::open(&self.server).await?;
-            Ok(Box::new(link) as Box<dyn Debug + Send>)
-        })
+    async fn connection(&self) -> Result<Box<dyn Debug + Send>, DriverError> {
+        let link = Link::open(&self.server).await?;
+        Ok(Box::new(link))
     }
 }

@@ -1,5 +1,6 @@
 //! Consumes, and acknowledges several messages at once, after its caller has dealt with them.
 
+use async_trait::async_trait;
 use stafett_amqp_wire::FrameRef;
 use stafett_amqp_wire::methods::basic;
 
@@ -7,7 +8,7 @@ use super::deliveries::Deliveries;
 use super::layout::queues;
 use super::link::Link;
 use super::settling::{Settlement, Settling};
-use crate::drivers::{DriverError, Receiver, Seat, Task};
+use crate::drivers::{DriverError, Receiver, Seat};
 use crate::workload::Received;
 
 /// A connection that consumes.
@@ -57,7 +58,28 @@ impl AmqpReceiver {
         })
     }
 
-    async fn next(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+    fn take_in(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        let deliveries = &mut self.deliveries;
+        self.link
+            .socket
+            .frames(|frame: FrameRef<'_>, _| deliveries.take(frame, into))
+    }
+
+    /// For all that was given out.
+    fn acknowledge(&mut self) {
+        if self.given > self.settled {
+            self.link.tell(basic::Ack {
+                delivery_tag: self.given,
+                multiple: true,
+            });
+            self.settled = self.given;
+        }
+    }
+}
+
+#[async_trait]
+impl Receiver for AmqpReceiver {
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
         if self.is_idle {
             // More clients than queues, and each queue for one of them.
             return std::future::pending().await;
@@ -81,37 +103,11 @@ impl AmqpReceiver {
         Ok(())
     }
 
-    fn take_in(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
-        let deliveries = &mut self.deliveries;
-        self.link
-            .socket
-            .frames(|frame: FrameRef<'_>, _| deliveries.take(frame, into))
-    }
-
-    /// For all that was given out.
-    fn acknowledge(&mut self) {
-        if self.given > self.settled {
-            self.link.tell(basic::Ack {
-                delivery_tag: self.given,
-                multiple: true,
-            });
-            self.settled = self.given;
+    async fn settle(&mut self) -> Result<(), DriverError> {
+        if self.settling != Settling::Never {
+            self.acknowledge();
+            self.link.write().await?;
         }
-    }
-}
-
-impl Receiver for AmqpReceiver {
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
-        Box::pin(self.next(into))
-    }
-
-    fn settle(&mut self) -> Task<'_, ()> {
-        Box::pin(async {
-            if self.settling != Settling::Never {
-                self.acknowledge();
-                self.link.write().await?;
-            }
-            Ok(())
-        })
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::BytesMut;
 use stafett_amqp_wire::methods::{BASIC, channel, confirm};
 use stafett_amqp_wire::{FrameKind, FrameRef};
@@ -14,7 +15,7 @@ use super::layout::Layout;
 use super::link::{Link, check, id_of, u64_at};
 use super::template::Template;
 use super::unconfirmed::Unconfirmed;
-use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use crate::drivers::{Destinations, DriverError, Seat, Sender};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
@@ -72,33 +73,6 @@ impl AmqpSender {
             scratch: Vec::new(),
             link,
         })
-    }
-
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
-    /// forgotten.
-    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        let is_confirmed = self.unconfirmed.is_some();
-        let mut handover = Handover::new(&self.reports, messages);
-        for message in messages {
-            if let Err(error) = self.make_room().await {
-                handover.failed(&error);
-                return Err(error);
-            }
-            self.put(message);
-            // Without confirms nothing is known of it until all are written.
-            handover.taken(usize::from(is_confirmed));
-        }
-        if let Err(error) = self.link.write().await {
-            handover.failed(&error);
-            return Err(error);
-        }
-        if !is_confirmed {
-            handover.taken(messages.len());
-            self.reports.unanswered(&Parcel::from_iter(messages));
-        }
-        drop(handover);
-        self.lane = (self.lane + 1) % self.lanes.max(1);
-        self.take_in()
     }
 
     /// Waits while as many are without a confirm as may be; and while too much waits to be written.
@@ -194,8 +168,42 @@ impl AmqpSender {
             .as_ref()
             .is_some_and(|unconfirmed| !unconfirmed.is_empty())
     }
+}
 
-    async fn end(&mut self) -> Result<(), DriverError> {
+#[async_trait]
+impl Sender for AmqpSender {
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        let is_confirmed = self.unconfirmed.is_some();
+        let mut handover = Handover::new(&self.reports, messages);
+        for message in messages {
+            if let Err(error) = self.make_room().await {
+                handover.failed(&error);
+                return Err(error);
+            }
+            self.put(message);
+            // Without confirms nothing is known of it until all are written.
+            handover.taken(usize::from(is_confirmed));
+        }
+        if let Err(error) = self.link.write().await {
+            handover.failed(&error);
+            return Err(error);
+        }
+        if !is_confirmed {
+            handover.taken(messages.len());
+            self.reports.unanswered(&Parcel::from_iter(messages));
+        }
+        drop(handover);
+        self.lane = (self.lane + 1) % self.lanes.max(1);
+        self.take_in()
+    }
+
+    async fn tick(&mut self) -> Result<(), DriverError> {
+        self.answers().await
+    }
+
+    async fn finish(&mut self) -> Result<(), DriverError> {
         self.link.write().await?;
         // Input that came during the write may be the last.
         self.take_in()?;
@@ -207,25 +215,6 @@ impl AmqpSender {
             self.link.call(channel::Close::default()).await?;
         }
         Ok(())
-    }
-}
-
-impl Sender for AmqpSender {
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        Box::pin(self.push_all(messages))
-    }
-
-    /// Nothing is held back.
-    fn flush(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn tick(&mut self) -> Task<'_, ()> {
-        Box::pin(self.answers())
-    }
-
-    fn finish(&mut self) -> Task<'_, ()> {
-        Box::pin(self.end())
     }
 }
 

@@ -9,11 +9,12 @@ mod sender;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use stafett_kafka_client::{Client, ClientError, Connection, ErrorCode, Options, Place, Str, Topic};
 use stafett_kafka_wire::messages::CreateTopicsRequest;
 use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
 
-use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::{Delivery, Does, Plan, TopicKind};
 use crate::workload::Reports;
 
@@ -44,46 +45,6 @@ impl Lean {
     pub async fn ping(&self) -> Result<(), DriverError> {
         let client = self.connect().await?;
         client.topics().await.map(|_| ()).map_err(failed)
-    }
-
-    async fn create(&self, destinations: &Destinations) -> Result<(), DriverError> {
-        let client = self.connect().await?;
-        for names in destinations.names.chunks(CREATED_AT_ONCE) {
-            let request = CreateTopicsRequest {
-                topics: names.iter().map(|name| creatable(name, destinations)).collect(),
-                timeout_ms: CREATE_WITHIN_MS,
-                validate_only: false,
-            };
-            let (_, answer) = client.call(&request).await.map_err(failed)?;
-            if let Some(row) = answer.topics.iter().find(|row| row.error_code != 0) {
-                let error = ErrorCode::try_from(row.error_code).map_or("an unknown error", ErrorCode::name);
-                let message = row.error_message.as_ref().map_or("", |message| message.as_str());
-                return Err(DriverError::Refused(format!(
-                    "topic `{}`: {error} {message}",
-                    row.name
-                )));
-            }
-        }
-        // A broker may answer before all of it knows the topics; one that tells their ends can write to them.
-        let mut patience = KNOWN_AFTER_TRIES;
-        let topics = loop {
-            let found = client.look_up(&destinations.names, |_| true).await;
-            match found {
-                Ok(topics) if topics.len() == destinations.names.len() => break topics,
-                Ok(_) if patience == 0 => {
-                    return Err(DriverError::Failed("the topics did not come to be".to_owned()));
-                }
-                Err(error) if patience == 0 => return Err(failed(error)),
-                Ok(_) | Err(_) => patience -= 1,
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
-        let topics: Vec<&Topic> = topics.iter().map(|(_, topic)| topic).collect();
-        client
-            .offsets(&topics, Place::End)
-            .await
-            .map(|_| ())
-            .map_err(failed)
     }
 }
 
@@ -122,13 +83,10 @@ pub(super) fn failed(error: ClientError) -> DriverError {
     }
 }
 
+#[async_trait]
 impl Driver for Lean {
     fn name(&self) -> &'static str {
         "lean"
-    }
-
-    fn version(&self) -> String {
-        env!("CARGO_PKG_VERSION").to_owned()
     }
 
     fn lacks(&self, plan: &Plan) -> Option<String> {
@@ -150,40 +108,68 @@ impl Driver for Lean {
         None
     }
 
-    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(self.create(destinations))
-    }
-
-    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async {
-            let client = self.connect().await?;
-            for name in &destinations.names {
-                client.delete_topic(name).await.map_err(failed)?;
+    async fn prepare(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        let client = self.connect().await?;
+        for names in destinations.names.chunks(CREATED_AT_ONCE) {
+            let request = CreateTopicsRequest {
+                topics: names.iter().map(|name| creatable(name, destinations)).collect(),
+                timeout_ms: CREATE_WITHIN_MS,
+                validate_only: false,
+            };
+            let (_, answer) = client.call(&request).await.map_err(failed)?;
+            if let Some(row) = answer.topics.iter().find(|row| row.error_code != 0) {
+                let error = ErrorCode::try_from(row.error_code).map_or("an unknown error", ErrorCode::name);
+                let message = row.error_message.as_ref().map_or("", |message| message.as_str());
+                return Err(DriverError::Refused(format!(
+                    "topic `{}`: {error} {message}",
+                    row.name
+                )));
             }
-            Ok(())
-        })
+        }
+        // A broker may answer before all of it knows the topics; one that tells their ends can write to them.
+        let mut patience = KNOWN_AFTER_TRIES;
+        let topics = loop {
+            let found = client.look_up(&destinations.names, |_| true).await;
+            match found {
+                Ok(topics) if topics.len() == destinations.names.len() => break topics,
+                Ok(_) if patience == 0 => {
+                    return Err(DriverError::Failed("the topics did not come to be".to_owned()));
+                }
+                Err(error) if patience == 0 => return Err(failed(error)),
+                Ok(_) | Err(_) => patience -= 1,
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let topics: Vec<&Topic> = topics.iter().map(|(_, topic)| topic).collect();
+        client
+            .offsets(&topics, Place::End)
+            .await
+            .map(|_| ())
+            .map_err(failed)
     }
 
-    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
-        Box::pin(async {
-            let client = self.connect().await?;
-            let sender = sender::LeanSender::open(client, seat, reports).await?;
-            Ok(Box::new(sender) as Box<dyn Sender>)
-        })
+    async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        let client = self.connect().await?;
+        for name in &destinations.names {
+            client.delete_topic(name).await.map_err(failed)?;
+        }
+        Ok(())
     }
 
-    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
-        Box::pin(async {
-            let client = self.connect().await?;
-            let receiver = receiver::LeanReceiver::open(client, seat).await?;
-            Ok(Box::new(receiver) as Box<dyn Receiver>)
-        })
+    async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {
+        let client = self.connect().await?;
+        let sender = sender::LeanSender::open(client, seat, reports).await?;
+        Ok(Box::new(sender))
     }
 
-    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
-        Box::pin(async {
-            let connection = Connection::open(&self.server, &options()).await.map_err(failed)?;
-            Ok(Box::new(connection) as Box<dyn Debug + Send>)
-        })
+    async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError> {
+        let client = self.connect().await?;
+        let receiver = receiver::LeanReceiver::open(client, seat).await?;
+        Ok(Box::new(receiver))
+    }
+
+    async fn connection(&self) -> Result<Box<dyn Debug + Send>, DriverError> {
+        let connection = Connection::open(&self.server, &options()).await.map_err(failed)?;
+        Ok(Box::new(connection))
     }
 }

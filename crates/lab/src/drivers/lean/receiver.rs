@@ -3,6 +3,7 @@
 //! A group's clients share the partitions out by number, without a coordinator. A client that comes back goes
 //! on at its last stored position, or else at the start.
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use stafett_kafka_client::batches::Batches;
 use stafett_kafka_client::values::Values;
@@ -11,7 +12,7 @@ use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{Codec, records};
 
 use super::failed;
-use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
+use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::workload::Received;
 
 /// Largest content of one compressed batch.
@@ -62,26 +63,6 @@ impl LeanReceiver {
             group: seat.group.clone(),
         })
     }
-
-    async fn fetch(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
-        if self.fetcher.sources().is_empty() {
-            // More clients than partitions: this one has nothing to do.
-            return std::future::pending().await;
-        }
-        for fetched in self.fetcher.next().await.map_err(failed)? {
-            read(fetched, into)?;
-        }
-        Ok(())
-    }
-
-    async fn store(&mut self) -> Result<(), DriverError> {
-        let sources = self.fetcher.sources();
-        let positions: Vec<_> = sources
-            .iter()
-            .map(|source| ((source.topic.clone(), source.partition), source.offset))
-            .collect();
-        self.client.commit(&self.group, &positions).await.map_err(failed)
-    }
 }
 
 fn topics(seat: &Seat) -> u32 {
@@ -116,12 +97,25 @@ fn unpack(batch: &Bytes, into: &mut Vec<Received>) -> Result<(), DriverError> {
     Ok(())
 }
 
+#[async_trait]
 impl Receiver for LeanReceiver {
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
-        Box::pin(self.fetch(into))
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        if self.fetcher.sources().is_empty() {
+            // More clients than partitions: this one has nothing to do.
+            return std::future::pending().await;
+        }
+        for fetched in self.fetcher.next().await.map_err(failed)? {
+            read(fetched, into)?;
+        }
+        Ok(())
     }
 
-    fn settle(&mut self) -> Task<'_, ()> {
-        Box::pin(self.store())
+    async fn settle(&mut self) -> Result<(), DriverError> {
+        let sources = self.fetcher.sources();
+        let positions: Vec<_> = sources
+            .iter()
+            .map(|source| ((source.topic.clone(), source.partition), source.offset))
+            .collect();
+        self.client.commit(&self.group, &positions).await.map_err(failed)
     }
 }

@@ -4,12 +4,13 @@
 //! the producer is idempotent, as the clients that people use are by default, so that the broker does the
 //! same work.
 
+use async_trait::async_trait;
 use stafett_kafka_client::raw::{RawError, RawOutcome, RawProducer, RawSettings};
 use stafett_kafka_client::{Acks, Client};
 use stafett_model::Codec;
 
 use super::failed;
-use crate::drivers::{DriverError, Seat, Sender, Task};
+use crate::drivers::{DriverError, Seat, Sender};
 use crate::experiment;
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
@@ -56,10 +57,23 @@ impl LeanSender {
             scratch: Vec::new(),
         })
     }
+}
 
+impl From<RawError> for DriverError {
+    fn from(error: RawError) -> Self {
+        match error {
+            RawError::Client(error) => failed(error),
+            RawError::Batch(error) => Self::Refused(error.to_string()),
+            RawError::NotStored(_) | RawError::NoTopic => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+#[async_trait]
+impl Sender for LeanSender {
     /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
     /// forgotten.
-    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {
             self.contents.write(message, &mut self.scratch);
@@ -78,33 +92,17 @@ impl LeanSender {
         self.producer.send_due().await?;
         Ok(self.producer.take_answers().await?)
     }
-}
 
-impl From<RawError> for DriverError {
-    fn from(error: RawError) -> Self {
-        match error {
-            RawError::Client(error) => failed(error),
-            RawError::Batch(error) => Self::Refused(error.to_string()),
-            RawError::NotStored(_) | RawError::NoTopic => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl Sender for LeanSender {
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        Box::pin(self.push_all(messages))
+    async fn flush(&mut self) -> Result<(), DriverError> {
+        Ok(self.producer.flush().await?)
     }
 
-    fn flush(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(self.producer.flush().await?) })
+    async fn tick(&mut self) -> Result<(), DriverError> {
+        Ok(self.producer.tick().await?)
     }
 
-    fn tick(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(self.producer.tick().await?) })
-    }
-
-    fn finish(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(self.producer.finish().await?) })
+    async fn finish(&mut self) -> Result<(), DriverError> {
+        Ok(self.producer.finish().await?)
     }
 }
 

@@ -18,6 +18,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use async_trait::async_trait;
 use stafett_model::Lock;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,7 +28,7 @@ use self::link::Link;
 use self::receiver::{LiveReceiver, answers};
 use self::sender::LiveSender;
 use self::words::{Order, write};
-use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::{Codec, Delivery, LiveFormat, Plan, TopicKind};
 use crate::workload::Reports;
 
@@ -161,13 +162,10 @@ struct Idle {
     _stop: DropGuard,
 }
 
+#[async_trait]
 impl Driver for Live {
     fn name(&self) -> &'static str {
         "lean live"
-    }
-
-    fn version(&self) -> String {
-        env!("CARGO_PKG_VERSION").to_owned()
     }
 
     fn lacks(&self, plan: &Plan) -> Option<String> {
@@ -192,37 +190,29 @@ impl Driver for Live {
         None
     }
 
-    fn prepare<'a>(&'a self, _: &'a Destinations) -> Task<'a, ()> {
+    async fn prepare(&self, _: &Destinations) -> Result<(), DriverError> {
         // A live topic exists while it has subscribers.
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 
-    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
-        Box::pin(async {
-            let clients = self.known.take(destinations);
-            self.unsubscribe(&clients).await
-        })
+    async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        let clients = self.known.take(destinations);
+        self.unsubscribe(&clients).await
     }
 
-    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
-        Box::pin(async {
-            let link = self.open(seat.destinations.format).await?;
-            Ok(Box::new(LiveSender::new(link, seat, reports)) as Box<dyn Sender>)
-        })
+    async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {
+        let link = self.open(seat.destinations.format).await?;
+        Ok(Box::new(LiveSender::new(link, seat, reports)))
     }
 
-    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
-        Box::pin(async {
-            let link = self.open(seat.destinations.format).await?;
-            let receiver = LiveReceiver::open(link, seat, &self.known).await?;
-            Ok(Box::new(receiver) as Box<dyn Receiver>)
-        })
+    async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError> {
+        let link = self.open(seat.destinations.format).await?;
+        let receiver = LiveReceiver::open(link, seat, &self.known).await?;
+        Ok(Box::new(receiver))
     }
 
-    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
-        Box::pin(async {
-            let idle = self.idle().await?;
-            Ok(Box::new(idle) as Box<dyn Debug + Send>)
-        })
+    async fn connection(&self) -> Result<Box<dyn Debug + Send>, DriverError> {
+        let idle = self.idle().await?;
+        Ok(Box::new(idle))
     }
 }

@@ -1,9 +1,11 @@
 //! Receives broadcasts: one connection, with one subscriber or several.
 
+use async_trait::async_trait;
+
 use super::link::Link;
 use super::words::{Heard, Order, hear, write};
 use super::{LIST, SubscriberSet, UNANSWERED_MAX};
-use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
+use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::workload::Received;
 
 /// A connection that receives.
@@ -70,22 +72,35 @@ pub(super) async fn answers(
 ) -> Result<usize, DriverError> {
     let mut count = 0;
     while count < least {
-        let (mut wrong, format) = (None, link.format);
-        link.read(|message| match hear(message, format) {
-            Ok(Heard::Answer(answer)) => {
-                count += 1;
-                wrong = wrong.take().or_else(|| answer.err().map(DriverError::Refused));
-            }
-            Ok(Heard::Message(message)) => early.push(message),
-            Ok(Heard::Dropped(_) | Heard::Other) => {}
-            Err(error) => wrong = Some(error),
-        })
-        .await?;
-        if let Some(wrong) = wrong {
-            return Err(wrong);
+        let mut refused = None;
+        let on_answer = |answer: Result<(), String>| {
+            count += 1;
+            refused = refused.take().or_else(|| answer.err().map(DriverError::Refused));
+        };
+        read(link, early, on_answer).await?;
+        if let Some(refused) = refused {
+            return Err(refused);
         }
     }
     Ok(count)
+}
+
+/// Reads messages that are there, and waits for one where there is none. A dropped message is missing, and is
+/// counted as such. Safe to drop.
+async fn read(
+    link: &mut Link,
+    into: &mut Vec<Received>,
+    mut on_answer: impl FnMut(Result<(), String>),
+) -> Result<(), DriverError> {
+    let (mut wrong, format) = (None, link.format);
+    link.read(|message| match hear(message, format) {
+        Ok(Heard::Answer(answer)) => on_answer(answer),
+        Ok(Heard::Message(message)) => into.push(message),
+        Ok(Heard::Dropped(_) | Heard::Other) => {}
+        Err(error) => wrong = Some(error),
+    })
+    .await?;
+    wrong.map_or(Ok(()), Err)
 }
 
 /// Under which name a subscriber is known. Names of topics are of one point alone, so it is.
@@ -122,27 +137,13 @@ fn topics(seat: &Seat, user: u32) -> Vec<&str> {
     }
 }
 
+#[async_trait]
 impl Receiver for LiveReceiver {
-    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
-        Box::pin(async {
-            if !self.early.is_empty() {
-                into.append(&mut self.early);
-                return Ok(());
-            }
-            let (mut wrong, format) = (None, self.link.format);
-            self.link
-                .read(|message| match hear(message, format) {
-                    Ok(Heard::Message(message)) => into.push(message),
-                    // A dropped message is missing, and is counted as such.
-                    Ok(Heard::Answer(_) | Heard::Dropped(_) | Heard::Other) => {}
-                    Err(error) => wrong = Some(error),
-                })
-                .await?;
-            wrong.map_or(Ok(()), Err)
-        })
-    }
-
-    fn settle(&mut self) -> Task<'_, ()> {
-        Box::pin(async { Ok(()) })
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        if !self.early.is_empty() {
+            into.append(&mut self.early);
+            return Ok(());
+        }
+        read(&mut self.link, into, |_| ()).await
     }
 }

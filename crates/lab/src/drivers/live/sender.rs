@@ -6,11 +6,12 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::link::Link;
 use super::words::{Entry, Heard, Payload, add_content, hear, publish};
-use crate::drivers::{Destinations, DriverError, Seat, Sender, Task, moment};
+use crate::drivers::{Destinations, DriverError, Seat, Sender, moment};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
@@ -64,37 +65,6 @@ impl LiveSender {
             leaving: Parcel::default(),
             scratch: Vec::new(),
         }
-    }
-
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
-    /// forgotten.
-    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        let mut handover = Handover::new(&self.reports, messages);
-        while let Some(message) = handover.turn() {
-            self.push(message);
-            handover.taken(1);
-            if self.making.len() < self.batch_bytes {
-                continue;
-            }
-            if let Err(error) = self.dispatch().await {
-                handover.failed(&error);
-                return Err(error);
-            }
-        }
-        drop(handover);
-        // A sender that always has messages does not wait for a tick.
-        if self.due.is_some_and(|due| due <= Instant::now()) {
-            self.dispatch().await?;
-        }
-        while !self.flights.is_empty() {
-            // Answers are taken at once, so that none looks later than it was.
-            tokio::select! {
-                biased;
-                taken = self.take_answers() => taken?,
-                () = ready(()) => break,
-            }
-        }
-        Ok(())
     }
 
     fn push(&mut self, message: &Message) {
@@ -180,8 +150,46 @@ impl LiveSender {
         }
         Ok(())
     }
+}
 
-    async fn happen(&mut self) -> Result<(), DriverError> {
+#[async_trait]
+impl Sender for LiveSender {
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
+    async fn send(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
+            self.push(message);
+            handover.taken(1);
+            if self.making.len() < self.batch_bytes {
+                continue;
+            }
+            if let Err(error) = self.dispatch().await {
+                handover.failed(&error);
+                return Err(error);
+            }
+        }
+        drop(handover);
+        // A sender that always has messages does not wait for a tick.
+        if self.due.is_some_and(|due| due <= Instant::now()) {
+            self.dispatch().await?;
+        }
+        while !self.flights.is_empty() {
+            // Answers are taken at once, so that none looks later than it was.
+            tokio::select! {
+                biased;
+                taken = self.take_answers() => taken?,
+                () = ready(()) => break,
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), DriverError> {
+        self.dispatch().await
+    }
+
+    async fn tick(&mut self) -> Result<(), DriverError> {
         if self.leaving.messages > 0 {
             return self.leave().await;
         }
@@ -194,29 +202,13 @@ impl LiveSender {
         }
         self.dispatch().await
     }
-}
 
-impl Sender for LiveSender {
-    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        Box::pin(self.push_all(messages))
-    }
-
-    fn flush(&mut self) -> Task<'_, ()> {
-        Box::pin(self.dispatch())
-    }
-
-    fn tick(&mut self) -> Task<'_, ()> {
-        Box::pin(self.happen())
-    }
-
-    fn finish(&mut self) -> Task<'_, ()> {
-        Box::pin(async {
-            self.dispatch().await?;
-            while !self.flights.is_empty() {
-                self.take_answers().await?;
-            }
-            Ok(())
-        })
+    async fn finish(&mut self) -> Result<(), DriverError> {
+        self.dispatch().await?;
+        while !self.flights.is_empty() {
+            self.take_answers().await?;
+        }
+        Ok(())
     }
 }
 

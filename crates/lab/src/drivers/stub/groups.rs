@@ -5,35 +5,32 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use stafett_kafka_wire::Str;
 use stafett_kafka_wire::messages::join_group::JoinGroupResponseMember;
 use stafett_kafka_wire::messages::offset_commit::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
 use stafett_kafka_wire::messages::offset_fetch::{OffsetFetchResponsePartition, OffsetFetchResponseTopic};
 use stafett_kafka_wire::messages::{
-    FindCoordinatorRequest, FindCoordinatorResponse, JoinGroupRequest, JoinGroupResponse,
-    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, SyncGroupRequest,
-    SyncGroupResponse,
+    FindCoordinatorResponse, JoinGroupRequest, JoinGroupResponse, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetFetchRequest, OffsetFetchResponse, SyncGroupRequest, SyncGroupResponse,
 };
-use stafett_kafka_wire::{Decoder, Encoded, RequestHeader, Str, frame};
 
-use super::{Ended, write};
+use super::Ended;
 
 /// Says that nothing was committed (`OffsetFetch` of Kafka's protocol).
 const NONE: i64 = -1;
 
-pub(super) fn find_coordinator(header: &RequestHeader, local: SocketAddr) -> Result<Encoded, Ended> {
-    let response = FindCoordinatorResponse {
+pub(super) fn coordinator(local: SocketAddr) -> FindCoordinatorResponse {
+    FindCoordinatorResponse {
         error_message: None,
         node_id: 1,
         host: local.ip().to_string().into(),
         port: local.port().into(),
         ..FindCoordinatorResponse::default()
-    };
-    write::<FindCoordinatorRequest>(header, &response)
+    }
 }
 
-pub(super) fn join(header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
+pub(super) fn join(request: JoinGroupRequest) -> Result<JoinGroupResponse, Ended> {
     static MEMBERS: AtomicU64 = AtomicU64::new(1);
-    let request: JoinGroupRequest = frame::read_request(body, header.version)?;
     let member = if request.member_id.is_empty() {
         Str::from(format!("member-{}", MEMBERS.fetch_add(1, Ordering::Relaxed)))
     } else {
@@ -42,7 +39,7 @@ pub(super) fn join(header: &RequestHeader, body: Decoder) -> Result<Encoded, End
     let Some(protocol) = request.protocols.into_iter().next() else {
         return Err("a member without a protocol".into());
     };
-    let response = JoinGroupResponse {
+    Ok(JoinGroupResponse {
         generation_id: 1,
         protocol_type: Some(request.protocol_type),
         protocol_name: Some(protocol.name),
@@ -54,25 +51,21 @@ pub(super) fn join(header: &RequestHeader, body: Decoder) -> Result<Encoded, End
             metadata: protocol.metadata,
         }],
         ..JoinGroupResponse::default()
-    };
-    write::<JoinGroupRequest>(header, &response)
+    })
 }
 
 /// Answers with the member's own assignment.
-pub(super) fn sync(header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
-    let request: SyncGroupRequest = frame::read_request(body, header.version)?;
+pub(super) fn sync(request: SyncGroupRequest) -> SyncGroupResponse {
     let own = request.assignments.into_iter().next();
-    let response = SyncGroupResponse {
+    SyncGroupResponse {
         protocol_type: request.protocol_type,
         protocol_name: request.protocol_name,
         assignment: own.map_or_else(Bytes::new, |own| own.assignment),
         ..SyncGroupResponse::default()
-    };
-    write::<SyncGroupRequest>(header, &response)
+    }
 }
 
-pub(super) fn committed(header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
-    let request: OffsetFetchRequest = frame::read_request(body, header.version)?;
+pub(super) fn committed(request: OffsetFetchRequest) -> OffsetFetchResponse {
     let none = |partition_index| OffsetFetchResponsePartition {
         partition_index,
         committed_offset: NONE,
@@ -80,7 +73,7 @@ pub(super) fn committed(header: &RequestHeader, body: Decoder) -> Result<Encoded
         ..OffsetFetchResponsePartition::default()
     };
     let topics = request.topics.unwrap_or_default().into_iter();
-    let response = OffsetFetchResponse {
+    OffsetFetchResponse {
         topics: topics
             .map(|topic| OffsetFetchResponseTopic {
                 name: topic.name,
@@ -88,12 +81,10 @@ pub(super) fn committed(header: &RequestHeader, body: Decoder) -> Result<Encoded
             })
             .collect(),
         ..OffsetFetchResponse::default()
-    };
-    write::<OffsetFetchRequest>(header, &response)
+    }
 }
 
-pub(super) fn commit(header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
-    let request: OffsetCommitRequest = frame::read_request(body, header.version)?;
+pub(super) fn commit(request: OffsetCommitRequest) -> OffsetCommitResponse {
     let topics = request.topics.into_iter().map(|topic| OffsetCommitResponseTopic {
         name: topic.name,
         topic_id: topic.topic_id,
@@ -106,9 +97,8 @@ pub(super) fn commit(header: &RequestHeader, body: Decoder) -> Result<Encoded, E
             })
             .collect(),
     });
-    let response = OffsetCommitResponse {
+    OffsetCommitResponse {
         throttle_time_ms: 0,
         topics: topics.collect(),
-    };
-    write::<OffsetCommitRequest>(header, &response)
+    }
 }

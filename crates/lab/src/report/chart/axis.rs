@@ -40,12 +40,21 @@ const QUANTILES: [(f64, &str); 7] = [
 ];
 
 impl Axis {
+    fn new(scale: Scale, label: &str, range: (f64, f64), ticks: impl Iterator<Item = Tick>) -> Self {
+        Self {
+            label: label.to_owned(),
+            range,
+            ticks: ticks.collect(),
+            scale,
+        }
+    }
+
     /// Logarithmic or linear.
     pub(crate) fn scaled(
         is_log: bool,
-        label: impl Into<String>,
+        label: &str,
         unit: &'static str,
-        values: impl Iterator<Item = f64>,
+        values: impl IntoIterator<Item = f64>,
     ) -> Self {
         if is_log {
             Self::logarithmic(label, unit, values)
@@ -55,11 +64,7 @@ impl Axis {
     }
 
     /// From zero, or from below it where there are such values, to a round number.
-    pub(crate) fn linear(
-        label: impl Into<String>,
-        unit: &'static str,
-        values: impl Iterator<Item = f64>,
-    ) -> Self {
+    pub(crate) fn linear(label: &str, unit: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extent(values).unwrap_or((0.0, 1.0));
         let (low, high) = (low.min(0.0), high.max(0.0));
         let high = if high > low { high } else { low + 1.0 };
@@ -69,11 +74,7 @@ impl Axis {
     }
 
     /// From a round number below to one above, with zero or without.
-    pub(crate) fn around(
-        label: impl Into<String>,
-        unit: &'static str,
-        values: impl Iterator<Item = f64>,
-    ) -> Self {
+    pub(crate) fn around(label: &str, unit: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extent(values).unwrap_or((0.0, 1.0));
         let high = if high > low { high } else { low + 0.1 };
         let step = round_step((high - low) / 4.0);
@@ -82,25 +83,20 @@ impl Axis {
     }
 
     /// Linear, with a tick at each step from the first to the last.
-    fn of_steps(label: impl Into<String>, unit: &'static str, step: f64, (first, last): (f64, f64)) -> Self {
-        let ticks =
-            steps(first, last).map(|index| Tick::new(index * step, numbers::tick(index * step, unit)));
-        Self {
-            label: label.into(),
-            range: (first * step, last * step),
-            ticks: ticks.collect(),
-            scale: Scale::Linear,
-        }
+    fn of_steps(label: &str, unit: &'static str, step: f64, (first, last): (f64, f64)) -> Self {
+        let ticks = steps(first, last).map(|index| tick(index * step, numbers::tick(index * step, unit)));
+        Self::new(Scale::Linear, label, (first * step, last * step), ticks)
     }
 
     /// From below the smallest to above the largest value, without zero. Values that have no logarithm are
     /// left out.
     pub(crate) fn logarithmic(
-        label: impl Into<String>,
+        label: &str,
         unit: &'static str,
-        values: impl Iterator<Item = f64>,
+        values: impl IntoIterator<Item = f64>,
     ) -> Self {
-        let (low, high) = extent(values.filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
+        let values = values.into_iter().filter(|value| *value > 0.0);
+        let (low, high) = extent(values).unwrap_or((1.0, 10.0));
         let (low, high) = (low.log10(), high.log10());
         let decades = high - low;
         let all = |digits: &'static [f64]| {
@@ -121,13 +117,8 @@ impl Axis {
         let ticks = all(if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] })
             .filter(|(at, _)| *at >= first - 1e-9 && *at <= last + 1e-9)
             .step_by(thin)
-            .map(|(at, value)| Tick::new(at, numbers::tick(value, unit)));
-        Self {
-            label: label.into(),
-            range: (first, last),
-            ticks: ticks.collect(),
-            scale: Scale::Logarithm,
-        }
+            .map(|(at, value)| tick(at, numbers::tick(value, unit)));
+        Self::new(Scale::Logarithm, label, (first, last), ticks)
     }
 
     /// Percentiles, the rare ones as wide as the frequent ones, up to the last one that this many values
@@ -136,40 +127,30 @@ impl Axis {
         let last = (count.max(10) as f64).log10().min(5.0);
         let ticks = QUANTILES
             .iter()
-            .map(|(quantile, name)| Tick::new(nines(*quantile), (*name).to_owned()))
+            .map(|(quantile, name)| tick(nines(*quantile), (*name).to_owned()))
             .filter(|tick| tick.at <= last + 1e-9);
-        Self {
-            label: "Percentile".to_owned(),
-            range: (0.0, last),
-            ticks: ticks.collect(),
-            scale: Scale::Quantile,
-        }
+        Self::new(Scale::Quantile, "Percentile", (0.0, last), ticks)
     }
 
     /// Names, with half a step of space around each.
-    pub(crate) fn categories(label: impl Into<String>, names: &[String]) -> Self {
+    pub(crate) fn categories(label: &str, names: &[String]) -> Self {
         let ticks = names
             .iter()
             .enumerate()
-            .map(|(index, name)| Tick::new(index as f64, name.clone()));
+            .map(|(index, name)| tick(index as f64, name.clone()));
         let range = (-0.5, names.len().max(1) as f64 - 0.5);
-        Self {
-            label: label.into(),
-            range,
-            ticks: ticks.collect(),
-            scale: Scale::Linear,
-        }
+        Self::new(Scale::Linear, label, range, ticks)
     }
 
     /// The same scale with ticks where the values are, as far as they do not crowd each other.
     #[must_use]
-    pub(crate) fn with_ticks(mut self, ticks: impl Iterator<Item = (f64, String)>) -> Self {
+    pub(crate) fn with_ticks(mut self, ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
         let gap = (self.range.1 - self.range.0) / 14.0;
         let mut chosen: Vec<Tick> = Vec::new();
         for (value, label) in ticks {
             let at = self.place(value);
             if chosen.last().is_none_or(|last| at - last.at >= gap) {
-                chosen.push(Tick::new(at, label));
+                chosen.push(tick(at, label));
             }
         }
         self.ticks = chosen;
@@ -178,8 +159,9 @@ impl Axis {
 
     /// Ends where the values end, with a little space.
     #[must_use]
-    pub(crate) fn tight(mut self, values: impl Iterator<Item = f64>) -> Self {
-        if let Some((low, high)) = extent(values.map(|value| self.place(value)).filter(|at| at.is_finite())) {
+    pub(crate) fn tight(mut self, values: impl IntoIterator<Item = f64>) -> Self {
+        let places = values.into_iter().map(|value| self.place(value));
+        if let Some((low, high)) = extent(places) {
             let space = if high > low { (high - low) * 0.03 } else { 0.5 };
             self.range = (low - space, high + space);
             self.ticks
@@ -213,23 +195,20 @@ impl Axis {
     }
 }
 
-impl Tick {
-    fn new(at: f64, label: String) -> Self {
-        Self { at, label }
-    }
+fn tick(at: f64, label: String) -> Tick {
+    Tick { at, label }
 }
 
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).max(1e-9).log10()
 }
 
-fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values
-        .filter(|value| value.is_finite())
-        .fold(None, |extent, value| {
-            let (low, high) = extent.unwrap_or((value, value));
-            Some((low.min(value), high.max(value)))
-        })
+fn extent(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    let finite = values.into_iter().filter(|value| value.is_finite());
+    finite.fold(None, |extent, value| {
+        let (low, high) = extent.unwrap_or((value, value));
+        Some((low.min(value), high.max(value)))
+    })
 }
 
 /// 1, 2 or 5 times a power of ten, at least as large.
@@ -261,17 +240,17 @@ mod tests {
 
     #[test]
     fn linear_axes_begin_at_zero_and_end_round() {
-        let axis = Axis::linear("", "1/s", [180_000.0, 412_000.0].into_iter());
+        let axis = Axis::linear("", "1/s", [180_000.0, 412_000.0]);
         assert_eq!(labels(&axis), ["0", "200 k", "400 k", "600 k"]);
-        let axis = Axis::linear("", "s", [-1.2, 3.0].into_iter());
+        let axis = Axis::linear("", "s", [-1.2, 3.0]);
         assert_eq!(labels(&axis), ["\u{2212}2", "0", "2", "4"]);
     }
 
     #[test]
     fn logarithmic_axes_have_one_two_five_over_few_decades_and_powers_over_many() {
-        let axis = Axis::logarithmic("", "µs", [300.0, 4_000.0].into_iter());
+        let axis = Axis::logarithmic("", "µs", [300.0, 4_000.0]);
         assert_eq!(labels(&axis), ["200 µs", "500 µs", "1 ms", "2 ms", "5 ms"]);
-        let axis = Axis::logarithmic("", "µs", [90.0, 2_000_000.0].into_iter());
+        let axis = Axis::logarithmic("", "µs", [90.0, 2_000_000.0]);
         assert_eq!(labels(&axis), ["100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
     }
 
@@ -285,11 +264,11 @@ mod tests {
     fn axes_without_values_or_with_one_still_have_a_range() {
         for axis in [
             Axis::linear("", "s", std::iter::empty()),
-            Axis::linear("", "s", [0.0].into_iter()),
-            Axis::linear("", "s", [f64::NAN, 5.0].into_iter()),
-            Axis::logarithmic("", "s", [0.0, -1.0].into_iter()),
-            Axis::logarithmic("", "s", [10.0].into_iter()),
-            Axis::linear("", "s", [5.0].into_iter()).tight([5.0].into_iter()),
+            Axis::linear("", "s", [0.0]),
+            Axis::linear("", "s", [f64::NAN, 5.0]),
+            Axis::logarithmic("", "s", [0.0, -1.0]),
+            Axis::logarithmic("", "s", [10.0]),
+            Axis::linear("", "s", [5.0]).tight([5.0]),
         ] {
             assert!(
                 axis.range.1 > axis.range.0 && axis.range.0.is_finite(),
@@ -301,7 +280,7 @@ mod tests {
     #[test]
     fn ticks_that_would_crowd_are_left_out() {
         let values = [1.0, 2.0, 3.0, 100.0];
-        let axis = Axis::linear("", "", values.into_iter());
+        let axis = Axis::linear("", "", values);
         let axis = axis.with_ticks(values.into_iter().map(|value| (value, value.to_string())));
         assert_eq!(labels(&axis), ["1", "100"]);
     }

@@ -3,7 +3,7 @@
 //! Coordinates are CSS pixels from the upper left, written with one digit behind the point. Texts are single
 //! lines.
 
-use std::fmt::Write as _;
+use std::fmt::{Arguments, Write as _};
 
 use maud::html;
 
@@ -87,17 +87,23 @@ impl Canvas {
         self.path(ink, corners, "Z");
     }
 
+    fn put(&mut self, element: Arguments<'_>) {
+        // Writing to a string does not fail.
+        let _ = self.inside.write_fmt(element);
+    }
+
+    fn put_hit(&mut self, element: Arguments<'_>) {
+        let _ = self.hits.write_fmt(element);
+    }
+
     fn path(&mut self, ink: Ink, points: &[Point], end: &str) {
         let mut data = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
             let to = if index == 0 { 'M' } else { 'L' };
-            put(&mut data, format_args!("{to}{} {}", short(*x), short(*y)));
+            let _ = write!(data, "{to}{} {}", short(*x), short(*y));
         }
         let class = ink.class();
-        put(
-            &mut self.inside,
-            format_args!(r#"<path class="{class}" d="{data}{end}"/>"#),
-        );
+        self.put(format_args!(r#"<path class="{class}" d="{data}{end}"/>"#));
     }
 
     /// Draws a filled rectangle between two opposite corners.
@@ -105,18 +111,16 @@ impl Canvas {
         let (x, y) = (short(left.min(right)), short(top.min(bottom)));
         let (width, height) = (short((right - left).abs()), short((bottom - top).abs()));
         let class = ink.class();
-        put(
-            &mut self.inside,
-            format_args!(r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}"/>"#),
-        );
+        self.put(format_args!(
+            r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}"/>"#
+        ));
     }
 
     pub(super) fn circle(&mut self, ink: Ink, (x, y): Point, radius: f64) {
         let (class, x, y) = (ink.class(), short(x), short(y));
-        put(
-            &mut self.inside,
-            format_args!(r#"<circle class="{class}" cx="{x}" cy="{y}" r="{radius}"/>"#),
-        );
+        self.put(format_args!(
+            r#"<circle class="{class}" cx="{x}" cy="{y}" r="{radius}"/>"#
+        ));
     }
 
     pub(super) fn text(
@@ -141,34 +145,25 @@ impl Canvas {
             Baseline::Bottom => "0",
         };
         let (class, x, y, text) = (ink.class(), short(x), short(y), escaped(text));
-        put(
-            &mut self.inside,
-            format_args!(
-                r#"<text class="{class}" x="{x}" y="{y}" dy="{drop}" text-anchor="{anchor}">{text}</text>"#
-            ),
-        );
+        self.put(format_args!(
+            r#"<text class="{class}" x="{x}" y="{y}" dy="{drop}" text-anchor="{anchor}">{text}</text>"#
+        ));
     }
 
     /// Adds a circle that shows a text.
     pub(super) fn hit_circle(&mut self, (x, y): Point, radius: f64, says: &str) {
         let (x, y, says) = (short(x), short(y), escaped(says));
-        put(
-            &mut self.hits,
-            format_args!(
-                r#"<circle class="hit" cx="{x}" cy="{y}" r="{radius}"><title>{says}</title></circle>"#
-            ),
-        );
+        self.put_hit(format_args!(
+            r#"<circle class="hit" cx="{x}" cy="{y}" r="{radius}"><title>{says}</title></circle>"#
+        ));
     }
 
     /// Adds a stripe over the whole width that shows a text.
     pub(super) fn hit_row(&mut self, top: f64, height: f64, says: &str) {
         let (width, top, says) = (self.size.0, short(top), escaped(says));
-        put(
-            &mut self.hits,
-            format_args!(
-                r#"<rect class="hit" x="0" y="{top}" width="{width}" height="{height}"><title>{says}</title></rect>"#
-            ),
-        );
+        self.put_hit(format_args!(
+            r#"<rect class="hit" x="0" y="{top}" width="{width}" height="{height}"><title>{says}</title></rect>"#
+        ));
     }
 
     /// Returns the `svg` element; `title` is for readers who cannot see it.
@@ -179,11 +174,6 @@ impl Canvas {
             r#"<svg class="{class}" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{inside}{hits}</svg>"#
         )
     }
-}
-
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
-    let _ = out.write_fmt(text);
 }
 
 fn escaped(text: &str) -> String {

@@ -249,8 +249,8 @@ mod tests {
         };
         let chart = LineChart {
             title: "T".to_owned(),
-            x: Axis::linear("", "s", [0.0, 10.0].into_iter()),
-            y: Axis::logarithmic("", "µs", [1.0, 10.0].into_iter()),
+            x: Axis::linear("", "s", [0.0, 10.0]),
+            y: Axis::logarithmic("", "µs", [1.0, 10.0]),
             series: vec![Series {
                 mark: Mark::new(0, 0),
                 points: vec![point(0.0, 1.0), point(5.0, 0.0), point(10.0, 100.0)],

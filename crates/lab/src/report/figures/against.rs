@@ -19,12 +19,8 @@ pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
         let ends = estimates(&facets, metric).flat_map(|estimate| [estimate.low(), estimate.high()]);
         // All charts of a figure have one scale, so that they can be compared.
-        let y = Axis::scaled(
-            figure.log_y,
-            axis_label(metric),
-            metric.unit,
-            ends.filter(|value| *value >= 0.0),
-        );
+        let ends = ends.filter(|value| *value >= 0.0);
+        let y = Axis::scaled(figure.log_y, &axis_label(metric), metric.unit, ends);
         for facet in &facets {
             let chart = LineChart {
                 title: format!("{}: {}", figure.title, metric.label),
@@ -93,7 +89,7 @@ fn series(facet: &Facet<'_, '_>, along: &Along, metric: &'static Metric) -> Vec<
 
 /// `1.02 M/s ± 0.01, sync, 3 repetitions`.
 fn says(estimate: &Estimate, metric: &'static Metric, durability: &str) -> String {
-    let scale = numbers::Scale::of(metric.unit, std::iter::once(estimate.value));
+    let scale = numbers::Scale::alone(metric.unit, estimate.value);
     let (value, reach) = scale.estimate(estimate);
     let reach = reach.map(|reach| format!(" {reach}")).unwrap_or_default();
     let plural = if estimate.repetitions == 1 { "" } else { "s" };
@@ -130,7 +126,7 @@ impl Along {
                 ("system", Value::String(system)) => names::system(system),
                 (_, value) => names::value(value),
             };
-            Axis::categories(label.clone(), &values.iter().map(text).collect::<Vec<_>>())
+            Axis::categories(&label, &values.iter().map(text).collect::<Vec<_>>())
         };
         Self {
             name: name.to_owned(),
@@ -162,7 +158,7 @@ fn numeric(label: &str, figure: &Figure, numbers: &[f64], values: &[Value]) -> A
     ticks.sort_by(|left, right| left.0.total_cmp(&right.0));
     let is_log = figure.log_x && numbers.iter().all(|number| *number > 0.0);
     let axis = Axis::scaled(is_log, label, "", numbers.iter().copied());
-    axis.tight(numbers.iter().copied()).with_ticks(ticks.into_iter())
+    axis.tight(numbers.iter().copied()).with_ticks(ticks)
 }
 
 pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
@@ -171,7 +167,7 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
         let facets = split(figure, cells);
         let ends = estimates(&facets, metric).map(|estimate| estimate.high());
         // All charts of a figure have one scale, so that they can be compared.
-        let axis = Axis::linear(axis_label(metric), metric.unit, ends);
+        let axis = Axis::linear(&axis_label(metric), metric.unit, ends);
         for facet in &facets {
             let chart = RowChart {
                 title: format!("{}: {}", figure.title, metric.label),

@@ -140,7 +140,7 @@ fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figu
     let effects = analysis.by_share();
     // One scale for all, that of the largest: small effects may read as nothing.
     let largest = effects.first().map_or(0.0, |effect| effect.value);
-    let scale = numbers::Scale::of(metric.unit, std::iter::once(largest));
+    let scale = numbers::Scale::alone(metric.unit, largest);
     let rows: Vec<Row> = effects
         .iter()
         .map(|effect| {
@@ -158,7 +158,7 @@ fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figu
                 },
                 value: effect.value,
                 interval: effect.interval.map(Interval::ends),
-                says: format!("{}{}{share}", scale.number(effect.value), unit(scale.unit)),
+                says: format!("{}{share}", scale.with_unit(effect.value)),
             }
         })
         .collect();
@@ -166,24 +166,12 @@ fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figu
         let (low, high) = row.interval.unwrap_or_default();
         [row.value, low, high]
     });
-    let ends: Vec<f64> = ends.collect();
+    let axis = Axis::linear(&format!("Effect on {}", metric.label), metric.unit, ends);
     RowChart {
         title: format!("{}: effects on {}", figure.title, metric.label),
-        axis: Axis::linear(
-            format!("Effect on {}", metric.label),
-            metric.unit,
-            ends.into_iter(),
-        ),
+        axis,
         rows,
         from: 0.0,
-    }
-}
-
-fn unit(name: &str) -> String {
-    match name {
-        "" => String::new(),
-        rate if rate.starts_with('/') => rate.to_owned(),
-        name => format!("\u{202f}{name}"),
     }
 }
 

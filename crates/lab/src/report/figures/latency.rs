@@ -7,9 +7,10 @@ use super::loops::Loops;
 use super::split::split;
 use crate::experiment::Figure;
 use crate::report::cells::Cell;
-use crate::report::chart::{Axis, LineChart, LinePoint, Series};
+use crate::report::chart::{Axis, LineChart, LinePoint, Mark, Series};
 use crate::report::load::Recorded;
 use crate::report::numbers;
+use crate::results::histogram;
 
 /// Percentiles that get a mark, so that curves can be told apart without colours.
 const MARKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
@@ -22,7 +23,8 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
         for facet in split(figure, cells) {
             let mut curves = Vec::new();
             for line in &facet.lines {
-                if let Some(histogram) = merged(name, &line.cells) {
+                let latencies = line.cells.iter().flat_map(|cell| cell.latencies(name));
+                if let Some(histogram) = histogram::merged(latencies) {
                     for cell in &line.cells {
                         loops.look(name, recorded, cell);
                     }
@@ -36,14 +38,12 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
                 series.push(curve(histogram, entry.mark));
                 series.push(marks(histogram, entry.mark, &entry.name, &entry.durability));
             }
-            let values = series
-                .iter()
-                .flat_map(|series| &series.points)
-                .map(|point| point.y);
+            let points = series.iter().flat_map(|series| &series.points);
+            let values: Vec<f64> = points.map(|point| point.y).collect();
             let chart = LineChart {
                 title: format!("{}: {}", figure.title, meaning(name)),
                 x: Axis::quantiles(count.unwrap_or(0)),
-                y: Axis::logarithmic(meaning(name), "µs", values.collect::<Vec<_>>().into_iter()),
+                y: Axis::logarithmic(meaning(name), "µs", values),
                 series,
                 shaded: None,
                 low: false,
@@ -69,17 +69,6 @@ fn of_questions(figure: &Figure, has_curves: bool) -> Option<String> {
     })
 }
 
-/// The latencies of all cells of a line together.
-fn merged(name: &str, cells: &[&Cell<'_>]) -> Option<Histogram<u64>> {
-    let mut all = cells.iter().filter_map(|cell| cell.latencies(name));
-    let mut merged = all.next()?;
-    for histogram in all {
-        // All are of the lab's own bounds.
-        let _ = merged.add(histogram);
-    }
-    Some(merged)
-}
-
 fn meaning(name: &str) -> &'static str {
     match name {
         "acknowledged" => "Time to acknowledgement",
@@ -90,7 +79,7 @@ fn meaning(name: &str) -> &'static str {
 }
 
 /// A quantile at a distance of a twentieth of a decade of rarity.
-fn curve(histogram: &Histogram<u64>, mark: crate::report::chart::Mark) -> Series {
+fn curve(histogram: &Histogram<u64>, mark: Mark) -> Series {
     let last = (histogram.len().max(10) as f64).log10().min(5.0);
     let steps = (0..=100_u32)
         .map(|step| f64::from(step) * 0.05)
@@ -101,12 +90,7 @@ fn curve(histogram: &Histogram<u64>, mark: crate::report::chart::Mark) -> Series
     Series::curve(mark, points.collect())
 }
 
-fn marks(
-    histogram: &Histogram<u64>,
-    mark: crate::report::chart::Mark,
-    name: &str,
-    durability: &str,
-) -> Series {
+fn marks(histogram: &Histogram<u64>, mark: Mark, name: &str, durability: &str) -> Series {
     let told = |quantile: &&f64| (1.0 - **quantile) * histogram.len() as f64 >= 1.0 - 1e-9;
     let points = MARKED.iter().filter(told).map(|quantile| {
         let value = numbers::alone(histogram.value_at_quantile(*quantile) as f64, "µs");

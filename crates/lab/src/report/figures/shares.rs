@@ -6,9 +6,10 @@
 use super::split::{Line, split};
 use super::{Drawn, capital};
 use crate::experiment::Figure;
+use crate::report::cells::{Cell, grouped};
 use crate::report::chart::{Axis, Row, RowChart};
 use crate::report::load::Recorded;
-use crate::report::{cells::Cell, names, numbers};
+use crate::report::{names, numbers};
 use crate::results::{Metric, metric};
 
 pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
@@ -34,7 +35,7 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
             .flat_map(|(_, _, parts)| parts.iter().map(|part| part.value.max(0.0)))
             .collect();
         // All charts have one scale, so that they can be compared.
-        let axis = Axis::linear(capital(metric.label), metric.unit, ends.into_iter());
+        let axis = Axis::linear(&capital(metric.label), metric.unit, ends);
         for (heading, line, parts) in &all {
             let whole: f64 = parts.iter().map(|part| part.value).sum();
             let rows = parts
@@ -141,25 +142,19 @@ impl Level {
 /// A system that lacks a level of durability is measured twice at the one that it has: that is one level.
 fn levels(line: &Line<'_, '_>, x: &str, metric: &Metric) -> Vec<Level> {
     let is_durability = matches!(x, "durability" | "system.durability");
-    let mut levels: Vec<Level> = Vec::new();
-    for cell in &line.cells {
-        let values = cell.values(metric.name);
-        if values.is_empty() {
-            continue;
-        }
-        let given = cell.durability();
-        let name = match cell.dimension(x) {
-            Some(value) if !is_durability => names::value(&value),
-            _ => given.to_owned(),
-        };
-        match levels.iter_mut().find(|level| level.name == name) {
-            Some(level) => level.values.extend(values),
-            None => levels.push(Level {
-                name,
-                durability: given.to_owned(),
-                values,
-            }),
-        }
-    }
-    levels
+    let named = |cell: &&Cell<'_>| match cell.dimension(x) {
+        Some(value) if !is_durability => names::value(&value),
+        _ => cell.durability().to_owned(),
+    };
+    let measured = line
+        .cells
+        .iter()
+        .filter(|cell| !cell.values(metric.name).is_empty());
+    let levels = grouped(measured.map(|cell| (named(cell), cell))).into_iter();
+    let level = |(name, cells): (String, Vec<&&Cell<'_>>)| Level {
+        name,
+        durability: cells.first().map_or("", |cell| cell.durability()).to_owned(),
+        values: cells.iter().flat_map(|cell| cell.values(metric.name)).collect(),
+    };
+    levels.map(level).collect()
 }

@@ -76,9 +76,9 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
             let ends: Vec<Series> = series.iter().filter_map(last_mark).collect();
             series.extend(ends);
             let values: Vec<f64> = drawn_points(&series).map(|point| point.y).collect();
-            let y = Axis::scaled(figure.log_y, shown.label, shown.unit, values.into_iter());
+            let y = Axis::scaled(figure.log_y, shown.label, shown.unit, values);
             let last = drawn_points(&series).map(|point| point.x).fold(0.0, f64::max);
-            let x = seconds.clone().tight([0.0, last.max(1.0)].into_iter());
+            let x = seconds.clone().tight([0.0, last.max(1.0)]);
             let shaded = (warmup > 0.0).then_some((0.0, warmup));
             let title = format!("{}: {}", figure.title, shown.label);
             drawn.push_lines(
@@ -108,12 +108,11 @@ fn drawn_points(series: &[Series]) -> impl Iterator<Item = &LinePoint> {
 /// Ticks that say their unit, so that the axis needs no label.
 fn seconds(ends: impl Iterator<Item = f64>) -> Axis {
     let axis = Axis::linear("", "s", ends);
-    let ticks: Vec<_> = axis
-        .ticks
-        .iter()
+    let ticks = axis.ticks.iter();
+    let ticks: Vec<_> = ticks
         .map(|tick| (tick.at, format!("{}\u{202f}s", tick.label)))
         .collect();
-    axis.with_ticks(ticks.into_iter())
+    axis.with_ticks(ticks)
 }
 
 fn main_metric(cell: &Cell<'_>) -> &'static str {

@@ -5,11 +5,11 @@ use maud::{Markup, PreEscaped, html};
 use super::experiment::main_metric;
 use super::sides::{between, factor, times};
 use super::sign;
-use super::table::{parameters, shown};
+use super::table::{parameters, shown, with_unit};
 use crate::report::cells::{Cell, cells, varied};
 use crate::report::chart::{Axis, Mark, Row, RowChart, Width};
 use crate::report::load::Recorded;
-use crate::report::{names, numbers};
+use crate::report::names;
 use crate::results::{Metric, Run};
 use crate::statistics::{Estimate, Interval, Ratio};
 
@@ -144,7 +144,7 @@ fn axis(base_name: &str, metric: &Metric, pairs: &[Pair<'_, '_>]) -> Axis {
         let (low, high) = pair.ratio.interval.map_or((value, value), Interval::ends);
         [low, high, 1.0]
     });
-    Axis::around(format!("{} against {base_name}", metric.label), "", ends)
+    Axis::around(&format!("{} against {base_name}", metric.label), "", ends)
 }
 
 /// Returns the rows; several sides have their names in the rows, under the cell's.
@@ -175,17 +175,11 @@ fn line(pair: &Pair<'_, '_>, columns: &[String], metric: &'static Metric, severa
     html! { tr {
         th.key scope="row" { (names::system(&cell.system)) }
         @for path in columns { td { @if let Some(value) = cell.parameters.get(path) { (names::value(value)) } } }
-        td.num { @if let Some(estimate) = cell.estimate(metric.name) { (value(&estimate, metric)) } }
+        td.num { @if let Some(estimate) = cell.estimate(metric.name) { (with_unit(&estimate, metric)) } }
         td { (sign::durability(cell.durability())) }
         @if several { td { (pair.side) } }
-        td.num { (value(&pair.estimate, metric)) }
+        td.num { (with_unit(&pair.estimate, metric)) }
         td { (sign::durability(&pair.durability)) }
         td { (times(Some(&pair.ratio), metric)) }
     } }
-}
-
-fn value(estimate: &Estimate, metric: &'static Metric) -> Markup {
-    let scale = numbers::Scale::of(metric.unit, std::iter::once(estimate.value));
-    let (value, reach) = scale.estimate(estimate);
-    html! { (value) @if let Some(reach) = reach { " " span.reach { (reach) } } " " (scale.unit) }
 }

@@ -22,7 +22,7 @@ pub(super) fn tables(drawn: &Drawn) -> Markup {
 }
 
 fn scale(analysed: &Analysed, analysis: &Analysis) -> numbers::Scale {
-    numbers::Scale::of(analysed.metric.unit, std::iter::once(analysis.mean.value))
+    numbers::Scale::alone(analysed.metric.unit, analysis.mean.value)
 }
 
 fn effects(analysed: &Analysed, analysis: &Analysis) -> Markup {

@@ -3,22 +3,14 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
+use crate::report::cells::grouped;
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::Environment;
 
 pub(super) fn section(runs: &[Recorded]) -> Markup {
-    let mut machines: Vec<(&Environment, Vec<&str>)> = Vec::new();
-    for recorded in runs {
-        let name = recorded.run.name.as_str();
-        match machines
-            .iter_mut()
-            .find(|(environment, _)| **environment == recorded.run.environment)
-        {
-            Some((_, names)) => names.push(name),
-            None => machines.push((&recorded.run.environment, vec![name])),
-        }
-    }
+    let runs_of = runs.iter().map(|recorded| &recorded.run);
+    let machines = grouped(runs_of.map(|run| (&run.environment, run.name.as_str())));
     html! {
         section.environment {
             h2 #environment { "Environment" }
@@ -39,34 +31,19 @@ pub(super) fn section(runs: &[Recorded]) -> Markup {
 }
 
 fn machine(environment: &Environment) -> Markup {
+    // Unknown numbers are 0.
+    let cores = Some(environment.cores).filter(|cores| *cores > 0);
+    let memory = Some(environment.memory_bytes).filter(|bytes| *bytes > 0);
+    let revision = environment.revision.as_ref();
+    let revision = revision.map_or_else(String::new, |revision| format!(" ({revision})"));
     let rows: [(&str, String); 8] = [
         ("Processor", environment.cpu.clone()),
-        (
-            "Cores",
-            if environment.cores > 0 {
-                environment.cores.to_string()
-            } else {
-                String::new()
-            },
-        ),
-        (
-            "Memory",
-            if environment.memory_bytes > 0 {
-                gibibytes(environment.memory_bytes)
-            } else {
-                String::new()
-            },
-        ),
+        ("Cores", cores.map_or_else(String::new, |cores| cores.to_string())),
+        ("Memory", memory.map_or_else(String::new, gibibytes)),
         ("Kernel", environment.kernel.clone()),
         ("System", environment.distribution.clone()),
         ("Disk", environment.disk.clone()),
-        (
-            "Stafett",
-            match &environment.revision {
-                Some(revision) => format!("{} ({revision})", environment.stafett),
-                None => environment.stafett.clone(),
-            },
-        ),
+        ("Stafett", format!("{}{revision}", environment.stafett)),
         ("Other machines", environment.agents.join(", ")),
     ];
     html! {

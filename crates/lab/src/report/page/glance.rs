@@ -54,7 +54,7 @@ fn best(cells: &[Cell<'_>], system: &str, metric: &'static Metric) -> Markup {
         };
         return html! { span.quiet { (word) } };
     };
-    let scale = numbers::Scale::of(metric.unit, std::iter::once(estimate.value));
+    let scale = numbers::Scale::alone(metric.unit, estimate.value);
     let (value, reach) = scale.estimate(&estimate);
     let mut parameters = cell.parameters.clone();
     let varied = varied(cells);

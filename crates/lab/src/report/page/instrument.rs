@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::sign;
 use super::table::parameters;
+use crate::report::cells::grouped;
 use crate::report::{names, numbers};
 use crate::results::{Ceiling, Network, Reached, Run};
 
@@ -47,7 +48,7 @@ fn ceilings(ceilings: &[Ceiling]) -> Markup {
                     td.num { (number(ceiling.produce_rate)) }
                     td.num { (number(ceiling.consume_rate)) }
                     td.num { @match ceiling.client_cpu_per_million {
-                        Some(cpu) => (numbers::Scale::of("s", std::iter::once(cpu)).number(cpu)),
+                        Some(cpu) => (numbers::Scale::alone("s", cpu).number(cpu)),
                         None => "–",
                     } }
                 } } }
@@ -62,20 +63,10 @@ fn ceilings(ceilings: &[Ceiling]) -> Markup {
 
 /// Returns the reasons of missing ceilings, of each driver: with their settings, or the number of these.
 fn without(ceilings: &[Ceiling]) -> Vec<String> {
-    let mut groups: Vec<(&str, &str, Vec<&Ceiling>)> = Vec::new();
-    for ceiling in ceilings {
-        let Some(reason) = ceiling.reason.as_deref() else {
-            continue;
-        };
-        let same = groups
-            .iter_mut()
-            .find(|(driver, known, _)| *driver == ceiling.driver && *known == reason);
-        match same {
-            Some((_, _, with)) => with.push(ceiling),
-            None => groups.push((&ceiling.driver, reason, vec![ceiling])),
-        }
-    }
-    let said = groups.into_iter().map(|(driver, reason, with)| {
+    let missing = ceilings
+        .iter()
+        .filter_map(|ceiling| Some(((&ceiling.driver, ceiling.reason.as_ref()?), ceiling)));
+    let said = grouped(missing).into_iter().map(|((driver, reason), with)| {
         let settings = match with.as_slice() {
             [one] if one.parameters.is_empty() => String::new(),
             [one] => format!(" with {}", parameters(&one.parameters)),

@@ -5,18 +5,12 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 
 use super::table::parameters;
-use crate::report::cells::{Cell, distinct};
+use crate::report::cells::{Cell, distinct, grouped};
 use crate::report::names;
 use crate::results::{OutcomeKind, Point};
 
-/// Points that ended alike.
-struct Ended<'a> {
-    system: &'a str,
-    kind: OutcomeKind,
-    reason: &'a str,
-    durability: BTreeSet<&'a str>,
-    points: Vec<&'a Point>,
-}
+/// Points that ended alike: their system, how, and why.
+type Ended<'a> = ((&'a str, OutcomeKind, &'a str), Vec<&'a Point>);
 
 pub(super) fn section(cells: &[Cell<'_>]) -> Markup {
     let ended = ended(cells);
@@ -25,11 +19,11 @@ pub(super) fn section(cells: &[Cell<'_>]) -> Markup {
         @if !ended.is_empty() {
             section {
                 h3 { "Results without a figure" }
-                ul.problems { @for ended in &ended { li {
-                    p { span class={ "outcome " (class(ended.kind)) } { (word(ended.kind)) } " " strong { (names::system(ended.system)) }
-                        @for level in &ended.durability { " " (super::sign::durability(level)) }
-                        ": " (ended.reason) }
-                    p.notes { (where_(ended)) }
+                ul.problems { @for ((system, kind, reason), points) in &ended { li {
+                    p { span class={ "outcome " (class(*kind)) } { (word(*kind)) } " " strong { (names::system(system)) }
+                        @for level in levels(points) { " " (super::sign::durability(level)) }
+                        ": " (reason) }
+                    p.notes { (where_(*kind, points)) }
                 } } }
             }
         }
@@ -43,34 +37,22 @@ pub(super) fn section(cells: &[Cell<'_>]) -> Markup {
 }
 
 fn ended<'a>(cells: &'a [Cell<'a>]) -> Vec<Ended<'a>> {
-    let mut all: Vec<Ended<'a>> = Vec::new();
-    for point in cells.iter().flat_map(|cell| &cell.points) {
-        let outcome = &point.outcome;
-        if outcome.kind == OutcomeKind::Done {
-            continue;
-        }
-        let reason = outcome.reason.as_deref().unwrap_or("no reason was recorded");
-        let same = all.iter_mut().find(|ended| {
-            ended.system == point.system && ended.kind == outcome.kind && ended.reason == reason
-        });
-        match same {
-            Some(ended) => {
-                ended.points.push(point);
-                ended.durability.insert(&point.durability.given);
-            }
-            None => all.push(Ended {
-                system: &point.system,
-                kind: outcome.kind,
-                reason,
-                durability: BTreeSet::from([point.durability.given.as_str()]),
-                points: vec![point],
-            }),
-        }
-    }
-    for ended in &mut all {
-        ended.durability.remove("");
-    }
-    all
+    let points = cells.iter().flat_map(|cell| cell.points.iter().copied());
+    let without = points.filter(|point| point.outcome.kind != OutcomeKind::Done);
+    grouped(without.map(|point| {
+        let reason = point
+            .outcome
+            .reason
+            .as_deref()
+            .unwrap_or("no reason was recorded");
+        ((point.system.as_str(), point.outcome.kind, reason), point)
+    }))
+}
+
+/// Levels that the points gave, as far as they are known.
+fn levels<'a>(points: &[&'a Point]) -> BTreeSet<&'a str> {
+    let given = points.iter().map(|point| point.durability.given.as_str());
+    given.filter(|given| !given.is_empty()).collect()
 }
 
 fn word(kind: OutcomeKind) -> &'static str {
@@ -89,13 +71,13 @@ fn class(kind: OutcomeKind) -> &'static str {
 }
 
 /// With which parameters, how often, and where the systems' own words are.
-fn where_(ended: &Ended<'_>) -> String {
+fn where_(kind: OutcomeKind, points: &[&Point]) -> String {
     const NAMED: usize = 4;
-    let with = ended.points.iter().map(|point| parameters(&point.parameters));
+    let with = points.iter().map(|point| parameters(&point.parameters));
     let mut with = distinct(with.filter(|text| !text.is_empty()));
     let more = with.len().saturating_sub(NAMED);
     with.truncate(NAMED);
-    let count = ended.points.len();
+    let count = points.len();
     let plural = if count == 1 { "" } else { "s" };
     let mut text = format!("{count} point{plural}");
     if !with.is_empty() {
@@ -104,11 +86,7 @@ fn where_(ended: &Ended<'_>) -> String {
     if more > 0 {
         text = format!("{text}; and {more} more");
     }
-    if let Some(first) = ended
-        .points
-        .first()
-        .filter(|_| ended.kind != OutcomeKind::Skipped)
-    {
+    if let Some(first) = points.first().filter(|_| kind != OutcomeKind::Skipped) {
         text = format!("{text}. Logs: logs/{:04}.", first.number);
     }
     text

@@ -1,17 +1,17 @@
 //! The table behind the figures: every cell, with its durability, its driver, and how sure each number is.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::sign;
+use crate::grid::Parameters;
 use crate::report::cells::{Cell, varied};
 use crate::report::chart::{Mark, dot};
 use crate::report::figures::drawn_metrics;
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::{Ceiling, METRICS, Metric, Run};
+use crate::statistics::Estimate;
 
 /// Shown whether or not a figure asks for them.
 const ALWAYS: [&str; 12] = [
@@ -125,10 +125,7 @@ fn row(
         }
         @for (metric, scale) in columns.iter().zip(scales) {
             td.num { @match cell.estimate(metric.name) {
-                Some(estimate) => {
-                    @let (value, reach) = scale.estimate(&estimate);
-                    (value) @if let Some(reach) = reach { " " span.reach { (reach) } }
-                },
+                Some(estimate) => (number(*scale, &estimate)),
                 None => "–",
             } }
         }
@@ -142,6 +139,18 @@ fn row(
         td.num { @if let Some(share) = client_share(cell) { (numbers::percent(share)) } @else { "–" } }
         td.num { (cell.measured().count()) "/" (cell.points.len()) }
     }
+}
+
+/// A number with its interval.
+fn number(scale: numbers::Scale, estimate: &Estimate) -> Markup {
+    let (value, reach) = scale.estimate(estimate);
+    html! { (value) @if let Some(reach) = reach { " " span.reach { (reach) } } }
+}
+
+/// A number that stands for itself, with its interval and its unit.
+pub(super) fn with_unit(estimate: &Estimate, metric: &'static Metric) -> Markup {
+    let scale = numbers::Scale::alone(metric.unit, estimate.value);
+    html! { (number(scale, estimate)) " " (scale.unit) }
 }
 
 fn client_share(cell: &Cell<'_>) -> Option<f64> {
@@ -170,7 +179,7 @@ fn of_ceiling(cell: &Cell<'_>, ceiling: &Ceiling) -> Option<f64> {
 }
 
 /// `size 100, batch 64KiB`.
-pub(super) fn parameters(parameters: &BTreeMap<String, Value>) -> String {
+pub(super) fn parameters(parameters: &Parameters) -> String {
     let all: Vec<String> = parameters.keys().cloned().collect();
     let parts = parameters
         .iter()
