@@ -80,7 +80,7 @@ impl Groups {
     }
 
     fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> CommitTicket {
-        let changes = self.changes(commits);
+        let changes = self.changes(commits, self.clock.wall_ms());
         self.stage_commits(group, changes)
     }
 
@@ -88,8 +88,8 @@ impl Groups {
     fn changes<C: IntoIterator<Item = NewCommit, IntoIter: ExactSizeIterator>>(
         &self,
         commits: C,
+        at: i64,
     ) -> impl Iterator<Item = PartitionChange> + use<C> {
-        let at = self.clock.wall_ms();
         let commits = commits.into_iter();
         self.metrics
             .commits
@@ -132,16 +132,17 @@ impl Groups {
     }
 
     /// Commits for several groups in one append, which `append` stages together with others. The commits
-    /// were checked before. Groups that do not exist are created.
+    /// were checked before, at the wall time beside them: a partition that has a later commit keeps it.
+    /// Groups that do not exist are created.
     pub fn commit_together<'a>(
         &self,
-        commits: impl Iterator<Item = (&'a str, &'a [NewCommit])>,
+        commits: impl Iterator<Item = (&'a str, &'a [NewCommit], i64)>,
         append: impl FnOnce(Vec<Frame>) -> Ticket,
     ) -> Ticket {
         let commits: Vec<_> = commits.collect();
         let shards: BTreeSet<usize> = commits
             .iter()
-            .map(|(group, _)| self.shard_number(group))
+            .map(|(group, ..)| self.shard_number(group))
             .collect();
         let mut locked: Vec<_> = shards
             .into_iter()
@@ -149,10 +150,17 @@ impl Groups {
             .collect();
         let mut frames = Vec::new();
         let mut staged = Vec::new();
-        for (group, commits) in commits {
-            let changes: Changes = self.changes(commits.to_vec()).collect();
-            frames.extend(changes.iter().map(|change| frame(group, change)));
-            staged.push((group, changes));
+        for (name, commits, at) in commits {
+            let number = self.shard_number(name);
+            let shard = locked.iter_mut().find(|(locked, _)| *locked == number);
+            let group = shard.and_then(|(_, shard)| shard.get_mut(name));
+            let mut changes: Changes = self.changes(commits.to_vec(), at).collect();
+            if let Some(group) = group {
+                group.commits.settle();
+                changes.retain(|(topic, partition, _)| !group.commits.is_later(*topic, *partition, at));
+            }
+            frames.extend(changes.iter().map(|change| frame(name, change)));
+            staged.push((name, changes));
         }
         let ticket = append(frames);
         for (name, changes) in staged {

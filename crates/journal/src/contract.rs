@@ -318,6 +318,8 @@ pub enum Refusal {
         given: i16,
         current: i16,
     },
+    #[error("producer {producer:?} has an open transaction in {log}, and sent a batch outside of it")]
+    OutsideTransaction { log: LogId, producer: ProducerId },
     #[error("{log} is at offset {next}, not at {expected}")]
     NotAtOffset {
         log: LogId,

@@ -20,7 +20,7 @@ use crate::contract::{
     Precondition, ProducerStatus, ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable,
     Target, TimeQuery,
 };
-use crate::disk::producers::{SequenceCheck, SequencedBatch};
+use crate::disk::producers::SequencedBatch;
 use crate::disk_space::DiskSpace;
 use crate::request_ids::Requests;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
@@ -306,26 +306,12 @@ impl Content {
             return Ok(None);
         };
         let (log, producer) = (target.log, numbered.producer);
-        match self.log(log)?.producers.judge(numbered) {
-            SequenceCheck::Next => Ok(None),
-            SequenceCheck::Duplicate { base } => Ok(Some(PlacedBatch {
-                log,
-                base,
-                duplicate: true,
-            })),
-            SequenceCheck::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
-                log,
-                producer,
-                given,
-                expected,
-            }),
-            SequenceCheck::Stale { given, current } => Err(Refusal::StaleProducer {
-                log,
-                producer,
-                given,
-                current,
-            }),
-        }
+        let verdict = self.log(log)?.producers.judge(numbered).verdict(log, producer)?;
+        Ok(verdict.map(|base| PlacedBatch {
+            log,
+            base,
+            duplicate: true,
+        }))
     }
 
     fn check_control(&self, header: &BatchHeader, targets: &[Target]) -> Result<(), Refusal> {

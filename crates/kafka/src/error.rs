@@ -50,6 +50,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> ErrorCode {
         Refusal::NoSuchLog(_) => ErrorCode::UnknownTopicOrPartition,
         Refusal::OutOfSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
         Refusal::StaleProducer { .. } => ErrorCode::InvalidProducerEpoch,
+        Refusal::OutsideTransaction { .. } => ErrorCode::InvalidTxnState,
         Refusal::TooLarge { .. } => ErrorCode::MessageTooLarge,
         // Each may pass, by itself or with an operator's help: clients retry.
         Refusal::Fenced { .. } | Refusal::OffsetsExhausted(_) | Refusal::DiskFull | Refusal::Closed => {

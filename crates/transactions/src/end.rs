@@ -1,5 +1,6 @@
 //! The end of a transaction: one append.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -84,12 +85,14 @@ impl Transactions {
         }
     }
 
-    /// Stages the append. Logs that are gone, or take nothing any more, are left out.
+    /// Stages the append. Logs that are gone, or take nothing any more, are left out. A log that knows a later
+    /// epoch of the producer, by a batch outside of any transaction, gets the control batch with that epoch.
     fn stage_end(&self, id: &str, producer: &mut Producer, next: Next) -> Ticket {
+        let mut later: BTreeMap<LogId, i16> = BTreeMap::new();
         loop {
             let at = self.clock.wall_ms();
             let row = stored::encode(next.instance, next.before, next.timeout_ms, next.status, at);
-            let mut frames = markers(producer, next, at);
+            let mut frames = markers(producer, next, &later, at);
             frames.push(spaces::TRANSACTIONS.put(id.as_bytes().to_vec(), row));
             let commits = match next.end {
                 TransactionEnd::Commit => producer.pending.as_slice(),
@@ -97,7 +100,7 @@ impl Transactions {
             };
             let commits = commits
                 .iter()
-                .map(|pending| (&*pending.group, pending.commits.as_slice()));
+                .map(|pending| (&*pending.group, pending.commits.as_slice(), pending.at));
             let mut ticket = self.groups.commit_together(commits, |commits| {
                 frames.extend(commits);
                 let append = Append {
@@ -110,6 +113,12 @@ impl Transactions {
             let gone = match outcome_now(&mut ticket) {
                 None => return ticket,
                 Some(Outcome::Refused(Refusal::NoSuchLog(log))) => log,
+                Some(Outcome::Refused(Refusal::StaleProducer { log, current, .. }))
+                    if later.get(&log).is_none_or(|known| *known < current) =>
+                {
+                    later.insert(log, current);
+                    continue;
+                }
                 Some(Outcome::Refused(Refusal::Fenced { log })) => {
                     tracing::error!(id, %log, "a transaction ends without a part that is damaged");
                     log
@@ -146,8 +155,9 @@ impl Transactions {
     }
 }
 
-/// Returns the control batch of all logs of the transaction. It has the next epoch if the end fences.
-fn markers(producer: &Producer, next: Next, at: i64) -> Vec<Frame> {
+/// Returns the control batches of the logs of the transaction: one for all, except for those with an epoch of
+/// their own. It has the next epoch if the end fences.
+fn markers(producer: &Producer, next: Next, later: &BTreeMap<LogId, i16>, at: i64) -> Vec<Frame> {
     let Instance { producer: id, epoch } = producer.instance;
     let epoch = if next.instance.producer == id {
         next.instance.epoch
@@ -155,18 +165,24 @@ fn markers(producer: &Producer, next: Next, at: i64) -> Vec<Frame> {
         // The epochs of the producer are used up: the last one is for this.
         epoch.saturating_add(1)
     };
-    let body = end_marker(id, epoch, next.end, at);
-    let logs: Vec<LogId> = producer.logs.iter().copied().collect();
-    let frame = |logs: &[LogId]| {
+    let frame = |epoch: i16, logs: &[LogId]| {
         let targets = logs.iter().map(|log| Target {
             log: *log,
             records: Selection::All,
         });
         let targets: SmallVec<[Target; 1]> = targets.collect();
-        Frame::Batch(BatchFrame {
-            body: body.clone(),
-            targets,
-        })
+        let body = end_marker(id, epoch, next.end, at);
+        Frame::Batch(BatchFrame { body, targets })
     };
-    logs.chunks(TARGETS_MAX).map(frame).collect()
+    let logs: Vec<LogId> = producer
+        .logs
+        .iter()
+        .copied()
+        .filter(|log| !later.contains_key(log))
+        .collect();
+    let alone = later.iter().map(|(log, epoch)| frame(*epoch, &[*log]));
+    logs.chunks(TARGETS_MAX)
+        .map(|logs| frame(epoch, logs))
+        .chain(alone)
+        .collect()
 }

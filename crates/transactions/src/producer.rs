@@ -33,6 +33,8 @@ pub struct Instance {
 pub struct PendingCommits {
     pub group: Box<str>,
     pub commits: Vec<NewCommit>,
+    /// Wall time of the request, ms since 1970: commits of others since then count more.
+    pub at: i64,
 }
 
 /// State of a transactional producer.
@@ -55,14 +57,18 @@ pub(crate) struct Producer {
     pub(crate) before: Option<Instance>,
     pub(crate) timeout_ms: u32,
     pub(crate) status: Status,
+    /// Instance whose transaction took too long. Its client may take the id over again.
+    pub(crate) overdue: Option<Instance>,
     /// Logs that the transaction may append to.
     pub(crate) logs: BTreeSet<LogId>,
+    /// Groups whose commits the transaction may take.
+    pub(crate) groups: BTreeSet<Box<str>>,
     pub(crate) pending: Vec<PendingCommits>,
     /// Time of the first step of the transaction, in elapsed ms.
     pub(crate) began: u64,
     /// Wall time of the last stored change, ms since 1970.
     pub(crate) changed_at: i64,
-    /// True until the first end after a start: logs that were added before it are not known.
+    /// True if the transaction was open at the start: logs and groups that were added before are not known.
     pub(crate) is_recovered: bool,
 }
 
@@ -90,7 +96,9 @@ impl Producer {
             before: None,
             timeout_ms,
             status: Status::Empty,
+            overdue: None,
             logs: BTreeSet::new(),
+            groups: BTreeSet::new(),
             pending: Vec::new(),
             began: 0,
             changed_at: 0,
@@ -113,7 +121,7 @@ impl Producer {
     pub(crate) fn check_takeover(&self, given: Option<Instance>) -> Result<(), TransactionError> {
         match (self.status, given) {
             (Status::Ending(_) | Status::Gone, _) => Err(TransactionError::Busy),
-            (_, Some(given)) if given != self.instance && Some(given) != self.before => {
+            (_, Some(given)) if ![Some(self.instance), self.before, self.overdue].contains(&Some(given)) => {
                 Err(TransactionError::Fenced)
             }
             _ => Ok(()),
@@ -129,7 +137,7 @@ impl Producer {
             Status::Empty | Status::Ended(_) => {
                 self.status = Status::Ongoing;
                 self.began = now;
-                self.before = None;
+                (self.before, self.overdue) = (None, None);
                 Ok(())
             }
         }
@@ -149,6 +157,9 @@ impl Producer {
             } else {
                 Err(TransactionError::NoTransaction)
             };
+        }
+        if bumps && self.overdue == Some(given) {
+            return Err(TransactionError::NoTransaction);
         }
         self.check(given)?;
         let next = if bumps {
@@ -175,13 +186,41 @@ impl Producer {
 
     /// The change was stored: the producer goes on as `next`.
     pub(crate) fn stored(&mut self, (next, before): (Instance, Option<Instance>), status: Status, at: i64) {
-        self.before = before;
+        (self.before, self.overdue) = (before, None);
         self.instance = next;
         self.status = status;
         self.logs.clear();
+        self.groups.clear();
         self.pending = Vec::new();
         self.changed_at = at;
         self.is_recovered = false;
+    }
+
+    /// Adds commits of a group. Later ones of a partition replace earlier ones.
+    pub(crate) fn add_commits(&mut self, added: PendingCommits) {
+        let is_new = |commit: &NewCommit| {
+            let replaced = |new: &NewCommit| (new.topic, new.partition) == (commit.topic, commit.partition);
+            !added.commits.iter().any(replaced)
+        };
+        for pending in self
+            .pending
+            .iter_mut()
+            .filter(|pending| pending.group == added.group)
+        {
+            pending.commits.retain(is_new);
+        }
+        self.pending.retain(|pending| !pending.commits.is_empty());
+        self.pending.push(added);
+    }
+
+    /// True if commits of a group fit beside the pending ones of other partitions.
+    pub(crate) fn has_room(&self, group: &str, added: &[NewCommit], max: usize) -> bool {
+        let pending = self.pending.iter().flat_map(|pending| {
+            let commits = pending.commits.iter();
+            commits.map(|commit| (&*pending.group, commit.topic, commit.partition))
+        });
+        let added = added.iter().map(|commit| (group, commit.topic, commit.partition));
+        pending.chain(added).collect::<BTreeSet<_>>().len() <= max
     }
 
     /// Number of commits that are pending.

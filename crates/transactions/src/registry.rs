@@ -185,8 +185,12 @@ impl Transactions {
     }
 
     /// Begins the transaction if it is not open, for a group whose commits follow.
-    pub fn add_group(&self, id: &str, given: Instance) -> Result<(), TransactionError> {
-        self.add_logs(id, given, [])
+    pub fn add_group(&self, id: &str, given: Instance, group: &str) -> Result<(), TransactionError> {
+        let entry = self.known(id)?;
+        let mut producer = entry.lock();
+        self.begin(&mut producer, given)?;
+        producer.groups.insert(group.into());
+        Ok(())
     }
 
     /// Checks that logs are part of the transaction.
@@ -241,29 +245,31 @@ impl Transactions {
         let ticket = {
             let mut producer = entry.lock();
             producer.check(given)?;
-            if producer.status != Status::Ongoing {
-                if !adds && !producer.is_recovered {
-                    return Err(TransactionError::NoTransaction);
-                }
-                self.begin(&mut producer, given)?;
+            let is_part = producer.status == Status::Ongoing && producer.groups.contains(group);
+            if !is_part && !adds && !producer.is_recovered {
+                return Err(TransactionError::NotAdded);
             }
             self.groups.check_commit(group, by, &commits)?;
-            if producer.pending_count() + commits.len() > COMMITS_MAX {
+            self.begin(&mut producer, given)?;
+            producer.groups.insert(group.into());
+            let had = producer.pending_count();
+            if had + commits.len() > COMMITS_MAX && !producer.has_room(group, &commits, COMMITS_MAX) {
                 return Err(TransactionError::TooManyCommits { max: COMMITS_MAX });
             }
             let pending = PendingCommits {
                 group: group.into(),
                 commits,
+                at: self.clock.wall_ms(),
             };
             let change = Change::Delta(stored::encode_pending(&pending));
             let mut ticket = self.append_state([spaces::TRANSACTIONS.change(id.as_bytes().to_vec(), change)]);
             if let Some(outcome) = outcome_now(&mut ticket) {
                 only_outcome(Some(&outcome))?;
             }
-            if producer.pending_count() == 0 {
+            if had == 0 {
                 self.pending.fetch_add(1, Ordering::Relaxed);
             }
-            producer.pending.push(pending);
+            producer.add_commits(pending);
             ticket
         };
         if ticket.glance().committed() == Some(true) {
@@ -473,7 +479,7 @@ fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, Sta
                 let known = producers.get_mut(std::str::from_utf8(key).ok()?);
                 // The row of a deleted id may leave one behind after damage.
                 if let Some(producer) = known {
-                    producer.pending.push(pending);
+                    producer.add_commits(pending);
                 }
             }
         }
@@ -484,10 +490,11 @@ fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, Sta
         logs.entry(open.producer).or_default().insert(open.log);
     }
     let entries = producers.into_iter().map(|(id, mut producer)| {
-        producer.is_recovered = true;
         producer.logs = logs.remove(&producer.instance.producer).unwrap_or_default();
         if !producer.logs.is_empty() || !producer.pending.is_empty() {
             producer.status = Status::Ongoing;
+            producer.is_recovered = true;
+            producer.before = None;
             producer.began = now;
         }
         (id, Arc::new(Lock::new(producer)))

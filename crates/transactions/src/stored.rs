@@ -5,8 +5,8 @@
 //!           value  u8 version = 1, i64 producer id, i16 epoch, u32 timeout in ms, u8 state (0 no transaction
 //!                  yet, 1 committed, 2 aborted), i64 time of the change (ms since 1970), u8 has a producer
 //!                  before: i64 id, i16 epoch
-//!           delta  commits that wait for the end of the transaction: u8 version = 1, group, u32 commits,
-//!                  each: topic id (16, big-endian), u32 partition, i64 offset, i32 leader epoch, u8 has text,
+//!           delta  commits that wait for the end of the transaction: u8 version = 1, group, i64 time of the
+//!                  request, u32 commits, each: topic id (16, big-endian), u32 partition, i64 offset, i32 leader epoch, u8 has text,
 //!                  text
 //! ```
 //!
@@ -72,6 +72,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Producer> {
 pub(crate) fn encode_pending(pending: &PendingCommits) -> Bytes {
     let mut out = vec![VERSION];
     put_text(&pending.group, &mut out);
+    out.extend_from_slice(&pending.at.to_le_bytes());
     let count = u32::try_from(pending.commits.len()).expect("their number is bounded");
     out.extend_from_slice(&count.to_le_bytes());
     for commit in &pending.commits {
@@ -93,6 +94,7 @@ pub(crate) fn decode_pending(mut bytes: &[u8]) -> Option<PendingCommits> {
         return None;
     }
     let group = get_text(rest)?.into();
+    let at = i64::from_le_bytes(get(rest)?);
     let mut commits = Vec::new();
     for _ in 0..u32::from_le_bytes(get(rest)?) {
         commits.push(NewCommit {
@@ -107,7 +109,7 @@ pub(crate) fn decode_pending(mut bytes: &[u8]) -> Option<PendingCommits> {
             },
         });
     }
-    rest.is_empty().then_some(PendingCommits { group, commits })
+    rest.is_empty().then_some(PendingCommits { group, commits, at })
 }
 
 fn put_instance(instance: Instance, out: &mut Vec<u8>) {
@@ -155,6 +157,7 @@ mod tests {
         let pending = PendingCommits {
             group: "ä".into(),
             commits: vec![commit(None), commit(Some("text"))],
+            at: 7,
         };
         let row = encode_pending(&pending);
         for cut in 0..row.len() {

@@ -1,6 +1,6 @@
 //! Transactions that take too long are aborted, and transactional ids that are not used are forgotten.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use stafett_model::TransactionEnd;
@@ -71,11 +71,24 @@ impl Transactions {
                 status: Status::Ended(TransactionEnd::Abort),
                 timeout_ms: producer.timeout_ms,
             };
-            aborts.push((Arc::clone(&id), self.store_end(&id, &entry, &mut producer, next)));
+            let overdue = producer.instance;
+            let stored = self.store_end(&id, &entry, &mut producer, next);
+            drop(producer);
+            aborts.push((id, entry, overdue, stored));
         }
-        for (id, abort) in aborts {
-            if let Err(error) = abort.await {
-                tracing::warn!(%id, %error, "a transaction that takes too long is not aborted yet");
+        for (id, entry, overdue, abort) in aborts {
+            match abort.await {
+                Ok(instance) => {
+                    let mut producer = entry.lock();
+                    if producer.instance == instance
+                        && producer.status == Status::Ended(TransactionEnd::Abort)
+                    {
+                        producer.overdue = Some(overdue);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%id, %error, "a transaction that takes too long is not aborted yet")
+                }
             }
         }
     }

@@ -407,3 +407,52 @@ fn a_transaction_counts_whole_or_not_at_all_wherever_the_power_goes() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() {
+    let (_, broker) = in_memory().await;
+    let (topic, instance) = sending(&broker, "id", "x").await;
+    let log = logs(&topic)[0];
+    let foreign = |epoch: i16| {
+        let mut batch = BatchBuilder::new(Codec::None).producer(instance.producer, epoch, 0);
+        let record = Record {
+            key: None,
+            value: Some(b"foreign"),
+            headers: &[],
+            timestamp: 5,
+        };
+        batch.push(&record).unwrap();
+        batch.finish().unwrap()
+    };
+    for epoch in [instance.epoch, instance.epoch + 5] {
+        let sent = broker.catalog().append(vec![Append::batch(log, foreign(epoch))]).await;
+        assert!(matches!(sent[..], [Outcome::Refused(_)]), "{sent:?}");
+    }
+    // In a log that is added and not written to, nothing is known of the transaction: its end passes.
+    let added = self::topic(&broker, "added", 1).await.unwrap();
+    let log = logs(&added)[0];
+    let transactions = broker.transactions();
+    transactions.add_logs("id", instance, [log]).unwrap();
+    broker.catalog().append(vec![Append::batch(log, foreign(instance.epoch + 5))]).await;
+    transactions.end("id", instance, TransactionEnd::Commit, true).await.unwrap();
+    assert_eq!(committed(&broker, logs(&topic)[1]).await, ["x"]);
+    assert!(broker.catalog().open_transactions().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_commit_of_a_partition_counts_more_than_that_of_a_transaction() {
+    let (_, broker) = in_memory().await;
+    let (topic, instance) = sending(&broker, "id", "x").await;
+    let transactions = broker.transactions();
+    let pending = commit_of(&topic, 5);
+    transactions
+        .commit_offsets("id", instance, true, ("g", &NOBODY), pending)
+        .await
+        .unwrap();
+    // The wall clock of the test goes on.
+    std::thread::sleep(Duration::from_millis(2));
+    let later = broker.groups().commit("g", &NOBODY, commit_of(&topic, 9)).unwrap();
+    later.durable().await.unwrap();
+    transactions.end("id", instance, TransactionEnd::Commit, true).await.unwrap();
+    assert_eq!(committed_offset(&broker, "g", &topic), Some(9));
+}

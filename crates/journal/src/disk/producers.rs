@@ -15,7 +15,7 @@ use stafett_model::{BatchHeader, LogId, Offset, ProducerId, TransactionEnd, tran
 use super::codec::Reader;
 use super::running::Moment;
 use super::transactions::{Ended, Transactions};
-use crate::contract::{OpenTransaction, ProducerStatus};
+use crate::contract::{OpenTransaction, ProducerStatus, Refusal};
 
 const BATCHES_KEPT: usize = 5;
 /// Most producers of a log. Beyond, those that have been idle longest are removed.
@@ -66,15 +66,49 @@ pub(crate) struct SequencedBatch {
     epoch: i16,
     first: i32,
     last: i32,
+    is_transactional: bool,
 }
 
 /// Result of comparing a batch with its producer's last ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SequenceCheck {
     Next,
-    Duplicate { base: Offset },
-    OutOfSequence { given: i32, expected: i32 },
-    Stale { given: i16, current: i16 },
+    Duplicate {
+        base: Offset,
+    },
+    OutOfSequence {
+        given: i32,
+        expected: i32,
+    },
+    Stale {
+        given: i16,
+        current: i16,
+    },
+    /// Not part of the producer's open transaction.
+    OutsideTransaction,
+}
+
+impl SequenceCheck {
+    /// Returns the base offset of a duplicate, or the reason to refuse the batch.
+    pub(crate) fn verdict(self, log: LogId, producer: ProducerId) -> Result<Option<Offset>, Refusal> {
+        match self {
+            Self::Next => Ok(None),
+            Self::Duplicate { base } => Ok(Some(base)),
+            Self::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
+                log,
+                producer,
+                given,
+                expected,
+            }),
+            Self::Stale { given, current } => Err(Refusal::StaleProducer {
+                log,
+                producer,
+                given,
+                current,
+            }),
+            Self::OutsideTransaction => Err(Refusal::OutsideTransaction { log, producer }),
+        }
+    }
 }
 
 impl SequencedBatch {
@@ -86,12 +120,17 @@ impl SequencedBatch {
             epoch: header.producer_epoch,
             first: header.base_sequence,
             last: sequence_after(header.base_sequence, header.last_offset_delta),
+            is_transactional: header.is_transactional(),
         })
     }
 }
 
 impl Producers {
     pub(crate) fn judge(&self, batch: SequencedBatch) -> SequenceCheck {
+        let has_open = |known: &Transactions| known.has_open(batch.producer);
+        if !batch.is_transactional && self.transactions().is_some_and(has_open) {
+            return SequenceCheck::OutsideTransaction;
+        }
         let Ok(index) = self.find(batch.producer) else {
             return SequenceCheck::Next;
         };
@@ -494,6 +533,7 @@ mod tests {
             epoch,
             first,
             last: sequence_after(first, records - 1),
+            is_transactional: false,
         }
     }
 

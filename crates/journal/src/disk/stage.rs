@@ -264,26 +264,11 @@ fn check_batch(
         return Ok(None);
     };
     let (log, producer) = (target.log, numbered.producer);
-    match state_of(locked, log)
+    state_of(locked, log)
         .producers
         .as_ref()
         .map_or(SequenceCheck::Next, |known| known.judge(numbered))
-    {
-        SequenceCheck::Next => Ok(None),
-        SequenceCheck::Duplicate { base } => Ok(Some(base)),
-        SequenceCheck::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
-            log,
-            producer,
-            given,
-            expected,
-        }),
-        SequenceCheck::Stale { given, current } => Err(Refusal::StaleProducer {
-            log,
-            producer,
-            given,
-            current,
-        }),
-    }
+        .verdict(log, producer)
 }
 
 /// Refuses a control batch of a producer that has written to one of its logs with a later epoch.

@@ -127,7 +127,7 @@ pub(super) fn add_offsets(_: &RequestContext, call: Call, body: Decoder) -> Hand
             epoch: request.producer_epoch,
         };
         let transactions = context.shared.broker.transactions();
-        let code = match transactions.add_group(&request.transactional_id, given) {
+        let code = match transactions.add_group(&request.transactional_id, given, &request.group_id) {
             Ok(()) => ErrorCode::None,
             Err(why) => error::transaction(&why, call.version >= FENCED_FROM)?,
         };
