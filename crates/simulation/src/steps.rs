@@ -337,6 +337,24 @@ const NOT_OF_KAFKA: [Kind; 10] = [
     Kind::Move,
     Kind::Space,
 ];
+/// Steps without a part in a seed with transactional clients only.
+const NOT_OF_TRANSACTIONS: [Kind; 15] = [
+    Kind::Produce,
+    Kind::Leave,
+    Kind::Repeat,
+    Kind::Group,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+];
 /// Steps without a part in a seed with clients of AMQP only.
 const NOT_OF_AMQP: [Kind; 4] = [Kind::Produce, Kind::Group, Kind::Transaction, Kind::Live];
 
@@ -348,7 +366,7 @@ impl Mix {
             (4, Kind::Read),
             (2, Kind::Recreate),
             (20, Kind::Group),
-            (30, Kind::Transaction),
+            (50, Kind::Transaction),
             (30, Kind::Publish),
             (8, Kind::Consume),
             (4, Kind::Get),
@@ -389,9 +407,9 @@ impl Mix {
                 kind != Kind::Lose
             }
         };
-        // Half of the seeds have the clients of one protocol only, and some omit a kind, so that others run
+        // Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
         // undisturbed.
-        let omitted = random.pick(&[&[][..], &[][..], &NOT_OF_KAFKA, &NOT_OF_AMQP]);
+        let omitted = random.pick(&[&[][..], &[][..], &NOT_OF_KAFKA, &NOT_OF_AMQP, &NOT_OF_TRANSACTIONS]);
         let weights: Vec<_> = kinds
             .into_iter()
             .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))

@@ -93,7 +93,7 @@ impl Transactional {
     fn new(number: u8) -> Self {
         Self {
             number,
-            is_new: number.is_multiple_of(2),
+            is_new: number % CLIENTS == 0 || number % CLIENTS == 3,
             timeout_ms: TIMEOUTS_MS[usize::from(number / IDS % 2)],
             connection: None,
             instance: None,

@@ -12,7 +12,7 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_model::TransactionEnd;
 
-use super::{Asked, CLIENTS, Kept, Transactional, group_name};
+use super::{Asked, CLIENTS, IDS, Kept, Transactional, group_name};
 use crate::host;
 use crate::kafka::producer::{batch_of, request_of};
 use crate::ledger::{Batch, Ledger, LogKey, State};
@@ -65,14 +65,18 @@ pub enum TransactionStep {
 impl TransactionStep {
     pub fn draw(random: &mut Random, bytes_max: u32) -> Self {
         let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
-        let client = small(CLIENTS);
+        // Two of the clients act most: they are disturbed less often.
+        let client = match small(6) {
+            0 => small(CLIENTS),
+            _ => small(IDS) * 2,
+        };
         let (topic, partition) = (small(TOPICS), small(PARTITIONS));
         match small(40) {
-            0..=2 => Self::Init {
+            0 => Self::Init {
                 client,
                 goes_on: small(3) == 0,
             },
-            3..=17 => Self::Produce {
+            1..=17 => Self::Produce {
                 client,
                 topic,
                 partition,
@@ -90,7 +94,7 @@ impl TransactionStep {
             },
             36 | 37 => Self::Cut { client },
             38 => Self::Fetch {
-                id: client % super::IDS,
+                id: client % IDS,
             },
             _ => Self::Quiet,
         }
