@@ -125,8 +125,9 @@ impl Kafka {
         for producer in &mut self.producers {
             producer.turn(&mut self.ledger, may_refuse, &mut notes)?;
         }
+        self.ledger.transactions.turn(now_ms);
         for client in &mut self.transactional {
-            client.turn(&mut self.ledger, may_refuse, now_ms, &mut notes)?;
+            client.turn(&mut self.ledger, may_refuse, &mut notes)?;
         }
         for member in &mut self.members {
             member.turn(&mut self.commits, may_refuse, now_ms, &mut notes)?;

@@ -409,7 +409,13 @@ impl Mix {
         };
         // Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
         // undisturbed.
-        let omitted = random.pick(&[&[][..], &[][..], &NOT_OF_KAFKA, &NOT_OF_AMQP, &NOT_OF_TRANSACTIONS]);
+        let omitted = random.pick(&[
+            &[][..],
+            &[][..],
+            &NOT_OF_KAFKA,
+            &NOT_OF_AMQP,
+            &NOT_OF_TRANSACTIONS,
+        ]);
         let weights: Vec<_> = kinds
             .into_iter()
             .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))

@@ -27,6 +27,8 @@ pub struct Transaction {
     pub is_closed: bool,
     /// True if an abort was requested, or another instance may have begun, or it may have taken too long.
     pub may_abort: bool,
+    /// Time from which it takes too long, in milliseconds since the simulation began.
+    overdue_ms: i64,
     /// True if a commit of a group was acknowledged.
     pub has_offsets: bool,
     /// Logs with its records after a start, and the outcome that each log shows.
@@ -58,7 +60,7 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    pub fn begin(&mut self, id: u8, (producer, epoch): (i64, i16)) -> usize {
+    pub fn begin(&mut self, id: u8, (producer, epoch): (i64, i16), overdue_ms: i64) -> usize {
         let is_closed = self.is_fenced(id, epoch);
         self.all.push(Transaction {
             id,
@@ -69,10 +71,18 @@ impl Transactions {
             is_told: false,
             is_closed,
             may_abort: is_closed || self.suspects.get(&id).is_some_and(|suspect| epoch <= *suspect),
+            overdue_ms,
             has_offsets: false,
             shown: BTreeMap::new(),
         });
         self.all.len() - 1
+    }
+
+    /// Lets time pass: a transaction that takes too long may be aborted.
+    pub fn turn(&mut self, now_ms: i64) {
+        for transaction in &mut self.all {
+            transaction.may_abort |= transaction.overdue_ms <= now_ms;
+        }
     }
 
     /// True if a later instance was acknowledged.

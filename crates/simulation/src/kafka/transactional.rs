@@ -19,7 +19,6 @@ use self::steps::Sequences;
 use super::connection::Connection;
 use crate::ledger::{Ledger, LogKey, State};
 use crate::server::Server;
-use crate::transactions::Transactions;
 use crate::world::Finding;
 
 /// Number of transactional ids.
@@ -39,7 +38,7 @@ mod code {
 
 /// An instance of a transactional producer.
 #[derive(Debug, Clone)]
-pub struct Transactional {
+pub(super) struct Transactional {
     number: u8,
     /// True if it speaks the second version of the protocol (KIP-890).
     is_new: bool,
@@ -57,8 +56,6 @@ pub struct Transactional {
     again: VecDeque<usize>,
     /// The open transaction.
     current: Option<usize>,
-    began_ms: i64,
-    now_ms: i64,
     /// End that was requested and is not answered.
     ending: Option<TransactionEnd>,
     /// Partitions that were added to the transaction, in the first version of the protocol.
@@ -103,8 +100,6 @@ impl Transactional {
             waiting: VecDeque::new(),
             again: VecDeque::new(),
             current: None,
-            began_ms: 0,
-            now_ms: 0,
             ending: None,
             added: BTreeSet::new(),
             has_added_group: false,
@@ -147,8 +142,8 @@ impl Transactional {
     fn transaction(&mut self, ledger: &mut Ledger, now_ms: i64) -> Option<usize> {
         let instance = self.instance?;
         if self.current.is_none() {
-            self.current = Some(ledger.transactions.begin(self.id(), instance));
-            self.began_ms = now_ms;
+            let overdue_ms = now_ms + i64::from(self.timeout_ms);
+            self.current = Some(ledger.transactions.begin(self.id(), instance, overdue_ms));
         }
         self.current
     }
@@ -215,24 +210,12 @@ impl Transactional {
         self.has_added_group = false;
     }
 
-    /// Records that its transaction may have taken too long.
-    fn on_overdue(&mut self, transactions: &mut Transactions) {
-        if let Some(transaction) = self.current.and_then(|number| transactions.all.get_mut(number)) {
-            transaction.may_abort = true;
-        }
-    }
-
     pub(super) fn turn(
         &mut self,
         ledger: &mut Ledger,
         may_refuse: bool,
-        now_ms: i64,
         notes: &mut Vec<String>,
     ) -> Result<(), Finding> {
-        self.now_ms = now_ms;
-        if self.current.is_some() && now_ms - self.began_ms >= i64::from(self.timeout_ms) {
-            self.on_overdue(&mut ledger.transactions);
-        }
         let Some(connection) = &mut self.connection else {
             return Ok(());
         };

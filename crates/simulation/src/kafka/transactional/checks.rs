@@ -187,9 +187,6 @@ impl World {
         if self.may_refuse || self.has_failed() {
             return Ok(());
         }
-        for transactional in &mut self.kafka.transactional {
-            transactional.on_overdue(&mut self.kafka.ledger.transactions);
-        }
         for id in 0..IDS {
             self.check_commits_of(server, id, false, true).await?;
         }

@@ -93,9 +93,7 @@ impl TransactionStep {
                 commits: small(4) != 0,
             },
             36 | 37 => Self::Cut { client },
-            38 => Self::Fetch {
-                id: client % IDS,
-            },
+            38 => Self::Fetch { id: client % IDS },
             _ => Self::Quiet,
         }
     }
