@@ -61,7 +61,7 @@ pub(super) struct Transactional {
     /// Partitions that were added to the transaction, in the first version of the protocol.
     added: BTreeSet<LogKey>,
     has_added_group: bool,
-    /// True if one of its batches was lost or refused, so that later ones may be out of sequence.
+    /// True if one of its batches was lost or deleted: later ones may be out of sequence.
     is_disturbed: bool,
 }
 
@@ -184,6 +184,8 @@ impl Transactional {
     pub(super) fn forget_topic(&mut self, topic: u8) {
         self.next.retain(|log, _| log.topic != topic);
         self.added.retain(|log| log.topic != topic);
+        // Nothing else may be left of its transaction.
+        self.is_disturbed |= self.current.is_some();
     }
 
     pub(super) fn is_resending(&self, batch: usize) -> bool {
@@ -393,7 +395,7 @@ impl Transactional {
                 let has_batch = ledger.batches.iter().any(|batch| {
                     batch.transaction == self.current && matches!(batch.state, State::Acknowledged { .. })
                 });
-                !has_batch && current.is_none_or(|it| !it.has_offsets)
+                self.is_disturbed || !has_batch && current.is_none_or(|it| !it.has_offsets)
             }
             Asked::Add | Asked::AddGroup | Asked::Commit { .. } => false,
         }
