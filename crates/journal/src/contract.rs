@@ -113,6 +113,8 @@ pub struct Append {
     pub frees_space: bool,
     /// Durability wait of an append without batches. One with batches waits for the strictest of its logs.
     pub state: StateWait,
+    /// True if an append with batches waits as `state` says, too.
+    pub waits_for_state: bool,
     /// Bytes of the buffer that the bodies are slices of: the memory that they pin.
     pub pinned_bytes: usize,
 }

@@ -9,9 +9,11 @@ mod left;
 mod owners;
 mod producer;
 mod reading;
+mod transactional;
 
 pub use self::group_steps::GroupStep;
-pub(crate) use self::reading::id_of;
+pub(crate) use self::reading::{Reading, id_of};
+pub use self::transactional::TransactionStep;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,6 +31,7 @@ use self::consumers::Consumer;
 pub use self::consumers::SESSION_MS;
 use self::groups::Member;
 pub use self::producer::Producer;
+use self::transactional::Transactional;
 use crate::ledger::{Ledger, LogKey};
 use crate::server::Server;
 use crate::steps::{PARTITIONS, PRODUCERS, TOPICS};
@@ -42,6 +45,7 @@ pub struct Kafka {
     /// Connection that creates topics and reads them.
     admin: Option<Connection>,
     pub ledger: Ledger,
+    transactional: Vec<Transactional>,
     members: Vec<Member>,
     consumers: Vec<Consumer>,
     commits: Commits,
@@ -92,6 +96,7 @@ impl Kafka {
             producers: (0..PRODUCERS).map(Producer::new).collect(),
             admin: None,
             ledger: Ledger::default(),
+            transactional: transactional::clients(),
             members: groups::members(),
             consumers: consumers::consumers(),
             commits: Commits::default(),
@@ -120,6 +125,10 @@ impl Kafka {
         for producer in &mut self.producers {
             producer.turn(&mut self.ledger, may_refuse, &mut notes)?;
         }
+        self.ledger.transactions.turn(now_ms);
+        for client in &mut self.transactional {
+            client.turn(&mut self.ledger, may_refuse, &mut notes)?;
+        }
         for member in &mut self.members {
             member.turn(&mut self.commits, may_refuse, now_ms, &mut notes)?;
         }
@@ -138,6 +147,9 @@ impl Kafka {
         for producer in &mut self.producers {
             producer.leave(&mut self.ledger);
         }
+        for client in &mut self.transactional {
+            client.leave(&self.ledger);
+        }
     }
 
     /// Records that all topics are new: no earlier batch is resent.
@@ -149,7 +161,9 @@ impl Kafka {
     pub fn forget_lost(&mut self) {
         let again: Vec<&VecDeque<usize>> = self.producers.iter().map(|it| &it.again).collect();
         for number in 0..self.ledger.batches.len() {
-            if !again.iter().any(|again| again.contains(&number)) {
+            let is_resent = |client: &Transactional| client.is_resending(number);
+            if !again.iter().any(|again| again.contains(&number)) && !self.transactional.iter().any(is_resent)
+            {
                 self.ledger.give_up(number);
             }
         }
@@ -229,6 +243,8 @@ impl World {
                 topic.incarnation += 1;
                 let producers = self.kafka.producers.iter_mut();
                 producers.for_each(|producer| producer.forget_topic(number));
+                let clients = self.kafka.transactional.iter_mut();
+                clients.for_each(|client| client.forget_topic(number));
                 Known::Missing
             }
             (known, seen) => {
@@ -287,6 +303,11 @@ impl World {
             .producers
             .iter()
             .any(|producer| producer.is_waiting_for(number, &self.kafka.ledger))
+            || self
+                .kafka
+                .transactional
+                .iter()
+                .any(|client| client.is_waiting_for(number, &self.kafka.ledger))
             || self
                 .kafka
                 .members

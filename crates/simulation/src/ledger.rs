@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stafett_model::Durability;
+use stafett_model::{Durability, TransactionEnd};
 
+use crate::transactions::Transactions;
 use crate::world::{Death, Finding};
 
 /// One partition of one incarnation of a topic.
@@ -31,6 +32,8 @@ pub struct Batch {
     pub date_ms: i64,
     /// Number of times it was sent.
     pub sent: u32,
+    /// Its transaction.
+    pub transaction: Option<usize>,
 }
 
 /// Producer's knowledge of a batch.
@@ -54,6 +57,7 @@ pub struct Ledger {
     seen: BTreeMap<LogKey, BTreeMap<u64, RecordId>>,
     /// Batches older than this may have been deleted.
     expired_ms: i64,
+    pub transactions: Transactions,
 }
 
 /// Remains of a log after a loss.
@@ -211,21 +215,61 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Returns the lowest offset from `from` on at which an acknowledged record must be, of the batch with
-    /// number `first` or a later one.
+    /// Returns the lowest offset from `from` on at which an acknowledged and committed record must be, of the
+    /// batch with number `first` or a later one.
     pub fn stored_from(&self, log: LogKey, from: u64, first: usize) -> Option<u64> {
+        if self.is_undecided(log) {
+            return None;
+        }
         let mut seen = self.seen.get(&log)?.range(from..);
         let is_there = |(_, id): &(&u64, &RecordId)| {
             let batch = self.batches.get(id.0).filter(|_| id.0 >= first);
             batch.is_some_and(|batch| {
-                matches!(batch.state, State::Acknowledged { .. }) && batch.date_ms >= self.expired_ms
+                matches!(batch.state, State::Acknowledged { .. })
+                    && batch.date_ms >= self.expired_ms
+                    && self.is_committed(batch)
             })
         };
         seen.find(is_there).map(|(offset, _)| *offset)
     }
 
+    /// True if a log may hold records of a transaction that is open.
+    fn is_undecided(&self, log: LogKey) -> bool {
+        let mut batches = self
+            .batches
+            .iter()
+            .filter(|batch| batch.log == log && batch.state != State::Never);
+        batches.any(|batch| {
+            let number = batch.transaction;
+            let transaction = number.and_then(|number| self.transactions.all.get(number));
+            transaction.is_some_and(|transaction| !transaction.is_closed)
+        })
+    }
+
+    /// True if readers of committed records must get a batch.
+    fn is_committed(&self, batch: &Batch) -> bool {
+        batch.transaction.is_none_or(|number| {
+            let transaction = self.transactions.all.get(number);
+            transaction.is_some_and(|it| it.is_told && it.end == Some(TransactionEnd::Commit))
+        })
+    }
+
+    /// Records that a reader of committed records got one.
+    pub fn saw_committed(&mut self, log: LogKey, seen: Seen) -> Result<(), Finding> {
+        let number = self.batches.get(seen.id.0).and_then(|batch| batch.transaction);
+        if let Some(transaction) = number.and_then(|number| self.transactions.all.get_mut(number)) {
+            transaction
+                .learn(TransactionEnd::Commit)
+                .map_err(|why| Finding(format!("{seen:?} of {log:?} is read: {}: {transaction:?}", why.0)))?;
+        }
+        self.saw(log, seen.offset, seen.id)
+    }
+
     /// Returns the offset behind the last acknowledged record that can be read.
     pub fn stored_to(&self, log: LogKey) -> u64 {
+        if self.is_undecided(log) {
+            return 0;
+        }
         let is_there = |(_, id): &(&u64, &RecordId)| {
             let batch = self.batches.get(id.0);
             // At the level `memory` it can be read once it is written.

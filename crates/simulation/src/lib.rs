@@ -9,7 +9,8 @@
 //! - [`world`]: successive lives of the broker, and the state that outlives them
 //! - [`server`]: one start of the broker; [`journal`]: reads without threads; [`wire`]: sockets within the
 //!   process
-//! - [`kafka`]: producers, readers and topics; [`ledger`]: their answers, and the expected logs
+//! - [`kafka`]: producers, readers and topics; [`ledger`]: their answers, and the expected logs;
+//!   [`transactions`]: the possible outcomes of transactions
 //! - [`amqp`]: publishers, consumers and queues
 //! - [`live`]: clients of live topics
 //! - [`full`]: a full disk; [`loss`]: lost or damaged files; [`backup`]: a start on a backup
@@ -32,5 +33,6 @@ pub mod server;
 pub mod shrink;
 pub mod steps;
 pub mod trace;
+pub mod transactions;
 pub mod wire;
 pub mod world;

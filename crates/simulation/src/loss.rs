@@ -14,6 +14,7 @@ use stafett_journal::{Journal, RecoveryReport};
 use stafett_model::{LogId, Namespace};
 
 use crate::amqp::{DEAD, DYING, QUEUES};
+use crate::kafka::Reading;
 use crate::ledger::Left;
 use crate::random::Random;
 use crate::server::{Server, pumped};
@@ -162,9 +163,9 @@ impl World {
         };
         let bounds = server.journal.bounds(id);
         let (mut at, end) = bounds.map_or((0, 0), |bounds| (bounds.start.0, bounds.end.0));
-        let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut reading, mut unreadable) = (Reading::default(), Vec::new());
         while at < end {
-            let code = self.read_part(server, log, &mut at, &mut read).await?;
+            let code = self.read_part(server, log, &mut at, &mut reading).await?;
             if code == 0 {
                 break;
             }
@@ -180,11 +181,11 @@ impl World {
         self.trace.note(|| {
             format!(
                 "{log:?} has {} records left and cannot be read at {unreadable:?}",
-                read.len()
+                reading.seen.len()
             )
         });
         let left = Left {
-            read: &read,
+            read: &reading.seen,
             unreadable: &unreadable,
             end,
             is_fenced: report.fenced.contains(&id),

@@ -2,7 +2,7 @@
 
 use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep};
 use crate::full::UsedUp;
-use crate::kafka::GroupStep;
+use crate::kafka::{GroupStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
 use crate::random::Random;
@@ -82,6 +82,8 @@ pub enum Action {
     Recreate { topic: u8 },
     /// A group member acts.
     Group(GroupStep),
+    /// A transactional client acts.
+    Transaction(TransactionStep),
     /// An AMQP client publishes to a queue or an exchange.
     Publish {
         client: u8,
@@ -159,6 +161,9 @@ impl Action {
             | Self::Rest { .. } => true,
             Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
             Self::Live(step) => !matches!(step, LiveStep::Look),
+            Self::Transaction(step) => {
+                !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
+            }
             Self::Read { .. }
             | Self::Recreate { .. }
             | Self::Stream(_)
@@ -291,6 +296,7 @@ enum Kind {
     Read,
     Recreate,
     Group,
+    Transaction,
     Publish,
     Consume,
     Get,
@@ -331,8 +337,26 @@ const NOT_OF_KAFKA: [Kind; 10] = [
     Kind::Move,
     Kind::Space,
 ];
+/// Steps without a part in a seed with transactional clients only.
+const NOT_OF_TRANSACTIONS: [Kind; 15] = [
+    Kind::Produce,
+    Kind::Leave,
+    Kind::Repeat,
+    Kind::Group,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+];
 /// Steps without a part in a seed with clients of AMQP only.
-const NOT_OF_AMQP: [Kind; 3] = [Kind::Produce, Kind::Group, Kind::Live];
+const NOT_OF_AMQP: [Kind; 4] = [Kind::Produce, Kind::Group, Kind::Transaction, Kind::Live];
 
 impl Mix {
     fn new(random: &mut Random) -> Self {
@@ -342,6 +366,7 @@ impl Mix {
             (4, Kind::Read),
             (2, Kind::Recreate),
             (20, Kind::Group),
+            (50, Kind::Transaction),
             (30, Kind::Publish),
             (8, Kind::Consume),
             (4, Kind::Get),
@@ -369,7 +394,12 @@ impl Mix {
             (1, Kind::Rest),
         ];
         let has_losses = random.below(3) == 0;
-        let is_uncertain = |kind| matches!(kind, Kind::Group | Kind::Live | Kind::Move | Kind::Space);
+        let is_uncertain = |kind| {
+            matches!(
+                kind,
+                Kind::Group | Kind::Transaction | Kind::Live | Kind::Move | Kind::Space
+            )
+        };
         let may_be = |kind| {
             if has_losses {
                 !is_uncertain(kind)
@@ -377,9 +407,15 @@ impl Mix {
                 kind != Kind::Lose
             }
         };
-        // Half of the seeds have the clients of one protocol only, and some omit a kind, so that others run
+        // Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
         // undisturbed.
-        let omitted = random.pick(&[&[][..], &[][..], &NOT_OF_KAFKA, &NOT_OF_AMQP]);
+        let omitted = random.pick(&[
+            &[][..],
+            &[][..],
+            &NOT_OF_KAFKA,
+            &NOT_OF_AMQP,
+            &NOT_OF_TRANSACTIONS,
+        ]);
         let weights: Vec<_> = kinds
             .into_iter()
             .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))
@@ -443,6 +479,7 @@ impl Mix {
             },
             Kind::Recreate => Action::Recreate { topic: small(TOPICS) },
             Kind::Group => Action::Group(GroupStep::draw(random)),
+            Kind::Transaction => Action::Transaction(TransactionStep::draw(random, self.bytes_max)),
             Kind::Publish => Action::Publish {
                 client: small(PUBLISHERS),
                 target: match small(9) {

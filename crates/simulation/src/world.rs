@@ -270,8 +270,10 @@ impl World {
             return Err(Finding(format!("it starts with damage: {report:?}")).into());
         }
         self.check_loss(server).await?;
+        self.kafka.ledger.transactions.on_death(died);
         self.settle_topics(server).await?;
         self.check_logs(server, died).await?;
+        self.check_transactions(server).await?;
         self.check_groups(server).await?;
         self.kafka.forget_lost();
         self.declare(server).await?;
@@ -343,6 +345,7 @@ impl World {
             Action::Pause { client, for_ms } => self.pause(client, for_ms),
             Action::Close { client, how, settles } => self.close(client, how, settles),
             Action::Group(step) => self.group_step(server, step).await?,
+            Action::Transaction(step) => self.transaction_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
             Action::Stream(step) => self.stream_step(server, step).await?,

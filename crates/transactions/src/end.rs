@@ -105,6 +105,7 @@ impl Transactions {
                 frames.extend(commits);
                 let append = Append {
                     state: self.settings.wait,
+                    waits_for_state: true,
                     frames: std::mem::take(&mut frames).into(),
                     ..Append::default()
                 };

@@ -40,7 +40,8 @@ pub(super) struct PreparedAppend {
     pub(super) state: StateWait,
     pub(super) bytes: usize,
     pub(super) pinned_bytes: usize,
-    pub(super) has_batches: bool,
+    /// True if it waits for its logs alone, not for its state.
+    pub(super) waits_for_logs: bool,
     /// Share of the reserved space that it may use.
     pub(super) share: Share,
 }
@@ -124,7 +125,7 @@ impl PreparedAppend {
             state: append.state,
             bytes,
             pinned_bytes: append.pinned_bytes,
-            has_batches,
+            waits_for_logs: has_batches && !append.waits_for_state,
             share,
         })
     }

@@ -319,11 +319,11 @@ impl<'a> Staging<'a> {
             ahead: VecDeque::new(),
             placed: SmallVec::new(),
             wait: match prepared.state {
-                _ if prepared.has_batches => Wait::Nothing,
+                _ if prepared.waits_for_logs => Wait::Nothing,
                 StateWait::Synced => Wait::Synced,
                 StateWait::Written => Wait::Written,
             },
-            sync_within_ms: if prepared.has_batches {
+            sync_within_ms: if prepared.waits_for_logs {
                 IDLE_SYNC_WITHIN_MS
             } else {
                 STATE_SYNC_WITHIN_MS

@@ -24,7 +24,7 @@ const FENCED_FROM: i16 = 2;
 
 pub(super) fn add_partitions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AddPartitionsToTxnRequest = call.read(body)?;
-    Ok(PendingResponse::in_turn(move |context| {
+    Ok(PendingResponse::barrier(move |context| {
         let shared = &*context.shared;
         let response = if call.version < MANY_FROM {
             let transaction = AddPartitionsToTxnTransaction {
@@ -121,7 +121,7 @@ fn find(shared: &KafkaContext, topic: &str, partition: i32) -> Option<LogId> {
 
 pub(super) fn add_offsets(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AddOffsetsToTxnRequest = call.read(body)?;
-    Ok(PendingResponse::in_turn(move |context| {
+    Ok(PendingResponse::barrier(move |context| {
         let given = Instance {
             producer: ProducerId(request.producer_id),
             epoch: request.producer_epoch,

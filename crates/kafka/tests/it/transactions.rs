@@ -13,6 +13,7 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::{BatchBuilder, Codec, ProducerId};
+use tokio::io::AsyncWriteExt;
 
 use crate::peer::{Client, Server, batch, fetch, fill, produce, values};
 
@@ -352,4 +353,32 @@ async fn a_transaction_outlives_its_connection_and_a_restart() {
         committed(&mut client).await,
         (3, vec![], vec!["one".to_owned(), "two".to_owned()])
     );
+}
+
+#[tokio::test]
+async fn what_is_added_counts_for_the_next_requests_before_it_is_answered() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let producer = Producer::begin(&mut client, "id").await;
+    let add = AddPartitionsToTxnRequest {
+        v3_and_below_transactional_id: "id".into(),
+        v3_and_below_producer_id: producer.id,
+        v3_and_below_producer_epoch: producer.epoch,
+        v3_and_below_topics: vec![AddPartitionsToTxnTopic {
+            name: "t".into(),
+            partitions: vec![0],
+        }],
+        ..AddPartitionsToTxnRequest::default()
+    };
+    let batch = ProduceRequest {
+        transactional_id: Some("id".into()),
+        ..produce(-1, "t", 0, producer.batch(0, "x"))
+    };
+    let (_, first) = client.encode(3, &add);
+    let (_, second) = client.encode(11, &batch);
+    client.stream.write_all(&[first, second].concat()).await.unwrap();
+    client.receive::<AddPartitionsToTxnRequest>(3).await;
+    let produced = client.receive::<ProduceRequest>(11).await.1;
+    assert_eq!(produced.responses[0].partition_responses[0].error_code, 0);
 }

@@ -217,7 +217,7 @@ impl World {
                             "reader {reader} of {log:?} gets {seen:?} in the place of {next}, and {missed:?} is there"
                         )));
                     }
-                    self.kafka.ledger.saw(log, seen.offset, seen.id)?;
+                    self.kafka.ledger.saw_committed(log, seen)?;
                     (stream.next, stream.begins) = (seen.offset + 1, None);
                     amqp.places.insert((reader, log), stream.next);
                 }

@@ -338,9 +338,10 @@ impl World {
             level,
             state: State::Unknown,
             sent: 1,
+            transaction: None,
         });
-        let numbering = producer.id.zip(sequence);
-        let body = batch_of(batch, records, bytes, age, numbering)
+        let numbering = producer.id.zip(sequence).map(|(id, sequence)| (id, 0, sequence));
+        let body = batch_of(batch, records, bytes, age, numbering, false)
             .map_err(|error| Finding(format!("a batch cannot be built: {error}")))?;
         producer
             .connect(server, group)?
@@ -357,7 +358,7 @@ impl World {
     }
 }
 
-fn request_of(log: LogKey, records: Bytes) -> ProduceRequest {
+pub(super) fn request_of(log: LogKey, records: Bytes) -> ProduceRequest {
     ProduceRequest {
         acks: -1,
         timeout_ms: 1000,
@@ -383,16 +384,20 @@ fn date_of(age: Age) -> Option<i64> {
 }
 
 /// Builds a batch whose records contain their ids.
-fn batch_of(
+pub(super) fn batch_of(
     number: usize,
     records: u16,
     bytes: u32,
     age: Age,
-    numbering: Option<(i64, i32)>,
+    numbering: Option<(i64, i16, i32)>,
+    is_transactional: bool,
 ) -> Result<Bytes, stafett_model::BatchError> {
     let mut builder = BatchBuilder::new(Codec::None);
-    if let Some((id, sequence)) = numbering {
-        builder = builder.producer(ProducerId(id), 0, sequence);
+    if let Some((id, epoch, sequence)) = numbering {
+        builder = builder.producer(ProducerId(id), epoch, sequence);
+    }
+    if is_transactional {
+        builder = builder.transactional();
     }
     let timestamp = date_of(age).unwrap_or(-1);
     let padding = "x".repeat(usize::try_from(bytes / u32::from(records)).unwrap_or(0));

@@ -1,10 +1,13 @@
 //! Reads partitions from start to end, and sends administrative requests.
 
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
 use stafett_journal::Journal;
 use stafett_kafka_wire::Request;
 use stafett_kafka_wire::messages::FetchRequest;
 use stafett_kafka_wire::messages::fetch::{FetchPartition, FetchTopic};
-use stafett_model::BatchHeader;
+use stafett_model::{BatchHeader, TransactionEnd, transaction_end};
 
 use super::connection::Connection;
 use crate::ledger::{LogKey, Seen};
@@ -82,9 +85,12 @@ impl World {
             .iter()
             .map(|batch| batch.state)
             .collect();
-        let read = self.read_log(server, log).await?;
+        let transactions = self.kafka.ledger.transactions.all.iter();
+        let closed: Vec<_> = transactions.map(|transaction| transaction.is_closed).collect();
+        let committed = self.read_log(server, log, true).await?;
+        let all = self.read_log(server, log, false).await?;
         self.trace
-            .note(|| format!("{log:?} holds {} records", read.len()));
+            .note(|| format!("{log:?} holds {} records", all.seen.len()));
         let was: Vec<_> = self
             .kafka
             .ledger
@@ -92,23 +98,34 @@ impl World {
             .iter()
             .map(|batch| batch.state)
             .collect();
-        self.kafka.ledger.check(log, &read, died, &before)?;
+        self.kafka.ledger.check(log, &all.seen, died, &before)?;
+        self.kafka.check_ends(log, &committed, &all, &closed)?;
         // After a loss, the affected producer may be out of sequence.
         let batches = self.kafka.ledger.batches.iter();
         if batches.zip(was).any(|(batch, was)| batch.state != was) {
             self.kafka.producers.iter_mut().for_each(super::Producer::on_lost);
+            self.kafka
+                .transactional
+                .iter_mut()
+                .for_each(super::Transactional::on_lost);
         }
         Ok(())
     }
 
-    async fn read_log(&mut self, server: &mut Server, log: LogKey) -> Result<Vec<Seen>, Broken> {
-        let (mut read, mut at) = (Vec::new(), 0);
+    async fn read_log(
+        &mut self,
+        server: &mut Server,
+        log: LogKey,
+        is_committed: bool,
+    ) -> Result<Reading, Broken> {
+        let (mut read, mut at) = (Reading::new(is_committed), 0);
         let topic = server.broker.topics().named(&format!("t{}", log.topic));
         let id = topic.and_then(|topic| topic.log(log.partition.into()));
         // Deleted records are skipped.
         if let Some(bounds) = id.and_then(|id| server.journal.bounds(id)) {
             at = bounds.start.0;
         }
+        read.start = at;
         match self.read_part(server, log, &mut at, &mut read).await? {
             0 => Ok(read),
             code => Err(Finding(format!("{log:?} cannot be read at {at}: {code}")).into()),
@@ -121,10 +138,10 @@ impl World {
         server: &mut Server,
         log: LogKey,
         at: &mut u64,
-        read: &mut Vec<Seen>,
+        read: &mut Reading,
     ) -> Result<i16, Broken> {
         loop {
-            let request = fetch(log, *at);
+            let request = fetch(log, *at, read.is_committed);
             let answer = self.ask(server, 12, &request).await?;
             let partition = answer
                 .responses
@@ -134,28 +151,88 @@ impl World {
             if partition.error_code != 0 {
                 return Ok(partition.error_code);
             }
-            let mut bytes = partition.records.clone().unwrap_or_default().into_bytes();
+            read.stable = u64::try_from(partition.last_stable_offset).unwrap_or(u64::MAX);
+            read.end = u64::try_from(partition.high_watermark).unwrap_or(u64::MAX);
+            let bytes = partition.records.clone().unwrap_or_default().into_bytes();
             if bytes.is_empty() {
                 return Ok(0);
             }
-            while !bytes.is_empty() {
-                let unreadable = |error| Finding(format!("{log:?} has an unreadable batch: {error}"));
-                let header = BatchHeader::verify(&bytes).map_err(unreadable)?;
-                let batch = bytes.split_to(header.bytes);
-                for record in stafett_model::records(&batch, 16 << 20).map_err(unreadable)? {
-                    let record = record.map_err(unreadable)?;
-                    let value = record.value.as_deref().unwrap_or_default();
-                    let id =
-                        id_of(value).ok_or_else(|| Finding(format!("{log:?} holds a foreign record")))?;
-                    let offset = record.offset.0;
-                    if offset < *at {
-                        continue;
-                    }
-                    read.push(Seen { offset, id });
-                    *at = offset + 1;
+            let aborted = partition.aborted_transactions.iter().flatten();
+            let aborted = aborted.map(|it| (it.first_offset, it.producer_id)).collect();
+            read.add(log, at, bytes, aborted)?;
+        }
+    }
+}
+
+/// Content of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    /// True if only committed records were read.
+    pub(crate) is_committed: bool,
+    pub(crate) start: u64,
+    pub(crate) seen: Vec<Seen>,
+    /// Ends of transactions: offset, producer.
+    pub(crate) ends: Vec<(u64, i64, TransactionEnd)>,
+    /// Last stable offset, and end, of the last answer.
+    pub(crate) stable: u64,
+    pub(crate) end: u64,
+}
+
+impl Reading {
+    fn new(is_committed: bool) -> Self {
+        Self {
+            is_committed,
+            ..Self::default()
+        }
+    }
+
+    /// Adds fetched batches. Like a client, it leaves out control batches, and the records of `aborted`
+    /// transactions, which are first offsets and producers.
+    fn add(
+        &mut self,
+        log: LogKey,
+        at: &mut u64,
+        mut bytes: Bytes,
+        aborted: Vec<(i64, i64)>,
+    ) -> Result<(), Finding> {
+        let unreadable = |error| Finding(format!("{log:?} has an unreadable batch: {error}"));
+        let mut ended = BTreeSet::new();
+        while !bytes.is_empty() {
+            let header = BatchHeader::verify(&bytes).map_err(unreadable)?;
+            let batch = bytes.split_to(header.bytes);
+            let (base, producer) = (header.base_offset, header.producer_id);
+            let next = u64::try_from(base + i64::from(header.last_offset_delta) + 1).unwrap_or(0);
+            if header.is_control() {
+                let end = transaction_end(&header, &batch)
+                    .ok_or_else(|| Finding(format!("{log:?} has an unknown control batch at {base}")))?;
+                if next > *at {
+                    self.ends.push((next - 1, producer, end));
+                }
+                ended.insert((producer, base));
+                *at = next.max(*at);
+                continue;
+            }
+            let is_aborted = header.is_transactional()
+                && aborted.iter().any(|(first, of)| {
+                    *of == producer
+                        && *first <= base
+                        && ended
+                            .range((producer, *first)..=(producer, base))
+                            .next()
+                            .is_none()
+                });
+            for record in stafett_model::records(&batch, 16 << 20).map_err(unreadable)? {
+                let record = record.map_err(unreadable)?;
+                let value = record.value.as_deref().unwrap_or_default();
+                let id = id_of(value).ok_or_else(|| Finding(format!("{log:?} holds a foreign record")))?;
+                let offset = record.offset.0;
+                if offset >= *at && !is_aborted {
+                    self.seen.push(Seen { offset, id });
                 }
             }
+            *at = next.max(*at);
         }
+        Ok(())
     }
 }
 
@@ -166,7 +243,7 @@ pub(crate) fn id_of(value: &[u8]) -> Option<(usize, u32)> {
     Some((part()?.parse().ok()?, part()?.parse().ok()?))
 }
 
-fn fetch(log: LogKey, at: u64) -> FetchRequest {
+fn fetch(log: LogKey, at: u64, is_committed: bool) -> FetchRequest {
     let partition = FetchPartition {
         partition: log.partition.into(),
         fetch_offset: i64::try_from(at).unwrap_or(i64::MAX),
@@ -175,6 +252,7 @@ fn fetch(log: LogKey, at: u64) -> FetchRequest {
     };
     FetchRequest {
         max_bytes: 8 << 20,
+        isolation_level: is_committed.into(),
         topics: vec![FetchTopic {
             topic: format!("t{}", log.topic).into(),
             partitions: vec![partition],
