@@ -425,7 +425,10 @@ async fn a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() {
         batch.finish().unwrap()
     };
     for epoch in [instance.epoch, instance.epoch + 5] {
-        let sent = broker.catalog().append(vec![Append::batch(log, foreign(epoch))]).await;
+        let sent = broker
+            .catalog()
+            .append(vec![Append::batch(log, foreign(epoch))])
+            .await;
         assert!(matches!(sent[..], [Outcome::Refused(_)]), "{sent:?}");
     }
     // In a log that is added and not written to, nothing is known of the transaction: its end passes.
@@ -433,8 +436,14 @@ async fn a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() {
     let log = logs(&added)[0];
     let transactions = broker.transactions();
     transactions.add_logs("id", instance, [log]).unwrap();
-    broker.catalog().append(vec![Append::batch(log, foreign(instance.epoch + 5))]).await;
-    transactions.end("id", instance, TransactionEnd::Commit, true).await.unwrap();
+    broker
+        .catalog()
+        .append(vec![Append::batch(log, foreign(instance.epoch + 5))])
+        .await;
+    transactions
+        .end("id", instance, TransactionEnd::Commit, true)
+        .await
+        .unwrap();
     assert_eq!(committed(&broker, logs(&topic)[1]).await, ["x"]);
     assert!(broker.catalog().open_transactions().is_empty());
 }
@@ -449,10 +458,15 @@ async fn a_later_commit_of_a_partition_counts_more_than_that_of_a_transaction() 
         .commit_offsets("id", instance, true, ("g", &NOBODY), pending)
         .await
         .unwrap();
-    // The wall clock of the test goes on.
-    std::thread::sleep(Duration::from_millis(2));
-    let later = broker.groups().commit("g", &NOBODY, commit_of(&topic, 9)).unwrap();
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let later = broker
+        .groups()
+        .commit("g", &NOBODY, commit_of(&topic, 9))
+        .unwrap();
     later.durable().await.unwrap();
-    transactions.end("id", instance, TransactionEnd::Commit, true).await.unwrap();
+    transactions
+        .end("id", instance, TransactionEnd::Commit, true)
+        .await
+        .unwrap();
     assert_eq!(committed_offset(&broker, "g", &topic), Some(9));
 }
