@@ -18,10 +18,10 @@
 //! - [`validate`]: checks of a batch from a producer
 //! - [`fan_out`]: rebuilds a batch with a part of its records
 //! - [`time`]: finds records of a batch by timestamp
-//! - [`transaction`]: control batches that end a transaction
+//! - `transaction`: control batches that end a transaction
 //! - [`append_time`]: sets the append time of a batch
 //! - [`mod@recompress`]: recompresses a batch
-//! - [`mod@retain`]: rebuilds a batch with some of its records, for compaction
+//! - `retain`: rebuilds a batch with some of its records, for compaction
 //! - [`compression`]: codecs of a batch's records, with bounded output
 //! - [`codec`]: encoding of texts and numbers in stored definitions
 //! - [`checksum`]: CRC-32C, the checksum of all formats
@@ -42,11 +42,11 @@ pub mod partition;
 pub mod recompress;
 pub mod record;
 pub mod records;
-pub mod retain;
+mod retain;
 pub mod stored_message;
 pub mod time;
 pub mod topic_name;
-pub mod transaction;
+mod transaction;
 pub mod validate;
 mod varint;
 

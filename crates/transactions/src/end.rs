@@ -85,8 +85,9 @@ impl Transactions {
         }
     }
 
-    /// Stages the append. Logs that are gone, or take nothing any more, are left out. A log that knows a later
-    /// epoch of the producer, by a batch outside of any transaction, gets the control batch with that epoch.
+    /// Stages the append. Logs that are gone, or take nothing any more, are left out. A log that knows a
+    /// later epoch of the producer, by a batch outside of any transaction, gets the control batch with that
+    /// epoch.
     fn stage_end(&self, id: &str, producer: &mut Producer, next: Next) -> Ticket {
         let mut later: BTreeMap<LogId, i16> = BTreeMap::new();
         loop {

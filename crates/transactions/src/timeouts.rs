@@ -87,7 +87,7 @@ impl Transactions {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%id, %error, "a transaction that takes too long is not aborted yet")
+                    tracing::warn!(%id, %error, "a transaction that takes too long is not aborted yet");
                 }
             }
         }

@@ -71,8 +71,7 @@ impl PreparedAppend {
             logs.push(core.logs.get(id).ok_or(Refusal::NoSuchLog(id))?);
             Ok(())
         };
-        for precondition in &append.require {
-            let Precondition::NextOffset { log, .. } = precondition;
+        for Precondition::NextOffset { log, .. } in &append.require {
             find(*log)?;
         }
         let mut bytes = GROUP_HEAD_BYTES;

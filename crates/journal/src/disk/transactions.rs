@@ -1,7 +1,7 @@
 //! Transactions of one log: those that are open, and those that were aborted.
 //!
 //! A transaction of a log begins with the first transactional batch of its producer, and ends with the next
-//! control batch of that producer (see [`stafett_model::transaction`]). Both are batches of the log, so that
+//! control batch of that producer (see [`stafett_model::end_marker`]). Both are batches of the log, so that
 //! replay finds them again. Applying one again changes nothing in the end: a transaction that begins again is
 //! ended again by the control batch behind it.
 

@@ -168,12 +168,8 @@ pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> Hand
     // The group is made if it does not exist, as its first member would make it.
     let is_there = find_empty(shared, &request.group_id).and_then(|_| {
         let made = shared.broker.groups().make_share_group(&request.group_id);
-        made.map_err(|why| {
-            (
-                error::group(&why).unwrap_or(ErrorCode::UnknownServerError),
-                why.to_string(),
-            )
-        })
+        let code = |why: &GroupError| error::group(why).unwrap_or(ErrorCode::UnknownServerError);
+        made.map_err(|why| (code(&why), why.to_string()))
     });
     if let Err((code, message)) = is_there {
         let response = AlterShareGroupOffsetsResponse {

@@ -93,7 +93,7 @@ impl Pass {
             };
             let slice = match read_here(core, from) {
                 Ok(slice) if slice.next > offset => slice,
-                // What is not readable replaces nothing: a gap, or what retention freed, or damage.
+                // Unreadable records replace nothing: a gap, records freed by retention, or damage.
                 Ok(_) => break,
                 Err(ReadError::OutOfRange { start: to, .. } | ReadError::Damaged { to, .. })
                     if to > offset =>
