@@ -324,6 +324,40 @@ enum Kind {
     Rest,
 }
 
+/// Usual weights.
+const KINDS: [(u64, Kind); 31] = [
+    (40, Kind::Produce),
+    (2, Kind::Leave),
+    (4, Kind::Read),
+    (2, Kind::Recreate),
+    (20, Kind::Group),
+    (50, Kind::Transaction),
+    (30, Kind::Publish),
+    (8, Kind::Consume),
+    (4, Kind::Get),
+    (20, Kind::Settle),
+    (2, Kind::Cancel),
+    (6, Kind::Close),
+    (2, Kind::Pause),
+    (3, Kind::Remove),
+    (12, Kind::Stream),
+    (36, Kind::Live),
+    (4, Kind::Move),
+    (6, Kind::Space),
+    (6, Kind::Look),
+    (4, Kind::Fault),
+    (4, Kind::End),
+    (2, Kind::Checkpoint),
+    (5, Kind::Rewrite),
+    (2, Kind::Retain),
+    (8, Kind::Lose),
+    (4, Kind::BackUp),
+    (4, Kind::Restore),
+    (6, Kind::Repeat),
+    (4, Kind::Jump),
+    (4, Kind::Full),
+    (1, Kind::Rest),
+];
 /// Steps without a part in a seed with clients of Kafka only.
 const NOT_OF_KAFKA: [Kind; 10] = [
     Kind::Publish,
@@ -360,39 +394,6 @@ const NOT_OF_AMQP: [Kind; 4] = [Kind::Produce, Kind::Group, Kind::Transaction, K
 
 impl Mix {
     fn new(random: &mut Random) -> Self {
-        let kinds = [
-            (40, Kind::Produce),
-            (2, Kind::Leave),
-            (4, Kind::Read),
-            (2, Kind::Recreate),
-            (20, Kind::Group),
-            (50, Kind::Transaction),
-            (30, Kind::Publish),
-            (8, Kind::Consume),
-            (4, Kind::Get),
-            (20, Kind::Settle),
-            (2, Kind::Cancel),
-            (6, Kind::Close),
-            (2, Kind::Pause),
-            (3, Kind::Remove),
-            (12, Kind::Stream),
-            (36, Kind::Live),
-            (4, Kind::Move),
-            (6, Kind::Space),
-            (6, Kind::Look),
-            (4, Kind::Fault),
-            (4, Kind::End),
-            (2, Kind::Checkpoint),
-            (5, Kind::Rewrite),
-            (2, Kind::Retain),
-            (8, Kind::Lose),
-            (4, Kind::BackUp),
-            (4, Kind::Restore),
-            (6, Kind::Repeat),
-            (4, Kind::Jump),
-            (4, Kind::Full),
-            (1, Kind::Rest),
-        ];
         let has_losses = random.below(3) == 0;
         let is_uncertain = |kind| {
             matches!(
@@ -416,7 +417,7 @@ impl Mix {
             &NOT_OF_AMQP,
             &NOT_OF_TRANSACTIONS,
         ]);
-        let weights: Vec<_> = kinds
+        let weights: Vec<_> = KINDS
             .into_iter()
             .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))
             .map(|(weight, kind)| (weight * random.below(4), kind))

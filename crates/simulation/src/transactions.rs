@@ -12,6 +12,7 @@ pub type CommitKey = (u8, LogKey);
 
 /// A transaction.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
 pub struct Transaction {
     /// Transactional id.
     pub id: u8,

@@ -158,8 +158,8 @@ impl World {
                 return Ok(0);
             }
             let aborted = partition.aborted_transactions.iter().flatten();
-            let aborted = aborted.map(|it| (it.first_offset, it.producer_id)).collect();
-            read.add(log, at, bytes, aborted)?;
+            let aborted: Vec<_> = aborted.map(|it| (it.first_offset, it.producer_id)).collect();
+            read.add(log, at, bytes, &aborted)?;
         }
     }
 }
@@ -193,7 +193,7 @@ impl Reading {
         log: LogKey,
         at: &mut u64,
         mut bytes: Bytes,
-        aborted: Vec<(i64, i64)>,
+        aborted: &[(i64, i64)],
     ) -> Result<(), Finding> {
         let unreadable = |error| Finding(format!("{log:?} has an unreadable batch: {error}"));
         let mut ended = BTreeSet::new();

@@ -90,8 +90,12 @@ impl Transactional {
     fn new(number: u8) -> Self {
         Self {
             number,
-            is_new: number % CLIENTS == 0 || number % CLIENTS == 3,
-            timeout_ms: TIMEOUTS_MS[usize::from(number / IDS % 2)],
+            is_new: number.is_multiple_of(3),
+            timeout_ms: if number < 2 {
+                TIMEOUTS_MS[0]
+            } else {
+                TIMEOUTS_MS[1]
+            },
             connection: None,
             instance: None,
             group: 0,
@@ -243,10 +247,40 @@ impl Transactional {
         may_refuse: bool,
         notes: &mut Vec<String>,
     ) -> Result<(), Finding> {
-        let (Some(connection), Some(asked)) = (&mut self.connection, self.waiting.pop_front()) else {
+        let Some(asked) = self.waiting.pop_front() else {
             return Err(Finding("an answer that nothing was asked for".to_owned()));
         };
-        let (code, instance, base) = match asked {
+        let (code, instance, base) = self.read_answer(&asked, answer)?;
+        let number = self.number;
+        notes.push(format!(
+            "transactional client {number} is answered {code}, {instance:?}, {base} to {asked:?}"
+        ));
+        let is_expected = may_refuse || self.may_refuse(&asked, code, ledger);
+        self.apply(asked, (code, instance, base), ledger)?;
+        if code == 0 {
+            return Ok(());
+        }
+        if !is_expected {
+            return Err(Finding(format!(
+                "transactional client {number} is refused with code {code}: {:?}",
+                self.current
+                    .and_then(|number| ledger.transactions.all.get(number))
+            )));
+        }
+        let is_busy =
+            code == code::CONCURRENT_TRANSACTIONS && self.waiting.is_empty() && self.ending.is_some();
+        if !is_busy {
+            self.drop_instance();
+        }
+        Ok(())
+    }
+
+    /// Reads an answer: code, instance, base offset.
+    fn read_answer(&mut self, asked: &Asked, answer: Bytes) -> Result<(i16, (i64, i16), i64), Finding> {
+        let Some(connection) = &mut self.connection else {
+            return Err(Finding("an answer without a connection".to_owned()));
+        };
+        Ok(match asked {
             Asked::Init { .. } => {
                 let answer = connection.read::<InitProducerIdRequest>(4, answer)?;
                 (answer.error_code, (answer.producer_id, answer.producer_epoch), 0)
@@ -284,12 +318,16 @@ impl Transactional {
                 let answer = connection.read::<EndTxnRequest>(version, answer)?;
                 (answer.error_code, (answer.producer_id, answer.producer_epoch), 0)
             }
-        };
-        let number = self.number;
-        notes.push(format!(
-            "transactional client {number} is answered {code}, {instance:?}, {base} to {asked:?}"
-        ));
-        let is_expected = may_refuse || self.may_refuse(&asked, code, ledger);
+        })
+    }
+
+    /// Applies an answer to what is known.
+    fn apply(
+        &mut self,
+        asked: Asked,
+        (code, instance, base): (i16, (i64, i16), i64),
+        ledger: &mut Ledger,
+    ) -> Result<(), Finding> {
         match (asked, code) {
             (Asked::Init { .. }, code) => {
                 let begun = (code == 0).then_some(instance);
@@ -329,21 +367,6 @@ impl Transactional {
                 }
             }
             (Asked::Add | Asked::AddGroup | Asked::End(TransactionEnd::Abort), _) => {}
-        }
-        if code == 0 {
-            return Ok(());
-        }
-        if !is_expected {
-            return Err(Finding(format!(
-                "transactional client {number} is refused with code {code}: {:?}",
-                self.current
-                    .and_then(|number| ledger.transactions.all.get(number))
-            )));
-        }
-        let is_busy =
-            code == code::CONCURRENT_TRANSACTIONS && self.waiting.is_empty() && self.ending.is_some();
-        if !is_busy {
-            self.drop_instance();
         }
         Ok(())
     }

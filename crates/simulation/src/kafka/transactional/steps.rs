@@ -242,11 +242,19 @@ impl World {
             | TransactionStep::End { client, .. }
             | TransactionStep::Cut { client } => client,
         };
-        let now_ms = self.now_ms();
+        self.act_in(server, number, step)
+    }
+
+    /// Lets a client act, or do first what has to come before.
+    fn act_in(&mut self, server: &mut Server, number: u8, step: TransactionStep) -> Result<(), Broken> {
         let (topic, partition) = match step {
             TransactionStep::Produce { topic, partition, .. }
             | TransactionStep::Commit { topic, partition, .. } => (topic, partition),
-            _ => (0, 0),
+            TransactionStep::Init { .. }
+            | TransactionStep::End { .. }
+            | TransactionStep::Cut { .. }
+            | TransactionStep::Fetch { .. }
+            | TransactionStep::Quiet => (0, 0),
         };
         let there = self.kafka.topic(topic).filter(|topic| topic.is_there());
         let place = self
@@ -282,6 +290,20 @@ impl World {
         if client.ending.is_none() {
             client.send_again(&mut kafka.ledger, &mut self.trace);
         }
+        Ok(self.act(number, step, place)?)
+    }
+
+    fn act(
+        &mut self,
+        number: u8,
+        step: TransactionStep,
+        place: Option<(LogKey, stafett_model::Durability)>,
+    ) -> Result<(), Finding> {
+        let now_ms = self.now_ms();
+        let kafka = &mut self.kafka;
+        let Some(client) = kafka.transactional.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
         match step {
             TransactionStep::Commit { .. } => {
                 if let Some((log, _)) = place {
@@ -309,7 +331,10 @@ impl World {
                     self.produce_in(number, place, records, bytes)?;
                 }
             }
-            _ => {}
+            TransactionStep::Init { .. }
+            | TransactionStep::Cut { .. }
+            | TransactionStep::Fetch { .. }
+            | TransactionStep::Quiet => {}
         }
         Ok(())
     }
