@@ -22,7 +22,7 @@ pub struct Transaction {
     pub commits_sent: u32,
     /// Known outcome.
     pub end: Option<TransactionEnd>,
-    /// True if the outcome was acknowledged, or follows from what was.
+    /// True if the outcome was acknowledged, or follows from acknowledged ones.
     pub is_told: bool,
     /// True once it cannot be open any more.
     pub is_closed: bool,
@@ -115,7 +115,7 @@ impl Transactions {
         }
     }
 
-    /// Handles a request for another instance: it aborts what is open.
+    /// Handles a request for another instance: it aborts the open transaction.
     pub fn on_init_sent(&mut self, id: u8) {
         *self.inits.entry(id).or_default() += 1;
         let known = self.epochs.get(&id).copied().unwrap_or(-1);
@@ -157,7 +157,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Drops, at the end of the program, what no failure keeps.
+    /// Drops, at the end of the program, transactions that its failure may lose.
     pub fn on_death(&mut self, death: Option<Death>) {
         self.inits.clear();
         for transaction in &mut self.all {
@@ -168,7 +168,7 @@ impl Transactions {
         }
     }
 
-    /// Compares an outcome that a log shows with what is possible. `was_closed`: it had ended before the
+    /// Compares an outcome that a log shows with the possible ones. `was_closed`: it had ended before the
     /// read began.
     pub fn observe(
         &mut self,
@@ -195,7 +195,7 @@ impl Transactions {
         }
     }
 
-    /// Compares a committed offset with what is possible. `floor` is the number of commits in the place when
+    /// Compares a committed offset with the possible ones. `floor` is the number of commits in the place when
     /// it was asked for that had to be there or be replaced; `is_quiet`: nothing is on its way.
     pub fn check_commit(
         &mut self,
@@ -253,8 +253,8 @@ impl Transactions {
         last.map_or(0, |last| last + 1)
     }
 
-    /// Checks after a start that each transaction is in all of its logs what it is in one, and drops what was
-    /// on its way.
+    /// Checks after a start that each transaction has the same outcome in all of its logs, and drops
+    /// requests on their way.
     pub fn settle_after_start(&mut self) -> Result<(), Finding> {
         for (number, transaction) in self.all.iter_mut().enumerate() {
             let shown: BTreeSet<_> = transaction.shown.values().map(|end| end.map(name)).collect();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stafett_groups::GroupKind;
+use stafett_groups::{GroupError, GroupKind};
 use stafett_kafka_wire::messages::alter_share_group_offsets::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };

@@ -379,6 +379,6 @@ async fn what_is_added_counts_for_the_next_requests_before_it_is_answered() {
     let (_, second) = client.encode(11, &batch);
     client.stream.write_all(&[first, second].concat()).await.unwrap();
     client.receive::<AddPartitionsToTxnRequest>(3).await;
-    let produced = client.receive::<ProduceRequest>(11).await.1;
-    assert_eq!(produced.responses[0].partition_responses[0].error_code, 0);
+    let answer = client.receive::<ProduceRequest>(11).await.1;
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
 }

@@ -200,7 +200,7 @@ impl Transactional {
         self.is_disturbed = true;
     }
 
-    /// Gives its instance up: what it sent is not sent again.
+    /// Gives its instance up: its requests are not sent again.
     fn drop_instance(&mut self) {
         self.instance = None;
         self.next.clear();
@@ -321,7 +321,7 @@ impl Transactional {
         })
     }
 
-    /// Applies an answer to what is known.
+    /// Applies an answer to the model.
     fn apply(
         &mut self,
         asked: Asked,

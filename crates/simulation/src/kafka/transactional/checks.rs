@@ -26,7 +26,7 @@ struct Shown {
 }
 
 impl Kafka {
-    /// Compares the transactions of a log with what is possible, and the committed records, which were read
+    /// Compares the transactions of a log with the possible ones, and the committed records, which were read
     /// before, with all records. `closed`: the transactions that had ended before.
     pub(in crate::kafka) fn check_ends(
         &mut self,

@@ -50,7 +50,7 @@ pub enum TransactionStep {
         client: u8,
         commits: bool,
     },
-    /// A client's connection ends. It sends again what was not answered.
+    /// A client's connection ends. It sends unanswered requests again.
     Cut {
         client: u8,
     },
@@ -100,7 +100,7 @@ impl TransactionStep {
 }
 
 impl Transactional {
-    /// Sends what was not answered on an earlier connection.
+    /// Sends the unanswered requests of an earlier connection again.
     fn send_again(&mut self, ledger: &mut Ledger, trace: &mut Trace) {
         let again = std::mem::take(&mut self.again);
         for number in again {
@@ -245,7 +245,7 @@ impl World {
         self.act_in(server, number, step)
     }
 
-    /// Lets a client act, or do first what has to come before.
+    /// Lets a client act, or take the steps that have to come first.
     fn act_in(&mut self, server: &mut Server, number: u8, step: TransactionStep) -> Result<(), Broken> {
         let (topic, partition) = match step {
             TransactionStep::Produce { topic, partition, .. }
