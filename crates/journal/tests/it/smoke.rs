@@ -113,7 +113,8 @@ fn append_until_killed(directory: &Path) -> ! {
     let mut expected = read_all(&journal, log);
     loop {
         append_records(&journal, log, 500, &mut expected);
-        writeln!(std::io::stdout(), "\nacknowledged {}", expected.len()).unwrap();
+        let mut out = std::io::stdout();
+        writeln!(out, "\nacknowledged {}", expected.len()).unwrap();
     }
 }
 
