@@ -68,7 +68,8 @@ pub(crate) struct Producer {
     pub(crate) began: u64,
     /// Wall time of the last stored change, ms since 1970.
     pub(crate) changed_at: i64,
-    /// True if the transaction was open at the start: logs and groups that were added before are not known.
+    /// True until the first end after a start. A transaction that had only added logs and groups before the
+    /// start is not known: its next request begins it.
     pub(crate) is_recovered: bool,
 }
 
@@ -175,6 +176,10 @@ impl Producer {
                 Ok(EndStep::Store(next))
             }
             Status::Ending(_) => Err(TransactionError::Busy),
+            // It may have begun before the start; nothing of it was stored.
+            Status::Empty | Status::Ended(_) if self.is_recovered && !bumps => {
+                Ok(EndStep::Done(self.instance))
+            }
             Status::Empty | Status::Ended(_) | Status::Gone => Err(TransactionError::NoTransaction),
         }
     }
@@ -293,6 +298,21 @@ mod tests {
         );
         let after = next.next().unwrap();
         assert_eq!(producer.end(next, Abort, true, None), Ok(EndStep::Store(after)));
+    }
+
+    #[test]
+    fn a_transaction_that_had_only_begun_before_a_start_ends() {
+        let mut producer = Producer::new(FIRST, 1000);
+        producer.is_recovered = true;
+        for end in [TransactionEnd::Commit, TransactionEnd::Abort] {
+            assert_eq!(producer.end(FIRST, end, false, None), Ok(EndStep::Done(FIRST)));
+        }
+        producer.begin(FIRST, 10).unwrap();
+        producer.stored((FIRST, None), Status::Ended(TransactionEnd::Abort), 1);
+        assert_eq!(
+            producer.end(FIRST, TransactionEnd::Commit, false, None),
+            Err(TransactionError::NoTransaction)
+        );
     }
 
     #[test]

@@ -490,10 +490,10 @@ fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, Sta
         logs.entry(open.producer).or_default().insert(open.log);
     }
     let entries = producers.into_iter().map(|(id, mut producer)| {
+        producer.is_recovered = true;
         producer.logs = logs.remove(&producer.instance.producer).unwrap_or_default();
         if !producer.logs.is_empty() || !producer.pending.is_empty() {
             producer.status = Status::Ongoing;
-            producer.is_recovered = true;
             producer.before = None;
             producer.began = now;
         }

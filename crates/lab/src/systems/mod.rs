@@ -23,7 +23,7 @@ use crate::drivers::lean::Lean;
 use crate::drivers::live::Live;
 use crate::drivers::{Driver, DriverError, Drivers};
 use crate::experiment::check::speaks;
-use crate::experiment::{Delivery, DriverKind, Own, Plan, Protocol, TopicKind};
+use crate::experiment::{DriverKind, Own, Plan, Protocol, TopicKind};
 use crate::results::Durability;
 use process::Process;
 
@@ -132,19 +132,6 @@ pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>,
 /// topics that is a browser's WebSocket, which the lean driver has.
 pub fn wants_client(name: &str, plan: &Plan) -> bool {
     plan.run.driver == DriverKind::Client && protocol(name, plan) != Ok(Protocol::Live)
-}
-
-/// Returns the feature of a plan that the system lacks with any driver.
-pub fn lacks(name: &str, plan: &Plan) -> Option<String> {
-    let wants_transactions = plan
-        .roles
-        .values()
-        .any(|role| role.delivery == Delivery::ExactlyOnce);
-    let is_kafka = protocol(name, plan) == Ok(Protocol::Kafka);
-    (wants_transactions && is_kafka && name == "stafett").then(|| {
-        "Stafett has no transactions of Kafka's protocol yet, and exactly once is delivered by them"
-            .to_owned()
-    })
 }
 
 /// The drivers of this program.
