@@ -355,11 +355,12 @@ impl TransactionOperation {
                 given,
                 then,
             } => {
-                let begun = transactions.begin_producer(&id, timeout_ms, given).await;
+                // Before the producer begins: instances are answered in their order.
                 let topic = &context.shared.transactions_topic;
-                if begun.is_ok() && !topic.is_there() {
+                if !topic.is_there() {
                     topic.create(&context.shared.broker).await;
                 }
+                let begun = transactions.begin_producer(&id, timeout_ms, given).await;
                 then.on_done(context, begun)
             }
             Self::CommitOffsets {

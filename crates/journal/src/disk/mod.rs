@@ -423,6 +423,7 @@ impl Journal for DiskJournal {
                 found.extend(producers.open_transactions(log.id));
             }
         }
+        found.sort_unstable_by_key(|open: &OpenTransaction| open.log);
         found
     }
 
