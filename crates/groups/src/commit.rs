@@ -132,8 +132,8 @@ impl Groups {
     }
 
     /// Commits for several groups in one append, which `append` stages together with others. The commits
-    /// were checked before, at the wall time beside them: a partition that has a later commit keeps it.
-    /// Groups that do not exist are created.
+    /// were checked before, at the wall time beside them, which dates them. Groups that do not exist are
+    /// created.
     pub fn commit_together<'a>(
         &self,
         commits: impl Iterator<Item = (&'a str, &'a [NewCommit], i64)>,
@@ -151,14 +151,7 @@ impl Groups {
         let mut frames = Vec::new();
         let mut staged = Vec::new();
         for (name, commits, at) in commits {
-            let number = self.shard_number(name);
-            let shard = locked.iter_mut().find(|(locked, _)| *locked == number);
-            let group = shard.and_then(|(_, shard)| shard.get_mut(name));
-            let mut changes: Changes = self.changes(commits.to_vec(), at).collect();
-            if let Some(group) = group {
-                group.commits.settle();
-                changes.retain(|(topic, partition, _)| !group.commits.is_later(*topic, *partition, at));
-            }
+            let changes: Changes = self.changes(commits.to_vec(), at).collect();
             frames.extend(changes.iter().map(|change| frame(name, change)));
             staged.push((name, changes));
         }

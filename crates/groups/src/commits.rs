@@ -97,15 +97,6 @@ impl Commits {
         self.get(topic, partition).is_some() || self.staged_places().any(|place| place == (topic, partition))
     }
 
-    /// Returns true if the partition has a commit, settled or staged, that was made after `at`.
-    pub(crate) fn is_later(&self, topic: TopicId, partition: u32, at: i64) -> bool {
-        let staged = self.staged.iter().flat_map(|staged| &staged.changes);
-        let staged = staged.filter(|(other, number, _)| (*other, *number) == (topic, partition));
-        let staged = staged.filter_map(|(_, _, committed)| committed.as_ref());
-        let mut known = staged.chain(self.get(topic, partition));
-        known.any(|committed| committed.at > at)
-    }
-
     /// Returns the partitions of all staged changes, possibly repeated.
     pub(crate) fn staged_places(&self) -> impl Iterator<Item = (TopicId, u32)> {
         let changes = self.staged.iter().flat_map(|staged| &staged.changes);

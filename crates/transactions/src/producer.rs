@@ -33,7 +33,7 @@ pub struct Instance {
 pub struct PendingCommits {
     pub group: Box<str>,
     pub commits: Vec<NewCommit>,
-    /// Wall time of the request, ms since 1970: commits of others since then count more.
+    /// Wall time of the request, ms since 1970.
     pub at: i64,
 }
 

@@ -447,26 +447,3 @@ async fn a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() {
     assert_eq!(committed(&broker, logs(&topic)[1]).await, ["x"]);
     assert!(broker.catalog().open_transactions().is_empty());
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_later_commit_of_a_partition_counts_more_than_that_of_a_transaction() {
-    let (_, broker) = in_memory().await;
-    let (topic, instance) = sending(&broker, "id", "x").await;
-    let transactions = broker.transactions();
-    let pending = commit_of(&topic, 5);
-    transactions
-        .commit_offsets("id", instance, true, ("g", &NOBODY), pending)
-        .await
-        .unwrap();
-    tokio::time::sleep(Duration::from_millis(2)).await;
-    let later = broker
-        .groups()
-        .commit("g", &NOBODY, commit_of(&topic, 9))
-        .unwrap();
-    later.durable().await.unwrap();
-    transactions
-        .end("id", instance, TransactionEnd::Commit, true)
-        .await
-        .unwrap();
-    assert_eq!(committed_offset(&broker, "g", &topic), Some(9));
-}
