@@ -182,7 +182,7 @@ impl Both {
         assert_eq!(taken, expected);
     }
 
-    /// What was in flight waits again, with the returns that it had.
+    /// Returns messages in flight to the queue, with their return counts as before.
     fn restart(&mut self) {
         let mut state = QueueState::default();
         state.set_delivery_limit(Some(LIMIT));

@@ -1,6 +1,6 @@
 //! The end of a transaction: one append.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -127,33 +127,37 @@ impl Transactions {
                 }
                 Some(outcome) => return Ticket::decided(outcome),
             };
+            later.remove(&gone);
             if !producer.logs.remove(&gone) {
                 return Ticket::decided(Outcome::Refused(Refusal::NoSuchLog(gone)));
             }
         }
     }
 
-    /// Aborts transactions of producers that no transactional id has: their ids were lost.
-    pub(crate) fn abort_unknown(&self) {
-        let known: std::collections::HashSet<ProducerId> = self
+    /// Aborts transactions of producers that no transactional id has: their ids were lost. False if some
+    /// could not be aborted.
+    pub(crate) async fn abort_unknown(&self) -> bool {
+        // Before the ids: a producer that begins now has one.
+        let open = self.journal.open_transactions();
+        let known: HashSet<ProducerId> = self
             .entries()
             .iter()
             .map(|(_, entry)| entry.lock().instance.producer)
             .collect();
-        for open in self.journal.open_transactions() {
-            if known.contains(&open.producer) {
-                continue;
-            }
-            let (log, producer) = (open.log, open.producer.0);
-            tracing::warn!(%log, producer, "an open transaction without a transactional id is aborted");
-            let body = end_marker(
-                open.producer,
-                open.epoch,
-                TransactionEnd::Abort,
-                self.clock.wall_ms(),
-            );
-            drop(self.journal.append(vec![Append::batch(log, body)]));
-        }
+        let at = self.clock.wall_ms();
+        let unknown = open.iter().filter(|open| !known.contains(&open.producer));
+        let aborts: Vec<Append> = unknown
+            .map(|open| {
+                let (log, producer) = (open.log, open.producer.0);
+                tracing::warn!(%log, producer, "an open transaction without a transactional id is aborted");
+                let body = end_marker(open.producer, open.epoch, TransactionEnd::Abort, at);
+                Append::batch(log, body)
+            })
+            .collect();
+        let outcomes = self.journal.append(aborts).await;
+        outcomes
+            .iter()
+            .all(|outcome| matches!(outcome, Outcome::Committed(_)))
     }
 }
 

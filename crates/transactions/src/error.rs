@@ -19,7 +19,7 @@ pub enum TransactionError {
     NoTransaction,
     #[error("the partition is not part of the transaction")]
     NotAdded,
-    #[error("a transaction commits at most {max} offsets")]
+    #[error("a transaction commits at most {max} offsets, which fit into half a segment")]
     TooManyCommits { max: usize },
     #[error("there are {max} transactional ids already")]
     TooManyIds { max: usize },

@@ -21,6 +21,9 @@ use crate::error::TransactionError;
 /// Epochs end before this: the last one is for fencing.
 pub(crate) const EPOCH_MAX: i16 = i16::MAX - 1;
 
+/// Bytes of a commit in the journal, without its group and text.
+const COMMIT_BYTES: usize = 128;
+
 /// Identity of a running producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance {
@@ -80,6 +83,15 @@ pub(crate) enum EndStep {
     Store(Instance),
     /// It has ended so before; the producer goes on as the given instance.
     Done(Instance),
+}
+
+impl PendingCommits {
+    /// Approximate bytes that the commits take in the append of the end.
+    pub(crate) fn bytes(&self) -> usize {
+        let text = |commit: &NewCommit| commit.text.as_deref().map_or(0, str::len);
+        let bytes = |commit| COMMIT_BYTES + self.group.len() + text(commit);
+        self.commits.iter().map(bytes).sum()
+    }
 }
 
 impl Instance {
@@ -203,16 +215,18 @@ impl Producer {
 
     /// Adds commits of a group. Later ones of a partition replace earlier ones.
     pub(crate) fn add_commits(&mut self, added: PendingCommits) {
-        let is_new = |commit: &NewCommit| {
-            let replaced = |new: &NewCommit| (new.topic, new.partition) == (commit.topic, commit.partition);
-            !added.commits.iter().any(replaced)
-        };
+        let places: BTreeSet<_> = added
+            .commits
+            .iter()
+            .map(|new| (new.topic, new.partition))
+            .collect();
+        let is_kept = |commit: &NewCommit| !places.contains(&(commit.topic, commit.partition));
         for pending in self
             .pending
             .iter_mut()
             .filter(|pending| pending.group == added.group)
         {
-            pending.commits.retain(is_new);
+            pending.commits.retain(is_kept);
         }
         self.pending.retain(|pending| !pending.commits.is_empty());
         self.pending.push(added);
@@ -226,6 +240,11 @@ impl Producer {
         });
         let added = added.iter().map(|commit| (group, commit.topic, commit.partition));
         pending.chain(added).collect::<BTreeSet<_>>().len() <= max
+    }
+
+    /// Approximate bytes that the pending commits take in the append of the end.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending.iter().map(PendingCommits::bytes).sum()
     }
 
     /// Number of commits that are pending.

@@ -261,6 +261,10 @@ impl Transactions {
                 commits,
                 at: self.clock.wall_ms(),
             };
+            // The end is one append: it leaves as much space again for the control batches.
+            if producer.pending_bytes() + pending.bytes() > self.journal.batch_bytes() {
+                return Err(TransactionError::TooManyCommits { max: COMMITS_MAX });
+            }
             let change = Change::Delta(stored::encode_pending(&pending));
             let mut ticket = self.append_state([spaces::TRANSACTIONS.change(id.as_bytes().to_vec(), change)]);
             if let Some(outcome) = outcome_now(&mut ticket) {

@@ -1,14 +1,14 @@
 //! Transactions that take too long are aborted, and transactional ids that are not used are forgotten.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use stafett_model::TransactionEnd;
-use stafett_store::{only_outcome, spaces};
+use stafett_store::{FRAMES_MAX, only_outcome, spaces};
 use tokio_util::sync::CancellationToken;
 
 use crate::end::Next;
-use crate::producer::{Instance, Status};
+use crate::producer::{Instance, Producer, Status};
 use crate::registry::{Entry, Transactions};
 
 /// Time between two looks for overdue transactions.
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_PER_SWEEP: u32 = 600;
 
 pub(crate) async fn run(transactions: Weak<Transactions>, stop: CancellationToken) {
-    let mut looks = 0;
+    let (mut looks, mut all_are_known) = (0_u32, false);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -26,10 +26,8 @@ pub(crate) async fn run(transactions: Weak<Transactions>, stop: CancellationToke
         let Some(transactions) = transactions.upgrade() else {
             return;
         };
-        if looks == 0 {
-            transactions.abort_unknown();
-        }
-        looks += 1;
+        all_are_known = all_are_known || transactions.abort_unknown().await;
+        looks = looks.wrapping_add(1);
         if transactions.metrics.open.get() > 0 {
             transactions.abort_overdue().await;
         }
@@ -97,22 +95,31 @@ impl Transactions {
     pub(crate) async fn forget_unused(&self) {
         let kept = i64::try_from(self.settings.id_kept.as_millis()).unwrap_or(i64::MAX);
         let now = self.clock.now_ms();
-        for (id, entry) in self.entries() {
-            if !self.is_unused(&entry, now.saturating_sub(kept)) {
-                continue;
-            }
-            let before = std::mem::replace(&mut entry.lock().status, Status::Gone);
-            let deletion = self.append_state([spaces::TRANSACTIONS.delete(id.as_bytes().to_vec())]);
-            match only_outcome(deletion.await.first()) {
-                Ok(()) => self.forget(&id),
-                Err(_) => entry.lock().status = before,
+        let retire = |(id, entry): (Arc<str>, Entry)| {
+            let before = self.retire(&mut entry.lock(), now.saturating_sub(kept))?;
+            Some((id, entry, before))
+        };
+        let unused: Vec<_> = self.entries().into_iter().filter_map(retire).collect();
+        for part in unused.chunks(FRAMES_MAX) {
+            let delete =
+                |(id, ..): &(Arc<str>, Entry, Status)| spaces::TRANSACTIONS.delete(id.as_bytes().to_vec());
+            let deleted = self.append_state(part.iter().map(delete)).await;
+            let is_stored = only_outcome(deleted.first()).is_ok();
+            for (id, entry, before) in part {
+                if is_stored {
+                    self.forget(id);
+                } else {
+                    entry.lock().status = *before;
+                }
             }
         }
     }
 
-    fn is_unused(&self, entry: &Entry, since: i64) -> bool {
-        let producer = entry.lock();
+    /// Takes a producer out of service if it has not been used since `since`. Returns its status before.
+    fn retire(&self, producer: &mut Producer, since: i64) -> Option<Status> {
         let is_idle = matches!(producer.status, Status::Empty | Status::Ended(_));
-        is_idle && producer.changed_at > 0 && self.clock.steady_date(producer.changed_at) < since
+        let is_unused = is_idle && producer.changed_at > 0;
+        (is_unused && self.clock.steady_date(producer.changed_at) < since)
+            .then(|| std::mem::replace(&mut producer.status, Status::Gone))
     }
 }

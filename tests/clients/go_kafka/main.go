@@ -226,7 +226,7 @@ func limits(library library, name string) {
 	equal(library.code(library.produce("not a name", "none", large(1))), invalidTopic, "a bad name")
 }
 
-// transactions are read by a client that reads what is committed.
+// transactions commits some records and aborts others: a reader of committed records gets the former.
 func transactions(library library, sender transactional, name string) {
 	topic := name + ".transactions"
 	library.create(topic, 1, nil)

@@ -63,6 +63,7 @@ class Page:
         self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.call("Runtime.enable")
         if client:
+            self.call("Page.enable")
             self.call("Page.addScriptToEvaluateOnNewDocument", source=f"localStorage.client = {json.dumps(client)}")
         self.call("Page.navigate", url=url)
 
@@ -80,6 +81,12 @@ class Page:
         while not self.run(script):
             assert time.monotonic() < end, (script, self.run("document.body.innerText"))
             time.sleep(0.02)
+
+    def reload(self):
+        """Loads the page again. Returns once the old document is gone: `Page.reload` answers before that."""
+        self.run("window.isOld = true")
+        self.call("Page.navigate", url=self.run("location.href"))
+        self.until("!window.isOld")
 
     def add(self, song):
         self.run(f"song.value = {json.dumps(song)}; add.requestSubmit()")
@@ -121,7 +128,7 @@ try:
     same(page.run("document.documentElement.scrollWidth <= innerWidth"), True)
 
     # The list is the broker's: it is there after a reload, and a second window takes over.
-    page.call("Page.reload")
+    page.reload()
     page.until(f"document.querySelectorAll('#wishes .song').length === {len(wanted) + 1}")
     page.run(f"document.querySelector('[aria-label={json.dumps('Remove ' + wanted[0])}]').click()")
     page.until(f"document.querySelectorAll('#wishes .song').length === {len(wanted)}")

@@ -318,7 +318,7 @@ async fn steps_without_a_transaction_or_with_wrong_names_are_refused() {
     );
 }
 
-/// What a client was told of its transactions, by their number.
+/// Outcomes of transactions by number, and whether the client got the answer.
 type Told = BTreeMap<i64, (TransactionEnd, bool)>;
 
 /// Sends transactions 0, 1, 2, … of a record in each of two partitions and a commit of the number plus one;
@@ -360,7 +360,7 @@ async fn run_transactions(broker: &Arc<Broker>, told: &RefCell<Told>) -> Option<
     Some(())
 }
 
-/// Compares what is there with what the client was told, once everything has an end.
+/// Compares records and commits with the client's outcomes, once every transaction has an end.
 async fn check(broker: &Broker, told: &Told) -> Option<()> {
     let topic = topic(broker, "t", 2).await?;
     broker

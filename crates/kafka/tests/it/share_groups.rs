@@ -19,6 +19,7 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{ErrorCode, Uuid};
 
 use crate::peer::{Client, Server, batch};
+use crate::transactions::Producer;
 
 const GAP: i8 = 0;
 const ACCEPT: i8 = 1;
@@ -232,6 +233,25 @@ async fn records_are_accepted_released_and_rejected() {
 }
 
 #[tokio::test]
+async fn records_of_a_transaction_come_once_it_is_committed_and_aborted_ones_never() {
+    let (server, mut client, topic) = start().await;
+    let mut one = Sharer::join(&server, "one", topic).await;
+    let mut producer = Producer::begin(&mut client, "id").await;
+    let offsets_of = |taken: Taken| {
+        taken
+            .into_iter()
+            .map(|(first, last, _)| (first, last))
+            .collect::<Vec<_>>()
+    };
+    for (committed, expected) in [(true, vec![(0, 0)]), (false, vec![]), (true, vec![(4, 4)])] {
+        assert_eq!(producer.send(&mut client, 12, 0, "x").await, 0);
+        assert_eq!(one.fetch(&[]).await, [], "it is open");
+        producer = producer.end(&mut client, 5, committed).await.unwrap();
+        assert_eq!(offsets_of(one.fetch(&[]).await), expected);
+    }
+}
+
+#[tokio::test]
 async fn members_share_a_partition_without_overlap() {
     let (server, mut client, topic) = start().await;
     for _ in 0..6 {
@@ -355,7 +375,7 @@ async fn what_was_accepted_stays_accepted_over_a_restart() {
     assert_eq!(one.fetch(&[(1, 2, &[RELEASE, ACCEPT])]).await, [(1, 1, 2)]);
     let server = server.restart().await;
     let mut one = Sharer::join(&server, "one", topic).await;
-    // The connection of before has ended: what it held was released.
+    // The earlier connection has ended: its records were released.
     assert_eq!(one.fetch(&[]).await, [(0, 0, 2), (1, 1, 3), (3, 3, 2)]);
     assert_eq!(one.settle(&[(0, 0, &[ACCEPT])]).await, 0);
     let server = server.restart().await;

@@ -21,13 +21,13 @@ use crate::peer::{Client, Server, batch, fetch, fill, produce, values};
 const BUMPS: i16 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Producer {
+pub(crate) struct Producer {
     id: i64,
     epoch: i16,
 }
 
 impl Producer {
-    async fn begin(client: &mut Client, id: &'static str) -> Self {
+    pub(crate) async fn begin(client: &mut Client, id: &'static str) -> Self {
         let begun = client.call(5, &begin(id)).await;
         assert_eq!(begun.error_code, 0);
         Self {
@@ -45,7 +45,7 @@ impl Producer {
     }
 
     /// Produces into partition 0; version 12 adds it to the transaction, version 11 needs that before.
-    async fn send(self, client: &mut Client, version: i16, sequence: i32, text: &str) -> i16 {
+    pub(crate) async fn send(self, client: &mut Client, version: i16, sequence: i32, text: &str) -> i16 {
         let request = ProduceRequest {
             transactional_id: Some("id".into()),
             ..produce(-1, "t", 0, self.batch(sequence, text))
@@ -53,7 +53,12 @@ impl Producer {
         client.call(version, &request).await.responses[0].partition_responses[0].error_code
     }
 
-    async fn end(self, client: &mut Client, version: i16, committed: bool) -> Result<Self, ErrorCode> {
+    pub(crate) async fn end(
+        self,
+        client: &mut Client,
+        version: i16,
+        committed: bool,
+    ) -> Result<Self, ErrorCode> {
         let request = EndTxnRequest {
             transactional_id: "id".into(),
             producer_id: self.id,

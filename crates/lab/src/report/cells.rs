@@ -128,7 +128,7 @@ pub(crate) fn varied(cells: &[Cell<'_>]) -> Vec<String> {
     varied.map(|(path, _)| path.clone()).collect()
 }
 
-/// Puts together what has the same key; groups stand in the order in which they begin.
+/// Groups values by key, in the order of the first value of each group.
 pub(crate) fn grouped<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, value) in all {

@@ -38,6 +38,11 @@ impl Connection {
         self.socket.turn();
     }
 
+    /// True if the broker has ended the connection.
+    pub fn is_cut(connection: Option<&Self>) -> bool {
+        connection.is_some_and(|connection| !connection.socket.is_open)
+    }
+
     /// Returns the next answer if it has arrived.
     pub fn answer(&mut self) -> Option<Bytes> {
         let length = self.socket.input.first_chunk::<4>()?;

@@ -240,11 +240,7 @@ impl Member {
         while let Some(answer) = self.connection.as_mut().and_then(Connection::answer) {
             self.on_answer(answer, commits, may_refuse, notes)?;
         }
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|connection| !connection.socket.is_open)
-        {
+        if Connection::is_cut(self.connection.as_ref()) {
             notes.push(format!("member {} was cut off", self.number));
             self.on_end();
         }

@@ -229,11 +229,7 @@ impl Transactional {
         while let Some(answer) = self.connection.as_mut().and_then(Connection::answer) {
             self.on_answer(answer, ledger, may_refuse, notes)?;
         }
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|connection| !connection.socket.is_open)
-        {
+        if Connection::is_cut(self.connection.as_ref()) {
             notes.push(format!("transactional client {} was cut off", self.number));
             self.leave(ledger);
         }

@@ -1,4 +1,4 @@
-//! A journal with compacted logs, a clock that tests set, and a naive model of what has to be there.
+//! A journal with compacted logs, a clock that tests set, and a naive model of the records that stay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -225,7 +225,7 @@ pub fn tombstone(key: &str) -> KeyValue {
     (Some(key.to_owned()), None)
 }
 
-/// What was appended to a log, by offset.
+/// Records appended to a log, by offset.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     appended: BTreeMap<u64, (KeyValue, i64)>,
