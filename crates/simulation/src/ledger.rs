@@ -1,6 +1,6 @@
 //! Ledger of produced batches: their answers, and the expected content of the logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stafett_model::{Durability, TransactionEnd};
 
@@ -244,6 +244,21 @@ impl Ledger {
             let transaction = number.and_then(|number| self.transactions.all.get(number));
             transaction.is_some_and(|transaction| !transaction.is_closed)
         })
+    }
+
+    /// Marks transactions as ended that the broker knows: those with acknowledged batches or commits. The
+    /// addition of a log alone is not stored; the transaction may still begin.
+    pub fn close_stored_transactions(&mut self) {
+        let is_stored = |batch: &&Batch| matches!(batch.state, State::Acknowledged { .. });
+        let numbers: BTreeSet<usize> = self
+            .batches
+            .iter()
+            .filter(is_stored)
+            .filter_map(|batch| batch.transaction)
+            .collect();
+        for (number, transaction) in self.transactions.all.iter_mut().enumerate() {
+            transaction.is_closed |= transaction.has_offsets || numbers.contains(&number);
+        }
     }
 
     /// True if readers of committed records must get a batch.

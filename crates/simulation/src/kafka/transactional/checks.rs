@@ -190,9 +190,7 @@ impl World {
         for id in 0..IDS {
             self.check_commits_of(server, id, false, true).await?;
         }
-        for transaction in &mut self.kafka.ledger.transactions.all {
-            transaction.is_closed = true;
-        }
+        self.kafka.ledger.close_stored_transactions();
         let open = server.broker.transactions().list();
         let mut open = open.iter().filter(|it| it.began_at.is_some());
         if let Some(open) = open.next() {
