@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_messaging::Published;
 use stafett_messaging::delivery::{Delivery, Dispatcher};
 use stafett_messaging::queues::{DeclareError, DeclaredQueue, DeleteQueueError, OwnerId, Queue};
+use stafett_messaging::{CommitError, Committed, Published};
 use stafett_model::Namespace;
 use stafett_net::{Arrival, BudgetError, ByteBudget};
 use stafett_store::NotStored;
@@ -14,12 +14,15 @@ use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicId};
 use crate::context::AmqpContext;
 use crate::session::confirms::PublishedBatch;
 use crate::session::pending_changes::PendingChange;
+use crate::session::transactions::PendingCommit;
 
 /// Work that is awaited before the session executes anything else.
 #[derive(Debug)]
 pub(crate) enum Operation {
     /// Wait until messages are stored.
     AwaitPublished(PublishedBatch),
+    /// Wait until a transaction is stored.
+    Commit(Box<PendingCommit>),
     /// Wait until a change is stored.
     AwaitStored(PendingChange),
     /// Wait until rejected messages are dead-lettered.
@@ -52,6 +55,7 @@ pub(crate) enum Operation {
 #[derive(Debug)]
 pub(crate) enum Done {
     Published(PublishedBatch, Vec<Published>),
+    Committed(Box<PendingCommit>, Result<Committed, CommitError>),
     Stored(PendingChange, Result<(), NotStored>),
     /// There is nothing to wait for any more.
     Ready,
@@ -71,6 +75,10 @@ impl Operation {
             Self::AwaitPublished(mut batch) => {
                 let outcomes = (&mut batch).await;
                 Done::Published(batch, outcomes)
+            }
+            Self::Commit(mut commit) => {
+                let outcome = (&mut commit.stored).await;
+                Done::Committed(commit, outcome)
             }
             Self::AwaitStored(mut change) => {
                 let stored = match change.stored.take() {

@@ -82,10 +82,7 @@ impl Groups {
         member_protocol: Option<Arc<dyn MemberProtocol>>,
         clock: Arc<Clock>,
     ) -> Result<Arc<Self>, StateUnreadable> {
-        let wait = match durability {
-            Durability::Sync => StateWait::Synced,
-            Durability::Memory | Durability::Os | Durability::Interval { .. } => StateWait::Written,
-        };
+        let wait = durability.into();
         let groups = Arc::new_cyclic(|this| Self {
             journal,
             topics,

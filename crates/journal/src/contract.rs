@@ -146,6 +146,16 @@ pub enum StateWait {
     Written,
 }
 
+/// Waits as strictly as batches at a level, but never less than until it is written.
+impl From<Durability> for StateWait {
+    fn from(level: Durability) -> Self {
+        match level {
+            Durability::Sync => Self::Synced,
+            Durability::Memory | Durability::Os | Durability::Interval { .. } => Self::Written,
+        }
+    }
+}
+
 /// One frame of the journal.
 #[derive(Debug, Clone)]
 pub enum Frame {

@@ -21,7 +21,10 @@ pub mod share;
 
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
-pub use publish::{Moved, Publish, PublishError, PublishRefusal, PublishTicket, Published, Stopped};
+pub use publish::{
+    CommitError, Committed, Moved, Publish, PublishError, PublishRefusal, PublishTicket, Published, Stopped,
+    Transaction,
+};
 pub use queues::Queues;
 pub use readers::Readers;
 pub use share::Shares;

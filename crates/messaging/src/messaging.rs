@@ -12,7 +12,10 @@ use crate::delayed::{Delayed, StoredBuckets};
 use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
-use crate::publish::{self, Moved, Publish, PublishError, PublishTicket, ReleaseTask, move_messages};
+use crate::publish::{
+    self, CommitError, Committed, Moved, Publish, PublishError, PublishTicket, ReleaseTask, Transaction,
+    move_messages,
+};
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
 use crate::share::Shares;
@@ -143,6 +146,16 @@ impl Messaging {
         messages: &mut Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
         publish::publish(&self.resolver, namespace, exchange, messages)
+    }
+
+    /// Stores the messages and settlements of a transaction as one append, or nothing. Everything is staged
+    /// when this returns; it completes even if the caller stops waiting.
+    pub fn commit(
+        &self,
+        namespace: &Namespace,
+        transaction: Transaction,
+    ) -> Changing<Committed, CommitError> {
+        publish::commit(&self.resolver, namespace, transaction)
     }
 
     /// Binds a queue, an exchange or a topic to an exchange; idempotent.

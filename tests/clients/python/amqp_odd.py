@@ -458,6 +458,10 @@ OPEN = {
     "ack again after a rollback": CHANNEL
     + declare("odd-ack") + publish(key="odd-ack") + method(1, 90, 10) + get("odd-ack") + ack(1) + method(1, 90, 30)
     + ack(1) + method(1, 90, 20),
+    "publish to no exchange in a transaction": CHANNEL + method(1, 90, 10) + publish("odd-none", "x"),
+    "publish to a full queue in a transaction": CHANNEL
+    + declare("odd-full", arguments=table(("x-max-length", b"I" + struct.pack(">i", 0)), ("x-overflow", longstr("reject-publish"))))
+    + declare("odd-ack") + method(1, 90, 10) + publish(key="odd-ack") + publish(key="odd-full") + method(1, 90, 20),
     "consume replies with acks": CHANNEL + consume("amq.rabbitmq.reply-to"),
     "consume replies twice": CHANNEL + consume("amq.rabbitmq.reply-to", "a", 2) + consume("amq.rabbitmq.reply-to", "b", 2),
     "request without a consumer of replies": CHANNEL

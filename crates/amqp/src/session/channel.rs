@@ -7,8 +7,9 @@ use stafett_messaging::delivery::{Consumer, Credit, DeliveryId, Source};
 use stafett_messaging::readers::ReaderHandle;
 use std::collections::HashMap;
 
-use super::assembly::{Assembly, Content};
+use super::assembly::Assembly;
 use super::unacked::Unacked;
+use crate::content::Incoming;
 
 /// A channel that its client has opened.
 #[derive(Debug, Default)]
@@ -44,18 +45,18 @@ pub(crate) enum Mode {
     /// Each message is confirmed by its number.
     Confirms { last: u64 },
     /// Messages and settlements wait for the commit.
-    Transactions(Transaction),
+    Transactions(HeldBack),
 }
 
 /// Messages and settlements that wait for a commit.
 #[derive(Debug, Default)]
-pub(crate) struct Transaction {
-    pub contents: Vec<Content>,
+pub(crate) struct HeldBack {
+    /// Published messages, each with its `mandatory` flag.
+    pub messages: Vec<(bool, Incoming)>,
     /// Deliveries that it settles, with their tags.
     pub settlements: Vec<(u64, Unsettled, SettleKind)>,
+    /// Bytes of the messages' bodies.
     pub bytes: usize,
-    /// A message of the commit was refused.
-    pub is_refused: bool,
 }
 
 /// `basic.ack`, `basic.nack` or `basic.reject`.

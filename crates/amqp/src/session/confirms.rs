@@ -27,8 +27,6 @@ pub(crate) struct PublishOrigin {
     pub number: Option<u64>,
     /// Return the message if it is unroutable.
     pub mandatory: bool,
-    /// The message is part of a transaction, which fails if it is refused.
-    pub in_transaction: bool,
 }
 
 /// Messages handed to the broker together.
@@ -183,9 +181,6 @@ impl Session {
                 Published::Unknown => return Err(ConnectionEnd::OutcomeUnknown),
             };
             let Some(number) = entry.number else {
-                if entry.in_transaction && !is_good {
-                    self.fail_transaction(entry.channel);
-                }
                 continue;
             };
             if is_good {

@@ -67,7 +67,8 @@ impl Session {
             Done::Published(batch, outcomes) => self.send_confirms(&batch.origins, &outcomes)?,
             Done::Ready => {}
             Done::Stored(change, stored) => self.on_stored(&change, stored)?,
-            outcome @ (Done::Declared(..)
+            outcome @ (Done::Committed(..)
+            | Done::Declared(..)
             | Done::QueueDeleted(_)
             | Done::TopicCreated(_)
             | Done::TopicDeleted(_)

@@ -35,7 +35,7 @@ mod settle;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod transactions;
+pub(crate) mod transactions;
 pub(crate) mod unacked;
 
 use std::sync::Arc;

@@ -42,55 +42,22 @@ impl Session {
     }
 
     pub(super) fn on_published(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
-        let channel = self.channel(number)?;
-        if let Mode::Transactions(transaction) = &mut channel.mode {
-            transaction.bytes += content.body.len();
-            // Messages that wait for a commit have their own bound: a holder of memory must not wait for
-            // more.
-            transaction.contents.push(Content {
-                memory: None,
-                ..content
-            });
-            return self.check_transaction(number);
-        }
-        self.publish(number, content)
-    }
-
-    pub(super) fn publish(&mut self, number: u16, content: Content) -> Result<(), MethodError> {
-        let basic::Publish {
-            exchange,
-            mandatory,
-            immediate,
-            ..
-        } = &content.publish;
-        let mandatory = *mandatory;
-        if *immediate {
-            return Err(Exception::new(ReplyCode::NotImplemented, "immediate=true").into());
-        }
-        if !exchange.is_empty() && self.checked_exchange.as_ref() != Some(exchange) {
-            self.check_exchange(exchange)?;
-            self.checked_exchange = Some(exchange.clone());
-        }
-        let mut content = content;
-        if let Some(memory) = content.memory.take() {
-            self.add_memory(memory);
-        }
-        let publisher = Publisher {
-            user: &self.agreed.user,
-            now_ms: *self.turn_ms.get_or_insert_with(wall_ms),
-        };
+        let (mandatory, bytes) = (content.publish.mandatory, content.body.len());
         let properties = content.properties.as_bytes().clone();
-        let mut incoming = content::receive(content, publisher)?;
-        let channel = self.channel(number)?;
-        let in_transaction = matches!(channel.mode, Mode::Transactions(_));
-        let confirm = match &mut channel.mode {
+        let incoming = self.receive(number, content)?;
+        let confirm = match &mut self.channel(number)?.mode {
             Mode::Confirms { last } => {
                 *last += 1;
                 Some(*last)
             }
-            Mode::Plain | Mode::Transactions(_) => None,
+            Mode::Plain => None,
+            Mode::Transactions(held) => {
+                // Their memory is not that of the turn: they have their own bound.
+                held.bytes += bytes;
+                held.messages.push((mandatory, incoming));
+                return self.check_transaction(number);
+            }
         };
-        self.fill_reply_address(number, &mut incoming)?;
         if super::replies::is_direct_reply(&incoming) {
             return self.reply(number, confirm, mandatory, incoming);
         }
@@ -99,7 +66,6 @@ impl Session {
             channel: number,
             number: confirm,
             mandatory,
-            in_transaction,
         };
         // The route of a message with a reply address depends on more than the message.
         let is_plain = incoming.more_keys.is_empty() && !incoming.properties.has_reply_to();
@@ -110,6 +76,30 @@ impl Session {
         });
         self.gather(entry, incoming);
         Ok(())
+    }
+
+    /// Checks and converts a published message.
+    fn receive(&mut self, number: u16, mut content: Content) -> Result<Incoming, MethodError> {
+        let basic::Publish {
+            exchange, immediate, ..
+        } = &content.publish;
+        if *immediate {
+            return Err(Exception::new(ReplyCode::NotImplemented, "immediate=true").into());
+        }
+        if !exchange.is_empty() && self.checked_exchange.as_ref() != Some(exchange) {
+            self.check_exchange(exchange)?;
+            self.checked_exchange = Some(exchange.clone());
+        }
+        if let Some(memory) = content.memory.take() {
+            self.add_memory(memory);
+        }
+        let publisher = Publisher {
+            user: &self.agreed.user,
+            now_ms: *self.turn_ms.get_or_insert_with(wall_ms),
+        };
+        let mut incoming = content::receive(content, publisher)?;
+        self.fill_reply_address(number, &mut incoming)?;
+        Ok(incoming)
     }
 
     fn gather(&mut self, entry: PublishOrigin, incoming: Incoming) {

@@ -76,7 +76,6 @@ impl Session {
                 channel: again.channel,
                 number,
                 mandatory: again.mandatory,
-                in_transaction: false,
             });
             run.messages.push(Publish::from(Message {
                 value: publication::take(buffer, &body),

@@ -188,7 +188,6 @@ impl Session {
                 channel: number,
                 number: confirm,
                 mandatory: false,
-                in_transaction: false,
             }));
         }
         Ok(self.resolve_ready()?)

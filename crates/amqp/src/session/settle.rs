@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::delivery::Settle;
+use stafett_messaging::delivery::{Settle, Source};
 
 use super::channel::{Channel, Mode, SettleKind, Settlement, Unsettled};
-use super::{ConnectionEnd, MethodError, Session};
+use super::{ConnectionEnd, MethodError, Session, Settlements};
 use crate::exception::Exception;
 use crate::operation::Operation;
 
@@ -53,6 +53,25 @@ fn unknown_tag(tag: u64) -> Exception {
     Exception::precondition(format!("unknown delivery tag {tag}"))
 }
 
+/// Adds the settlement of a delivery to those of its source.
+pub(super) fn gather(settlements: &mut Vec<(Source, Settlements)>, unsettled: Unsettled, how: SettleKind) {
+    let how = match how {
+        SettleKind::Complete => Settle::Complete,
+        SettleKind::Requeue => Settle::Requeue,
+        SettleKind::Discard => Settle::Discard,
+    };
+    let entry = (unsettled.id, how);
+    let known = settlements
+        .iter_mut()
+        .rev()
+        .take(QUEUES_MAX)
+        .find(|(source, _)| source.is(&unsettled.source));
+    match known {
+        Some((_, entries)) => entries.push(entry),
+        None => settlements.push((unsettled.source, vec![entry])),
+    }
+}
+
 impl Session {
     pub(super) fn on_settlement(&mut self, number: u16, settlement: Settlement) -> Result<(), MethodError> {
         let Settlement { tag, multiple, how } = settlement;
@@ -78,21 +97,6 @@ impl Session {
         Ok(())
     }
 
-    /// Settles the deliveries that a transaction has held back.
-    pub(super) fn settle_held_back(&mut self, number: u16) -> Result<(), MethodError> {
-        let Mode::Transactions(transaction) = &mut self.channel(number)?.mode else {
-            return Ok(());
-        };
-        let settlements = std::mem::take(&mut transaction.settlements);
-        self.context.metrics.settled.inc_by(settlements.len() as u64);
-        self.give_credit_back(number, settlements.iter().map(|(_, unsettled, _)| unsettled))?;
-        for (_, unsettled, how) in settlements {
-            self.settle(unsettled, how);
-        }
-        self.flush_settlements();
-        Ok(())
-    }
-
     /// Releases the shared credit that deliveries of a channel have taken.
     fn give_credit_back<'a>(
         &mut self,
@@ -108,22 +112,7 @@ impl Session {
 
     /// Gathers the settlement of a delivery until the end of the turn.
     pub(super) fn settle(&mut self, unsettled: Unsettled, how: SettleKind) {
-        let how = match how {
-            SettleKind::Complete => Settle::Complete,
-            SettleKind::Requeue => Settle::Requeue,
-            SettleKind::Discard => Settle::Discard,
-        };
-        let entry = (unsettled.id, how);
-        let known = self
-            .settlements
-            .iter_mut()
-            .rev()
-            .take(QUEUES_MAX)
-            .find(|(source, _)| source.is(&unsettled.source));
-        match known {
-            Some((_, entries)) => entries.push(entry),
-            None => self.settlements.push((unsettled.source, vec![entry])),
-        }
+        gather(&mut self.settlements, unsettled, how);
     }
 
     /// Passes the gathered settlements to their queues.

@@ -56,7 +56,7 @@ fn logs(topic: &Topic) -> Vec<LogId> {
 }
 
 /// Returns the records of a log that count, as readers of topics see them.
-async fn committed(broker: &Broker, log: LogId) -> Vec<String> {
+pub(crate) async fn committed(broker: &Broker, log: LogId) -> Vec<String> {
     let (mut from, mut found) = (Offset::ZERO, Vec::new());
     loop {
         let read = broker

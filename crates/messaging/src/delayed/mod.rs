@@ -25,9 +25,7 @@ use stafett_model::{Durability, Lock, LogId, Message, Namespace, NamespaceId};
 use stafett_store::{Clock, StageOutcome};
 use tokio::sync::Notify;
 
-use bucket::Bucket;
-
-pub(crate) use bucket::{Minute, done, frame};
+pub(crate) use bucket::{Bucket, Minute, done, frame};
 pub(crate) use header::{DelayHeader, without};
 pub(crate) use metrics::DelayedMetrics;
 pub(crate) use open_bucket::OpenBucket;

@@ -48,10 +48,12 @@ impl OpenMove {
         }
     }
 
-    /// Returns the frame that settles the messages.
+    /// Returns the frame that settles the messages; `None` if there is nothing to store, or the queue is
+    /// deleted.
     pub(crate) fn settlement(&self, context: &DeliveryContext) -> Option<Frame> {
         let delta = || Change::Delta(self.delta.clone());
-        (!self.delta.is_empty()).then(|| context.state_frame(&self.dispatcher, delta()))
+        let is_needed = !self.delta.is_empty() && !self.dispatcher.is_ended();
+        is_needed.then(|| context.state_frame(&self.dispatcher, delta()))
     }
 
     /// Ends the move, as the outcome of the append is known.

@@ -19,6 +19,18 @@ pub enum Settle {
     Discard,
 }
 
+impl Settle {
+    /// Returns true if messages of the dispatcher are done with it: they neither return nor become dead
+    /// letters.
+    pub(crate) fn is_completion(self, dispatcher: &Dispatcher) -> bool {
+        match self {
+            Self::Complete => true,
+            Self::Discard => dispatcher.settings.dead_letter.is_none(),
+            Self::Requeue => false,
+        }
+    }
+}
+
 impl Dispatcher {
     /// Settles messages in flight, all under one lock. Ids that are not in flight are ignored. Returns the
     /// number of those that were.

@@ -1,9 +1,11 @@
 //! Publishing: a batch of messages is routed against one state of the bindings and stored together.
 //!
 //! - `plan`: targets of a batch of messages
+//! - `commit`: transactions of messages and settlements
 //! - `release_delayed`: publishes delayed messages when they are due
 //! - `move_messages`: moves messages from one queue to another
 
+mod commit;
 mod move_messages;
 mod plan;
 mod release_delayed;
@@ -15,13 +17,14 @@ use std::task::{Context, Poll};
 use bytestring::ByteString;
 use stafett_journal::Refusal;
 use stafett_model::{Message, Namespace};
-use stafett_routing::PREFETCH_MAX;
 
 use crate::delayed::{DELAY_MS_MAX, DelayError};
 use crate::exchanges::resolver::Resolver;
-use crate::queues::{AppendOutcome, AppendTicket, Refused};
+use crate::queues::{AppendOutcome, AppendTicket, Publication, Refused};
 use plan::Plan;
 
+pub(crate) use commit::commit;
+pub use commit::{CommitError, Committed, Transaction};
 pub(crate) use move_messages::move_messages;
 pub use move_messages::{Moved, Stopped};
 pub(crate) use release_delayed::ReleaseTask;
@@ -67,6 +70,18 @@ pub enum PublishRefusal {
     DelayTooLong { max_ms: u64 },
     #[error(transparent)]
     Journal(Refusal),
+}
+
+impl PublishRefusal {
+    /// Returns the reason of a queue's refusal; `None` if the queue is gone, as a deleted queue is no target.
+    fn of(why: Refused) -> Option<Self> {
+        match why {
+            Refused::QueueFull => Some(Self::QueueFull),
+            Refused::TooLarge => Some(Self::TooLarge),
+            Refused::Journal(refusal) => Some(Self::Journal(refusal)),
+            Refused::Gone => None,
+        }
+    }
 }
 
 impl From<DelayError> for PublishRefusal {
@@ -150,13 +165,7 @@ fn worse(published: Published, appended: AppendOutcome) -> Published {
     match (published, appended) {
         (Published::Unknown, _) | (_, AppendOutcome::Unknown) => Published::Unknown,
         (Published::Refused(why), _) => Published::Refused(why),
-        (_, AppendOutcome::Refused(why)) => Published::Refused(match why {
-            Refused::QueueFull => PublishRefusal::QueueFull,
-            Refused::TooLarge => PublishRefusal::TooLarge,
-            Refused::Journal(refusal) => PublishRefusal::Journal(refusal),
-            // A deleted queue is no target.
-            Refused::Gone => return published,
-        }),
+        (_, AppendOutcome::Refused(why)) => PublishRefusal::of(why).map_or(published, Published::Refused),
         (Published::Stored | Published::Unroutable, AppendOutcome::Stored) => published,
     }
 }
@@ -170,14 +179,9 @@ pub(crate) fn publish(
     exchange: &str,
     messages: &mut Vec<Publish>,
 ) -> Result<PublishTicket, PublishError> {
-    let mut plan = Plan::new(resolver, namespace, exchange, messages.len())?;
-    let mut messages = std::mem::take(messages).into_iter();
-    while let Some(next) = messages.as_slice().chunks(PREFETCH_MAX).next() {
-        plan.foresee(next);
-        messages
-            .by_ref()
-            .take(PREFETCH_MAX)
-            .for_each(|publish| plan.add(publish));
-    }
+    let publication = Publication::with_capacity(messages.len());
+    let mut plan = Plan::new(resolver, namespace, publication, messages.len())?;
+    plan.set_exchange(exchange)?;
+    plan.add_all(std::mem::take(messages));
     Ok(plan.store())
 }

@@ -1,18 +1,20 @@
-//! Targets of a batch of published messages; each set of targets is looked up once.
+//! Targets of published messages; each set of targets is looked up once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytestring::ByteString;
 use smallvec::SmallVec;
 use stafett_model::{LogId, Namespace, NamespaceId};
-use stafett_routing::{DependsOn, Router, Routes};
+use stafett_routing::{DependsOn, PREFETCH_MAX, Router, Routes};
 
 use super::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
-use crate::delayed::DelayedMessage;
+use crate::delayed::{Bucket, DelayedMessage};
+use crate::delivery::OpenMove;
 use crate::exchanges::Target;
 use crate::exchanges::message_attributes::RoutedMessage;
 use crate::exchanges::resolver::{ResolvedTargets, Resolver};
-use crate::queues::{Publication, RouteIndex, Targets};
+use crate::queues::{AppendTicket, Publication, RouteIndex, Targets};
 
 pub(super) struct Plan<'a> {
     resolver: &'a Resolver,
@@ -42,31 +44,26 @@ struct PlannedRoute {
 }
 
 impl<'a> Plan<'a> {
+    /// Plans against the bindings of now. [`Self::set_exchange`] comes next.
     pub(super) fn new(
         resolver: &'a Resolver,
         namespace: &'a Namespace,
-        exchange: &'a str,
+        publication: Publication,
         messages: usize,
     ) -> Result<Self, PublishError> {
         let space = resolver.exchanges.space(namespace);
         let space = space.ok_or(PublishError::NoSuchNamespace)?;
-        let router = space.router();
-        match router.is_internal(exchange) {
-            None => return Err(PublishError::NoSuchExchange),
-            Some(true) => return Err(PublishError::Internal),
-            Some(false) => {}
-        }
         Ok(Self {
             resolver,
             namespace,
-            exchange,
+            exchange: "",
             space: space.id,
-            router,
+            router: space.router(),
             routes: Routes::default(),
             places: Vec::new(),
             by_targets: HashMap::new(),
             last: None,
-            publication: Publication::with_capacity(messages),
+            publication,
             owners: Vec::with_capacity(messages),
             published: Vec::with_capacity(messages),
             unroutable: Vec::new(),
@@ -74,15 +71,44 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// Sets the exchange of the messages that are added next.
+    pub(super) fn set_exchange(&mut self, exchange: &'a str) -> Result<(), PublishError> {
+        match self.router.is_internal(exchange) {
+            None => return Err(PublishError::NoSuchExchange),
+            Some(true) => return Err(PublishError::Internal),
+            Some(false) => {}
+        }
+        self.exchange = exchange;
+        self.last = None;
+        Ok(())
+    }
+
+    pub(super) fn add_all(&mut self, messages: Vec<Publish>) {
+        let mut messages = messages.into_iter();
+        while let Some(next) = messages.as_slice().chunks(PREFETCH_MAX).next() {
+            self.foresee(next);
+            messages
+                .by_ref()
+                .take(PREFETCH_MAX)
+                .for_each(|publish| self.add(publish));
+        }
+    }
+
+    /// Adds a message that has no targets.
+    pub(super) fn add_unroutable(&mut self, publish: Publish) {
+        self.unroutable.push((self.published.len(), publish));
+        self.published.push(Published::Unroutable);
+    }
+
     /// Prefetches the routing of messages that are about to be added.
-    pub(super) fn foresee(&self, messages: &[Publish]) {
+    fn foresee(&self, messages: &[Publish]) {
         let keys = messages
             .iter()
             .map(|publish| publish.message.routing_key.as_bytes());
         self.router.prefetch(self.exchange, keys.map(AsRef::as_ref));
     }
 
-    pub(super) fn add(&mut self, publish: Publish) {
+    fn add(&mut self, publish: Publish) {
         let index = self.published.len();
         self.published.push(Published::Stored);
         let known = self.known(&publish);
@@ -112,7 +138,38 @@ impl<'a> Plan<'a> {
     }
 
     pub(super) fn store(mut self) -> PublishTicket {
-        // Buckets are held until their messages are staged.
+        let buckets = self.add_delayed();
+        let appending = (!self.publication.is_empty()).then(|| {
+            let ticket = self.resolver.queues.append(std::mem::take(&mut self.publication));
+            (ticket, std::mem::take(&mut self.owners))
+        });
+        drop(buckets);
+        self.count();
+        PublishTicket::new(self.published, self.unroutable, appending)
+    }
+
+    /// Stores all messages and settles others, as one append. Returns its ticket, and the messages without
+    /// targets, with their indexes. Nothing is stored if a message is refused.
+    pub(super) fn store_together(
+        mut self,
+        settled: &[OpenMove],
+    ) -> Result<(AppendTicket, Vec<(usize, Publish)>), PublishRefusal> {
+        for published in &self.published {
+            if let Published::Refused(why) = published {
+                return Err(*why);
+            }
+        }
+        let buckets = self.add_delayed();
+        let publication = std::mem::take(&mut self.publication);
+        let ticket = self.resolver.queues.append_settling(publication, settled);
+        drop(buckets);
+        self.count();
+        Ok((ticket, self.unroutable))
+    }
+
+    /// Adds the delayed messages to the publication. Returns their buckets, to be held until the messages are
+    /// staged.
+    fn add_delayed(&mut self) -> Vec<Arc<Bucket>> {
         let mut buckets = Vec::new();
         let mut by_log: HashMap<LogId, RouteIndex> = HashMap::new();
         for (index, waiting) in self.waiting.drain(..) {
@@ -128,15 +185,13 @@ impl<'a> Plan<'a> {
             self.owners.push(u32::try_from(index).unwrap_or(u32::MAX));
             buckets.push(waiting.bucket);
         }
-        let appending = (!self.publication.is_empty()).then(|| {
-            let ticket = self.resolver.queues.append(self.publication);
-            (ticket, self.owners)
-        });
-        drop(buckets);
+        buckets
+    }
+
+    fn count(&self) {
         let metrics = &self.resolver.exchanges.metrics;
         metrics.published.inc_by(self.published.len() as u64);
         metrics.unroutable.inc_by(self.unroutable.len() as u64);
-        PublishTicket::new(self.published, self.unroutable, appending)
     }
 
     /// Returns the place of a message, if the previous message had to have the same.

@@ -12,11 +12,14 @@ use super::publication::{
 };
 use super::queue::Queue;
 use super::registry::Queues;
+use crate::delivery::OpenMove;
 
 /// Check of a publication's messages against the limits of their queues.
 struct AdmissionCheck<'a> {
     queues: &'a Queues,
     atomicity: Atomicity,
+    /// True if a deleted queue refuses messages; else it is no target.
+    needs_queues: bool,
     /// Number of admitted messages, once per queue.
     published: u64,
     reserved: Vec<ReservedRoom>,
@@ -45,7 +48,16 @@ impl Queues {
         publication: Publication,
         frames: SmallVec<[Frame; 1]>,
     ) -> AppendTicket {
-        self.stage(publication, frames, None)
+        self.stage(publication, frames, None, &[])
+    }
+
+    /// Appends messages, together with the settlement of others in queues that are not deleted.
+    pub(crate) fn append_settling(
+        self: &Arc<Self>,
+        publication: Publication,
+        settled: &[OpenMove],
+    ) -> AppendTicket {
+        self.stage(publication, SmallVec::new(), None, settled)
     }
 
     /// Appends messages, together with the frame that settles them in their source queue.
@@ -55,24 +67,27 @@ impl Queues {
         publication: Publication,
         settlement: Option<Frame>,
     ) -> AppendTicket {
-        self.stage(publication, settlement.into_iter().collect(), Some(source))
+        self.stage(publication, settlement.into_iter().collect(), Some(source), &[])
     }
 
     fn stage(
         self: &Arc<Self>,
         mut publication: Publication,
-        frames: SmallVec<[Frame; 1]>,
+        mut frames: SmallVec<[Frame; 1]>,
         source: Option<&Queue>,
+        settled: &[OpenMove],
     ) -> AppendTicket {
         let mut outcomes = vec![AppendOutcome::Stored; publication.len()];
         let mut check = AdmissionCheck {
             queues: self,
             atomicity: publication.atomicity,
+            needs_queues: source.is_some(),
             published: 0,
             reserved: Vec::new(),
             refused: Vec::new(),
         };
         let no_removal = self.context.lock_out_removals();
+        frames.extend(settled.iter().filter_map(|open| open.settlement(&self.context)));
         let appends = if source.is_some_and(Queue::is_deleted) {
             Err(AtomicPublishError::SourceGone)
         } else {
@@ -81,7 +96,12 @@ impl Queues {
             admitted.and_then(|()| publication.into_appends(&mut outcomes, arrival, self.batch_bytes, frames))
         };
         let (appends, members, failed) = match appends {
-            Ok((appends, members)) => (appends, members, None),
+            Ok((mut appends, members)) => {
+                for append in appends.iter_mut().filter(|_| !settled.is_empty()) {
+                    append.state = self.durability.into();
+                }
+                (appends, members, None)
+            }
             Err(failed) => {
                 outcomes.fill(AppendOutcome::Refused(failed.refused()));
                 (Vec::new(), Vec::new(), Some(failed))
@@ -142,7 +162,7 @@ impl AdmissionCheck<'_> {
 
     /// Asks the queues of one message.
     fn ask(&mut self, at: usize, message: &Message, targets: &Targets) -> Admission {
-        if self.atomicity == Atomicity::Whole && targets.queues.iter().any(|queue| queue.is_deleted()) {
+        if self.needs_queues && targets.queues.iter().any(|queue| queue.is_deleted()) {
             return Admission::Refused(Refused::Gone);
         }
         let context = &self.queues.context;

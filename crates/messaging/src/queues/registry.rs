@@ -58,7 +58,7 @@ pub struct Queues {
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
     /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
     pub(super) removing: Lock<Vec<Arc<Queue>>>,
-    durability: Durability,
+    pub(super) durability: Durability,
     /// Preferred size of a batch for the journal, in bytes.
     pub(super) batch_bytes: usize,
     last_owner: AtomicU64,

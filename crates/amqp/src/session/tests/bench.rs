@@ -79,6 +79,8 @@ impl Bench {
         let number = |words: &[String]| words.get(1).map_or(0, |word| word.parse().unwrap());
         match words[0].as_str() {
             "connect" | "knock" => self.connect(&words),
+            // The client's connection breaks.
+            "cut" => self.clients.retain(|client| client.name != words[1]),
             "hold" => self.journal.hold(),
             "hold-batches" => self.journal.hold_batches(),
             "release" => self.journal.release(),
@@ -291,6 +293,7 @@ fn after_event(session: &mut Session, did: &mut bool) -> Result<(), ConnectionEn
 fn describe(operation: &Operation) -> String {
     match operation {
         Operation::AwaitPublished(_) => "messages are stored".to_owned(),
+        Operation::Commit(_) => "a transaction is stored".to_owned(),
         Operation::AwaitStored(_) => "a change is stored".to_owned(),
         Operation::AwaitDeadLetters(_) => "rejected messages are dead-lettered".to_owned(),
         Operation::Declare(name, _) => format!("{name} is declared"),

@@ -4,6 +4,7 @@ mod burying;
 mod delivery;
 mod ends;
 mod faults;
+mod faults_committing;
 mod faults_moving;
 mod full_disk;
 mod limits;
