@@ -30,16 +30,9 @@ async fn script(broker: &Arc<Broker>) -> (usize, usize) {
 async fn transfer(broker: &Arc<Broker>, (stored, committed): &mut (usize, usize)) -> Option<()> {
     let world = World::of(broker);
     let (namespace, messaging) = (Namespace::default(), broker.messaging());
-    let mut queues = Vec::new();
-    for name in ["from", "to"] {
-        queues.push(
-            messaging
-                .queues()
-                .declare(&namespace, name, durable())
-                .await
-                .ok()?,
-        );
-    }
+    let declare = |name| messaging.queues().declare(&namespace, name, durable());
+    let from = declare("from").await.ok()?;
+    declare("to").await.ok()?;
     let new = NewTopic {
         name: "t".into(),
         partitions: Some(1),
