@@ -234,7 +234,7 @@ impl Ledger {
     }
 
     /// True if a log may hold records of a transaction that is open.
-    fn is_undecided(&self, log: LogKey) -> bool {
+    pub fn is_undecided(&self, log: LogKey) -> bool {
         let mut batches = self
             .batches
             .iter()

@@ -38,7 +38,13 @@ impl Kafka {
         let shown = self.ends_in(log, all)?;
         let undecided = shown.values().filter(|shown| shown.end.is_none());
         let first = undecided.map(|shown| shown.first).min();
-        let stable = first.unwrap_or(all.end);
+        // The first records of an open transaction may have expired.
+        let is_expired = all.start > 0 && all.stable == all.start && self.ledger.is_undecided(log);
+        let stable = if is_expired {
+            all.start
+        } else {
+            first.unwrap_or(all.end)
+        };
         if all.stable != stable {
             return Err(Finding(format!(
                 "{log:?} is stable to {} and ends at {}; the first open transaction is at {first:?}: {shown:?}",
