@@ -221,7 +221,7 @@ impl Known {
 fn assert_idle(broker: &Broker) {
     let begun = Instant::now();
     loop {
-        let queues = get(broker.http(), "/queues");
+        let queues = get(broker.http(), "/v1/queues?count=1000");
         let flying = queues.matches("\"in_flight\":").count() - queues.matches("\"in_flight\":0").count();
         let metrics = get(broker.http(), "/metrics");
         let reserved = metric(&metrics, "stafett_request_memory_bytes");

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use axum::extract::{RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
@@ -13,8 +13,8 @@ use stafett_http::{Problem, Query, Slot};
 use stafett_messaging::delivery::DeliveryId;
 use stafett_model::StoredMessage;
 
-use crate::answer_text;
 use crate::queues::find;
+use crate::{answer_text, namespace};
 
 /// Prefix of keys that name a message header.
 const HEADER: &str = "header.";
@@ -39,16 +39,13 @@ struct Answer {
 
 pub(crate) async fn peek(
     State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(
-        query.as_deref(),
-        &["namespace", "queue", "count", "priority", HEADER],
-    )?;
-    let broker = broker.get()?;
-    let queue = find(&broker, &query, "queue")?;
+    let query = Query::strict(query.as_deref(), &["namespace", "count", "priority", HEADER])?;
     let count = query.number("count", COUNT_MAX)?.unwrap_or(COUNT);
     let priority = query.number("priority", u8::MAX.into())?;
+    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     let headers: Vec<(&str, &str)> = query
         .pairs()
         .filter_map(|(key, value)| Some((key.strip_prefix(HEADER)?, value)))

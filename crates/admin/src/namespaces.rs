@@ -1,32 +1,53 @@
-//! Lists, creates and deletes namespaces.
+//! Lists, shows, creates and deletes namespaces.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::json;
+use serde_json::{Value, json};
 use stafett_broker::Broker;
+use stafett_http::list::List;
 use stafett_http::{Problem, Query, Slot};
+use stafett_messaging::exchanges::NamespaceError;
 use stafett_model::Namespace;
 
-use crate::answer;
 use crate::refusals::of_namespace;
+use crate::{answer, list_query};
+
+const LIST: List<Namespace> = List {
+    name: |namespace| ("", namespace.as_str()),
+    sorts: &[],
+    shown,
+};
 
 pub(crate) async fn list(
     State(broker): State<Slot<Broker>>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
+    let query = list_query(query.as_deref(), &[])?;
+    let all = broker.get()?.messaging().exchanges().namespaces();
+    Ok(answer(StatusCode::OK, &LIST.page(&query, all)?))
+}
+
+pub(crate) async fn show(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
     Query::strict(query.as_deref(), &[])?;
-    let names = broker.get()?.messaging().exchanges().namespaces();
-    let names: Vec<_> = names.iter().map(Namespace::as_str).collect();
-    Ok(answer(StatusCode::OK, &json!({ "namespaces": names })))
+    let namespace = Namespace::new(&name);
+    if !broker.get()?.messaging().exchanges().has_namespace(&namespace) {
+        return Err(of_namespace(&NamespaceError::NoSuchNamespace));
+    }
+    Ok(answer(StatusCode::OK, &shown(&namespace)))
 }
 
 pub(crate) async fn create(
     State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(query.as_deref(), &["namespace"])?;
-    let namespace = Namespace::new(query.wanted("namespace")?);
+    Query::strict(query.as_deref(), &[])?;
+    let namespace = Namespace::new(&name);
     let (is_new, stored) = broker
         .get()?
         .messaging()
@@ -39,19 +60,21 @@ pub(crate) async fn create(
     } else {
         StatusCode::OK
     };
-    Ok(answer(status, &json!({ "namespace": namespace.as_str() })))
+    Ok(answer(status, &shown(&namespace)))
 }
 
 pub(crate) async fn delete(
     State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(query.as_deref(), &["namespace"])?;
-    let namespace = Namespace::new(query.wanted("namespace")?);
+    Query::strict(query.as_deref(), &[])?;
+    let namespace = Namespace::new(&name);
     let deleting = broker.get()?.delete_namespace(&namespace);
     deleting.await.map_err(|error| of_namespace(&error))?;
-    Ok(answer(
-        StatusCode::OK,
-        &json!({ "namespace": namespace.as_str() }),
-    ))
+    Ok(answer(StatusCode::OK, &shown(&namespace)))
+}
+
+fn shown(namespace: &Namespace) -> Value {
+    json!({ "name": namespace.as_str() })
 }

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::body::to_bytes;
-use axum::extract::{RawQuery, State};
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::header::HOST;
+use axum::response::Response;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_http::{Problem, Slot};
-use stafett_journal::MemoryJournal;
+use stafett_http::Slot;
+use stafett_journal::{Append, MemoryJournal};
 use stafett_messaging::Published;
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings, TopicQueueSpec};
-use stafett_model::{Message, Namespace};
+use stafett_model::{BatchBuilder, Codec, Message, Namespace, Record};
 use stafett_topics::{NewTopic, TopicSettings};
-
-use crate::{messages, namespaces, queues};
+use tower::ServiceExt;
 
 struct World {
     broker: Arc<Broker>,
@@ -63,25 +63,31 @@ impl World {
         assert_eq!(ticket.unwrap().await, [Published::Stored]);
     }
 
-    fn asked(&self, query: &str) -> (State<Slot<Broker>>, RawQuery) {
-        (State(self.slot.clone()), RawQuery(Some(query.to_owned())))
+    async fn response(&self, request: &str, body: &str) -> Response {
+        let (method, uri) = request.split_once(' ').unwrap();
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(HOST, "localhost");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        crate::router(self.slot.clone()).oneshot(request).await.unwrap()
+    }
+
+    async fn ask(&self, request: &str) -> (StatusCode, Value) {
+        self.send(request, "").await
+    }
+
+    async fn send(&self, request: &str, body: &str) -> (StatusCode, Value) {
+        read(self.response(request, body).await).await
     }
 }
 
-async fn read(response: Result<Response, Problem>) -> (StatusCode, Value) {
-    let response = response.into_response();
+async fn read(response: Response) -> (StatusCode, Value) {
     let status = response.status();
     let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
     let text = String::from_utf8(body.to_vec()).unwrap();
     let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
     (status, value)
-}
-
-macro_rules! ask {
-    ($world:expr, $route:path, $query:expr) => {{
-        let (state, query) = $world.asked($query);
-        read($route(state, query).await).await
-    }};
 }
 
 #[tokio::test]
@@ -93,12 +99,12 @@ async fn queues_are_listed_looked_at_moved_emptied_and_deleted() {
     world.publish("work", b"one", 0, Some("ann")).await;
     world.publish("work", b"\xff", 7, None).await;
     world.publish("work", b"three", 7, Some("bob")).await;
-    let (status, listed) = ask!(world, queues::list, "namespace=/");
+    let (status, listed) = world.ask("GET /v1/queues?namespace=/").await;
     assert_eq!(status, StatusCode::OK);
     let counts = |at: usize| {
         (
-            listed["queues"][at]["queue"].clone(),
-            listed["queues"][at]["ready"].clone(),
+            listed["items"][at]["name"].clone(),
+            listed["items"][at]["ready"].clone(),
         )
     };
     assert_eq!(
@@ -109,34 +115,39 @@ async fn queues_are_listed_looked_at_moved_emptied_and_deleted() {
         let seen = seen["messages"].as_array().unwrap().iter();
         seen.map(|message| message["value"].clone()).collect()
     };
-    let (_, seen) = ask!(world, messages::peek, "queue=work");
+    let (_, seen) = world.ask("GET /v1/queues/work/messages").await;
     assert_eq!(
         values(&seen),
         [json!("one"), json!({ "base64": "/w==" }), json!("three")]
     );
     assert_eq!(seen["messages"][0]["headers"], json!({ "user-id": "ann" }));
     for (query, expected) in [
-        ("queue=work&count=1", vec![json!("one")]),
-        ("queue=work&priority=7&header.user-id=bob", vec![json!("three")]),
-        ("queue=work&header.user-id=nobody", vec![]),
+        ("count=1", vec![json!("one")]),
+        ("priority=7&header.user-id=bob", vec![json!("three")]),
+        ("header.user-id=nobody", vec![]),
     ] {
-        assert_eq!(values(&ask!(world, messages::peek, query).1), expected, "{query}");
+        let (_, seen) = world.ask(&format!("GET /v1/queues/work/messages?{query}")).await;
+        assert_eq!(values(&seen), expected, "{query}");
     }
-    let moved = ask!(world, queues::move_messages, "queue=work&to=aside&count=2");
-    assert_eq!(moved, (StatusCode::OK, json!({ "messages": 2 })));
-    let (_, seen) = ask!(world, messages::peek, "queue=aside");
+    let moved = world.send(
+        "POST /v1/queues/work/move",
+        r#"{"to": {"queue": "aside"}, "count": 2}"#,
+    );
+    let expected = json!({ "messages": 2, "stopped": null });
+    assert_eq!(moved.await, (StatusCode::OK, expected));
+    let (_, seen) = world.ask("GET /v1/queues/aside/messages").await;
     assert_eq!(values(&seen).len(), 2, "looking took nothing away");
-    let (status, _) = ask!(world, queues::delete, "queue=aside&if_empty=true");
+    let (status, _) = world.ask("DELETE /v1/queues/aside?if_empty=true").await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert_eq!(
-        ask!(world, queues::purge, "queue=work").1,
+        world.ask("POST /v1/queues/work/purge").await.1,
         json!({ "messages": 1 })
     );
     assert_eq!(
-        ask!(world, queues::delete, "queue=aside").1,
+        world.ask("DELETE /v1/queues/aside").await.1,
         json!({ "messages": 2 })
     );
-    let (status, why) = ask!(world, messages::peek, "queue=aside");
+    let (status, why) = world.ask("GET /v1/queues/aside/messages").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert_eq!(why["code"], "no_such_queue");
     assert_eq!(why["detail"], "there is no queue \"aside\" in namespace /");
@@ -161,14 +172,16 @@ async fn a_move_that_ends_before_its_time_says_how_far_it_came_and_why() {
     for body in [b"one", b"two"] {
         world.publish("work", body, 0, None).await;
     }
-    let (status, why) = ask!(world, queues::move_messages, "queue=work&to=short");
+    let (status, why) = world
+        .send("POST /v1/queues/work/move", r#"{"to": {"queue": "short"}}"#)
+        .await;
     assert_eq!(status, StatusCode::CONFLICT);
     let expected = "1 messages moved, and no more: the queue that they go to is as long as it may be";
     assert_eq!(
         (&why["code"], &why["detail"]),
         (&json!("queue_full"), &json!(expected))
     );
-    let (_, seen) = ask!(world, messages::peek, "queue=work");
+    let (_, seen) = world.ask("GET /v1/queues/work/messages").await;
     assert_eq!(seen["messages"][0]["value"], json!("two"), "it is where it was");
 }
 
@@ -194,7 +207,9 @@ async fn nothing_moves_between_two_queues_over_one_topic() {
         let declaring = queues.declare(&Namespace::default(), name, over);
         declaring.await.unwrap();
     }
-    let (status, _) = ask!(world, queues::move_messages, "queue=a&to=b");
+    let (status, _) = world
+        .send("POST /v1/queues/a/move", r#"{"to": {"queue": "b"}}"#)
+        .await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
 }
 
@@ -221,8 +236,7 @@ async fn of_large_messages_the_front_is_shown_and_an_answer_ends() {
             .publish(&Namespace::default(), "", vec![message.into()]);
         assert_eq!(ticket.unwrap().await, [Published::Stored]);
     }
-    let (state, query) = world.asked("queue=q&count=1000");
-    let response = messages::peek(state, query).await.into_response();
+    let response = world.response("GET /v1/queues/q/messages?count=1000", "").await;
     let text = to_bytes(response.into_body(), 16 << 20).await.unwrap();
     assert!((4 << 20..5 << 20).contains(&text.len()), "{}", text.len());
     let seen: Value = serde_json::from_slice(&text).unwrap();
@@ -238,72 +252,110 @@ async fn of_large_messages_the_front_is_shown_and_an_answer_ends() {
 #[tokio::test]
 async fn queues_are_listed_in_pages() {
     let world = World::new().await;
-    ask!(world, namespaces::create, "namespace=shop");
+    world.ask("PUT /v1/namespaces/shop").await;
     for (namespace, name) in [("/", "b"), ("shop", "a"), ("/", "a"), ("shop", "c"), ("/", "c")] {
         world.queue(namespace, name).await;
     }
     let names = |listed: &Value| -> Vec<String> {
-        let queues = listed["queues"].as_array().unwrap().iter();
+        let queues = listed["items"].as_array().unwrap().iter();
         let text = |queue: &Value, field: &str| queue[field].as_str().unwrap().to_owned();
         queues
-            .map(|queue| text(queue, "namespace") + " " + &text(queue, "queue"))
+            .map(|queue| text(queue, "namespace") + " " + &text(queue, "name"))
             .collect()
     };
-    let mut query = "count=2".to_owned();
-    let mut pages = Vec::new();
+    let (mut query, mut pages) = ("count=2".to_owned(), Vec::new());
     loop {
-        let (status, listed) = ask!(world, queues::list, &query);
-        assert_eq!(status, StatusCode::OK);
+        let (status, listed) = world.ask(&format!("GET /v1/queues?{query}")).await;
+        assert_eq!((status, &listed["total"]), (StatusCode::OK, &json!(5)));
         pages.push(names(&listed).join(", "));
-        let next = &listed["next"];
-        let (Some(namespace), Some(name)) = (next["after_namespace"].as_str(), next["after"].as_str()) else {
+        let Some(next) = listed["next"].as_str() else {
             break;
         };
-        query = format!("count=2&after_namespace={namespace}&after={name}");
+        query = format!("count=2&after={next}");
     }
     assert_eq!(pages, ["/ a, / b", "/ c, shop a", "shop c"]);
+    world.publish("c", b"one", 0, None).await;
     for (query, expected) in [
-        ("after=a", "/ b, / c, shop a, shop c"),
-        ("namespace=shop&after=a", "shop c"),
         ("namespace=shop&count=1", "shop a"),
-        ("after_namespace=shop", "shop a, shop c"),
-        ("after_namespace=shop&after=c", ""),
+        ("ready=true", "/ c"),
+        ("sort=-ready&count=2", "/ c, / a"),
+        ("pattern=?&q=A", "/ a, shop a"),
     ] {
-        let (_, listed) = ask!(world, queues::list, query);
+        let (_, listed) = world.ask(&format!("GET /v1/queues?{query}")).await;
         assert_eq!(names(&listed).join(", "), expected, "{query}");
     }
-    let (status, _) = ask!(world, queues::list, "count=10001");
-    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let (_, one) = world.ask("GET /v1/queues/c?namespace=shop").await;
+    assert_eq!((&one["name"], &one["ready"]), (&json!("c"), &json!(0)));
 }
 
 #[tokio::test]
 async fn namespaces_are_made_and_deleted_with_what_is_in_them() {
     let world = World::new().await;
+    let name = "a%2Fb%20c";
+    let shop = format!("/v1/namespaces/{name}");
+    for expected in [StatusCode::CREATED, StatusCode::OK] {
+        let made = world.ask(&format!("PUT {shop}")).await;
+        assert_eq!(made, (expected, json!({ "name": "a/b c" })));
+    }
+    world.queue("a/b c", "orders").await;
+    let (_, listed) = world.ask("GET /v1/namespaces").await;
+    assert_eq!(listed["items"], json!([{ "name": "/" }, { "name": "a/b c" }]));
+    let (_, queues) = world.ask(&format!("GET /v1/queues?namespace={name}")).await;
+    assert_eq!(queues["items"][0]["name"], "orders");
+    assert_eq!(world.ask(&format!("DELETE {shop}")).await.0, StatusCode::OK);
+    assert_eq!(world.ask("GET /v1/queues").await.1["items"], json!([]));
+    for method in ["GET", "DELETE"] {
+        let (status, why) = world.ask(&format!("{method} {shop}")).await;
+        assert_eq!(
+            (status, &why["code"]),
+            (StatusCode::NOT_FOUND, &json!("no_such_namespace"))
+        );
+    }
     assert_eq!(
-        ask!(world, namespaces::create, "namespace=shop").0,
-        StatusCode::CREATED
-    );
-    assert_eq!(
-        ask!(world, namespaces::create, "namespace=shop").0,
-        StatusCode::OK
-    );
-    world.queue("shop", "orders").await;
-    let (_, listed) = ask!(world, namespaces::list, "");
-    assert_eq!(listed, json!({ "namespaces": ["/", "shop"] }));
-    let (_, queues) = ask!(world, queues::list, "namespace=shop");
-    assert_eq!(queues["queues"][0]["queue"], "orders");
-    assert_eq!(
-        ask!(world, namespaces::delete, "namespace=shop").0,
-        StatusCode::OK
-    );
-    assert_eq!(ask!(world, queues::list, "").1, json!({ "queues": [] }));
-    assert_eq!(
-        ask!(world, namespaces::delete, "namespace=shop").0,
-        StatusCode::NOT_FOUND
-    );
-    assert_eq!(
-        ask!(world, namespaces::delete, "namespace=/").0,
+        world.ask("DELETE /v1/namespaces/%2F").await.0,
         StatusCode::CONFLICT
+    );
+}
+
+#[tokio::test]
+async fn an_open_transaction_is_shown_with_the_records_that_wait_for_it() {
+    let world = World::new().await;
+    let new = NewTopic {
+        name: "events".into(),
+        partitions: Some(2),
+        settings: TopicSettings::default(),
+    };
+    let topic = world.broker.catalog().create(vec![new]).await.remove(0).unwrap();
+    let transactions = world.broker.transactions();
+    let instance = transactions.begin_producer("copy/1", 60_000, None).await.unwrap();
+    transactions.begin_producer("idle", 60_000, None).await.unwrap();
+    let log = topic.log(1).unwrap();
+    let mut batch = BatchBuilder::new(Codec::None)
+        .producer(instance.producer, instance.epoch, 0)
+        .transactional();
+    let record = Record {
+        key: None,
+        value: Some(b"one"),
+        headers: &[],
+        timestamp: 5,
+    };
+    batch.push(&record).unwrap();
+    let appends = vec![Append::batch(log, batch.finish().unwrap())];
+    let sent = transactions.append("copy/1", instance, true, &[log], appends);
+    sent.unwrap().await;
+    let (_, listed) = world.ask("GET /v1/transactions?columns=id,state").await;
+    let expected = json!([{ "id": "copy/1", "state": "open" }, { "id": "idle", "state": "empty" }]);
+    assert_eq!(listed["items"], expected);
+    let (_, listed) = world.ask("GET /v1/transactions?open=true").await;
+    assert_eq!(listed["matched"], 1);
+    let (status, shown) = world.ask("GET /v1/transactions/copy%2F1").await;
+    assert_eq!((status, &shown["timeout_ms"]), (StatusCode::OK, &json!(60_000)));
+    let waiting = json!([{ "topic": "events", "partition": 1, "stable": 0, "waiting": 1 }]);
+    assert_eq!(shown["partitions"], waiting);
+    let (status, why) = world.ask("GET /v1/transactions/none").await;
+    assert_eq!(
+        (status, &why["code"]),
+        (StatusCode::NOT_FOUND, &json!("no_such_transaction"))
     );
 }
 
@@ -311,21 +363,32 @@ async fn namespaces_are_made_and_deleted_with_what_is_in_them() {
 async fn what_makes_no_sense_is_refused_and_nothing_is_answered_without_a_broker() {
     let world = World::new().await;
     world.queue("/", "q").await;
-    for query in [
-        "",
-        "queue=",
-        "queue=q&count=1001",
-        "queue=q&priority=x",
-        "queue=q&what=7",
+    for (request, body, code) in [
+        ("GET /v1/queues/q/messages?count=1001", "", "bad_request"),
+        ("GET /v1/queues/q/messages?priority=x", "", "bad_request"),
+        ("GET /v1/queues/q/messages?what=7", "", "unknown_field"),
+        ("GET /v1/queues?count=1001", "", "bad_request"),
+        ("GET /v1/queues?after=x", "", "bad_request"),
+        ("POST /v1/queues/q/move", "", "bad_request"),
+        ("POST /v1/queues/q/move", "{", "bad_json"),
+        (
+            "POST /v1/queues/q/move",
+            r#"{"to": {"queue": "q"}}"#,
+            "bad_request",
+        ),
+        (
+            "POST /v1/queues/q/move",
+            r#"{"to": {"queue": "r"}, "cuont": 1}"#,
+            "bad_request",
+        ),
     ] {
-        assert_eq!(
-            ask!(world, messages::peek, query).0,
-            StatusCode::BAD_REQUEST,
-            "{query}"
-        );
+        let (status, why) = world.send(request, body).await;
+        let expected = (StatusCode::BAD_REQUEST, &json!(code));
+        assert_eq!((status, &why["code"]), expected, "{request} {body}");
     }
-    let same = ask!(world, queues::move_messages, "queue=q&to=q");
-    assert_eq!(same.0, StatusCode::BAD_REQUEST);
     world.slot.close();
-    assert_eq!(ask!(world, queues::list, "").0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        world.ask("GET /v1/queues").await.0,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
 }

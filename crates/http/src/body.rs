@@ -11,6 +11,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
+use serde::de::DeserializeOwned;
 use stafett_net::{Arrival, ByteBudget, Permit};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -33,6 +34,23 @@ impl Body {
     pub fn text(&self) -> Result<&str, Problem> {
         std::str::from_utf8(&self.bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))
     }
+}
+
+/// Maximum bytes of a JSON body.
+const JSON_BYTES_MAX: usize = 16 << 20;
+
+/// Reads a JSON body. Unknown fields are refused if the type denies them.
+pub async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
+    let limit = Limit {
+        bytes_max: JSON_BYTES_MAX,
+        setting: "of JSON",
+    };
+    let body = read(request, limit).await?;
+    let bytes: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
+    serde_json::from_slice(bytes).map_err(|why| {
+        let code = if why.is_data() { "bad_request" } else { "bad_json" };
+        Problem::new(StatusCode::BAD_REQUEST, code, format!("the body: {why}"))
+    })
 }
 
 /// Bound on a body.

@@ -15,15 +15,15 @@
 //! - [`query`]: parameters after the `?` of a request
 //! - [`body`]: request bodies, within limits
 //! - [`slot`]: the part of the process behind a router, while it serves
-//! - [`page`]: one page of a list
+//! - [`list`]: lists in pages
 //! - [`answer`], [`problem`]: answers and refusals as JSON
 
 pub mod answer;
 pub mod body;
 pub mod guard;
 pub mod health;
+pub mod list;
 pub mod metrics;
-pub mod page;
 pub mod problem;
 pub mod query;
 pub mod router;

@@ -1,11 +1,12 @@
 //! All topics, by name and by id. Designed for millions: the overhead of a topic here is two words.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::{HashSet, HashTable};
-use stafett_model::SharedLock;
+use stafett_model::{LogId, SharedLock};
 
 use crate::change_log::TopicChanges;
 use crate::source::{TopicShape, TopicSource};
@@ -104,6 +105,19 @@ impl Topics {
 
     pub fn all(&self) -> Vec<Arc<Topic>> {
         self.read().by_name.iter().cloned().collect()
+    }
+
+    /// Returns the topics to which logs belong, by name, with the numbers of their partitions.
+    pub fn partitions_of(&self, logs: &BTreeSet<LogId>) -> Vec<(Arc<Topic>, Vec<u32>)> {
+        let mut found = Vec::new();
+        for topic in self.all().into_iter().filter(|_| !logs.is_empty()) {
+            let is_one = |number: &u32| topic.log(*number).is_some_and(|log| logs.contains(&log));
+            let numbers: Vec<u32> = (0..topic.partitions()).filter(is_one).collect();
+            if !numbers.is_empty() {
+                found.push((topic, numbers));
+            }
+        }
+        found
     }
 
     pub fn len(&self) -> usize {

@@ -1,6 +1,6 @@
 //! `DescribeTransactions`, `ListTransactions`: transactional ids and their transactions.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use regex::Regex;
 use stafett_kafka_wire::messages::describe_transactions::{TopicData, TransactionState};
@@ -11,7 +11,7 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TransactionEnd;
 use stafett_store::wall_ms;
-use stafett_topics::Topics;
+use stafett_topics::{Topic, Topics};
 use stafett_transactions::{Description, Status};
 
 use crate::call::Call;
@@ -66,25 +66,20 @@ pub(super) fn describe_transactions(context: &RequestContext, call: Call, body: 
 }
 
 fn describe(found: &Description, topics: &Topics) -> TransactionState {
-    let mut named: BTreeMap<Str, Vec<i32>> = BTreeMap::new();
-    if !found.logs.is_empty() {
-        for topic in topics.all() {
-            for number in 0..topic.partitions() {
-                if topic.log(number).is_some_and(|log| found.logs.contains(&log)) {
-                    let partitions = named.entry(Str::copy_from(&topic.name)).or_default();
-                    partitions.push(i32::try_from(number).unwrap_or(i32::MAX));
-                }
-            }
-        }
-    }
-    let topic = |(topic, partitions)| TopicData { topic, partitions };
+    let data = |(topic, numbers): (Arc<Topic>, Vec<u32>)| TopicData {
+        topic: Str::copy_from(&topic.name),
+        partitions: numbers
+            .into_iter()
+            .map(|number| i32::try_from(number).unwrap_or(i32::MAX))
+            .collect(),
+    };
     TransactionState {
         transaction_state: state(found.status).into(),
         transaction_timeout_ms: i32::try_from(found.timeout_ms).unwrap_or(i32::MAX),
         transaction_start_time_ms: found.began_at.unwrap_or(-1),
         producer_id: found.instance.producer.0,
         producer_epoch: found.instance.epoch,
-        topics: named.into_iter().map(topic).collect(),
+        topics: topics.partitions_of(&found.logs).into_iter().map(data).collect(),
         ..TransactionState::default()
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! - `definition`: the definition of a queue, and its stored format
 //! - `queue`: one queue
-//! - `registry`: all queues; `page`: lists of them; `load`: loading at the start
+//! - `registry`: all queues; `load`: loading at the start
 //! - `declare`: declaration; `removal`: deletion
 //! - `publication`: messages published together, as appends; `admission`: checks of queue limits
 //! - `dead_letter`: targets of dead letters
@@ -15,7 +15,6 @@ mod declare;
 mod definition;
 mod load;
 mod metrics;
-mod page;
 mod publication;
 mod queue;
 mod registry;

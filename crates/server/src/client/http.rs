@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use axum::body::{Body, to_bytes};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hyper::client::conn::http1;
-use hyper::header::HOST;
+use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -51,6 +51,7 @@ pub(crate) fn command(command: Command) -> Command {
 pub(crate) struct Question {
     method: Method,
     target: String,
+    body: Option<Value>,
 }
 
 impl Question {
@@ -58,7 +59,20 @@ impl Question {
         Self {
             method,
             target: path.to_owned(),
+            body: None,
         }
+    }
+
+    /// Adds a segment to the path.
+    pub(crate) fn at(mut self, segment: &str) -> Self {
+        // Writing to a string does not fail.
+        let _ = write!(self.target, "/{}", encoded(segment));
+        self
+    }
+
+    pub(crate) fn with_body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -75,6 +89,28 @@ impl Question {
             Some(value) => self.with(name, value),
             None => self,
         }
+    }
+}
+
+/// Returns all entries of a list, page by page.
+pub(crate) fn list(matches: &ArgMatches, question: impl Fn() -> Question) -> Result<Vec<Value>, Failure> {
+    let mut entries = Vec::new();
+    let mut next: Option<String> = None;
+    loop {
+        let mut question = question().with("count", "1000");
+        if let Some(next) = &next {
+            question = question.with("after", next);
+        }
+        let mut answer = ask(matches, question)?;
+        if let Some(Value::Array(page)) = answer.get_mut("items").map(Value::take) {
+            entries.extend(page);
+        }
+        let behind = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+        // A broker that repeats the same position has no more pages.
+        if behind.is_none() || behind == next {
+            return Ok(entries);
+        }
+        next = behind;
     }
 }
 
@@ -101,7 +137,8 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
         .method(question.method)
         .uri(question.target)
         .header(HOST, host)
-        .body(String::new())?;
+        .header(CONTENT_TYPE, "application/json")
+        .body(question.body.map_or_else(String::new, |body| body.to_string()))?;
     let asking = async move {
         let response = sender.send_request(request).await?;
         let status = response.status();
@@ -192,12 +229,13 @@ mod tests {
 
     #[test]
     fn names_and_values_of_a_question_are_encoded() {
-        let question = Question::new(Method::GET, "/queues/messages")
-            .with("queue", "a/b c&d")
+        let question = Question::new(Method::GET, "/v1/queues")
+            .at("a/b c&d")
+            .at("messages")
             .with("header.user-id", "jürgen");
         assert_eq!(
             question.target,
-            "/queues/messages?queue=a%2Fb%20c%26d&header.user-id=j%C3%BCrgen"
+            "/v1/queues/a%2Fb%20c%26d/messages?header.user-id=j%C3%BCrgen"
         );
     }
 }

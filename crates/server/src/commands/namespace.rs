@@ -2,7 +2,6 @@
 
 use clap::{Arg, ArgMatches, Command};
 use hyper::Method;
-use serde_json::{Value, json};
 
 use super::deletion;
 use crate::client::http::{self, Question};
@@ -45,22 +44,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if is_deleted && !deletion::is_agreed(matches) {
         deletion::confirm(&format!("delete the namespace {name} with all that is in it?"))?;
     }
-    let answer = http::ask(
-        matches,
-        Question::new(method, "/namespaces").with("namespace", name),
-    )?;
+    let answer = http::ask(matches, Question::new(method, "/v1/namespaces").at(name))?;
     let done = if is_deleted { "deleted" } else { "created" };
     Ok(http::done(matches, &answer, &format!("namespace {name} {done}"))?)
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failure> {
-    let answer = http::ask(matches, Question::new(Method::GET, "/namespaces"))?;
-    let names = answer.get("namespaces").and_then(Value::as_array);
+    let list = http::list(matches, || Question::new(Method::GET, "/v1/namespaces"))?;
     let mut table = Table::new(&[("NAMESPACE", Side::Left)]);
-    let mut list = Vec::new();
-    for name in names.into_iter().flatten().filter_map(Value::as_str) {
+    for name in list.iter().filter_map(|one| one.get("name")?.as_str()) {
         table.row(vec![name.to_owned()]);
-        list.push(json!({ "namespace": name }));
     }
     Ok(http::show(matches, &list, &table, "no namespaces")?)
 }

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::deletion;
 use crate::client::Session;
@@ -96,10 +96,11 @@ fn given(matches: &ArgMatches) -> &str {
     matches.get_one::<String>(QUEUE).map_or("", String::as_str)
 }
 
-fn about(matches: &ArgMatches, method: Method, path: &str) -> Question {
-    Question::new(method, path)
-        .with_option(matches, NAMESPACE, "namespace")
-        .with("queue", given(matches))
+/// Returns a request about the queue, or about a part of it.
+fn about(matches: &ArgMatches, method: Method, part: Option<&str>) -> Question {
+    let question = Question::new(method, "/v1/queues").at(given(matches));
+    let question = part.into_iter().fold(question, Question::at);
+    question.with_option(matches, NAMESPACE, "namespace")
 }
 
 fn counted(answer: &Value) -> u64 {
@@ -107,7 +108,8 @@ fn counted(answer: &Value) -> u64 {
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failure> {
-    let queues = all(matches)?;
+    let question = || Question::new(Method::GET, "/v1/queues").with_option(matches, NAMESPACE, "namespace");
+    let queues = http::list(matches, question)?;
     let mut table = Table::new(&[
         ("NAMESPACE", Side::Left),
         ("QUEUE", Side::Left),
@@ -122,7 +124,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failure> {
         let is_durable = queue.get("durable").and_then(Value::as_bool).unwrap_or(false);
         table.row(vec![
             text("namespace").to_owned(),
-            text("queue").to_owned(),
+            text("name").to_owned(),
             number("ready"),
             number("in_flight"),
             number("consumers"),
@@ -132,34 +134,8 @@ fn list(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(http::show(matches, &queues, &table, "no queues")?)
 }
 
-/// Returns all queues, page by page.
-fn all(matches: &ArgMatches) -> Result<Vec<Value>, Failure> {
-    let mut queues = Vec::new();
-    let mut next: Option<(String, String)> = None;
-    loop {
-        let mut question = Question::new(Method::GET, "/queues").with_option(matches, NAMESPACE, "namespace");
-        if let Some((namespace, name)) = &next {
-            question = question.with("after_namespace", namespace).with("after", name);
-        }
-        let mut answer = http::ask(matches, question)?;
-        if let Some(Value::Array(page)) = answer.get_mut("queues").map(Value::take) {
-            queues.extend(page);
-        }
-        let text = |field| {
-            let next = answer.get("next")?.get(field)?;
-            next.as_str().map(str::to_owned)
-        };
-        let behind = text("after_namespace").zip(text("after"));
-        // A broker that repeats the same position has no more pages.
-        if behind.is_none() || behind == next {
-            return Ok(queues);
-        }
-        next = behind;
-    }
-}
-
 fn messages(matches: &ArgMatches) -> Result<(), Failure> {
-    let mut question = about(matches, Method::GET, "/queues/messages");
+    let mut question = about(matches, Method::GET, Some("messages"));
     if let Some(count) = matches.get_one::<u64>(COUNT) {
         question = question.with("count", &count.to_string());
     }
@@ -185,26 +161,24 @@ fn purge(matches: &ArgMatches) -> Result<(), Failure> {
     if !deletion::is_agreed(matches) {
         deletion::confirm(&format!("settle all messages that wait in {queue}?"))?;
     }
-    let answer = http::ask(matches, about(matches, Method::POST, "/queues/purge"))?;
+    let answer = http::ask(matches, about(matches, Method::POST, Some("purge")))?;
     let words = format!("queue {queue} purged of {} messages", counted(&answer));
     Ok(http::done(matches, &answer, &words)?)
 }
 
 fn move_all(matches: &ArgMatches) -> Result<(), Failure> {
     let queue = given(matches);
-    let mut question = about(matches, Method::POST, "/queues/move").with_option(matches, TO, "to");
-    if let Some(count) = matches.get_one::<u64>(COUNT) {
-        question = question.with("count", &count.to_string());
-    }
-    let answer = http::ask(matches, question)?;
     let to = matches.get_one::<String>(TO).map_or("", String::as_str);
+    let body = json!({ "to": { "queue": to }, "count": matches.get_one::<u64>(COUNT) });
+    let question = about(matches, Method::POST, Some("move")).with_body(body);
+    let answer = http::ask(matches, question)?;
     let words = format!("{} messages moved from {queue} to {to}", counted(&answer));
     Ok(http::done(matches, &answer, &words)?)
 }
 
 fn delete(matches: &ArgMatches) -> Result<(), Failure> {
     let queue = given(matches);
-    let mut question = about(matches, Method::DELETE, "/queues");
+    let mut question = about(matches, Method::DELETE, None);
     for (flag, name) in [(IF_UNUSED, "if_unused"), (IF_EMPTY, "if_empty")] {
         if matches.get_flag(flag) {
             question = question.with(name, "true");

@@ -34,7 +34,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("net", &[]),
-    ("admin", &["broker", "http", "messaging", "model", "topics"]),
+    (
+        "admin",
+        &[
+            "broker",
+            "http",
+            "messaging",
+            "model",
+            "store",
+            "topics",
+            "transactions",
+        ],
+    ),
     ("amqp-wire", &[]),
     (
         "amqp",

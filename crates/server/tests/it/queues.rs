@@ -25,22 +25,22 @@ fn ask(address: SocketAddr, request: &str) -> String {
 #[test]
 fn namespaces_are_made_listed_and_deleted_over_http_and_stay_so() {
     let folder = Folder::new();
-    let mut listed = "{\"namespaces\":[\"/\"]}";
+    let mut listed = "{\"items\":[{\"name\":\"/\"}],";
     for (request, status, after) in [
         (
-            "PUT /namespaces?namespace=shop",
+            "PUT /v1/namespaces/shop",
             "201 Created",
-            "{\"namespaces\":[\"/\",\"shop\"]}",
+            "{\"items\":[{\"name\":\"/\"},{\"name\":\"shop\"}],",
         ),
         (
-            "DELETE /namespaces?namespace=shop",
+            "DELETE /v1/namespaces/shop",
             "200 OK",
-            "{\"namespaces\":[\"/\"]}",
+            "{\"items\":[{\"name\":\"/\"}],",
         ),
     ] {
         let running = Running::start(serve(&folder));
         let http = running.address("http");
-        assert!(ask(http, "GET /namespaces").contains(listed));
+        assert!(ask(http, "GET /v1/namespaces").contains(listed));
         assert!(ask(http, request).contains(status), "{request}");
         listed = after;
         running.signal(Signal::TERM);
@@ -48,11 +48,11 @@ fn namespaces_are_made_listed_and_deleted_over_http_and_stay_so() {
     }
     let running = Running::start(serve(&folder));
     let http = running.address("http");
-    assert!(ask(http, "GET /namespaces").contains(listed));
-    assert!(ask(http, "GET /queues").contains("{\"queues\":[]}"));
-    assert!(ask(http, "POST /queues/purge?queue=q").contains("404 Not Found"));
-    assert!(ask(http, "GET /queues/messages").contains("400 Bad Request"));
-    let refused = get(http, "/queues");
+    assert!(ask(http, "GET /v1/namespaces").contains(listed));
+    assert!(ask(http, "GET /v1/queues").contains("{\"items\":[],"));
+    assert!(ask(http, "POST /v1/queues/q/purge").contains("404 Not Found"));
+    assert!(ask(http, "GET /v1/queues/q/messages?count=x").contains("400 Bad Request"));
+    let refused = get(http, "/v1/queues");
     assert!(
         refused.contains("403 Forbidden"),
         "by a name of somebody else's: {refused}"
@@ -98,7 +98,7 @@ fn namespaces_and_queues_are_looked_after_by_command() {
     expect(
         &["namespace", "list", "--json"],
         0,
-        "{\"namespace\":\"/\"}\n{\"namespace\":\"a/b c\"}\n",
+        "{\"name\":\"/\"}\n{\"name\":\"a/b c\"}\n",
         "",
     );
     expect(
@@ -170,15 +170,15 @@ fn canned(answers: &'static [&'static str]) -> (SocketAddr, std::thread::JoinHan
 #[test]
 fn a_list_of_queues_is_asked_for_page_by_page() {
     let (http, asked) = canned(&[
-        r#"{"queues":[{"namespace":"/","queue":"a"}],"next":{"after_namespace":"/","after":"a b"}}"#,
-        r#"{"queues":[{"namespace":"x","queue":"b"}]}"#,
+        r#"{"items":[{"namespace":"/","name":"a"}],"next":"a b"}"#,
+        r#"{"items":[{"namespace":"x","name":"b"}],"next":null}"#,
     ]);
     let output = stafett(http, &["queue", "list", "--json"]);
-    let listed = "{\"namespace\":\"/\",\"queue\":\"a\"}\n{\"namespace\":\"x\",\"queue\":\"b\"}\n";
+    let listed = "{\"name\":\"a\",\"namespace\":\"/\"}\n{\"name\":\"b\",\"namespace\":\"x\"}\n";
     assert_eq!(said(&output), (Some(0), listed, ""));
     let expected = [
-        "GET /queues HTTP/1.1",
-        "GET /queues?after_namespace=%2F&after=a%20b HTTP/1.1",
+        "GET /v1/queues?count=1000 HTTP/1.1",
+        "GET /v1/queues?count=1000&after=a%20b HTTP/1.1",
     ];
     assert_eq!(asked.join().unwrap(), expected);
 }

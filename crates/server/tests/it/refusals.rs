@@ -52,12 +52,12 @@ fn requests_about_queues_namespaces_and_the_journal_are_refused_with_a_code() {
     let host = format!("host: {http}");
     let taken = format!("POST /journal/backup?target={}", folder.path().display());
     for (request, status, code) in [
-        ("GET /queues?cuont=1", 400, "unknown_field"),
-        ("GET /queues?count=10001", 400, "bad_request"),
-        ("POST /queues/purge", 400, "bad_request"),
-        ("POST /queues/purge?queue=q", 404, "no_such_queue"),
-        ("DELETE /namespaces?namespace=shop", 404, "no_such_namespace"),
-        ("DELETE /namespaces?namespace=%2F", 409, "is_default"),
+        ("GET /v1/queues?cuont=1", 400, "unknown_field"),
+        ("GET /v1/queues?count=1001", 400, "bad_request"),
+        ("POST /v1/queues/q/move", 400, "bad_request"),
+        ("POST /v1/queues/q/purge", 404, "no_such_queue"),
+        ("DELETE /v1/namespaces/shop", 404, "no_such_namespace"),
+        ("DELETE /v1/namespaces/%2F", 409, "is_default"),
         ("POST /journal/backup", 400, "bad_request"),
         ("POST /journal/backup?target=relative", 400, "bad_request"),
         ("POST /journal/backup?target=/%zz", 400, "bad_request"),
@@ -78,7 +78,7 @@ fn programs_alone_may_use_queues_namespaces_and_the_journal() {
         "POST /journal/backup?target={}",
         folder.path().join("a+b").display()
     );
-    for request in ["GET /queues", "GET /namespaces", &backup] {
+    for request in ["GET /v1/queues", "GET /v1/namespaces", &backup] {
         for (headers, code) in [
             (&[&*host, "origin: null"][..], "cross_site"),
             (&[&*host, "sec-fetch-site: same-origin"], "cross_site"),

@@ -1,0 +1,247 @@
+//! Lists in pages: `{"items": […], "next": "…" or null, "matched": 812, "total": 100000}`.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `q`, `prefix`, `pattern` | part of the name, without regard to case; its beginning; `*` and `?` |
+//! | `sort` | a field of the list, `-` in front for descending order; by name if it is absent |
+//! | `count` | entries of a page: 50, at most 1,000 |
+//! | `after` | `next` of the page before |
+//! | `columns` | names of fields, with commas: only these are in the answer |
+//!
+//! Entries of the same sort value stand by scope (such as a namespace) and name. An entry whose value stays
+//! is in exactly one page.
+
+use std::cmp::Ordering;
+
+use axum::http::StatusCode;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use wildmatch::WildMatch;
+
+use crate::problem::Problem;
+use crate::query::Query;
+
+/// Keys of a list's query.
+pub const KEYS: [&str; 7] = ["count", "after", "sort", "q", "prefix", "pattern", "columns"];
+const COUNT: usize = 50;
+const COUNT_MAX: usize = 1000;
+
+/// Number that a list can be sorted by: its name, and its value in an entry.
+pub type SortField<T> = (&'static str, fn(&T) -> u64);
+
+/// A kind of entries.
+#[derive(Debug)]
+pub struct List<T: 'static> {
+    /// Returns scope and name, which together are unique.
+    pub name: fn(&T) -> (&str, &str),
+    /// Numbers that the list can be sorted by.
+    pub sorts: &'static [SortField<T>],
+    pub shown: fn(&T) -> Value,
+}
+
+/// Order of entries.
+struct Sort<T> {
+    number: Option<fn(&T) -> u64>,
+    descends: bool,
+}
+
+/// Place of an entry: sort value, scope and name.
+type Place = (u64, String, String);
+
+impl<T: 'static> List<T> {
+    /// Returns the page of `all` that a query asks for.
+    pub fn page(&self, query: &Query, all: Vec<T>) -> Result<Value, Problem> {
+        let sort = self.sort(query)?;
+        let count = query.number("count", COUNT_MAX as u64)?;
+        let count = count
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(COUNT);
+        let after = query.get("after").map(place).transpose()?;
+        let total = all.len();
+        let mut found = all;
+        found.retain(|entry| is_wanted(query, (self.name)(entry).1));
+        let matched = found.len();
+        if let Some((number, scope, name)) = &after {
+            found.retain(|entry| {
+                sort.compare((sort.value(entry), (self.name)(entry)), (*number, (scope, name)))
+                    == Ordering::Greater
+            });
+        }
+        let order = |one: &T, other: &T| {
+            let key = |entry| (sort.value(entry), (self.name)(entry));
+            sort.compare(key(one), key(other))
+        };
+        let is_last = found.len() <= count;
+        if !is_last {
+            found.select_nth_unstable_by(count, order);
+            found.truncate(count);
+        }
+        found.sort_unstable_by(order);
+        let next = found.last().filter(|_| !is_last).map(|last| {
+            let (scope, name) = (self.name)(last);
+            cursor(&(sort.value(last), scope.to_owned(), name.to_owned()))
+        });
+        let items = found.iter().map(|entry| columns(query, (self.shown)(entry)));
+        let items = items.collect::<Result<Vec<Value>, Problem>>()?;
+        Ok(json!({ "items": items, "next": next, "matched": matched, "total": total }))
+    }
+
+    fn sort(&self, query: &Query) -> Result<Sort<T>, Problem> {
+        let text = query.get("sort").unwrap_or("name");
+        let (field, descends) = match text.strip_prefix('-') {
+            Some(field) => (field, true),
+            None => (text, false),
+        };
+        let known = self.sorts.iter().find(|(name, _)| *name == field);
+        if known.is_none() && field != "name" {
+            let names: Vec<&str> = self.sorts.iter().map(|(name, _)| *name).collect();
+            let why = format!("sort is name or one of {}, not {field:?}", names.join(", "));
+            return Err(Problem::bad_request(why));
+        }
+        Ok(Sort {
+            number: known.map(|(_, number)| *number),
+            descends,
+        })
+    }
+}
+
+impl<T> Sort<T> {
+    fn value(&self, entry: &T) -> u64 {
+        self.number.map_or(0, |number| number(entry))
+    }
+
+    fn compare(&self, one: (u64, (&str, &str)), other: (u64, (&str, &str))) -> Ordering {
+        match (self.number, self.descends) {
+            // Entries with the same number are always in ascending order.
+            (Some(_), true) => other.0.cmp(&one.0).then(one.1.cmp(&other.1)),
+            (None, true) => other.1.cmp(&one.1),
+            (_, false) => one.cmp(&other),
+        }
+    }
+}
+
+fn is_wanted(query: &Query, name: &str) -> bool {
+    let has_part = |part: &str| name.to_lowercase().contains(&part.to_lowercase());
+    query.get("q").is_none_or(has_part)
+        && query.get("prefix").is_none_or(|prefix| name.starts_with(prefix))
+        && query
+            .get("pattern")
+            .is_none_or(|pattern| WildMatch::new(pattern).matches(name))
+}
+
+fn cursor(place: &Place) -> String {
+    URL_SAFE_NO_PAD.encode(json!(place).to_string())
+}
+
+fn place(cursor: &str) -> Result<Place, Problem> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
+    bytes
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .ok_or_else(|| Problem::bad_request("after is the `next` of the page before, as it was"))
+}
+
+/// Returns the wanted fields of an entry.
+fn columns(query: &Query, shown: Value) -> Result<Value, Problem> {
+    let Some(wanted) = query.get("columns") else {
+        return Ok(shown);
+    };
+    let Value::Object(mut all) = shown else {
+        return Ok(shown);
+    };
+    let field = |name: &str| {
+        let value = all.remove(name).ok_or_else(|| {
+            let why = format!("columns: there is no field {name:?}");
+            Problem::new(StatusCode::BAD_REQUEST, "unknown_field", why)
+        })?;
+        Ok((name.to_owned(), value))
+    };
+    Ok(Value::Object(
+        wanted.split(',').map(field).collect::<Result<_, Problem>>()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: List<(&str, &str, u64)> = List {
+        name: |entry| (entry.0, entry.1),
+        sorts: &[("size", |entry| entry.2)],
+        shown: |entry| json!({ "name": format!("{}.{}", entry.0, entry.1), "size": entry.2 }),
+    };
+
+    fn entries() -> Vec<(&'static str, &'static str, u64)> {
+        vec![("b", "Ape", 7), ("a", "bee", 5), ("a", "ape", 5), ("a", "cat", 9)]
+    }
+
+    fn page(query: &str) -> Result<Value, Problem> {
+        LIST.page(&Query::strict(Some(query), &KEYS).unwrap(), entries())
+    }
+
+    fn names(page: &Value) -> Vec<&str> {
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|item| item["name"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_entry_is_in_one_page_in_any_order() {
+        for (sort, expected) in [
+            ("name", ["a.ape", "a.bee", "a.cat", "b.Ape"]),
+            ("-name", ["b.Ape", "a.cat", "a.bee", "a.ape"]),
+            ("size", ["a.ape", "a.bee", "b.Ape", "a.cat"]),
+            ("-size", ["a.cat", "b.Ape", "a.ape", "a.bee"]),
+        ] {
+            for count in 1..=4 {
+                let (mut after, mut found) = (String::new(), Vec::new());
+                loop {
+                    let page = page(&format!("sort={sort}&count={count}{after}")).unwrap();
+                    found.extend(names(&page).into_iter().map(str::to_owned));
+                    let Some(next) = page["next"].as_str() else {
+                        break;
+                    };
+                    after = format!("&after={next}");
+                }
+                assert_eq!(found, expected, "{sort} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_chosen_by_a_part_a_beginning_or_a_pattern() {
+        for (query, expected) in [
+            ("q=AP", &["a.ape", "b.Ape"][..]),
+            ("prefix=A", &["b.Ape"]),
+            ("pattern=*e", &["a.ape", "a.bee", "b.Ape"]),
+            ("pattern=?a?", &["a.cat"]),
+            ("pattern=*e*e", &["a.bee"]),
+            ("pattern=", &[]),
+        ] {
+            let page = page(query).unwrap();
+            assert_eq!(names(&page), expected, "{query}");
+            assert_eq!(
+                (&page["matched"], &page["total"]),
+                (&json!(expected.len()), &json!(4))
+            );
+        }
+    }
+
+    #[test]
+    fn columns_leave_the_other_fields_out() {
+        let page = page("columns=size&prefix=c").unwrap();
+        assert_eq!(page["items"], json!([{ "size": 9 }]));
+    }
+
+    #[test]
+    fn a_wrong_cursor_sort_or_column_is_refused() {
+        for (query, code) in [
+            ("after=7", "bad_request"),
+            ("after=WzEsMl0", "bad_request"),
+            ("sort=age", "bad_request"),
+            ("count=1001", "bad_request"),
+            ("columns=age", "unknown_field"),
+        ] {
+            assert_eq!(page(query).unwrap_err().code, code, "{query}");
+        }
+    }
+}
