@@ -1,0 +1,4 @@
+//! The examples in Java, as their READMEs run them, while the broker and they themselves are killed.
+
+mod program;
+mod streams;

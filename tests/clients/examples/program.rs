@@ -1,0 +1,90 @@
+//! A Java program that runs beside the test: its lines as they come, its end, and how it is ended.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use crate::broker::lines_of;
+
+/// Guard against a hanging test, not an expectation.
+const LIMIT: Duration = Duration::from_mins(2);
+/// Options of JVMs that start quickly.
+const JVM: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+
+/// Killed when it is dropped, and with the test.
+pub(crate) struct Program {
+    process: Child,
+    lines: Receiver<String>,
+    log: String,
+}
+
+impl Program {
+    /// Starts a JVM with `arguments`: the class path or jar, and so on. What it writes to stderr is appended to `log`.
+    pub(crate) fn start<'a>(arguments: impl IntoIterator<Item = &'a str>, log: &Path) -> Self {
+        let errors = File::options().create(true).append(true).open(log).unwrap();
+        let mut process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "java"])
+            .args(JVM)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .unwrap();
+        Self {
+            lines: lines_of(process.stdout.take().unwrap()),
+            process,
+            log: log.display().to_string(),
+        }
+    }
+
+    /// Waits for a line that `is_it`, and returns it.
+    pub(crate) fn await_line(&self, is_it: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let left = LIMIT.saturating_sub(begun.elapsed());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if is_it(&line) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("the awaited line does not come: {error}; see {}", self.log),
+            }
+        }
+    }
+
+    /// Ends it without warning.
+    pub(crate) fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Ends it with SIGTERM, and returns the lines that were not taken yet.
+    pub(crate) fn stop(mut self) -> (ExitStatus, Vec<String>) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.ended()
+    }
+
+    /// Waits for its end, and returns the lines that were not taken yet.
+    pub(crate) fn end(mut self) -> (ExitStatus, Vec<String>) {
+        self.ended()
+    }
+
+    fn ended(&mut self) -> (ExitStatus, Vec<String>) {
+        let begun = Instant::now();
+        let mut lines = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(LIMIT.saturating_sub(begun.elapsed())) {
+            lines.push(line);
+        }
+        assert!(begun.elapsed() < LIMIT, "it does not end; see {}", self.log);
+        (self.process.wait().unwrap(), lines)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
