@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::broker::lines_of;
@@ -11,23 +12,40 @@ use crate::broker::lines_of;
 /// Guard against a hanging test, not an expectation.
 const LIMIT: Duration = Duration::from_mins(2);
 /// Options of JVMs that start quickly.
-const JVM: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+pub(super) const JVM: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+
+/// Waits until `look` finds something, and returns it. Fails with `noun` if that takes too long.
+pub(super) fn await_some<T>(noun: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < LIMIT, "{noun} does not come");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// Killed when it is dropped, and with the test.
-pub(crate) struct Program {
+pub(super) struct Program {
     process: Child,
     lines: Receiver<String>,
     log: String,
 }
 
 impl Program {
-    /// Starts a JVM with `arguments`: the class path or jar, and so on. What it writes to stderr is appended to `log`.
-    pub(crate) fn start<'a>(arguments: impl IntoIterator<Item = &'a str>, log: &Path) -> Self {
+    /// Starts a program that is a JVM or becomes one. What it writes to stderr is appended to `log`.
+    pub(super) fn start<'a>(
+        program: &Path,
+        arguments: impl IntoIterator<Item = &'a str>,
+        log: &Path,
+    ) -> Self {
         let errors = File::options().create(true).append(true).open(log).unwrap();
         let mut process = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "java"])
-            .args(JVM)
+            .args(["--pdeathsig", "KILL"])
+            .arg(program)
             .args(arguments)
+            .env("JAVA_OPTS", JVM.join(" "))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(errors)
@@ -41,7 +59,7 @@ impl Program {
     }
 
     /// Waits for a line that `is_it`, and returns it.
-    pub(crate) fn await_line(&self, is_it: impl Fn(&str) -> bool) -> String {
+    pub(super) fn await_line(&self, is_it: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
             let left = LIMIT.saturating_sub(begun.elapsed());
@@ -54,20 +72,20 @@ impl Program {
     }
 
     /// Ends it without warning.
-    pub(crate) fn kill(mut self) {
+    pub(super) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
     /// Ends it with SIGTERM, and returns the lines that were not taken yet.
-    pub(crate) fn stop(mut self) -> (ExitStatus, Vec<String>) {
+    pub(super) fn stop(mut self) -> (ExitStatus, Vec<String>) {
         let pid = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.ended()
     }
 
     /// Waits for its end, and returns the lines that were not taken yet.
-    pub(crate) fn end(mut self) -> (ExitStatus, Vec<String>) {
+    pub(super) fn end(mut self) -> (ExitStatus, Vec<String>) {
         self.ended()
     }
 

@@ -4,9 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::program::Program;
-use crate::broker::{Broker, external};
-use crate::peer;
+use super::program::{JVM, Program};
+use crate::broker::Broker;
 
 const SESSIONS: &str = "5000";
 /// Fragments a second. All of them are 37,896.
@@ -35,7 +34,8 @@ impl Example {
         let jar = self.jar.to_str().unwrap();
         let arguments = ["-jar", jar, command, "--broker", &self.broker];
         Program::start(
-            arguments.into_iter().chain(options.iter().copied()),
+            Path::new("java"),
+            JVM.into_iter().chain(arguments).chain(options.iter().copied()),
             &self.folder.join(log),
         )
     }
@@ -44,7 +44,14 @@ impl Example {
     fn assemble(&self, name: &str) -> Program {
         let state = self.folder.join("state");
         let missed = "consumer.session.timeout.ms=6000";
-        let options = ["--name", name, "--state", state.to_str().unwrap(), "--set", missed];
+        let options = [
+            "--name",
+            name,
+            "--state",
+            state.to_str().unwrap(),
+            "--set",
+            missed,
+        ];
         self.start("assemble", &format!("{name}.log"), &options)
     }
 
@@ -59,21 +66,22 @@ impl Example {
 
 #[test]
 fn sessions_are_assembled_once_and_completely_while_broker_and_application_are_killed() {
-    if external().is_some() {
-        peer::skip(
-            "a broker that runs elsewhere cannot be killed",
-            "unset STAFETT_TEST_KAFKA_ADDR",
-        );
+    let Some(build) = super::build("streams") else {
         return;
-    }
-    let Some(build) = peer::example("streams") else { return };
+    };
     let mut broker = Broker::start();
     let example = Example::new(&build, &broker);
     let is_running = |line: &str| line == "RUNNING";
     let mut instances = ["a", "b"].map(|name| example.assemble(name));
-    instances.iter().for_each(|instance| drop(instance.await_line(is_running)));
+    instances
+        .iter()
+        .for_each(|instance| drop(instance.await_line(is_running)));
 
-    let producer = example.start("produce", "produce.log", &["--sessions", SESSIONS, "--rate", RATE]);
+    let producer = example.start(
+        "produce",
+        "produce.log",
+        &["--sessions", SESSIONS, "--rate", RATE],
+    );
     let reach = |count: u32| {
         producer.await_line(|line| line.parse::<u32>().is_ok_and(|written| written >= count));
     };
