@@ -50,12 +50,12 @@ pub(crate) fn example(name: &str) -> Option<PathBuf> {
         return None;
     }
     let script = root().join("examples/build");
-    let build = || command(&script).arg(name).status();
-    let mut built = BUILT.lock().unwrap();
-    let built = built
+    let run = || command(&script).arg(name).status();
+    let mut examples = BUILT.lock().unwrap();
+    let is_built = examples
         .entry(name.to_owned())
-        .or_insert_with(|| build().is_ok_and(|status| status.success()));
-    if !*built {
+        .or_insert_with(|| run().is_ok_and(|status| status.success()));
+    if !*is_built {
         skip(
             &format!("the example {name} cannot be built"),
             &format!("examples/build {name}"),

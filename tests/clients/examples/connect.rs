@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-use super::program::{Program, await_some};
 use crate::broker::{Broker, root};
 use crate::peer;
+use crate::program::{Program, await_some};
 
 /// Lines that are written to the source's file at a time, and how many of them reach the sink before the kill.
 const STEP: usize = 10_000;

@@ -6,7 +6,6 @@ use crate::broker::external;
 use crate::peer;
 
 mod connect;
-mod program;
 mod streams;
 
 /// Builds an example, unless tests cannot kill its broker.

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::program::{JVM, Program};
 use crate::broker::Broker;
+use crate::program::{JVM, Program};
 
 const SESSIONS: &str = "5000";
 /// Fragments a second. All of them are 37,896.
@@ -73,9 +73,9 @@ fn sessions_are_assembled_once_and_completely_while_broker_and_application_are_k
     let example = Example::new(&build, &broker);
     let is_running = |line: &str| line == "RUNNING";
     let mut instances = ["a", "b"].map(|name| example.assemble(name));
-    instances
-        .iter()
-        .for_each(|instance| drop(instance.await_line(is_running)));
+    for instance in &instances {
+        instance.await_line(is_running);
+    }
 
     let producer = example.start(
         "produce",

@@ -12,10 +12,10 @@ use crate::broker::lines_of;
 /// Guard against a hanging test, not an expectation.
 const LIMIT: Duration = Duration::from_mins(2);
 /// Options of JVMs that start quickly.
-pub(super) const JVM: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+pub(crate) const JVM: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
 /// Waits until `look` finds something, and returns it. Fails with `noun` if that takes too long.
-pub(super) fn await_some<T>(noun: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn await_some<T>(noun: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -27,7 +27,7 @@ pub(super) fn await_some<T>(noun: &str, mut look: impl FnMut() -> Option<T>) -> 
 }
 
 /// Killed when it is dropped, and with the test.
-pub(super) struct Program {
+pub(crate) struct Program {
     process: Child,
     lines: Receiver<String>,
     log: String,
@@ -35,7 +35,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts a program that is a JVM or becomes one. What it writes to stderr is appended to `log`.
-    pub(super) fn start<'a>(
+    pub(crate) fn start<'a>(
         program: &Path,
         arguments: impl IntoIterator<Item = &'a str>,
         log: &Path,
@@ -46,6 +46,7 @@ impl Program {
             .arg(program)
             .args(arguments)
             .env("JAVA_OPTS", JVM.join(" "))
+            .env("KAFKA_TOOL_OPTS", JVM.join(" "))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(errors)
@@ -59,7 +60,7 @@ impl Program {
     }
 
     /// Waits for a line that `is_it`, and returns it.
-    pub(super) fn await_line(&self, is_it: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn await_line(&self, is_it: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
             let left = LIMIT.saturating_sub(begun.elapsed());
@@ -71,21 +72,21 @@ impl Program {
         }
     }
 
-    /// Ends it without warning.
-    pub(super) fn kill(mut self) {
+    /// Ends it without warning, and returns the lines that were not taken yet.
+    pub(crate) fn kill(mut self) -> Vec<String> {
         self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.ended().1
     }
 
     /// Ends it with SIGTERM, and returns the lines that were not taken yet.
-    pub(super) fn stop(mut self) -> (ExitStatus, Vec<String>) {
+    pub(crate) fn stop(mut self) -> (ExitStatus, Vec<String>) {
         let pid = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.ended()
     }
 
     /// Waits for its end, and returns the lines that were not taken yet.
-    pub(super) fn end(mut self) -> (ExitStatus, Vec<String>) {
+    pub(crate) fn end(mut self) -> (ExitStatus, Vec<String>) {
         self.ended()
     }
 
