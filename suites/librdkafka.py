@@ -101,8 +101,6 @@ def reason_to_skip(name, rest, protocol, table):
         return "run by hand only"
     if re.search(r"TEST_F_KNOWN_ISSUE\b", rest):
         return "librdkafka lists it as a known issue of its own"
-    if "_share_" in name:
-        return "share groups are not served"
     return None
 
 

@@ -12,6 +12,12 @@ use crate::java::{sum, tool};
 use crate::peer;
 use crate::program::{Program, await_some};
 
+/// A member that was killed is missed soon, and its partitions go to others.
+const SETTINGS: [&str; 2] = [
+    "groups.consumer_session_ms=6000",
+    "groups.consumer_heartbeat_ms=1000",
+];
+
 /// A broker that can be killed, with the topic `in`, and the launcher of Kafka's tools.
 fn start(partitions: &str) -> Option<(Broker, PathBuf)> {
     if external().is_some() {
@@ -22,7 +28,7 @@ fn start(partitions: &str) -> Option<(Broker, PathBuf)> {
         return None;
     }
     let launcher = peer::kafka_tools()?;
-    let broker = Broker::start();
+    let broker = Broker::start_with("sync", &SETTINGS);
     let server = ["--bootstrap-server", broker.kafka()];
     let mut create = tool("TopicCommand")?;
     create.args(["--create", "--topic", "in", "--partitions", partitions]);
@@ -168,7 +174,7 @@ fn what_a_share_group_has_acknowledged_stays_so_while_the_broker_and_a_member_ar
     }
     reports.await_acknowledged(&other, 2_000);
     broker.kill_and_restart();
-    // What the killed member held comes when its connection has ended.
+    // What the killed member held comes when its connection has ended, its partitions when it is missed.
     while reports.delivered.len() < SHARED {
         reports.take(&other.await_line(|_| true));
     }
