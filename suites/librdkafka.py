@@ -46,6 +46,7 @@ def prepare(work):
             for member in members:
                 member.name = member.name.removeprefix(prefix)
             archive.extractall(source, members, filter="data")
+        one_replica(source / "tests")
         for script in [source / "configure", *source.glob("mklove/*"), source / "lds-gen.py"]:
             if script.is_file():
                 script.chmod(0o755)
@@ -57,6 +58,16 @@ def prepare(work):
             for command in (["./configure", *CONFIGURE], ["make", "-j2", "libs"], ["make", "-j2", "-C", "tests", "test-runner"]):
                 subprocess.run(command, cwd=source, stdout=output, stderr=subprocess.STDOUT, check=True)
     return tests
+
+
+def one_replica(tests):
+    """Lets tests that create topics with three replicas be content with one, as there is one broker."""
+    for path in [*tests.glob("*.c"), *tests.glob("*.cpp")]:
+        text = path.read_text(encoding="utf-8")
+        fewer = re.sub(r"(\btest_create_topic_wait_exists\([^;]*), 3, (\d+\);)", r"\1, 1, \2", text)
+        fewer = re.sub(r"(\bTest::create_topic\([^;]*), 3\);", r"\1, 1);", fewer)
+        if fewer != text:
+            path.write_text(fewer, encoding="utf-8")
 
 
 def kafka_path(work):
@@ -101,8 +112,6 @@ def reason_to_skip(name, rest, protocol, table):
         return "run by hand only"
     if re.search(r"TEST_F_KNOWN_ISSUE\b", rest):
         return "librdkafka lists it as a known issue of its own"
-    if "_share_" in name:
-        return "share groups are not served"
     return None
 
 

@@ -193,7 +193,7 @@ fn end_to_end_latency_gets_each_record_before_it_sends_the_next() {
 }
 
 /// The sum of a column of numbers.
-fn sum<'a>(lines: impl Iterator<Item = &'a str>, separator: char, column: usize) -> u64 {
+pub(crate) fn sum<'a>(lines: impl Iterator<Item = &'a str>, separator: char, column: usize) -> u64 {
     lines
         .filter_map(|line| line.split(separator).filter(|word| !word.is_empty()).nth(column))
         .filter_map(|word| word.parse::<u64>().ok())

@@ -1,11 +1,12 @@
 //! Client programs: paths, commands, and the report of a missing one.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use crate::broker::root;
 
@@ -42,8 +43,30 @@ pub(crate) fn perf_test() -> Option<PathBuf> {
     fetched("rabbitmq", "PerfTest", &FETCHED)
 }
 
-/// A launcher of `tools/peers`, which fetches its jars once per process.
-fn fetched(launcher: &str, name: &str, fetched: &OnceLock<bool>) -> Option<PathBuf> {
+/// The folder with the jars of an example in Java, which is built once per process.
+pub(crate) fn example(name: &str) -> Option<PathBuf> {
+    static BUILT: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
+    if !has_java() {
+        return None;
+    }
+    let script = root().join("examples/build");
+    let run = || command(&script).arg(name).status();
+    let mut examples = BUILT.lock().unwrap();
+    let is_built = examples
+        .entry(name.to_owned())
+        .or_insert_with(|| run().is_ok_and(|status| status.success()));
+    if !*is_built {
+        skip(
+            &format!("the example {name} cannot be built"),
+            &format!("examples/build {name}"),
+        );
+        return None;
+    }
+    Some(root().join("target/examples").join(name))
+}
+
+/// True if Java programs can be built.
+fn has_java() -> bool {
     let missing = ["java", "javac", "mvn"]
         .into_iter()
         .find(|program| on_path(program).is_none());
@@ -52,6 +75,13 @@ fn fetched(launcher: &str, name: &str, fetched: &OnceLock<bool>) -> Option<PathB
             &format!("{program} is not installed"),
             "apt-get install default-jdk-headless maven",
         );
+    }
+    missing.is_none()
+}
+
+/// A launcher of `tools/peers`, which fetches its jars once per process.
+fn fetched(launcher: &str, name: &str, fetched: &OnceLock<bool>) -> Option<PathBuf> {
+    if !has_java() {
         return None;
     }
     let program = root().join("tools/peers").join(launcher);
