@@ -99,9 +99,6 @@ impl Transactions {
                 TransactionEnd::Commit => producer.pending.as_slice(),
                 TransactionEnd::Abort => &[],
             };
-            let commits = commits
-                .iter()
-                .map(|pending| (&*pending.group, pending.commits.as_slice(), pending.at));
             let mut ticket = self.groups.commit_together(commits, |commits| {
                 frames.extend(commits);
                 let append = Append {

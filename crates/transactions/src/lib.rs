@@ -21,5 +21,5 @@ mod stored;
 mod timeouts;
 
 pub use error::TransactionError;
-pub use producer::{Instance, PendingCommits, Status};
+pub use producer::{Instance, Status};
 pub use registry::{Description, TransactionSettings, Transactions};

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use stafett_groups::NewCommit;
+use stafett_groups::{NewCommit, PendingCommits};
 use stafett_model::{LogId, ProducerId, TransactionEnd};
 
 use crate::error::TransactionError;
@@ -21,23 +21,11 @@ use crate::error::TransactionError;
 /// Epochs end before this: the last one is for fencing.
 pub(crate) const EPOCH_MAX: i16 = i16::MAX - 1;
 
-/// Bytes of a commit in the journal, without its group and text.
-const COMMIT_BYTES: usize = 128;
-
 /// Identity of a running producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance {
     pub producer: ProducerId,
     pub epoch: i16,
-}
-
-/// Commits of a group that count with their transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingCommits {
-    pub group: Box<str>,
-    pub commits: Vec<NewCommit>,
-    /// Wall time of the request, ms since 1970.
-    pub at: i64,
 }
 
 /// State of a transactional producer.
@@ -83,15 +71,6 @@ pub(crate) enum EndStep {
     Store(Instance),
     /// It has ended so before; the producer goes on as the given instance.
     Done(Instance),
-}
-
-impl PendingCommits {
-    /// Approximate bytes that the commits take in the append of the end.
-    pub(crate) fn bytes(&self) -> usize {
-        let text = |commit: &NewCommit| commit.text.as_deref().map_or(0, str::len);
-        let bytes = |commit| COMMIT_BYTES + self.group.len() + text(commit);
-        self.commits.iter().map(bytes).sum()
-    }
 }
 
 impl Instance {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use stafett_groups::{CommitSender, Groups, NewCommit};
+use stafett_groups::{CommitSender, Groups, NewCommit, PendingCommits};
 use stafett_journal::{
     Append, Change, Frame, Journal, Outcome, StateItem, StateUnreadable, StateWait, Ticket,
 };
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::end::Next;
 use crate::error::TransactionError;
 use crate::metrics::TransactionMetrics;
-use crate::producer::{EndStep, Instance, PendingCommits, Producer, Status};
+use crate::producer::{EndStep, Instance, Producer, Status};
 use crate::stored;
 
 /// Most bytes of a transactional id.
@@ -99,7 +99,7 @@ impl Transactions {
         clock: &Arc<Clock>,
         settings: TransactionSettings,
     ) -> Result<Arc<Self>, StateUnreadable> {
-        let ids = load(&**journal, clock.elapsed_ms())?;
+        let ids = load(&**journal, groups, clock.elapsed_ms())?;
         let pending = ids
             .values()
             .filter(|entry| entry.lock().pending_count() > 0)
@@ -260,6 +260,7 @@ impl Transactions {
                 group: group.into(),
                 commits,
                 at: self.clock.wall_ms(),
+                order: self.groups.next_order(),
             };
             // The end is one append: it leaves as much space again for the control batches.
             if producer.pending_bytes() + pending.bytes() > self.journal.batch_bytes() {
@@ -470,7 +471,11 @@ pub(crate) fn outcome_now(ticket: &mut Ticket) -> Option<Outcome> {
     }
 }
 
-fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, StateUnreadable> {
+fn load(
+    journal: &dyn Journal,
+    groups: &Groups,
+    now: u64,
+) -> Result<HashMap<Arc<str>, Entry>, StateUnreadable> {
     let mut producers: HashMap<Arc<str>, Producer> = HashMap::new();
     spaces::TRANSACTIONS.load(journal, |item| {
         match item {
@@ -480,6 +485,7 @@ fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, Sta
             }
             StateItem::Delta { key, delta } => {
                 let pending = stored::decode_pending(delta)?;
+                groups.order_after(pending.order);
                 let known = producers.get_mut(std::str::from_utf8(key).ok()?);
                 // The row of a deleted id may leave one behind after damage.
                 if let Some(producer) = known {

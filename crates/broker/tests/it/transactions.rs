@@ -447,3 +447,58 @@ async fn a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() {
     assert_eq!(committed(&broker, logs(&topic)[1]).await, ["x"]);
     assert!(broker.catalog().open_transactions().is_empty());
 }
+
+async fn pending(broker: &Broker, id: &str, instance: Instance, commits: Vec<NewCommit>) {
+    let sent = broker
+        .transactions()
+        .commit_offsets(id, instance, true, ("g", &NOBODY), commits);
+    sent.await.unwrap();
+}
+
+async fn plain(broker: &Broker, commits: Vec<NewCommit>) {
+    let sent = broker.groups().commit("g", &NOBODY, commits).unwrap();
+    sent.durable().await.unwrap();
+}
+
+/// Two transactions that are ended in the other order than their commits came, and commits outside of them;
+/// the clock stands still or goes back. Starts anew before each end if asked to.
+async fn commits_in_turn(restarts: bool) {
+    let (mut journal, mut broker) = in_memory().await;
+    let (topic, one) = sending(&broker, "one", "x").await;
+    let transactions = broker.transactions();
+    let two = transactions
+        .begin_producer("two", TIMEOUT_MS, None)
+        .await
+        .unwrap();
+    let of = |partition: u32, offset: i64| -> Vec<NewCommit> {
+        let commits = commit_of(&topic, offset).into_iter();
+        commits.map(|commit| NewCommit { partition, ..commit }).collect()
+    };
+    plain(&broker, of(1, 1)).await;
+    pending(&broker, "one", one, [of(0, 2), of(1, 3)].concat()).await;
+    plain(&broker, of(0, 4)).await;
+    pending(&broker, "two", two, of(1, 5)).await;
+    for (id, instance) in [("two", two), ("one", one)] {
+        if restarts {
+            broker.stop().await;
+            journal = Arc::new(journal.reopen());
+            broker = start(&journal).await;
+        }
+        let ended = broker
+            .transactions()
+            .end(id, instance, TransactionEnd::Commit, true);
+        ended.await.unwrap();
+    }
+    let offset = |partition| {
+        let of = |group: Option<&stafett_groups::Group>| group?.commits.get(topic.id, partition).cloned();
+        broker.groups().with_group("g", of).map(|found| found.offset)
+    };
+    assert_eq!((offset(0), offset(1)), (Some(4), Some(5)), "restarts: {restarts}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_later_of_two_commits_of_a_partition_counts_whenever_their_transactions_end() {
+    for restarts in [false, true] {
+        commits_in_turn(restarts).await;
+    }
+}
