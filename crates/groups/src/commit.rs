@@ -31,7 +31,7 @@ pub struct NewCommit {
 }
 
 /// Commits being stored, in parts of [`COMMITS_TOGETHER`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use]
 pub struct CommitTicket(SmallVec<[Ticket; 1]>);
 
@@ -39,6 +39,19 @@ impl CommitTicket {
     /// Returns true if there was nothing to commit.
     pub fn is_nothing(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns true if a part is refused already.
+    pub fn is_refused(&self) -> bool {
+        self.0
+            .iter()
+            .any(|ticket| ticket.glance().committed() == Some(false))
+    }
+
+    /// Adds another part.
+    pub fn and(mut self, part: Option<Ticket>) -> Self {
+        self.0.extend(part);
+        self
     }
 
     /// Waits until all parts are as durable as commits are. Returns the result of each part.

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 
 use stafett_groups::{NewCommit, PendingCommits};
 use stafett_model::{LogId, ProducerId, TransactionEnd};
+use stafett_topics::TopicId;
 
 use crate::error::TransactionError;
 
@@ -199,16 +200,32 @@ impl Producer {
             .iter()
             .map(|new| (new.topic, new.partition))
             .collect();
-        let is_kept = |commit: &NewCommit| !places.contains(&(commit.topic, commit.partition));
-        for pending in self
-            .pending
-            .iter_mut()
-            .filter(|pending| pending.group == added.group)
-        {
-            pending.commits.retain(is_kept);
+        self.withdraw(&added.group, |place| places.contains(place));
+        self.pending.push(added);
+    }
+
+    /// True if commits of a group wait for the end.
+    pub(crate) fn has_commits_of(&self, group: &str) -> bool {
+        self.pending
+            .iter()
+            .any(|pending| &*pending.group == group && !pending.commits.is_empty())
+    }
+
+    /// Returns the partitions of a group whose commits wait for the end.
+    pub(crate) fn places_of(&self, group: &str) -> Vec<(TopicId, u32)> {
+        let pending = self.pending.iter().filter(|pending| &*pending.group == group);
+        let commits = pending.flat_map(|pending| &pending.commits);
+        commits.map(|commit| (commit.topic, commit.partition)).collect()
+    }
+
+    /// Removes commits of a group that wait.
+    pub(crate) fn withdraw(&mut self, group: &str, is_gone: impl Fn(&(TopicId, u32)) -> bool) {
+        for pending in self.pending.iter_mut().filter(|pending| &*pending.group == group) {
+            pending
+                .commits
+                .retain(|commit| !is_gone(&(commit.topic, commit.partition)));
         }
         self.pending.retain(|pending| !pending.commits.is_empty());
-        self.pending.push(added);
     }
 
     /// True if commits of a group fit beside the pending ones of other partitions.

@@ -23,7 +23,7 @@ use crate::end::Next;
 use crate::error::TransactionError;
 use crate::metrics::TransactionMetrics;
 use crate::producer::{EndStep, Instance, Producer, Status};
-use crate::stored;
+use crate::stored::{self, Delta};
 
 /// Most bytes of a transactional id.
 const ID_BYTES_MAX: usize = 1024;
@@ -315,20 +315,17 @@ impl Transactions {
 
     /// Returns the partitions of a group whose commits wait for the end of a transaction.
     pub fn pending_commits(&self, group: &str) -> BTreeSet<(TopicId, u32)> {
-        if self.pending.load(Ordering::Relaxed) == 0 {
+        if !self.has_pending() {
             return BTreeSet::new();
         }
-        let mut found = BTreeSet::new();
-        for (_, entry) in self.entries() {
-            let producer = entry.lock();
-            let pending = producer.pending.iter().filter(|pending| &*pending.group == group);
-            found.extend(
-                pending
-                    .flat_map(|pending| &pending.commits)
-                    .map(|commit| (commit.topic, commit.partition)),
-            );
-        }
-        found
+        let entries = self.entries();
+        let places = |(_, entry): &(Arc<str>, Entry)| entry.lock().places_of(group);
+        entries.iter().flat_map(places).collect()
+    }
+
+    /// True if commits wait for the end of any transaction.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
     }
 
     /// Describes a transactional id; `None` if it is unknown.
@@ -484,12 +481,19 @@ fn load(
                 producers.insert(id, stored::decode(value)?);
             }
             StateItem::Delta { key, delta } => {
-                let pending = stored::decode_pending(delta)?;
-                groups.order_after(pending.order);
-                let known = producers.get_mut(std::str::from_utf8(key).ok()?);
+                let delta = stored::decode_delta(delta)?;
                 // The row of a deleted id may leave one behind after damage.
-                if let Some(producer) = known {
-                    producer.add_commits(pending);
+                if let Some(producer) = producers.get_mut(std::str::from_utf8(key).ok()?) {
+                    producer.status = Status::Ongoing;
+                    match delta {
+                        Delta::Pending(pending) => {
+                            groups.order_after(pending.order);
+                            producer.add_commits(pending);
+                        }
+                        Delta::Withdrawal(group, places) => {
+                            producer.withdraw(&group, |place| places.contains(place));
+                        }
+                    }
                 }
             }
         }
@@ -502,8 +506,10 @@ fn load(
     let entries = producers.into_iter().map(|(id, mut producer)| {
         producer.is_recovered = true;
         producer.logs = logs.remove(&producer.instance.producer).unwrap_or_default();
-        if !producer.logs.is_empty() || !producer.pending.is_empty() {
+        if !producer.logs.is_empty() {
             producer.status = Status::Ongoing;
+        }
+        if producer.status == Status::Ongoing {
             producer.before = None;
             producer.began = now;
         }

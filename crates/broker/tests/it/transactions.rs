@@ -502,3 +502,76 @@ async fn the_later_of_two_commits_of_a_partition_counts_whenever_their_transacti
         commits_in_turn(restarts).await;
     }
 }
+
+/// Deletes a group, or its offset of partition 0, between commits of a transaction and its end.
+async fn deletion_before_the_end(whole: bool, has_others: bool, restarts: bool) {
+    let (mut journal, mut broker) = in_memory().await;
+    let topic = topic(&broker, "t", 2).await.unwrap();
+    let transactions = broker.transactions();
+    let instance = transactions.begin_producer("id", TIMEOUT_MS, None).await.unwrap();
+    if has_others {
+        plain(&broker, commit_of(&topic, 1)).await;
+    }
+    pending(&broker, "id", instance, commit_of(&topic, 2)).await;
+    if whole {
+        let deleted = transactions.delete_group("g").unwrap();
+        deleted.durable().await.unwrap();
+    } else {
+        let all = |_: &_| Ok(vec![true]);
+        let deleted = transactions.delete_commits("g", &[(topic.id, 0)], all);
+        deleted.unwrap().1.durable().await.unwrap();
+    }
+    assert!(transactions.pending_commits("g").is_empty());
+    if restarts {
+        broker.stop().await;
+        journal = Arc::new(journal.reopen());
+        broker = start(&journal).await;
+    }
+    let transactions = broker.transactions();
+    assert_eq!(transactions.describe("id").unwrap().status, Status::Ongoing);
+    let ended = transactions.end("id", instance, TransactionEnd::Commit, true);
+    ended.await.unwrap();
+    assert_eq!(committed_offset(&broker, "g", &topic), None);
+    if whole {
+        let again = transactions.delete_group("g").err();
+        assert_eq!(again, Some(stafett_groups::GroupError::NoSuchGroup));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_wait_go_with_their_group_and_with_their_offset() {
+    for case in 0..8 {
+        deletion_before_the_end(case & 1 > 0, case & 2 > 0, case & 4 > 0).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_commits_of_the_deleted_group_and_partition_are_withdrawn() {
+    let (_, broker) = in_memory().await;
+    let (topic, instance) = sending(&broker, "id", "x").await;
+    let other = NewCommit {
+        partition: 1,
+        ..commit_of(&topic, 3).remove(0)
+    };
+    pending(
+        &broker,
+        "id",
+        instance,
+        vec![commit_of(&topic, 2).remove(0), other],
+    )
+    .await;
+    let transactions = broker.transactions();
+    let second = transactions.commit_offsets("id", instance, true, ("h", &NOBODY), commit_of(&topic, 4));
+    second.await.unwrap();
+    let all = |_: &_| Ok(vec![true]);
+    let deleted = transactions.delete_commits("g", &[(topic.id, 0)], all);
+    deleted.unwrap().1.durable().await.unwrap();
+    pending(&broker, "id", instance, commit_of(&topic, 5)).await;
+    let deleted = transactions.delete_group("nobody's").err();
+    assert_eq!(deleted, Some(stafett_groups::GroupError::NoSuchGroup));
+    let ended = transactions.end("id", instance, TransactionEnd::Commit, true);
+    ended.await.unwrap();
+    assert_eq!(committed_offset(&broker, "g", &topic), Some(5));
+    assert_eq!(committed_offset(&broker, "h", &topic), Some(4));
+    assert!(transactions.pending_commits("g").is_empty());
+}
