@@ -218,6 +218,33 @@ async fn the_first_version_of_the_protocol_adds_partitions_and_keeps_its_epoch()
 }
 
 #[tokio::test]
+async fn the_second_version_begins_each_transaction_of_a_partition_with_sequence_0() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let out_of_order = ErrorCode::OutOfOrderSequenceNumber.code();
+    let mut producer = Producer::begin(&mut client, "id").await;
+    for _ in 0..2 {
+        for _ in 0..2 {
+            assert_eq!(producer.send(&mut client, 12, 5, "late").await, out_of_order);
+        }
+        assert_eq!(producer.send(&mut client, 12, 0, "x").await, 0);
+        assert_eq!(producer.send(&mut client, 12, 1, "y").await, 0);
+        producer = producer.end(&mut client, BUMPS, true).await.unwrap();
+    }
+    assert_eq!(committed(&mut client).await.2, ["x", "y", "x", "y"]);
+    // The first version takes any.
+    client.create("u", 1).await;
+    assert_eq!(producer.add(&mut client, "u", &[0]).await, [0]);
+    let request = ProduceRequest {
+        transactional_id: Some("id".into()),
+        ..produce(-1, "u", 0, producer.batch(5, "first"))
+    };
+    let sent = client.call(11, &request).await;
+    assert_eq!(sent.responses[0].partition_responses[0].error_code, 0);
+}
+
+#[tokio::test]
 async fn commits_of_a_group_count_with_their_transaction() {
     let server = Server::start().await;
     let mut client = server.client().await;
