@@ -121,6 +121,12 @@ impl Producer {
         }
     }
 
+    /// True if the present instance is the one that `given` has asked for before: its client has not heard
+    /// of it, and no other has begun since.
+    pub(crate) fn has_begun_after(&self, given: Option<Instance>) -> bool {
+        given.is_some() && given == self.before && given != Some(self.instance)
+    }
+
     /// Begins a transaction, or goes on with it. `now` is in elapsed ms.
     pub(crate) fn begin(&mut self, given: Instance, now: u64) -> Result<(), TransactionError> {
         self.check(given)?;

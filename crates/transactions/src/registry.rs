@@ -158,6 +158,9 @@ impl Transactions {
         let stored = {
             let mut producer = entry.lock();
             producer.check_takeover(given)?;
+            if producer.has_begun_after(given) {
+                return Ok(producer.instance);
+            }
             let next = Next {
                 end: TransactionEnd::Abort,
                 instance: producer.instance.next().or(fresh).ok_or(TransactionError::Busy)?,

@@ -11,7 +11,7 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Append, Journal, MemoryJournal, Outcome};
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record, TransactionEnd};
 use stafett_topics::{Batches, LogRead, NewTopic, Topic, TopicSettings, Visibility};
-use stafett_transactions::{Instance, Status, TransactionError};
+use stafett_transactions::{Instance, Status, TransactionError, Transactions};
 
 use crate::simulated::{losing_power_at, on_disk};
 
@@ -228,6 +228,33 @@ async fn an_open_transaction_goes_on_after_a_restart() {
         .unwrap();
     assert_eq!(committed(&broker, logs(&topic)[1]).await, ["x", "y"]);
     assert_eq!(committed_offset(&broker, "g", &topic), Some(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_asked_for_again_is_the_same_until_it_is_used() {
+    let (journal, broker) = in_memory().await;
+    let topic = topic(&broker, "t", 1).await.unwrap();
+    let transactions = broker.transactions();
+    let first = transactions.begin_producer("id", TIMEOUT_MS, None).await.unwrap();
+    let again = |transactions: Arc<Transactions>, given| async move {
+        transactions.begin_producer("id", TIMEOUT_MS, Some(given)).await
+    };
+    let second = Instance {
+        epoch: first.epoch + 1,
+        ..first
+    };
+    for _ in 0..2 {
+        let begun = again(Arc::clone(transactions), first).await;
+        assert_eq!(begun, Ok(second));
+    }
+    broker.stop().await;
+    drop(broker);
+    let broker = start(&Arc::new(journal.reopen())).await;
+    let transactions = broker.transactions();
+    assert_eq!(again(Arc::clone(transactions), first).await, Ok(second));
+    send(&broker, "id", second, 0, &topic, "x").await;
+    let late = again(Arc::clone(transactions), first).await;
+    assert_eq!(late, Err(TransactionError::Fenced));
 }
 
 #[tokio::test(start_paused = true)]

@@ -272,6 +272,12 @@ async fn commits_of_a_group_count_with_their_transaction() {
     assert_eq!(code(&client.call(5, &producer.commit(6)).await), 0);
     producer.end(&mut client, BUMPS, false).await.unwrap();
     assert_eq!(committed_offset(&mut client, true).await, (0, 5));
+    let for_nobody = TxnOffsetCommitRequest {
+        group_id: "".into(),
+        ..Producer::begin(&mut client, "id").await.commit(7)
+    };
+    let refused = client.call(5, &for_nobody).await;
+    assert_eq!(code(&refused), ErrorCode::InvalidGroupId.code());
     let by_a_stranger = TxnOffsetCommitRequest {
         generation_id: 3,
         member_id: "m".into(),
