@@ -61,7 +61,7 @@ impl Transactions {
         if !self.has_pending() {
             return Vec::new();
         }
-        let mut waiting = self.entries();
+        let mut waiting = self.open_entries();
         waiting.retain(|(_, entry)| entry.lock().has_commits_of(group));
         waiting.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         waiting

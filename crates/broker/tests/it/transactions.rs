@@ -602,3 +602,24 @@ async fn only_the_commits_of_the_deleted_group_and_partition_are_withdrawn() {
     assert_eq!(committed_offset(&broker, "h", &topic), Some(4));
     assert!(transactions.pending_commits("g").is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_open_transactions_does_not_depend_on_the_number_of_ids() {
+    let (_, broker) = in_memory().await;
+    let topic = topic(&broker, "t", 1).await.unwrap();
+    let transactions = broker.transactions();
+    for number in 0..1000 {
+        let id = format!("idle-{number}");
+        transactions.begin_producer(&id, TIMEOUT_MS, None).await.unwrap();
+    }
+    for _ in 0..2 {
+        let instance = transactions.begin_producer("id", TIMEOUT_MS, None).await.unwrap();
+        pending(&broker, "id", instance, commit_of(&topic, 2)).await;
+        let look = || assert_eq!(transactions.pending_commits("g").len(), 1);
+        let counted = allocation_counter::measure(look);
+        assert!(counted.bytes_total < 4096, "{counted:?}");
+        let ended = transactions.end("id", instance, TransactionEnd::Commit, true);
+        ended.await.unwrap();
+        assert!(transactions.pending_commits("g").is_empty());
+    }
+}
