@@ -3,7 +3,6 @@
 //! A commit becomes visible and is acknowledged once it is as durable as the settings demand. A refused one
 //! was never visible.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -32,7 +31,7 @@ pub struct NewCommit {
 }
 
 /// Commits being stored, in parts of [`COMMITS_TOGETHER`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use]
 pub struct CommitTicket(SmallVec<[Ticket; 1]>);
 
@@ -40,6 +39,19 @@ impl CommitTicket {
     /// Returns true if there was nothing to commit.
     pub fn is_nothing(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns true if a part is refused already.
+    pub fn is_refused(&self) -> bool {
+        self.0
+            .iter()
+            .any(|ticket| ticket.glance().committed() == Some(false))
+    }
+
+    /// Adds another part.
+    pub fn and(mut self, part: Option<Ticket>) -> Self {
+        self.0.extend(part);
+        self
     }
 
     /// Waits until all parts are as durable as commits are. Returns the result of each part.
@@ -80,15 +92,16 @@ impl Groups {
     }
 
     fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> CommitTicket {
-        let changes = self.changes(commits, self.clock.wall_ms());
+        let changes = self.changes(commits, self.clock.wall_ms(), self.next_order());
         self.stage_commits(group, changes)
     }
 
-    /// Dates commits, and counts them.
-    fn changes<C: IntoIterator<Item = NewCommit, IntoIter: ExactSizeIterator>>(
+    /// Dates commits and gives them their place, and counts them.
+    pub(super) fn changes<C: IntoIterator<Item = NewCommit, IntoIter: ExactSizeIterator>>(
         &self,
         commits: C,
         at: i64,
+        order: u64,
     ) -> impl Iterator<Item = PartitionChange> + use<C> {
         let commits = commits.into_iter();
         self.metrics
@@ -106,6 +119,7 @@ impl Groups {
                 offset,
                 leader_epoch,
                 at,
+                order,
                 text,
             };
             (topic, partition, Some(committed))
@@ -129,45 +143,6 @@ impl Groups {
             Err(GroupError::NoSuchGroup) if by.epoch < 0 => Ok(()),
             checked => checked.map(|_| ()),
         }
-    }
-
-    /// Commits for several groups in one append, which `append` stages together with others. The commits
-    /// were checked before, at the wall time beside them, which dates them. Groups that do not exist are
-    /// created.
-    pub fn commit_together<'a>(
-        &self,
-        commits: impl Iterator<Item = (&'a str, &'a [NewCommit], i64)>,
-        append: impl FnOnce(Vec<Frame>) -> Ticket,
-    ) -> Ticket {
-        let commits: Vec<_> = commits.collect();
-        let shards: BTreeSet<usize> = commits
-            .iter()
-            .map(|(group, ..)| self.shard_number(group))
-            .collect();
-        let mut locked: Vec<_> = shards
-            .into_iter()
-            .filter_map(|number| Some((number, self.shards().get(number)?.lock())))
-            .collect();
-        let mut frames = Vec::new();
-        let mut staged = Vec::new();
-        for (name, commits, at) in commits {
-            let changes: Changes = self.changes(commits.to_vec(), at).collect();
-            frames.extend(changes.iter().map(|change| frame(name, change)));
-            staged.push((name, changes));
-        }
-        let ticket = append(frames);
-        for (name, changes) in staged {
-            let number = self.shard_number(name);
-            let Some((_, shard)) = locked.iter_mut().find(|(locked, _)| *locked == number) else {
-                continue;
-            };
-            let group = match shard.get_mut(name) {
-                Some(group) => group,
-                None => self.insert(shard, Group::new(name.into(), self.clock.wall_ms())),
-            };
-            group.commits.stage(ticket.glance(), changes);
-        }
-        ticket
     }
 
     /// Stages changes of a group's commits.

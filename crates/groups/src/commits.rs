@@ -24,6 +24,9 @@ pub struct CommittedOffset {
     pub leader_epoch: i32,
     /// Time of the commit, in ms since 1970.
     pub at: i64,
+    /// Place of its request among all commits of the broker: of two commits of a partition, the later request
+    /// counts. It depends on no clock. 0 for a commit that was stored without one.
+    pub order: u64,
     /// Metadata text of the commit.
     pub text: Option<Box<str>>,
 }
@@ -95,6 +98,16 @@ impl Commits {
     /// Returns true if the partition has a commit, or will have one if the staged changes are stored.
     pub(crate) fn may_have(&self, topic: TopicId, partition: u32) -> bool {
         self.get(topic, partition).is_some() || self.staged_places().any(|place| place == (topic, partition))
+    }
+
+    /// Returns true if the partition has a commit, settled or staged, whose request came after `order`. A
+    /// staged one is either stored, or the journal has failed.
+    pub(crate) fn has_later(&self, (topic, partition): (TopicId, u32), order: u64) -> bool {
+        let staged = self.staged.iter().flat_map(|staged| &staged.changes);
+        let staged = staged.filter(|(other, number, _)| (*other, *number) == (topic, partition));
+        let staged = staged.filter_map(|(_, _, committed)| committed.as_ref());
+        let mut known = staged.chain(self.get(topic, partition));
+        known.any(|committed| committed.order > order)
     }
 
     /// Returns the partitions of all staged changes, possibly repeated.
@@ -269,6 +282,7 @@ mod tests {
             offset,
             leader_epoch: -1,
             at: 0,
+            order: 0,
             text: None,
         }
     }

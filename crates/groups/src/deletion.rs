@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use stafett_journal::Frame;
+use stafett_journal::{Frame, Ticket, TicketView};
 use stafett_store::{NotStored, spaces};
 use tokio::sync::oneshot;
 
@@ -15,15 +15,34 @@ use super::group::Group;
 use super::registry::Groups;
 
 /// Deletion in progress.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use]
-pub struct DeletionTicket(Option<oneshot::Receiver<Result<(), NotStored>>>);
+pub struct DeletionTicket {
+    /// `None` if nothing of the group is stored.
+    stored: Option<(TicketView, oneshot::Receiver<Result<(), NotStored>>)>,
+    /// What is stored behind it.
+    behind: Option<Ticket>,
+}
 
 impl DeletionTicket {
+    /// Returns true if the deletion is refused already.
+    pub fn is_refused(&self) -> bool {
+        let stored = self.stored.as_ref();
+        stored.is_some_and(|(view, _)| view.committed() == Some(false))
+    }
+
+    /// Waits for `behind`, too, which was staged behind the deletion.
+    pub fn and(self, behind: Option<Ticket>) -> Self {
+        Self { behind, ..self }
+    }
+
     /// Waits until the deletion is as durable as commits are.
     pub async fn durable(self) -> Result<(), NotStored> {
-        match self.0 {
-            Some(outcome) => outcome.await.unwrap_or(Err(NotStored::Unknown)),
+        if let Some((_, outcome)) = self.stored {
+            outcome.await.unwrap_or(Err(NotStored::Unknown))?;
+        }
+        match self.behind {
+            Some(ticket) => stafett_store::all_outcomes(&ticket.await),
             None => Ok(()),
         }
     }
@@ -40,8 +59,9 @@ impl Groups {
         let frames = removal_frames(group);
         let stored = (!frames.is_empty()).then(|| self.stage(frames));
         let Some((ticket, group)) = stored.zip(self.remove(&mut shard, name)) else {
-            return Ok(DeletionTicket(None));
+            return Ok(DeletionTicket::default());
         };
+        let view = ticket.glance();
         let (sender, receiver) = oneshot::channel();
         let groups = Arc::clone(self);
         // The task runs on even if the caller stops waiting.
@@ -52,7 +72,10 @@ impl Groups {
             }
             let _ = sender.send(outcome);
         });
-        Ok(DeletionTicket(Some(receiver)))
+        Ok(DeletionTicket {
+            stored: Some((view, receiver)),
+            behind: None,
+        })
     }
 
     /// Restores a group. If a new one has its name, that gets the commits that it lacks.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 
 use hashbrown::HashMap;
@@ -47,6 +47,8 @@ pub struct Groups {
     shards: Box<[Lock<Shard>]>,
     hash: RandomState,
     count: AtomicUsize,
+    /// Place of the next commit's request among all commits.
+    pub(super) orders: AtomicU64,
     /// Memory of the members of all groups, in bytes.
     member_bytes: AtomicUsize,
     /// Number of members with partitions assigned by the broker.
@@ -93,6 +95,7 @@ impl Groups {
             shards: (0..SHARDS).map(|_| Lock::default()).collect(),
             hash: RandomState::new(),
             count: AtomicUsize::new(0),
+            orders: AtomicU64::new(1),
             member_bytes: AtomicUsize::new(0),
             assigned_members: AtomicUsize::new(0),
             overrides: SharedLock::default(),
@@ -456,6 +459,7 @@ impl Groups {
             } else {
                 self.insert(&mut shard, Group::new(name.into(), committed.at))
             };
+            self.order_after(committed.order);
             group.commits.put(topic, partition, committed);
             Some(())
         })

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! space 3, commits: key    name of the group, topic id (16, big-endian), partition (4, big-endian)
-//!                   value  u8 version = 1, i64 offset, i32 leader epoch, i64 ms since 1970, u8 has text,
-//!                          text
+//!                   value  u8 version = 2, i64 offset, i32 leader epoch, i64 ms since 1970, u64 order of its
+//!                          request, u8 has text, text; version 1 has no order, which counts as 0
 //! space 4, groups:  key    name of the group
 //!                   value  u8 version = 1, i64 empty since (ms since 1970), u8 kind (1 classic, 2 consumer,
 //!                          3 share), its state
@@ -23,6 +23,8 @@ pub(super) const CONSUMER: u8 = 2;
 pub(super) const SHARE: u8 = 3;
 
 const VERSION: u8 = 1;
+/// Version of the commits.
+const COMMIT_VERSION: u8 = 2;
 /// Bytes behind the group's name in the key of a commit.
 const SUFFIX: usize = 20;
 
@@ -44,23 +46,29 @@ pub(super) fn read_commit_key(key: &[u8]) -> Option<(&str, TopicId, u32)> {
 
 pub(super) fn encode_commit(committed: &CommittedOffset) -> Bytes {
     let text = committed.text.as_deref();
-    let mut out = Vec::with_capacity(22 + text.map_or(0, str::len));
-    out.push(VERSION);
+    let mut out = Vec::with_capacity(30 + text.map_or(0, str::len));
+    out.push(COMMIT_VERSION);
     out.extend_from_slice(&committed.offset.to_le_bytes());
     out.extend_from_slice(&committed.leader_epoch.to_le_bytes());
     out.extend_from_slice(&committed.at.to_le_bytes());
+    out.extend_from_slice(&committed.order.to_le_bytes());
     out.push(text.is_some().into());
     out.extend_from_slice(text.unwrap_or_default().as_bytes());
     out.into()
 }
 
 pub(super) fn decode_commit(bytes: &[u8]) -> Option<CommittedOffset> {
-    let (&[VERSION], rest) = bytes.split_first_chunk::<1>()? else {
+    let (&[version], rest) = bytes.split_first_chunk::<1>()?;
+    if !(1..=COMMIT_VERSION).contains(&version) {
         return None;
-    };
+    }
     let (offset, rest) = rest.split_first_chunk()?;
     let (leader_epoch, rest) = rest.split_first_chunk()?;
     let (at, rest) = rest.split_first_chunk()?;
+    let (order, rest) = match version {
+        1 => (&[0; 8], rest),
+        _ => rest.split_first_chunk()?,
+    };
     let (&[has_text], rest) = rest.split_first_chunk::<1>()?;
     let text = std::str::from_utf8(rest).ok()?;
     if has_text > 1 || (has_text == 0 && !text.is_empty()) {
@@ -70,6 +78,7 @@ pub(super) fn decode_commit(bytes: &[u8]) -> Option<CommittedOffset> {
         offset: i64::from_le_bytes(*offset),
         leader_epoch: i32::from_le_bytes(*leader_epoch),
         at: i64::from_le_bytes(*at),
+        order: u64::from_le_bytes(*order),
         text: (has_text == 1).then(|| text.into()),
     })
 }
@@ -101,13 +110,17 @@ mod tests {
                 offset: 7,
                 leader_epoch: -1,
                 at: 1_700_000_000_000,
+                order: 11,
                 text: text.map(Into::into),
             };
             let bytes = encode_commit(&committed);
-            assert_eq!(decode_commit(&bytes), Some(committed));
-            for cut in 0..22 {
+            for cut in 0..30 {
                 assert_eq!(decode_commit(&bytes[..cut]), None, "cut at {cut}");
             }
+            let before = [&[1], &bytes[1..21], &bytes[29..]].concat();
+            let read = decode_commit(&before).unwrap();
+            assert_eq!((read.order, &read.text), (0, &committed.text), "of version 1");
+            assert_eq!(decode_commit(&bytes), Some(committed));
         }
     }
 

@@ -244,6 +244,22 @@ pub enum StateItem<'a> {
 pub enum Precondition {
     /// Next offset of a log.
     NextOffset { log: LogId, offset: Offset },
+    /// The log has batches of the producer. Else the append is refused as out of sequence: `first` is the
+    /// sequence number of its batch.
+    HasBatchesOf {
+        log: LogId,
+        producer: ProducerId,
+        first: i32,
+    },
+}
+
+impl Precondition {
+    /// Returns the log that the condition is about.
+    pub fn log(&self) -> LogId {
+        match self {
+            Self::NextOffset { log, .. } | Self::HasBatchesOf { log, .. } => *log,
+        }
+    }
 }
 
 /// Settings of a log.

@@ -20,7 +20,7 @@ use crate::contract::{
     Precondition, ProducerStatus, ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable,
     Target, TimeQuery,
 };
-use crate::disk::producers::SequencedBatch;
+use crate::disk::producers::{SequenceCheck, SequencedBatch};
 use crate::disk_space::DiskSpace;
 use crate::request_ids::Requests;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
@@ -205,15 +205,8 @@ impl Content {
             return Ok(placed);
         }
         self.check_owner(append.owner, &append.frames)?;
-        for Precondition::NextOffset { log, offset } in append.require {
-            let next = self.log(log)?.next;
-            if next != offset {
-                return Err(Refusal::NotAtOffset {
-                    log,
-                    next,
-                    expected: offset,
-                });
-            }
+        for required in append.require {
+            self.check_required(required)?;
         }
         let duplicates: Vec<Option<PlacedBatch>> = append
             .frames
@@ -264,6 +257,23 @@ impl Content {
             }
         }
         Ok(())
+    }
+
+    fn check_required(&self, required: Precondition) -> Result<(), Refusal> {
+        let known = self.log(required.log())?;
+        match required {
+            Precondition::NextOffset { log, offset } if known.next != offset => Err(Refusal::NotAtOffset {
+                log,
+                next: known.next,
+                expected: offset,
+            }),
+            Precondition::HasBatchesOf { log, producer, first }
+                if !known.producers.has_batches_of(producer) =>
+            {
+                SequenceCheck::unknown(first).verdict(log, producer).map(|_| ())
+            }
+            Precondition::NextOffset { .. } | Precondition::HasBatchesOf { .. } => Ok(()),
+        }
     }
 
     fn own(&mut self, log: LogId, owner: OwnerEpoch) {

@@ -18,6 +18,9 @@ pub(crate) struct TimeSearch {
     pub query: TimeQuery,
     /// Start of the log.
     pub start: Offset,
+    /// End of the offsets that the reader may see: a record that is found behind it counts as none, as in
+    /// Kafka, also if an earlier one has the latest time.
+    pub end: Offset,
 }
 
 impl TimeSearch {
@@ -33,6 +36,7 @@ impl TimeSearch {
         };
         // Batches were checked on append, except the content of compressed records.
         let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
+        let record = record.filter(|(offset, _)| *offset < self.end);
         let epoch = BatchHeader::parse(&batch).map_or(-1, |header| header.leader_epoch);
         Ok(record.map(|(offset, timestamp)| (wire(offset), timestamp, epoch)))
     }

@@ -42,9 +42,9 @@ pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};
 pub use stafett_journal::{
-    AbortedTransaction, Append, Bounds, Compaction, LogSlice, LogSpec, Outcome, PlacedBatch, ProducerStatus,
-    ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery, TimeTicket,
-    Visibility, Watch,
+    AbortedTransaction, Append, Bounds, Compaction, LogSlice, LogSpec, Outcome, PlacedBatch, Precondition,
+    ProducerStatus, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Retention, Ticket, TimeQuery,
+    TimeTicket, Visibility, Watch,
 };
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};

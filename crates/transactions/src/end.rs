@@ -43,12 +43,12 @@ impl Transactions {
         let refused = outcome_now(&mut ticket);
         let waiting = if refused.is_none() {
             producer.status = Status::Ending(next.end);
-            let (entry, this) = (Arc::clone(entry), self.this.clone());
+            let (id, entry, this) = (Box::<str>::from(id), Arc::clone(entry), self.this.clone());
             Some(self.tasks.spawn(async move {
                 let outcome = ticket.await.into_iter().next();
                 let stored = only_outcome(outcome.as_ref());
                 if let Some(transactions) = this.upgrade() {
-                    transactions.on_end(&entry, before, next, stored);
+                    transactions.on_end((&id, &entry), before, next, stored);
                 }
                 stored
             }))
@@ -65,13 +65,12 @@ impl Transactions {
         }
     }
 
-    fn on_end(&self, entry: &Entry, before: Status, next: Next, stored: Result<(), NotStored>) {
+    fn on_end(&self, (id, entry): (&str, &Entry), before: Status, next: Next, stored: Result<(), NotStored>) {
         let mut producer = entry.lock();
         match stored {
             Ok(()) => {
                 if before == Status::Ongoing {
-                    self.metrics.open.dec();
-                    self.metrics.on_end(next.end);
+                    self.on_ended(id, next.end);
                 }
                 if producer.pending_count() > 0 {
                     self.commits_ended();
@@ -99,9 +98,6 @@ impl Transactions {
                 TransactionEnd::Commit => producer.pending.as_slice(),
                 TransactionEnd::Abort => &[],
             };
-            let commits = commits
-                .iter()
-                .map(|pending| (&*pending.group, pending.commits.as_slice(), pending.at));
             let mut ticket = self.groups.commit_together(commits, |commits| {
                 frames.extend(commits);
                 let append = Append {

@@ -9,6 +9,7 @@
 //! - `producer`: the state machine of one transactional id
 //! - `registry`: all of them, their locks, and their steps
 //! - `end`: how an end is stored
+//! - `withdrawal`: deletion of groups and commits that transactions have
 //! - `timeouts`: transactions that take too long, and ids that are not used any more
 //! - `stored`: their rows; `metrics`; `error`
 
@@ -19,7 +20,8 @@ mod producer;
 mod registry;
 mod stored;
 mod timeouts;
+mod withdrawal;
 
 pub use error::TransactionError;
-pub use producer::{Instance, PendingCommits, Status};
+pub use producer::{Instance, Status};
 pub use registry::{Description, TransactionSettings, Transactions};

@@ -13,31 +13,20 @@
 
 use std::collections::BTreeSet;
 
-use stafett_groups::NewCommit;
+use stafett_groups::{NewCommit, PendingCommits};
 use stafett_model::{LogId, ProducerId, TransactionEnd};
+use stafett_topics::TopicId;
 
 use crate::error::TransactionError;
 
 /// Epochs end before this: the last one is for fencing.
 pub(crate) const EPOCH_MAX: i16 = i16::MAX - 1;
 
-/// Bytes of a commit in the journal, without its group and text.
-const COMMIT_BYTES: usize = 128;
-
 /// Identity of a running producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance {
     pub producer: ProducerId,
     pub epoch: i16,
-}
-
-/// Commits of a group that count with their transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingCommits {
-    pub group: Box<str>,
-    pub commits: Vec<NewCommit>,
-    /// Wall time of the request, ms since 1970.
-    pub at: i64,
 }
 
 /// State of a transactional producer.
@@ -85,15 +74,6 @@ pub(crate) enum EndStep {
     Done(Instance),
 }
 
-impl PendingCommits {
-    /// Approximate bytes that the commits take in the append of the end.
-    pub(crate) fn bytes(&self) -> usize {
-        let text = |commit: &NewCommit| commit.text.as_deref().map_or(0, str::len);
-        let bytes = |commit| COMMIT_BYTES + self.group.len() + text(commit);
-        self.commits.iter().map(bytes).sum()
-    }
-}
-
 impl Instance {
     /// Returns the instance with the next epoch; `None` if there is none.
     pub(crate) fn next(self) -> Option<Self> {
@@ -139,6 +119,12 @@ impl Producer {
             }
             _ => Ok(()),
         }
+    }
+
+    /// True if the present instance is the one that `given` has asked for before: its client has not heard
+    /// of it, and no other has begun since.
+    pub(crate) fn has_begun_after(&self, given: Option<Instance>) -> bool {
+        given.is_some() && given == self.before && given != Some(self.instance)
     }
 
     /// Begins a transaction, or goes on with it. `now` is in elapsed ms.
@@ -220,16 +206,32 @@ impl Producer {
             .iter()
             .map(|new| (new.topic, new.partition))
             .collect();
-        let is_kept = |commit: &NewCommit| !places.contains(&(commit.topic, commit.partition));
-        for pending in self
-            .pending
-            .iter_mut()
-            .filter(|pending| pending.group == added.group)
-        {
-            pending.commits.retain(is_kept);
+        self.withdraw(&added.group, |place| places.contains(place));
+        self.pending.push(added);
+    }
+
+    /// True if commits of a group wait for the end.
+    pub(crate) fn has_commits_of(&self, group: &str) -> bool {
+        self.pending
+            .iter()
+            .any(|pending| &*pending.group == group && !pending.commits.is_empty())
+    }
+
+    /// Returns the partitions of a group whose commits wait for the end.
+    pub(crate) fn places_of(&self, group: &str) -> Vec<(TopicId, u32)> {
+        let pending = self.pending.iter().filter(|pending| &*pending.group == group);
+        let commits = pending.flat_map(|pending| &pending.commits);
+        commits.map(|commit| (commit.topic, commit.partition)).collect()
+    }
+
+    /// Removes commits of a group that wait.
+    pub(crate) fn withdraw(&mut self, group: &str, is_gone: impl Fn(&(TopicId, u32)) -> bool) {
+        for pending in self.pending.iter_mut().filter(|pending| &*pending.group == group) {
+            pending
+                .commits
+                .retain(|commit| !is_gone(&(commit.topic, commit.partition)));
         }
         self.pending.retain(|pending| !pending.commits.is_empty());
-        self.pending.push(added);
     }
 
     /// True if commits of a group fit beside the pending ones of other partitions.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use stafett_groups::{CommitSender, Groups, NewCommit};
+use stafett_groups::{CommitSender, Groups, NewCommit, PendingCommits};
 use stafett_journal::{
     Append, Change, Frame, Journal, Outcome, StateItem, StateUnreadable, StateWait, Ticket,
 };
@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 use crate::end::Next;
 use crate::error::TransactionError;
 use crate::metrics::TransactionMetrics;
-use crate::producer::{EndStep, Instance, PendingCommits, Producer, Status};
-use crate::stored;
+use crate::producer::{EndStep, Instance, Producer, Status};
+use crate::stored::{self, Delta};
 
 /// Most bytes of a transactional id.
 const ID_BYTES_MAX: usize = 1024;
@@ -67,6 +67,9 @@ pub struct Transactions {
     pub(crate) stop: CancellationToken,
     pub(crate) this: Weak<Self>,
     ids: Lock<HashMap<Arc<str>, Entry>>,
+    /// Those with a transaction, until its end is stored: what looks at all of them each second does not
+    /// depend on the number of ids. Taken under the lock of a producer.
+    open: Lock<HashMap<Arc<str>, Entry>>,
     /// Number of transactions with commits that wait.
     pending: AtomicUsize,
 }
@@ -99,7 +102,7 @@ impl Transactions {
         clock: &Arc<Clock>,
         settings: TransactionSettings,
     ) -> Result<Arc<Self>, StateUnreadable> {
-        let ids = load(&**journal, clock.elapsed_ms())?;
+        let ids = load(&**journal, groups, clock.elapsed_ms())?;
         let pending = ids
             .values()
             .filter(|entry| entry.lock().pending_count() > 0)
@@ -115,6 +118,7 @@ impl Transactions {
             stop: CancellationToken::new(),
             this: Weak::clone(this),
             ids: Lock::new(ids),
+            open: Lock::default(),
             pending: AtomicUsize::new(pending),
         });
         transactions.count();
@@ -158,6 +162,9 @@ impl Transactions {
         let stored = {
             let mut producer = entry.lock();
             producer.check_takeover(given)?;
+            if producer.has_begun_after(given) {
+                return Ok(producer.instance);
+            }
             let next = Next {
                 end: TransactionEnd::Abort,
                 instance: producer.instance.next().or(fresh).ok_or(TransactionError::Busy)?,
@@ -177,25 +184,25 @@ impl Transactions {
         given: Instance,
         logs: impl IntoIterator<Item = LogId>,
     ) -> Result<(), TransactionError> {
-        let entry = self.known(id)?;
-        let mut producer = entry.lock();
-        self.begin(&mut producer, given)?;
+        let known = self.known(id)?;
+        let mut producer = known.1.lock();
+        self.begin(&known, &mut producer, given)?;
         producer.logs.extend(logs);
         Ok(())
     }
 
     /// Begins the transaction if it is not open, for a group whose commits follow.
     pub fn add_group(&self, id: &str, given: Instance, group: &str) -> Result<(), TransactionError> {
-        let entry = self.known(id)?;
-        let mut producer = entry.lock();
-        self.begin(&mut producer, given)?;
+        let known = self.known(id)?;
+        let mut producer = known.1.lock();
+        self.begin(&known, &mut producer, given)?;
         producer.groups.insert(group.into());
         Ok(())
     }
 
     /// Checks that logs are part of the transaction.
     pub fn check_logs(&self, id: &str, given: Instance, logs: &[LogId]) -> Result<(), TransactionError> {
-        let entry = self.known(id)?;
+        let (_, entry) = self.known(id)?;
         let producer = entry.lock();
         producer.check(given)?;
         if producer.status == Status::Ongoing && logs.iter().all(|log| producer.logs.contains(log)) {
@@ -214,8 +221,8 @@ impl Transactions {
         logs: &[LogId],
         appends: Vec<Append>,
     ) -> Result<Ticket, TransactionError> {
-        let entry = self.known(id)?;
-        let mut producer = entry.lock();
+        let known = self.known(id)?;
+        let mut producer = known.1.lock();
         producer.check(given)?;
         if let Status::Ending(_) = producer.status {
             return Err(TransactionError::Busy);
@@ -226,7 +233,7 @@ impl Transactions {
             if !adds && !producer.is_recovered {
                 return Err(TransactionError::NotAdded);
             }
-            self.begin(&mut producer, given)?;
+            self.begin(&known, &mut producer, given)?;
             producer.logs.extend(logs);
         }
         Ok(self.journal.append(appends))
@@ -241,16 +248,16 @@ impl Transactions {
         (group, by): (&str, &CommitSender<'_>),
         commits: Vec<NewCommit>,
     ) -> Result<(), TransactionError> {
-        let entry = self.known(id)?;
+        let known = self.known(id)?;
         let ticket = {
-            let mut producer = entry.lock();
+            let mut producer = known.1.lock();
             producer.check(given)?;
             let is_part = producer.status == Status::Ongoing && producer.groups.contains(group);
             if !is_part && !adds && !producer.is_recovered {
                 return Err(TransactionError::NotAdded);
             }
             self.groups.check_commit(group, by, &commits)?;
-            self.begin(&mut producer, given)?;
+            self.begin(&known, &mut producer, given)?;
             producer.groups.insert(group.into());
             let had = producer.pending_count();
             if had + commits.len() > COMMITS_MAX && !producer.has_room(group, &commits, COMMITS_MAX) {
@@ -260,6 +267,7 @@ impl Transactions {
                 group: group.into(),
                 commits,
                 at: self.clock.wall_ms(),
+                order: self.groups.next_order(),
             };
             // The end is one append: it leaves as much space again for the control batches.
             if producer.pending_bytes() + pending.bytes() > self.journal.batch_bytes() {
@@ -291,7 +299,7 @@ impl Transactions {
         end: TransactionEnd,
         bumps: bool,
     ) -> Result<Instance, TransactionError> {
-        let entry = self.known(id)?;
+        let (_, entry) = self.known(id)?;
         let fresh = if bumps { self.fresh(&entry).await? } else { None };
         let stored = {
             let mut producer = entry.lock();
@@ -314,20 +322,17 @@ impl Transactions {
 
     /// Returns the partitions of a group whose commits wait for the end of a transaction.
     pub fn pending_commits(&self, group: &str) -> BTreeSet<(TopicId, u32)> {
-        if self.pending.load(Ordering::Relaxed) == 0 {
+        if !self.has_pending() {
             return BTreeSet::new();
         }
-        let mut found = BTreeSet::new();
-        for (_, entry) in self.entries() {
-            let producer = entry.lock();
-            let pending = producer.pending.iter().filter(|pending| &*pending.group == group);
-            found.extend(
-                pending
-                    .flat_map(|pending| &pending.commits)
-                    .map(|commit| (commit.topic, commit.partition)),
-            );
-        }
-        found
+        let entries = self.open_entries();
+        let places = |(_, entry): &(Arc<str>, Entry)| entry.lock().places_of(group);
+        entries.iter().flat_map(places).collect()
+    }
+
+    /// True if commits wait for the end of any transaction.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
     }
 
     /// Describes a transactional id; `None` if it is unknown.
@@ -366,13 +371,26 @@ impl Transactions {
         }
     }
 
-    fn begin(&self, producer: &mut Producer, given: Instance) -> Result<(), TransactionError> {
+    fn begin(
+        &self,
+        (id, entry): &(Arc<str>, Entry),
+        producer: &mut Producer,
+        given: Instance,
+    ) -> Result<(), TransactionError> {
         let was = producer.status;
         producer.begin(given, self.clock.elapsed_ms())?;
         if was != producer.status {
+            self.open.lock().insert(Arc::clone(id), Arc::clone(entry));
             self.metrics.open.inc();
         }
         Ok(())
+    }
+
+    /// A transaction has ended, and that is stored.
+    pub(crate) fn on_ended(&self, id: &str, end: TransactionEnd) {
+        self.open.lock().remove(id);
+        self.metrics.open.dec();
+        self.metrics.on_end(end);
     }
 
     /// Adds a transactional id whose producer has no epoch yet.
@@ -408,16 +426,20 @@ impl Transactions {
         self.ids.lock().get(id).map(Arc::clone)
     }
 
-    fn known(&self, id: &str) -> Result<Entry, TransactionError> {
+    fn known(&self, id: &str) -> Result<(Arc<str>, Entry), TransactionError> {
         check_id(id)?;
-        self.find(id).ok_or(TransactionError::UnknownProducer)
+        let ids = self.ids.lock();
+        let known = ids.get_key_value(id).ok_or(TransactionError::UnknownProducer)?;
+        Ok((Arc::clone(known.0), Arc::clone(known.1)))
     }
 
     pub(crate) fn entries(&self) -> Vec<(Arc<str>, Entry)> {
-        let ids = self.ids.lock();
-        ids.iter()
-            .map(|(id, entry)| (Arc::clone(id), Arc::clone(entry)))
-            .collect()
+        copied(&self.ids.lock())
+    }
+
+    /// Returns the producers with a transaction whose end is not stored.
+    pub(crate) fn open_entries(&self) -> Vec<(Arc<str>, Entry)> {
+        copied(&self.open.lock())
     }
 
     /// Removes a transactional id whose deletion is stored.
@@ -443,12 +465,19 @@ impl Transactions {
             .ids
             .set(i64::try_from(entries.len()).unwrap_or(i64::MAX));
         let open = entries
-            .iter()
+            .into_iter()
             .filter(|(_, entry)| entry.lock().status == Status::Ongoing);
+        let open: HashMap<_, _> = open.collect();
         self.metrics
             .open
-            .set(i64::try_from(open.count()).unwrap_or(i64::MAX));
+            .set(i64::try_from(open.len()).unwrap_or(i64::MAX));
+        *self.open.lock() = open;
     }
+}
+
+fn copied(entries: &HashMap<Arc<str>, Entry>) -> Vec<(Arc<str>, Entry)> {
+    let copy = |(id, entry): (&Arc<str>, &Entry)| (Arc::clone(id), Arc::clone(entry));
+    entries.iter().map(copy).collect()
 }
 
 fn check_id(id: &str) -> Result<(), TransactionError> {
@@ -470,7 +499,11 @@ pub(crate) fn outcome_now(ticket: &mut Ticket) -> Option<Outcome> {
     }
 }
 
-fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, StateUnreadable> {
+fn load(
+    journal: &dyn Journal,
+    groups: &Groups,
+    now: u64,
+) -> Result<HashMap<Arc<str>, Entry>, StateUnreadable> {
     let mut producers: HashMap<Arc<str>, Producer> = HashMap::new();
     spaces::TRANSACTIONS.load(journal, |item| {
         match item {
@@ -479,11 +512,19 @@ fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, Sta
                 producers.insert(id, stored::decode(value)?);
             }
             StateItem::Delta { key, delta } => {
-                let pending = stored::decode_pending(delta)?;
-                let known = producers.get_mut(std::str::from_utf8(key).ok()?);
+                let delta = stored::decode_delta(delta)?;
                 // The row of a deleted id may leave one behind after damage.
-                if let Some(producer) = known {
-                    producer.add_commits(pending);
+                if let Some(producer) = producers.get_mut(std::str::from_utf8(key).ok()?) {
+                    producer.status = Status::Ongoing;
+                    match delta {
+                        Delta::Pending(pending) => {
+                            groups.order_after(pending.order);
+                            producer.add_commits(pending);
+                        }
+                        Delta::Withdrawal(group, places) => {
+                            producer.withdraw(&group, |place| places.contains(place));
+                        }
+                    }
                 }
             }
         }
@@ -496,8 +537,10 @@ fn load(journal: &dyn Journal, now: u64) -> Result<HashMap<Arc<str>, Entry>, Sta
     let entries = producers.into_iter().map(|(id, mut producer)| {
         producer.is_recovered = true;
         producer.logs = logs.remove(&producer.instance.producer).unwrap_or_default();
-        if !producer.logs.is_empty() || !producer.pending.is_empty() {
+        if !producer.logs.is_empty() {
             producer.status = Status::Ongoing;
+        }
+        if producer.status == Status::Ongoing {
             producer.before = None;
             producer.began = now;
         }

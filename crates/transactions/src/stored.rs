@@ -5,23 +5,39 @@
 //!           value  u8 version = 1, i64 producer id, i16 epoch, u32 timeout in ms, u8 state (0 no transaction
 //!                  yet, 1 committed, 2 aborted), i64 time of the change (ms since 1970), u8 has a producer
 //!                  before: i64 id, i16 epoch
-//!           delta  commits that wait for the end of the transaction: u8 version = 1, group, i64 time of the
-//!                  request, u32 commits, each: topic id (16, big-endian), u32 partition, i64 offset, i32 leader epoch, u8 has text,
-//!                  text
+//!           delta  commits that wait for the end of the transaction: u8 version = 2, group, i64 time of the
+//!                  request, u64 its order among all commits (not in version 1: 0), u32 commits, each: topic
+//!                  id (16, big-endian), u32 partition, i64 offset, i32 leader epoch, u8 has text, text;
+//!                  or commits that wait no more: u8 version = 3, group, u32 partitions, each: topic id (16,
+//!                  big-endian), u32 partition
 //! ```
 //!
 //! Numbers are little-endian, texts have a length of 4 bytes in front. That a transaction is open is said by
 //! its batches in the logs.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
-use stafett_groups::NewCommit;
+use stafett_groups::{NewCommit, PendingCommits};
 use stafett_model::codec::{get, get_text, put_text};
 use stafett_model::{ProducerId, TransactionEnd};
 use stafett_topics::TopicId;
 
-use crate::producer::{Instance, PendingCommits, Producer, Status};
+use crate::producer::{Instance, Producer, Status};
 
 const VERSION: u8 = 1;
+/// Version of pending commits.
+const PENDING_VERSION: u8 = 2;
+/// Version of withdrawals.
+const WITHDRAWAL: u8 = 3;
+
+/// Change of an open transaction.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Delta {
+    Pending(PendingCommits),
+    /// Group, and the partitions whose commits wait no more.
+    Withdrawal(Box<str>, HashSet<(TopicId, u32)>),
+}
 
 /// Encodes a producer without an open transaction.
 pub(crate) fn encode(
@@ -70,9 +86,10 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Producer> {
 }
 
 pub(crate) fn encode_pending(pending: &PendingCommits) -> Bytes {
-    let mut out = vec![VERSION];
+    let mut out = vec![PENDING_VERSION];
     put_text(&pending.group, &mut out);
     out.extend_from_slice(&pending.at.to_le_bytes());
+    out.extend_from_slice(&pending.order.to_le_bytes());
     let count = u32::try_from(pending.commits.len()).expect("their number is bounded");
     out.extend_from_slice(&count.to_le_bytes());
     for commit in &pending.commits {
@@ -88,13 +105,44 @@ pub(crate) fn encode_pending(pending: &PendingCommits) -> Bytes {
     out.into()
 }
 
-pub(crate) fn decode_pending(mut bytes: &[u8]) -> Option<PendingCommits> {
-    let rest = &mut bytes;
-    if get(rest)? != [VERSION] {
-        return None;
+pub(crate) fn encode_withdrawal(group: &str, places: &[(TopicId, u32)]) -> Bytes {
+    let mut out = vec![WITHDRAWAL];
+    put_text(group, &mut out);
+    let count = u32::try_from(places.len()).expect("their number is bounded");
+    out.extend_from_slice(&count.to_le_bytes());
+    for (topic, partition) in places {
+        out.extend_from_slice(&topic.0.to_be_bytes());
+        out.extend_from_slice(&partition.to_le_bytes());
     }
+    out.into()
+}
+
+pub(crate) fn decode_delta(mut bytes: &[u8]) -> Option<Delta> {
+    let rest = &mut bytes;
+    let delta = match get(rest)? {
+        [version @ 1..=PENDING_VERSION] => Delta::Pending(get_pending(version, rest)?),
+        [WITHDRAWAL] => {
+            let group = get_text(rest)?.into();
+            let mut places = HashSet::new();
+            for _ in 0..u32::from_le_bytes(get(rest)?) {
+                let topic = TopicId(u128::from_be_bytes(get(rest)?));
+                places.insert((topic, u32::from_le_bytes(get(rest)?)));
+            }
+            Delta::Withdrawal(group, places)
+        }
+        _ => return None,
+    };
+    rest.is_empty().then_some(delta)
+}
+
+fn get_pending(version: u8, rest: &mut &[u8]) -> Option<PendingCommits> {
     let group = get_text(rest)?.into();
     let at = i64::from_le_bytes(get(rest)?);
+    let order = if version == 1 {
+        0
+    } else {
+        u64::from_le_bytes(get(rest)?)
+    };
     let mut commits = Vec::new();
     for _ in 0..u32::from_le_bytes(get(rest)?) {
         commits.push(NewCommit {
@@ -109,7 +157,12 @@ pub(crate) fn decode_pending(mut bytes: &[u8]) -> Option<PendingCommits> {
             },
         });
     }
-    rest.is_empty().then_some(PendingCommits { group, commits, at })
+    Some(PendingCommits {
+        group,
+        commits,
+        at,
+        order,
+    })
 }
 
 fn put_instance(instance: Instance, out: &mut Vec<u8>) {
@@ -158,11 +211,26 @@ mod tests {
             group: "ä".into(),
             commits: vec![commit(None), commit(Some("text"))],
             at: 7,
+            order: 3,
         };
         let row = encode_pending(&pending);
         for cut in 0..row.len() {
-            assert_eq!(decode_pending(&row[..cut]), None);
+            assert_eq!(decode_delta(&row[..cut]), None);
         }
-        assert_eq!(decode_pending(&row), Some(pending));
+        let at = 1 + 4 + pending.group.len() + 8;
+        let before = [&[1], &row[1..at], &row[at + 8..]].concat();
+        let first = PendingCommits {
+            order: 0,
+            ..pending.clone()
+        };
+        assert_eq!(decode_delta(&before), Some(Delta::Pending(first)), "of version 1");
+        assert_eq!(decode_delta(&row), Some(Delta::Pending(pending)));
+        let places = [(TopicId(9), 2), (TopicId(1), 0)];
+        let row = encode_withdrawal("ä", &places);
+        for cut in 0..row.len() {
+            assert_eq!(decode_delta(&row[..cut]), None);
+        }
+        let read = Delta::Withdrawal("ä".into(), places.into());
+        assert_eq!(decode_delta(&row), Some(read));
     }
 }

@@ -42,7 +42,7 @@ impl Transactions {
     pub(crate) async fn abort_overdue(&self) {
         let now = self.clock.elapsed_ms();
         let mut aborts = Vec::new();
-        for (id, entry) in self.entries() {
+        for (id, entry) in self.open_entries() {
             let fenced = {
                 let producer = entry.lock();
                 producer.is_overdue(now).then_some(producer.instance)

@@ -11,7 +11,7 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Append, Journal, MemoryJournal, Outcome};
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record, TransactionEnd};
 use stafett_topics::{Batches, LogRead, NewTopic, Topic, TopicSettings, Visibility};
-use stafett_transactions::{Instance, Status, TransactionError};
+use stafett_transactions::{Instance, Status, TransactionError, Transactions};
 
 use crate::simulated::{losing_power_at, on_disk};
 
@@ -231,6 +231,33 @@ async fn an_open_transaction_goes_on_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_instance_that_is_asked_for_again_is_the_same_until_it_is_used() {
+    let (journal, broker) = in_memory().await;
+    let topic = topic(&broker, "t", 1).await.unwrap();
+    let transactions = broker.transactions();
+    let first = transactions.begin_producer("id", TIMEOUT_MS, None).await.unwrap();
+    let again = |transactions: Arc<Transactions>, given| async move {
+        transactions.begin_producer("id", TIMEOUT_MS, Some(given)).await
+    };
+    let second = Instance {
+        epoch: first.epoch + 1,
+        ..first
+    };
+    for _ in 0..2 {
+        let begun = again(Arc::clone(transactions), first).await;
+        assert_eq!(begun, Ok(second));
+    }
+    broker.stop().await;
+    drop(broker);
+    let broker = start(&Arc::new(journal.reopen())).await;
+    let transactions = broker.transactions();
+    assert_eq!(again(Arc::clone(transactions), first).await, Ok(second));
+    send(&broker, "id", second, 0, &topic, "x").await;
+    let late = again(Arc::clone(transactions), first).await;
+    assert_eq!(late, Err(TransactionError::Fenced));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_topic_that_is_deleted_meanwhile_keeps_no_transaction_from_its_end() {
     let (_, broker) = in_memory().await;
     let (gone, instance) = sending(&broker, "id", "x").await;
@@ -446,4 +473,153 @@ async fn a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() {
         .unwrap();
     assert_eq!(committed(&broker, logs(&topic)[1]).await, ["x"]);
     assert!(broker.catalog().open_transactions().is_empty());
+}
+
+async fn pending(broker: &Broker, id: &str, instance: Instance, commits: Vec<NewCommit>) {
+    let sent = broker
+        .transactions()
+        .commit_offsets(id, instance, true, ("g", &NOBODY), commits);
+    sent.await.unwrap();
+}
+
+async fn plain(broker: &Broker, commits: Vec<NewCommit>) {
+    let sent = broker.groups().commit("g", &NOBODY, commits).unwrap();
+    sent.durable().await.unwrap();
+}
+
+/// Two transactions that are ended in the other order than their commits came, and commits outside of them;
+/// the clock stands still or goes back. Starts anew before each end if asked to.
+async fn commits_in_turn(restarts: bool) {
+    let (mut journal, mut broker) = in_memory().await;
+    let (topic, one) = sending(&broker, "one", "x").await;
+    let transactions = broker.transactions();
+    let two = transactions
+        .begin_producer("two", TIMEOUT_MS, None)
+        .await
+        .unwrap();
+    let of = |partition: u32, offset: i64| -> Vec<NewCommit> {
+        let commits = commit_of(&topic, offset).into_iter();
+        commits.map(|commit| NewCommit { partition, ..commit }).collect()
+    };
+    plain(&broker, of(1, 1)).await;
+    pending(&broker, "one", one, [of(0, 2), of(1, 3)].concat()).await;
+    plain(&broker, of(0, 4)).await;
+    pending(&broker, "two", two, of(1, 5)).await;
+    for (id, instance) in [("two", two), ("one", one)] {
+        if restarts {
+            broker.stop().await;
+            journal = Arc::new(journal.reopen());
+            broker = start(&journal).await;
+        }
+        let ended = broker
+            .transactions()
+            .end(id, instance, TransactionEnd::Commit, true);
+        ended.await.unwrap();
+    }
+    let offset = |partition| {
+        let of = |group: Option<&stafett_groups::Group>| group?.commits.get(topic.id, partition).cloned();
+        broker.groups().with_group("g", of).map(|found| found.offset)
+    };
+    assert_eq!((offset(0), offset(1)), (Some(4), Some(5)), "restarts: {restarts}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_later_of_two_commits_of_a_partition_counts_whenever_their_transactions_end() {
+    for restarts in [false, true] {
+        commits_in_turn(restarts).await;
+    }
+}
+
+/// Deletes a group, or its offset of partition 0, between commits of a transaction and its end.
+async fn deletion_before_the_end(whole: bool, has_others: bool, restarts: bool) {
+    let (mut journal, mut broker) = in_memory().await;
+    let topic = topic(&broker, "t", 2).await.unwrap();
+    let transactions = broker.transactions();
+    let instance = transactions.begin_producer("id", TIMEOUT_MS, None).await.unwrap();
+    if has_others {
+        plain(&broker, commit_of(&topic, 1)).await;
+    }
+    pending(&broker, "id", instance, commit_of(&topic, 2)).await;
+    if whole {
+        let deleted = transactions.delete_group("g").unwrap();
+        deleted.durable().await.unwrap();
+    } else {
+        let all = |_: &_| Ok(vec![true]);
+        let deleted = transactions.delete_commits("g", &[(topic.id, 0)], all);
+        deleted.unwrap().1.durable().await.unwrap();
+    }
+    assert!(transactions.pending_commits("g").is_empty());
+    if restarts {
+        broker.stop().await;
+        journal = Arc::new(journal.reopen());
+        broker = start(&journal).await;
+    }
+    let transactions = broker.transactions();
+    assert_eq!(transactions.describe("id").unwrap().status, Status::Ongoing);
+    let ended = transactions.end("id", instance, TransactionEnd::Commit, true);
+    ended.await.unwrap();
+    assert_eq!(committed_offset(&broker, "g", &topic), None);
+    if whole {
+        let again = transactions.delete_group("g").err();
+        assert_eq!(again, Some(stafett_groups::GroupError::NoSuchGroup));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_wait_go_with_their_group_and_with_their_offset() {
+    for case in 0..8 {
+        deletion_before_the_end(case & 1 > 0, case & 2 > 0, case & 4 > 0).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_commits_of_the_deleted_group_and_partition_are_withdrawn() {
+    let (_, broker) = in_memory().await;
+    let (topic, instance) = sending(&broker, "id", "x").await;
+    let other = NewCommit {
+        partition: 1,
+        ..commit_of(&topic, 3).remove(0)
+    };
+    pending(
+        &broker,
+        "id",
+        instance,
+        vec![commit_of(&topic, 2).remove(0), other],
+    )
+    .await;
+    let transactions = broker.transactions();
+    let second = transactions.commit_offsets("id", instance, true, ("h", &NOBODY), commit_of(&topic, 4));
+    second.await.unwrap();
+    let all = |_: &_| Ok(vec![true]);
+    let deleted = transactions.delete_commits("g", &[(topic.id, 0)], all);
+    deleted.unwrap().1.durable().await.unwrap();
+    pending(&broker, "id", instance, commit_of(&topic, 5)).await;
+    let deleted = transactions.delete_group("nobody's").err();
+    assert_eq!(deleted, Some(stafett_groups::GroupError::NoSuchGroup));
+    let ended = transactions.end("id", instance, TransactionEnd::Commit, true);
+    ended.await.unwrap();
+    assert_eq!(committed_offset(&broker, "g", &topic), Some(5));
+    assert_eq!(committed_offset(&broker, "h", &topic), Some(4));
+    assert!(transactions.pending_commits("g").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_open_transactions_does_not_depend_on_the_number_of_ids() {
+    let (_, broker) = in_memory().await;
+    let topic = topic(&broker, "t", 1).await.unwrap();
+    let transactions = broker.transactions();
+    for number in 0..1000 {
+        let id = format!("idle-{number}");
+        transactions.begin_producer(&id, TIMEOUT_MS, None).await.unwrap();
+    }
+    for _ in 0..2 {
+        let instance = transactions.begin_producer("id", TIMEOUT_MS, None).await.unwrap();
+        pending(&broker, "id", instance, commit_of(&topic, 2)).await;
+        let look = || assert_eq!(transactions.pending_commits("g").len(), 1);
+        let counted = allocation_counter::measure(look);
+        assert!(counted.bytes_total < 4096, "{counted:?}");
+        let ended = transactions.end("id", instance, TransactionEnd::Commit, true);
+        ended.await.unwrap();
+        assert!(transactions.pending_commits("g").is_empty());
+    }
 }

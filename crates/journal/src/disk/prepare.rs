@@ -71,8 +71,8 @@ impl PreparedAppend {
             logs.push(core.logs.get(id).ok_or(Refusal::NoSuchLog(id))?);
             Ok(())
         };
-        for Precondition::NextOffset { log, .. } in &append.require {
-            find(*log)?;
+        for required in &append.require {
+            find(required.log())?;
         }
         let mut bytes = GROUP_HEAD_BYTES;
         let mut has_batches = false;

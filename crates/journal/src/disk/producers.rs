@@ -89,6 +89,11 @@ pub(crate) enum SequenceCheck {
 }
 
 impl SequenceCheck {
+    /// Refuses the sequence number `given` of a producer without batches.
+    pub(crate) fn unknown(given: i32) -> Self {
+        Self::OutOfSequence { given, expected: 0 }
+    }
+
     /// Returns the base offset of a duplicate, or the reason to refuse the batch.
     pub(crate) fn verdict(self, log: LogId, producer: ProducerId) -> Result<Option<Offset>, Refusal> {
         match self {
@@ -216,6 +221,12 @@ impl Producers {
         });
         known.seen_at = now;
         known.mark_changed(&mut self.changed);
+    }
+
+    /// Returns true if the log has batches of a producer.
+    pub(crate) fn has_batches_of(&self, producer: ProducerId) -> bool {
+        let known = self.find(producer).ok().and_then(|index| self.known.get(index));
+        known.is_some_and(|known| !known.batches.is_empty())
     }
 
     /// Returns the latest epoch of a producer if it is later than `given`.

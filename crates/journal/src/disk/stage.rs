@@ -185,15 +185,8 @@ fn check(
     require: &[Precondition],
     locked: &LockedLogs<'_>,
 ) -> Result<DuplicateBases, Refusal> {
-    for Precondition::NextOffset { log, offset } in require {
-        let state = state_of(locked, *log);
-        if state.next != *offset {
-            return Err(Refusal::NotAtOffset {
-                log: *log,
-                next: state.next,
-                expected: *offset,
-            });
-        }
+    for required in require {
+        check_required(*required, state_of(locked, required.log()))?;
     }
     for (id, state) in locked {
         if state.deleted {
@@ -208,6 +201,25 @@ fn check(
         });
     }
     Ok(bases)
+}
+
+fn check_required(required: Precondition, state: &LogState) -> Result<(), Refusal> {
+    match required {
+        Precondition::NextOffset { log, offset } if state.next != offset => Err(Refusal::NotAtOffset {
+            log,
+            next: state.next,
+            expected: offset,
+        }),
+        Precondition::HasBatchesOf { log, producer, first }
+            if !state
+                .producers
+                .as_ref()
+                .is_some_and(|known| known.has_batches_of(producer)) =>
+        {
+            SequenceCheck::unknown(first).verdict(log, producer).map(|_| ())
+        }
+        Precondition::NextOffset { .. } | Precondition::HasBatchesOf { .. } => Ok(()),
+    }
 }
 
 /// Refuses the append if a log that it changes has had a later owner than the append's.

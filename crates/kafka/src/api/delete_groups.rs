@@ -16,14 +16,14 @@ use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 pub(super) fn delete_groups(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DeleteGroupsRequest = call.read(body)?;
-    let groups = context.shared.broker.groups();
+    let transactions = context.shared.broker.transactions();
     let mut seen = HashSet::new();
     let mut names = request.groups_names;
     names.retain(|name| seen.insert(name.clone()));
     let mut tickets = Vec::with_capacity(names.len());
     let begun = names.into_iter().map(|name| {
-        let begun = groups
-            .delete(&name)
+        let begun = transactions
+            .delete_group(&name)
             .map(|ticket| tickets.push((name.clone(), ticket)));
         (name, begun)
     });

@@ -9,12 +9,15 @@
 //! | -5 latest tiered | 9 | no offset: nothing is tiered |
 //! | -6 earliest to be uploaded | 11 | no offset |
 //! | 0 and up | 1 | the first record at or behind the time |
+//!
+//! Of committed records, a record at or behind the last stable offset is not found.
 
 use stafett_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use stafett_kafka_wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_model::Offset;
 use stafett_topics::{TimeQuery, Topic, is_internal};
 
 use super::repeated::repeated;
@@ -120,17 +123,21 @@ fn search(
     let bounds = shared.broker.catalog().bounds(log);
     let bounds = bounds.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
     let start = bounds.start;
+    let end = if is_committed { bounds.stable } else { bounds.end };
     let query = match asked.timestamp {
-        LATEST => {
-            let end = if is_committed { bounds.stable } else { bounds.end };
-            return Err(Ok(Some((wire(end), NONE, leader_epoch(&shared.broker)))));
-        }
+        LATEST => return Err(Ok(Some((wire(end), NONE, leader_epoch(&shared.broker))))),
         EARLIEST | EARLIEST_LOCAL => return Err(Ok(Some((wire(start), NONE, -1)))),
         LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Err(Ok(None)),
         MAX_TIMESTAMP => TimeQuery::Latest,
         time => TimeQuery::AtOrAfter(time),
     };
-    Ok(TimeSearch { log, query, start })
+    Ok(TimeSearch {
+        log,
+        query,
+        start,
+        // Records that become readable meanwhile may be found.
+        end: if is_committed { end } else { Offset(u64::MAX) },
+    })
 }
 
 fn first_version(timestamp: i64) -> Option<i16> {

@@ -36,8 +36,8 @@ pub(super) fn offset_delete(context: &RequestContext, call: Call, body: Decoder)
         };
         Ok(places.iter().map(is_allowed).collect())
     };
-    let groups = shared.broker.groups();
-    match groups.delete_commits(&request.group_id, &commits, is_allowed) {
+    let transactions = shared.broker.transactions();
+    match transactions.delete_commits(&request.group_id, &commits, is_allowed) {
         Ok((allowed, ticket)) => {
             let deleted = then(move |context, parts: SmallVec<[Result<(), NotStored>; 1]>| {
                 let deleted = parts.into_iter().collect::<Result<(), NotStored>>();

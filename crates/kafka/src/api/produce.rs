@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{Codec, LogId, ProducerId};
 use stafett_store::wall_ms;
-use stafett_topics::{Admitted, Append, Topic, is_internal};
+use stafett_topics::{Admitted, Append, Precondition, Topic, is_internal};
 use stafett_transactions::{Instance, TransactionError};
 
 use crate::call::Call;
@@ -138,6 +138,7 @@ fn read(
                     let pinned_bytes = std::mem::take(&mut pinned_bytes);
                     appends.push(Append {
                         pinned_bytes,
+                        require: known_before(call.version, &admitted).into_iter().collect(),
                         ..Append::batch(admitted.log, admitted.body)
                     });
                     result
@@ -150,6 +151,18 @@ fn read(
     }
     r.tags()?;
     Ok((answer, transaction))
+}
+
+/// Returns the condition for a batch of a transaction that does not begin with sequence 0: of the second
+/// version of the protocol, each transaction does.
+fn known_before(version: i16, admitted: &Admitted) -> Option<Precondition> {
+    let header = &admitted.header;
+    let begins = !header.is_transactional() || header.base_sequence <= 0;
+    (version >= ADDS_FROM && !begins).then_some(Precondition::HasBatchesOf {
+        log: admitted.log,
+        producer: ProducerId(header.producer_id),
+        first: header.base_sequence,
+    })
 }
 
 /// Adds a batch to the transaction of its request, if it is transactional.

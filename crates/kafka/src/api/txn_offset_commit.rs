@@ -26,6 +26,9 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
         .iter()
         .map(|topic| stage(&context.shared, topic, &mut commits))
         .collect();
+    if request.group_id.is_empty() {
+        return Ok(answer(&context.shared, call, topics, ErrorCode::InvalidGroupId)?.into());
+    }
     if commits.is_empty() {
         return Ok(answer(&context.shared, call, topics, ErrorCode::None)?.into());
     }

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use stafett_kafka_wire::messages::add_partitions_to_txn::AddPartitionsToTxnTopic;
+use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use stafett_kafka_wire::messages::offset_fetch::OffsetFetchRequestGroup;
 use stafett_kafka_wire::messages::txn_offset_commit::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use stafett_kafka_wire::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest,
-    FetchRequest, FetchResponse, InitProducerIdRequest, ListTransactionsRequest, OffsetFetchRequest,
-    ProduceRequest, TxnOffsetCommitRequest,
+    FetchRequest, FetchResponse, InitProducerIdRequest, ListOffsetsRequest, ListTransactionsRequest,
+    OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest,
 };
 use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::{BatchBuilder, Codec, ProducerId};
@@ -218,6 +219,70 @@ async fn the_first_version_of_the_protocol_adds_partitions_and_keeps_its_epoch()
 }
 
 #[tokio::test]
+async fn the_second_version_begins_each_transaction_of_a_partition_with_sequence_0() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let out_of_order = ErrorCode::OutOfOrderSequenceNumber.code();
+    let mut producer = Producer::begin(&mut client, "id").await;
+    for _ in 0..2 {
+        for _ in 0..2 {
+            assert_eq!(producer.send(&mut client, 12, 5, "late").await, out_of_order);
+        }
+        assert_eq!(producer.send(&mut client, 12, 0, "x").await, 0);
+        assert_eq!(producer.send(&mut client, 12, 1, "y").await, 0);
+        producer = producer.end(&mut client, BUMPS, true).await.unwrap();
+    }
+    assert_eq!(committed(&mut client).await.2, ["x", "y", "x", "y"]);
+    // The first version takes any.
+    client.create("u", 1).await;
+    assert_eq!(producer.add(&mut client, "u", &[0]).await, [0]);
+    let request = ProduceRequest {
+        transactional_id: Some("id".into()),
+        ..produce(-1, "u", 0, producer.batch(5, "first"))
+    };
+    let sent = client.call(11, &request).await;
+    assert_eq!(sent.responses[0].partition_responses[0].error_code, 0);
+}
+
+/// Returns the offset that a search by time finds in partition 0.
+async fn found(client: &mut Client, isolation_level: i8, timestamp: i64) -> i64 {
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        isolation_level,
+        topics: vec![ListOffsetsTopic {
+            name: "t".into(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index: 0,
+                current_leader_epoch: -1,
+                timestamp,
+            }],
+        }],
+        ..ListOffsetsRequest::default()
+    };
+    let listed = client.call(7, &request).await;
+    let partition = &listed.topics[0].partitions[0];
+    assert_eq!(partition.error_code, 0);
+    partition.offset
+}
+
+#[tokio::test]
+async fn a_search_by_time_finds_records_of_open_transactions_only_for_those_who_see_them() {
+    const LATEST_TIME: i64 = -3;
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let producer = Producer::begin(&mut client, "id").await;
+    assert_eq!(producer.send(&mut client, 12, 0, "x").await, 0);
+    for time in [0, LATEST_TIME] {
+        assert_eq!(found(&mut client, 0, time).await, 0);
+        assert_eq!(found(&mut client, 1, time).await, -1);
+    }
+    producer.end(&mut client, BUMPS, true).await.unwrap();
+    assert_eq!(found(&mut client, 1, 0).await, 0);
+}
+
+#[tokio::test]
 async fn commits_of_a_group_count_with_their_transaction() {
     let server = Server::start().await;
     let mut client = server.client().await;
@@ -245,6 +310,12 @@ async fn commits_of_a_group_count_with_their_transaction() {
     assert_eq!(code(&client.call(5, &producer.commit(6)).await), 0);
     producer.end(&mut client, BUMPS, false).await.unwrap();
     assert_eq!(committed_offset(&mut client, true).await, (0, 5));
+    let for_nobody = TxnOffsetCommitRequest {
+        group_id: "".into(),
+        ..Producer::begin(&mut client, "id").await.commit(7)
+    };
+    let refused = client.call(5, &for_nobody).await;
+    assert_eq!(code(&refused), ErrorCode::InvalidGroupId.code());
     let by_a_stranger = TxnOffsetCommitRequest {
         generation_id: 3,
         member_id: "m".into(),

@@ -80,7 +80,8 @@ on_every_provider! {
         committed_reads_end_at_the_first_open_transaction,
         aborted_transactions_are_named_until_they_are_truncated,
         an_open_transaction_is_known_to_the_next_start,
-        a_marker_with_a_later_epoch_fences_the_producer_and_its_sequences_begin_anew;
+        a_marker_with_a_later_epoch_fences_the_producer_and_its_sequences_begin_anew,
+        a_batch_that_needs_others_of_its_producer_is_refused_without_them;
     requests:
         an_append_sent_again_under_its_id_is_the_one_that_is_there,
         an_id_is_known_to_the_next_start,

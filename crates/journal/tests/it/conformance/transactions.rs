@@ -1,9 +1,10 @@
 //! Transactions of producers.
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_journal::{
-    AbortedTransaction, Append, BatchFrame, Frame, Journal, LogSlice, OpenTransaction, Outcome, ReadFrom,
-    ReadRequest, Refusal, Selection, Target, Visibility,
+    AbortedTransaction, Append, BatchFrame, Frame, Journal, LogSlice, OpenTransaction, Outcome, Precondition,
+    ReadFrom, ReadRequest, Refusal, Selection, Target, Visibility,
 };
 use stafett_model::{
     BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record, TransactionEnd, end_marker,
@@ -16,9 +17,13 @@ const ONE: ProducerId = ProducerId(11);
 const TWO: ProducerId = ProducerId(22);
 
 fn send(journal: &dyn Journal, log: LogId, producer: ProducerId, epoch: i16, sequence: i32) -> Outcome {
-    let mut batch = BatchBuilder::new(Codec::None)
+    let batch = BatchBuilder::new(Codec::None)
         .producer(producer, epoch, sequence)
         .transactional();
+    append(journal, Append::batch(log, filled(batch)))
+}
+
+fn filled(mut batch: BatchBuilder) -> Bytes {
     let record = Record {
         key: None,
         value: Some(b"x"),
@@ -26,7 +31,38 @@ fn send(journal: &dyn Journal, log: LogId, producer: ProducerId, epoch: i16, seq
         timestamp: 5,
     };
     batch.push(&record).unwrap();
-    append(journal, Append::batch(log, batch.finish().unwrap()))
+    batch.finish().unwrap()
+}
+
+pub fn a_batch_that_needs_others_of_its_producer_is_refused_without_them(bench: &mut Bench) {
+    let journal = bench.journal();
+    let log = create_logs(journal, 1, Durability::Sync);
+    let required = |first| {
+        let batch = BatchBuilder::new(Codec::None).producer(ONE, 0, first);
+        let body = filled(batch.transactional());
+        let required = Precondition::HasBatchesOf {
+            log,
+            producer: ONE,
+            first,
+        };
+        let require = SmallVec::from_iter([required]);
+        append(
+            journal,
+            Append {
+                require,
+                ..Append::batch(log, body)
+            },
+        )
+    };
+    let refusal = Refusal::OutOfSequence {
+        log,
+        producer: ONE,
+        given: 5,
+        expected: 0,
+    };
+    assert_eq!(required(5), Outcome::Refused(refusal));
+    assert_eq!(placed(send(journal, log, ONE, 0, 0)).base, Offset(0));
+    assert_eq!(placed(required(1)).base, Offset(1));
 }
 
 fn end(
