@@ -12,7 +12,7 @@ mod reading;
 mod transactional;
 
 pub use self::group_steps::GroupStep;
-pub(crate) use self::reading::{Reading, id_of};
+pub(crate) use self::reading::{ID, Reading, id_of};
 pub use self::transactional::TransactionStep;
 
 use std::collections::VecDeque;
@@ -32,6 +32,7 @@ pub use self::consumers::SESSION_MS;
 use self::groups::Member;
 pub use self::producer::Producer;
 use self::transactional::Transactional;
+use crate::ledger::compaction::policy;
 use crate::ledger::{Ledger, LogKey};
 use crate::server::Server;
 use crate::steps::{PARTITIONS, PRODUCERS, TOPICS};
@@ -181,6 +182,24 @@ impl Topic {
         format!("t{}", self.number)
     }
 
+    fn configs(&self) -> Vec<CreatableTopicConfig> {
+        let mut configs = vec![
+            config("stafett.durability", self.level.to_string()),
+            config("retention.ms", KEPT.as_millis().to_string()),
+            // The clock is set back, and batches are sent again.
+            config("message.timestamp.after.max.ms", i64::MAX.to_string()),
+        ];
+        if let Some(policy) = policy(self.number) {
+            configs.extend([
+                config("cleanup.policy", policy.cleanup.to_owned()),
+                config("min.cleanable.dirty.ratio", policy.dirty_ratio.to_owned()),
+                config("min.compaction.lag.ms", policy.lag_ms.to_string()),
+                config("delete.retention.ms", policy.tombstones_kept_ms.to_string()),
+            ]);
+        }
+        configs
+    }
+
     fn log(&self, partition: u8) -> LogKey {
         LogKey {
             topic: self.number,
@@ -263,12 +282,7 @@ impl World {
             name: topic.name().into(),
             num_partitions: PARTITIONS.into(),
             replication_factor: -1,
-            configs: vec![
-                config("stafett.durability", topic.level.to_string()),
-                config("retention.ms", KEPT.as_millis().to_string()),
-                // The clock is set back, and batches are sent again.
-                config("message.timestamp.after.max.ms", i64::MAX.to_string()),
-            ],
+            configs: topic.configs(),
             ..CreatableTopic::default()
         };
         let request = CreateTopicsRequest {

@@ -7,8 +7,8 @@ use crate::live::LiveStep;
 use crate::loss::Loss;
 use crate::random::Random;
 
-/// Number of topics.
-pub const TOPICS: u8 = 4;
+/// Number of topics. The last ones are compacted ([`crate::ledger::compaction`]).
+pub const TOPICS: u8 = 6;
 /// Partitions of each topic.
 pub const PARTITIONS: u8 = 2;
 /// Number of Kafka producers.
@@ -285,6 +285,8 @@ struct Mix {
     pumps: u64,
     bytes_max: u32,
     ages: [Age; 4],
+    /// First topic that producers use.
+    first_topic: u8,
     /// True if files are lost. Kinds of steps whose state after a loss is unpredictable are left out then.
     has_losses: bool,
 }
@@ -436,6 +438,7 @@ impl Mix {
                 [Age::Days(2); 4],
                 [Age::Unknown; 4],
             ]),
+            first_topic: random.pick(&[0, 0, 0, TOPICS - 2]),
             has_losses,
         }
     }
@@ -465,7 +468,7 @@ impl Mix {
         match kind {
             Kind::Produce => Action::Produce {
                 producer: small(PRODUCERS),
-                topic: small(TOPICS),
+                topic: self.first_topic + small(TOPICS - self.first_topic),
                 partition: small(PARTITIONS),
                 records: u16::try_from(1 + random.below(20)).unwrap_or(1),
                 bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),

@@ -364,6 +364,7 @@ impl World {
             Action::Retain => self.retain(server),
             Action::Checkpoint => server.journal.checkpoint(),
             Action::Rewrite { frees } => {
+                self.kafka.ledger.on_rewrite(host::wall_ms());
                 let rewritten = server.journal.rewrite();
                 if frees && rewritten > 0 {
                     server.journal.checkpoint();
