@@ -241,6 +241,17 @@ impl Ledger {
         seen.find(is_there).map(|(offset, _)| *offset)
     }
 
+    /// Returns the offsets at which acknowledged and committed records must be.
+    pub fn all_stored(&self, log: LogKey) -> Vec<u64> {
+        if self.is_undecided(log) {
+            return Vec::new();
+        }
+        let seen = self.seen.get(&log).into_iter().flatten();
+        seen.filter(|(offset, id)| self.must_be_there(log, **offset, **id))
+            .map(|(offset, _)| *offset)
+            .collect()
+    }
+
     /// True if readers of committed records must get a record that was seen.
     fn must_be_there(&self, log: LogKey, offset: u64, id: RecordId) -> bool {
         self.batches.get(id.0).is_some_and(|batch| {

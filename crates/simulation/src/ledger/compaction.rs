@@ -132,15 +132,15 @@ impl Ledger {
         let Some(policy) = policy(log.topic) else {
             return Ok(());
         };
-        let there: BTreeSet<u64> = read.iter().map(|seen| seen.offset).collect();
-        let counting = read.iter().filter(|seen| self.replaces(seen.id.0));
-        // First and last record of each key.
-        let mut ends: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for seen in counting {
-            let ends = ends.entry(key_of(seen.id)).or_insert((seen.offset, seen.offset));
-            ends.1 = seen.offset;
+        let mut left = LeftKeys {
+            offsets: read.iter().map(|seen| seen.offset).collect(),
+            ends: BTreeMap::new(),
+            deleted: self.deleted_keys(log),
+        };
+        for seen in read.iter().filter(|seen| self.replaces(seen.id.0)) {
+            let of_key = left.ends.entry(key_of(seen.id));
+            of_key.or_insert((seen.offset, seen.offset)).1 = seen.offset;
         }
-        let deleted = self.deleted_keys(log);
         let mut lost = Vec::new();
         for (number, batch) in self.batches.iter().enumerate() {
             let State::Acknowledged { base } = batch.state else {
@@ -151,28 +151,15 @@ impl Ledger {
             if batch.log != log || !was_there || is_expired || self.may_be_aborted(batch) {
                 continue;
             }
-            for id in records(number, batch) {
-                let offset = base + u64::from(id.1);
-                let ends = ends.get(&key_of(id)).copied();
-                if there.contains(&offset) || ends.is_some_and(|(_, last)| last > offset) {
-                    continue;
-                }
-                if died.is_some_and(|death| !survives(batch.level, death)) {
+            let at = |id: RecordId| base + u64::from(id.1);
+            let wrong = records(number, batch).find_map(|id| left.wrong(id, at(id), self.replaces(number)));
+            let is_whole_gone = !records(number, batch).any(|id| left.offsets.contains(&at(id)));
+            match wrong {
+                Some(_) if is_whole_gone && died.is_some_and(|death| !survives(batch.level, death)) => {
                     lost.push(number);
-                    break;
                 }
-                if !deleted.contains(&key_of(id)) {
-                    return Err(Finding(format!(
-                        "{id:?} at {offset} of {log:?} is gone, and nothing newer of key {} is there ({died:?})",
-                        key_of(id)
-                    )));
-                }
-                if let Some((first, _)) = ends.filter(|_| is_tombstone(id) && self.replaces(number)) {
-                    return Err(Finding(format!(
-                        "{id:?} at {offset} of {log:?} deleted key {} and is gone, and {first} is there",
-                        key_of(id)
-                    )));
-                }
+                Some(wrong) => return Err(Finding(format!("{log:?}: {wrong} ({died:?})"))),
+                None => {}
             }
         }
         for number in lost {
@@ -229,6 +216,36 @@ impl Ledger {
         is_known_newer
             || self.passes.expired.contains(&id.0) && is_tombstone(id)
             || unknown.any(|(number, batch)| records(number, batch).any(|other| key_of(other) == key))
+    }
+}
+
+/// Content of a compacted log.
+#[derive(Debug)]
+struct LeftKeys {
+    offsets: BTreeSet<u64>,
+    /// First and last offset of each key, without records of transactions that are not committed.
+    ends: BTreeMap<u64, (u64, u64)>,
+    /// Keys that a tombstone that may be gone deleted.
+    deleted: BTreeSet<u64>,
+}
+
+impl LeftKeys {
+    /// Returns the reason why an acknowledged record must not be missing, if it is.
+    fn wrong(&self, id: RecordId, offset: u64, replaces: bool) -> Option<String> {
+        let key = key_of(id);
+        let ends = self.ends.get(&key).copied();
+        if self.offsets.contains(&offset) || ends.is_some_and(|(_, last)| last > offset) {
+            return None;
+        }
+        if !self.deleted.contains(&key) {
+            return Some(format!(
+                "{id:?} at {offset} is gone, and nothing newer of key {key} is there"
+            ));
+        }
+        let (first, _) = ends.filter(|_| is_tombstone(id) && replaces)?;
+        Some(format!(
+            "{id:?} at {offset} deleted key {key} and is gone, and {first} is there"
+        ))
     }
 }
 
