@@ -450,6 +450,7 @@ impl Mix {
             &NOT_OF_AMQP,
             &NOT_OF_TRANSACTIONS,
             &NOT_OF_SHARES,
+            &NOT_OF_SHARES,
         ]);
         let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
         let weights: Vec<_> = KINDS

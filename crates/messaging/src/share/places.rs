@@ -157,10 +157,14 @@ impl Shares {
         self.context.flush_all(&self.dispatchers()).await;
     }
 
-    /// Stages a change without effect: it is stored when all earlier ones are.
+    /// Stages a change without effect: it is stored when all earlier ones are. As settlements, it may use the
+    /// space that is kept back for them.
     pub(super) fn stage_nothing(&self) -> Ticket {
         // No place has this id.
         let frame = spaces::SHARES.delete(vec![0; 8]);
-        self.journal.append(vec![Append::state([frame], self.wait)])
+        self.journal.append(vec![Append {
+            frees_space: true,
+            ..Append::state([frame], self.wait)
+        }])
     }
 }
