@@ -122,11 +122,16 @@ impl Deliveries {
                 wrong.unwrap_or("free")
             )));
         }
+        // An acknowledgement of its last delivery may be on its way, and then settles this one.
+        let sent = match record.fate {
+            Fate::Held(hold) if hold.holder == holder => hold.sent,
+            _ => None,
+        };
         *record = Delivered {
             fate: Fate::Held(Hold {
                 holder,
                 until_ms: sent_ms + rules.lock_ms,
-                sent: None,
+                sent,
                 is_gap,
             }),
             least: count,
@@ -190,7 +195,7 @@ impl Deliveries {
         for one in settled {
             let record = self.record(key, one.offset);
             let mine = match &mut record.fate {
-                Fate::Held(hold) if hold.holder == holder && record.most == one.count => Some(hold),
+                Fate::Held(hold) if hold.holder == holder && hold.sent == Some(one.kind) => Some(hold),
                 _ => None,
             };
             match (one.kind, mine) {
@@ -199,9 +204,11 @@ impl Deliveries {
                 }
                 (RENEW, None) => {}
                 (RELEASE, mine) => {
+                    let is_mine = mine.is_some();
+                    let count = if is_mine { record.most } else { one.count };
                     record.stored = record.stored.max(one.count);
-                    if mine.is_some() {
-                        record.fate = if one.count >= rules.deliveries_max {
+                    if is_mine {
+                        record.fate = if count >= rules.deliveries_max {
                             Fate::Settled
                         } else {
                             Fate::Free
@@ -233,8 +240,8 @@ impl Deliveries {
         for one in settled {
             let record = self.record(key, one.offset);
             match &mut record.fate {
-                Fate::Held(hold) if hold.holder == holder && record.most == one.count => {
-                    is_due |= hold.until_ms <= now_ms;
+                Fate::Held(hold) if hold.holder == holder && hold.sent == Some(one.kind) => {
+                    is_due |= hold.until_ms <= now_ms || record.most != one.count;
                     hold.sent = None;
                     if !is_certain {
                         record.fate = Fate::Doubtful;

@@ -206,6 +206,8 @@ impl World {
                         member.cut(&mut sharing.deliveries);
                     }
                 }
+                // It joins again once it has left.
+                _ if member.is_leaving() => {}
                 _ if !member.is_in => member.is_in = true,
                 ShareStep::Fetch { shape, settles, .. }
                     if member.epoch > 0 && !member.assigned.is_empty() =>
@@ -361,6 +363,10 @@ impl World {
 }
 
 impl super::Member {
+    fn is_leaving(&self) -> bool {
+        self.waiting.iter().any(|asked| matches!(asked, Asked::Leave))
+    }
+
     fn leave(&mut self) {
         let request = requests::heartbeat(self.group(), &self.id(), -1);
         self.send(1, &request, Asked::Leave);
