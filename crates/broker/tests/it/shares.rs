@@ -16,6 +16,7 @@ const RULES: ShareRules = ShareRules {
     lock_ms: 30_000,
     deliveries_max: 5,
     locks_max: 100,
+    visibility: Visibility::Stored,
 };
 
 async fn topic(broker: &Broker, records: u32) -> Arc<Topic> {

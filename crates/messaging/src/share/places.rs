@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use stafett_journal::{Append, Journal, StateUnreadable, StateWait, Ticket};
 use stafett_model::{Durability, Lock};
 use stafett_store::{Clock, spaces};
-use stafett_topics::{Topic, TopicId, Topics};
+use stafett_topics::{Topic, TopicId, Topics, Visibility};
 
 use super::metrics::ShareMetrics;
 use super::place::Place;
@@ -22,6 +22,8 @@ pub struct ShareRules {
     pub deliveries_max: u32,
     /// Number of messages in flight of a partition from which on no new ones are taken.
     pub locks_max: usize,
+    /// Whether messages of open and aborted transactions are delivered.
+    pub visibility: Visibility,
 }
 
 /// The places of all share groups.

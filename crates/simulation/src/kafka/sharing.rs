@@ -49,16 +49,19 @@ mod code {
 pub(super) struct Rules {
     lock_ms: i64,
     deliveries_max: u32,
+    reads_committed: bool,
 }
 
 const RULES: [Rules; GROUPS as usize] = [
     Rules {
         lock_ms: 15_000,
         deliveries_max: 3,
+        reads_committed: false,
     },
     Rules {
         lock_ms: 20_000,
         deliveries_max: 5,
+        reads_committed: true,
     },
 ];
 
@@ -161,8 +164,12 @@ impl Context<'_> {
                         let at = (sent_ms, self.now_ms);
                         self.deliveries
                             .deliver((group, log), delivery, holder, at, rules(group))?;
-                        if let Some(id) = id {
-                            self.ledger.saw_committed(log, Seen { offset, id })?;
+                        match id {
+                            Some(id) if rules(group).reads_committed => {
+                                self.ledger.saw_committed(log, Seen { offset, id })?;
+                            }
+                            Some(id) => self.ledger.saw(log, offset, id)?,
+                            None => {}
                         }
                     }
                 }

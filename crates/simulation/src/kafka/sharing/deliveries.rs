@@ -327,6 +327,7 @@ mod tests {
     const RULES: Rules = Rules {
         lock_ms: 100,
         deliveries_max: 3,
+        reads_committed: true,
     };
     const KEY: PlaceKey = (
         0,

@@ -53,6 +53,11 @@ pub(super) fn configs(group: u8, rules: &Rules) -> IncrementalAlterConfigsReques
         config_operation: 0,
         value: Some(value.into()),
     };
+    let level = if rules.reads_committed {
+        "read_committed"
+    } else {
+        "read_uncommitted"
+    };
     IncrementalAlterConfigsRequest {
         resources: vec![AlterConfigsResource {
             resource_type: GROUP_CONFIG,
@@ -61,6 +66,7 @@ pub(super) fn configs(group: u8, rules: &Rules) -> IncrementalAlterConfigsReques
                 config("share.auto.offset.reset", "earliest".to_owned()),
                 config("share.record.lock.duration.ms", rules.lock_ms.to_string()),
                 config("share.delivery.count.limit", rules.deliveries_max.to_string()),
+                config("share.isolation.level", level.to_owned()),
             ],
         }],
         ..IncrementalAlterConfigsRequest::default()
