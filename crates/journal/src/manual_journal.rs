@@ -8,8 +8,8 @@ use std::sync::{Arc, MutexGuard};
 use stafett_model::{Epoch, Lock, LogId};
 
 use crate::contract::{
-    Append, Bounds, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, ProducerStatus, ReadRequest,
-    Refusal, StateItem, StateSpace, StateUnreadable, TimeQuery,
+    Append, Bounds, Change, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, ProducerStatus,
+    ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, TimeQuery,
 };
 use crate::disk_space::DiskSpace;
 use crate::memory::MemoryJournal;
@@ -40,6 +40,8 @@ enum Disk {
     Full,
     /// The reserved space is used up too.
     UsedUp,
+    /// Nothing is left but room for deletions.
+    DeletionsOnly,
 }
 
 impl ManualJournal {
@@ -83,6 +85,11 @@ impl ManualJournal {
     /// Simulates a disk without reserved space, or ends that: everything is refused when appended.
     pub fn set_used_up(&self, is_used_up: bool) {
         self.set_disk(if is_used_up { Disk::UsedUp } else { Disk::HasSpace });
+    }
+
+    /// Simulates a disk with room for some bytes only: everything but deletions is refused when appended.
+    pub fn set_deletions_only(&self) {
+        self.set_disk(Disk::DeletionsOnly);
     }
 
     fn set_disk(&self, disk: Disk) {
@@ -141,7 +148,9 @@ impl Journal for ManualJournal {
         let (ticket, settlers) = Ticket::new(appends.len());
         for (append, settler) in appends.into_iter().zip(settlers) {
             let takes_space = |frame: &Frame| matches!(frame, Frame::Batch(_) | Frame::CreateLogs { .. });
+            let deletes = |frame: &Frame| matches!(frame, Frame::State(it) if it.change == Change::Delete);
             let is_refused = match taken.disk {
+                Disk::DeletionsOnly => !append.frames.iter().all(deletes),
                 Disk::HasSpace => false,
                 Disk::Full => append.frames.iter().any(takes_space),
                 Disk::UsedUp => true,

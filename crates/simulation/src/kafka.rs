@@ -9,10 +9,12 @@ mod left;
 mod owners;
 mod producer;
 mod reading;
+mod sharing;
 mod transactional;
 
 pub use self::group_steps::GroupStep;
-pub(crate) use self::reading::{Reading, id_of};
+pub(crate) use self::reading::{ID, Reading, id_of};
+pub use self::sharing::ShareStep;
 pub use self::transactional::TransactionStep;
 
 use std::collections::VecDeque;
@@ -31,11 +33,13 @@ use self::consumers::Consumer;
 pub use self::consumers::SESSION_MS;
 use self::groups::Member;
 pub use self::producer::Producer;
+use self::sharing::Sharing;
 use self::transactional::Transactional;
+use crate::ledger::compaction::policy;
 use crate::ledger::{Ledger, LogKey};
 use crate::server::Server;
 use crate::steps::{PARTITIONS, PRODUCERS, TOPICS};
-use crate::world::{Broken, Finding, World};
+use crate::world::{Broken, Death, Finding, World};
 
 /// Kafka side of a run.
 #[derive(Debug, Clone)]
@@ -48,6 +52,7 @@ pub struct Kafka {
     transactional: Vec<Transactional>,
     members: Vec<Member>,
     consumers: Vec<Consumer>,
+    sharing: Sharing,
     commits: Commits,
     groups: u64,
 }
@@ -99,6 +104,7 @@ impl Kafka {
             transactional: transactional::clients(),
             members: groups::members(),
             consumers: consumers::consumers(),
+            sharing: Sharing::new(),
             commits: Commits::default(),
             groups: 0,
         }
@@ -133,6 +139,8 @@ impl Kafka {
             member.turn(&mut self.commits, may_refuse, now_ms, &mut notes)?;
         }
         self.turn_consumers(may_refuse, now_ms, &mut notes)?;
+        self.sharing
+            .turn(&self.topics, &mut self.ledger, may_refuse, now_ms, &mut notes)?;
         if let Some(admin) = &mut self.admin {
             admin.turn();
         }
@@ -144,12 +152,19 @@ impl Kafka {
         self.admin = None;
         self.members.iter_mut().for_each(Member::on_end);
         self.consumers.iter_mut().for_each(Consumer::on_end);
+        self.sharing.on_end();
         for producer in &mut self.producers {
             producer.leave(&mut self.ledger);
         }
         for client in &mut self.transactional {
             client.leave(&self.ledger);
         }
+    }
+
+    /// Handles the end of the program as it was. `is_clean`: everything was stored.
+    pub fn on_death(&mut self, death: Option<Death>, is_clean: bool) {
+        self.ledger.transactions.on_death(death);
+        self.sharing.on_death(is_clean);
     }
 
     /// Records that all topics are new: no earlier batch is resent.
@@ -179,6 +194,24 @@ impl Default for Kafka {
 impl Topic {
     pub fn name(&self) -> String {
         format!("t{}", self.number)
+    }
+
+    fn configs(&self) -> Vec<CreatableTopicConfig> {
+        let mut configs = vec![
+            config("stafett.durability", self.level.to_string()),
+            config("retention.ms", KEPT.as_millis().to_string()),
+            // The clock is set back, and batches are sent again.
+            config("message.timestamp.after.max.ms", i64::MAX.to_string()),
+        ];
+        if let Some(policy) = policy(self.number) {
+            configs.extend([
+                config("cleanup.policy", policy.cleanup.to_owned()),
+                config("min.cleanable.dirty.ratio", policy.dirty_ratio.to_owned()),
+                config("min.compaction.lag.ms", policy.lag_ms.to_string()),
+                config("delete.retention.ms", policy.tombstones_kept_ms.to_string()),
+            ]);
+        }
+        configs
     }
 
     fn log(&self, partition: u8) -> LogKey {
@@ -263,12 +296,7 @@ impl World {
             name: topic.name().into(),
             num_partitions: PARTITIONS.into(),
             replication_factor: -1,
-            configs: vec![
-                config("stafett.durability", topic.level.to_string()),
-                config("retention.ms", KEPT.as_millis().to_string()),
-                // The clock is set back, and batches are sent again.
-                config("message.timestamp.after.max.ms", i64::MAX.to_string()),
-            ],
+            configs: topic.configs(),
             ..CreatableTopic::default()
         };
         let request = CreateTopicsRequest {

@@ -1,9 +1,12 @@
 //! Ledger of produced batches: their answers, and the expected content of the logs.
 
+pub mod compaction;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use stafett_model::{Durability, TransactionEnd};
 
+use self::compaction::Passes;
 use crate::transactions::Transactions;
 use crate::world::{Death, Finding};
 
@@ -57,6 +60,7 @@ pub struct Ledger {
     seen: BTreeMap<LogKey, BTreeMap<u64, RecordId>>,
     /// Batches older than this may have been deleted.
     expired_ms: i64,
+    passes: Passes,
     pub transactions: Transactions,
 }
 
@@ -156,7 +160,8 @@ impl Ledger {
                 || is_told
                 || (left.is_fenced && base >= left.end)
                 || died.is_some_and(|death| !survives(batch.level, death))
-                || batch.date_ms < self.expired_ms;
+                || batch.date_ms < self.expired_ms
+                || self.is_replaceable(number, batch, base);
             if batch.log == log && !is_there.unwrap_or(is_excused) {
                 return Err(Finding(format!(
                     "batch {number} was acknowledged at {base} of {log:?} and is gone or elsewhere, and nothing says so"
@@ -166,9 +171,18 @@ impl Ledger {
         self.check_order(log, &found)
     }
 
+    /// True if compaction may have removed all records of a batch.
+    fn is_replaceable(&self, number: usize, batch: &Batch, base: u64) -> bool {
+        let mut records = (0..batch.records).map(|index| (base + u64::from(index), (number, index)));
+        records.all(|(offset, id)| self.may_be_replaced(batch.log, offset, id))
+    }
+
     /// Returns the batches in a log with their offsets. Fails if one is incomplete, repeated or in the wrong
     /// log.
     fn found_in(&mut self, log: LogKey, read: &[Seen]) -> Result<BTreeMap<usize, u64>, Finding> {
+        if compaction::policy(log.topic).is_some() {
+            return self.parts_in(log, read);
+        }
         let mut found: BTreeMap<usize, u64> = BTreeMap::new();
         let mut rest = read;
         while let Some(first) = rest.first() {
@@ -222,15 +236,30 @@ impl Ledger {
             return None;
         }
         let mut seen = self.seen.get(&log)?.range(from..);
-        let is_there = |(_, id): &(&u64, &RecordId)| {
-            let batch = self.batches.get(id.0).filter(|_| id.0 >= first);
-            batch.is_some_and(|batch| {
-                matches!(batch.state, State::Acknowledged { .. })
-                    && batch.date_ms >= self.expired_ms
-                    && self.is_committed(batch)
-            })
-        };
+        let is_there =
+            |(offset, id): &(&u64, &RecordId)| id.0 >= first && self.must_be_there(log, **offset, **id);
         seen.find(is_there).map(|(offset, _)| *offset)
+    }
+
+    /// Returns the offsets at which acknowledged and committed records must be.
+    pub fn all_stored(&self, log: LogKey) -> Vec<u64> {
+        if self.is_undecided(log) {
+            return Vec::new();
+        }
+        let seen = self.seen.get(&log).into_iter().flatten();
+        seen.filter(|(offset, id)| self.must_be_there(log, **offset, **id))
+            .map(|(offset, _)| *offset)
+            .collect()
+    }
+
+    /// True if readers of committed records must get a record that was seen.
+    fn must_be_there(&self, log: LogKey, offset: u64, id: RecordId) -> bool {
+        self.batches.get(id.0).is_some_and(|batch| {
+            matches!(batch.state, State::Acknowledged { .. })
+                && batch.date_ms >= self.expired_ms
+                && self.is_committed(batch)
+                && !self.may_be_replaced(log, offset, id)
+        })
     }
 
     /// True if a log may hold records of a transaction that is open.
@@ -312,7 +341,10 @@ impl Ledger {
         let Some(batch) = self.batches.get_mut(number).filter(|batch| batch.log == log) else {
             return Ok(());
         };
+        let is_compacted = compaction::policy(log.topic).is_some();
         match (batch.state, found) {
+            // Its records are checked one by one.
+            (State::Acknowledged { .. }, None) if is_compacted => Ok(()),
             (State::Acknowledged { base }, Some(at)) if base != at => Err(Finding(format!(
                 "batch {number} was acknowledged at {base} of {log:?} and is at {at}"
             ))),

@@ -2,13 +2,13 @@
 
 use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep};
 use crate::full::UsedUp;
-use crate::kafka::{GroupStep, TransactionStep};
+use crate::kafka::{GroupStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
 use crate::random::Random;
 
-/// Number of topics.
-pub const TOPICS: u8 = 4;
+/// Number of topics. The last ones are compacted ([`crate::ledger::compaction`]).
+pub const TOPICS: u8 = 6;
 /// Partitions of each topic.
 pub const PARTITIONS: u8 = 2;
 /// Number of Kafka producers.
@@ -82,6 +82,8 @@ pub enum Action {
     Recreate { topic: u8 },
     /// A group member acts.
     Group(GroupStep),
+    /// A member of a share group acts.
+    Share(ShareStep),
     /// A transactional client acts.
     Transaction(TransactionStep),
     /// An AMQP client publishes to a queue or an exchange.
@@ -132,8 +134,9 @@ pub enum Action {
     Repeat { producer: u8, back: u8 },
     /// The journal stores a checkpoint.
     Checkpoint,
-    /// The journal rewrites segments. With a checkpoint behind it, it frees them at once.
-    Rewrite { frees: bool },
+    /// The journal rewrites segments: all that are sealed, with a checkpoint before it. With one behind it, it
+    /// frees them at once.
+    Rewrite { covers: bool, frees: bool },
     /// The journal applies retention.
     Retain,
     /// The wall clock is set forward or back by `seconds`.
@@ -160,6 +163,7 @@ impl Action {
             | Self::Repeat { .. }
             | Self::Rest { .. } => true,
             Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
+            Self::Share(step) => !matches!(step, ShareStep::Empty { .. }),
             Self::Live(step) => !matches!(step, LiveStep::Look),
             Self::Transaction(step) => {
                 !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
@@ -285,6 +289,8 @@ struct Mix {
     pumps: u64,
     bytes_max: u32,
     ages: [Age; 4],
+    /// First topic that producers use.
+    first_topic: u8,
     /// True if files are lost. Kinds of steps whose state after a loss is unpredictable are left out then.
     has_losses: bool,
 }
@@ -296,6 +302,7 @@ enum Kind {
     Read,
     Recreate,
     Group,
+    Share,
     Transaction,
     Publish,
     Consume,
@@ -325,12 +332,13 @@ enum Kind {
 }
 
 /// Usual weights.
-const KINDS: [(u64, Kind); 31] = [
+const KINDS: [(u64, Kind); 32] = [
     (40, Kind::Produce),
     (2, Kind::Leave),
     (4, Kind::Read),
     (2, Kind::Recreate),
     (20, Kind::Group),
+    (50, Kind::Share),
     (50, Kind::Transaction),
     (30, Kind::Publish),
     (8, Kind::Consume),
@@ -372,7 +380,8 @@ const NOT_OF_KAFKA: [Kind; 10] = [
     Kind::Space,
 ];
 /// Steps without a part in a seed with transactional clients only.
-const NOT_OF_TRANSACTIONS: [Kind; 15] = [
+const NOT_OF_TRANSACTIONS: [Kind; 16] = [
+    Kind::Share,
     Kind::Produce,
     Kind::Leave,
     Kind::Repeat,
@@ -389,8 +398,32 @@ const NOT_OF_TRANSACTIONS: [Kind; 15] = [
     Kind::Move,
     Kind::Space,
 ];
+/// Steps without a part in a seed with share groups.
+const NOT_OF_SHARES: [Kind; 15] = [
+    Kind::Leave,
+    Kind::Repeat,
+    Kind::Group,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+];
 /// Steps without a part in a seed with clients of AMQP only.
-const NOT_OF_AMQP: [Kind; 4] = [Kind::Produce, Kind::Group, Kind::Transaction, Kind::Live];
+const NOT_OF_AMQP: [Kind; 5] = [
+    Kind::Produce,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Live,
+];
 
 impl Mix {
     fn new(random: &mut Random) -> Self {
@@ -398,7 +431,7 @@ impl Mix {
         let is_uncertain = |kind| {
             matches!(
                 kind,
-                Kind::Group | Kind::Transaction | Kind::Live | Kind::Move | Kind::Space
+                Kind::Group | Kind::Share | Kind::Transaction | Kind::Live | Kind::Move | Kind::Space
             )
         };
         let may_be = |kind| {
@@ -416,11 +449,19 @@ impl Mix {
             &NOT_OF_KAFKA,
             &NOT_OF_AMQP,
             &NOT_OF_TRANSACTIONS,
+            &NOT_OF_SHARES,
+            &NOT_OF_SHARES,
         ]);
+        let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
         let weights: Vec<_> = KINDS
             .into_iter()
             .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))
             .map(|(weight, kind)| (weight * random.below(4), kind))
+            .map(|(weight, kind)| match kind {
+                // Segments are compacted once they are sealed, which a start does.
+                Kind::Rewrite | Kind::End if first_topic > 0 => (8 + weight, kind),
+                _ => (weight, kind),
+            })
             .collect();
         let total = weights.iter().map(|(weight, _)| weight).sum::<u64>().max(1);
         Self {
@@ -436,6 +477,7 @@ impl Mix {
                 [Age::Days(2); 4],
                 [Age::Unknown; 4],
             ]),
+            first_topic,
             has_losses,
         }
     }
@@ -465,7 +507,7 @@ impl Mix {
         match kind {
             Kind::Produce => Action::Produce {
                 producer: small(PRODUCERS),
-                topic: small(TOPICS),
+                topic: self.first_topic + small(TOPICS - self.first_topic),
                 partition: small(PARTITIONS),
                 records: u16::try_from(1 + random.below(20)).unwrap_or(1),
                 bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),
@@ -480,6 +522,7 @@ impl Mix {
             },
             Kind::Recreate => Action::Recreate { topic: small(TOPICS) },
             Kind::Group => Action::Group(GroupStep::draw(random)),
+            Kind::Share => Action::Share(ShareStep::draw(random)),
             Kind::Transaction => Action::Transaction(TransactionStep::draw(random, self.bytes_max)),
             Kind::Publish => Action::Publish {
                 client: small(PUBLISHERS),
@@ -567,7 +610,10 @@ impl Mix {
                 back: small(5),
             },
             Kind::Checkpoint => Action::Checkpoint,
-            Kind::Rewrite => Action::Rewrite { frees: small(2) == 0 },
+            Kind::Rewrite => Action::Rewrite {
+                frees: small(2) == 0,
+                covers: small(2) == 0,
+            },
             Kind::Retain => Action::Retain,
             Kind::Jump => Action::Jump {
                 seconds: random.pick(&[-3600, -5, 5, 2 * 86_400, 2 * 86_400]),

@@ -270,8 +270,10 @@ impl World {
             return Err(Finding(format!("it starts with damage: {report:?}")).into());
         }
         self.check_loss(server).await?;
-        self.kafka.ledger.transactions.on_death(died);
+        let is_clean = died == Some(Death::Stopped) && !self.may_refuse;
+        self.kafka.on_death(died, is_clean);
         self.settle_topics(server).await?;
+        self.configure_shares(server).await?;
         self.check_logs(server, died).await?;
         self.check_transactions(server).await?;
         self.check_groups(server).await?;
@@ -306,6 +308,7 @@ impl World {
             }
         }
         self.failing.is_served = false;
+        self.empty_groups(server).await?;
         // Data that waits for space is stored before the last stop.
         while self.may_refuse {
             self.rest(server, 200).await?;
@@ -345,6 +348,7 @@ impl World {
             Action::Pause { client, for_ms } => self.pause(client, for_ms),
             Action::Close { client, how, settles } => self.close(client, how, settles),
             Action::Group(step) => self.group_step(server, step).await?,
+            Action::Share(step) => self.share_step(server, step).await?,
             Action::Transaction(step) => self.transaction_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
@@ -363,12 +367,7 @@ impl World {
             Action::Repeat { producer, back } => self.repeat(server, producer, back)?,
             Action::Retain => self.retain(server),
             Action::Checkpoint => server.journal.checkpoint(),
-            Action::Rewrite { frees } => {
-                let rewritten = server.journal.rewrite();
-                if frees && rewritten > 0 {
-                    server.journal.checkpoint();
-                }
-            }
+            Action::Rewrite { covers, frees } => self.rewrite(server, covers, frees),
             Action::Jump { seconds } => {
                 self.wall_offset_ms += seconds * 1000;
                 self.amqp.copies.on_clock_set();
@@ -397,6 +396,17 @@ impl World {
         let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
         self.kafka.ledger.expire_before(host::wall_ms() - kept);
         server.journal.enforce_retention();
+    }
+
+    fn rewrite(&mut self, server: &Server, covers: bool, frees: bool) {
+        if covers {
+            server.journal.checkpoint();
+        }
+        self.kafka.ledger.on_rewrite(host::wall_ms());
+        let rewritten = server.journal.rewrite();
+        if frees && rewritten > 0 {
+            server.journal.checkpoint();
+        }
     }
 
     pub fn disk(&self) -> &SimulatedDisk {

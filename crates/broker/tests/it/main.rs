@@ -14,6 +14,7 @@ mod live_logs;
 mod plain;
 mod queue_allocations;
 mod queues;
+mod shares;
 mod simulated;
 mod torn;
 mod transactions;

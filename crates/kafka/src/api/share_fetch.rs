@@ -14,7 +14,6 @@ use stafett_net::Permit;
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{
     LogRead, LogSlice, ReadEnd, ReadError, ReadFrom, ReadRequest, SkipReason, Skipped, Topic, TopicId,
-    Visibility,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -244,7 +243,7 @@ impl ShareFetch {
                     log,
                     offset,
                     bytes_max,
-                    visibility: Visibility::Committed,
+                    visibility: settings.rules.visibility,
                 };
                 self.reading.push((at, from));
             }

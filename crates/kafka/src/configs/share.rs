@@ -1,7 +1,7 @@
 //! Settings of share groups' deliveries.
 
 use stafett_messaging::share::{PlaceStart, ShareRules};
-use stafett_topics::TopicSettings;
+use stafett_topics::{TopicSettings, Visibility};
 
 use super::config_type::ConfigType;
 
@@ -9,8 +9,12 @@ pub(super) const RESET: &str = "share.auto.offset.reset";
 pub(super) const DELIVERIES: &str = "share.delivery.count.limit";
 pub(super) const LOCKS: &str = "share.partition.max.record.locks";
 pub(super) const LOCK_MS: &str = "share.record.lock.duration.ms";
+pub(super) const ISOLATION: &str = "share.isolation.level";
 pub(super) const RENEW: &str = "share.renew.acknowledge.enable";
 
+const COMMITTED: &str = "read_committed";
+
+pub(super) const ISOLATION_TYPE: ConfigType = ConfigType::OneOf(&[COMMITTED, "read_uncommitted"]);
 pub(super) const RESET_TYPE: ConfigType = ConfigType::ShareReset;
 pub(super) const DELIVERIES_TYPE: ConfigType = ConfigType::Integer { min: 2, max: 10 };
 pub(super) const LOCKS_TYPE: ConfigType = ConfigType::Integer {
@@ -67,10 +71,17 @@ pub(crate) fn share_settings(settings: &TopicSettings) -> ShareSettings {
         value.and_then(|value| value.parse().ok()).unwrap_or(default)
     };
     let locks_max = number(LOCKS, LOCKS_TYPE, 2000);
+    let level = settings.other.get(ISOLATION);
+    let reads_committed = level.is_some_and(|level| **level == *COMMITTED);
     let rules = ShareRules {
         lock_ms: number(LOCK_MS, LOCK_MS_TYPE, 30_000),
         deliveries_max: number(DELIVERIES, DELIVERIES_TYPE, 5),
         locks_max: usize::try_from(locks_max).unwrap_or(usize::MAX),
+        visibility: if reads_committed {
+            Visibility::Committed
+        } else {
+            Visibility::Stored
+        },
     };
     let reset = settings.other.get(RESET).and_then(|value| Reset::read(value));
     let renews = settings.other.get(RENEW);
@@ -144,16 +155,19 @@ mod tests {
         let defaults = share_settings(&settings);
         assert_eq!(defaults.rules.lock_ms, 30_000);
         assert_eq!((defaults.reset, defaults.renews), (Reset::Latest, true));
+        assert_eq!(defaults.rules.visibility, Visibility::Stored);
         for (name, value) in [
             (RESET, "by_duration:PT1H"),
             (LOCK_MS, "15000"),
             (DELIVERIES, "11"),
             (RENEW, "false"),
+            (ISOLATION, COMMITTED),
         ] {
             settings.other.insert(name.into(), value.into());
         }
         let set = share_settings(&settings);
         assert_eq!((set.rules.lock_ms, set.rules.deliveries_max), (15_000, 5));
         assert_eq!((set.reset, set.renews), (Reset::Age(3_600_000), false));
+        assert_eq!(set.rules.visibility, Visibility::Committed);
     }
 }

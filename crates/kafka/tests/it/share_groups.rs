@@ -235,6 +235,7 @@ async fn records_are_accepted_released_and_rejected() {
 #[tokio::test]
 async fn records_of_a_transaction_come_once_it_is_committed_and_aborted_ones_never() {
     let (server, mut client, topic) = start().await;
+    set(&mut client, "share.isolation.level", "read_committed").await;
     let mut one = Sharer::join(&server, "one", topic).await;
     let mut producer = Producer::begin(&mut client, "id").await;
     let offsets_of = |taken: Taken| {
@@ -249,6 +250,22 @@ async fn records_of_a_transaction_come_once_it_is_committed_and_aborted_ones_nev
         producer = producer.end(&mut client, 5, committed).await.unwrap();
         assert_eq!(offsets_of(one.fetch(&[]).await), expected);
     }
+}
+
+#[tokio::test]
+async fn a_group_gets_records_of_open_and_aborted_transactions_unless_it_reads_committed_ones_only() {
+    let (server, mut client, topic) = start().await;
+    let mut one = Sharer::join(&server, "one", topic).await;
+    let producer = Producer::begin(&mut client, "id").await;
+    assert_eq!(producer.send(&mut client, 12, 0, "x").await, 0);
+    assert_eq!(one.fetch(&[]).await, [(0, 0, 1)], "it is open");
+    set(&mut client, "share.isolation.level", "read_committed").await;
+    assert_eq!(one.fetch(&[(0, 0, &[RELEASE])]).await, [], "it is not committed");
+    set(&mut client, "share.isolation.level", "read_uncommitted").await;
+    producer.end(&mut client, 5, false).await.unwrap();
+    assert_eq!(one.fetch(&[]).await, [(0, 0, 2)], "it is aborted");
+    assert_eq!(one.fetch(&[(0, 0, &[ACCEPT])]).await, [], "the end is no record");
+    assert_eq!(place(&mut client).await, (2, 0));
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use stafett_journal::Refusal;
 use stafett_queue::{ConsumerKey, DeliveryId};
+use stafett_store::NotStored;
 
 use super::locks::{Locks, RecordLock};
 use super::place::{Place, return_one};
@@ -205,10 +207,13 @@ impl Settling<'_> {
 }
 
 impl Shares {
-    /// Waits until all acknowledgements made before are stored, as durably as groups are.
-    pub async fn stored(self: &Arc<Self>) -> Result<(), stafett_store::NotStored> {
-        // Refused changes are retried: the messages come again after a restart meanwhile.
-        self.context.flush();
+    /// Waits until all acknowledgements made before are stored, as durably as groups are. An error says that
+    /// some are not stored yet: they hold until a restart, and are stored once there is space.
+    pub async fn stored(self: &Arc<Self>) -> Result<(), NotStored> {
+        if !self.context.flush() {
+            // They are retried, but would come again after a restart meanwhile.
+            return Err(NotStored::Refused(Refusal::DiskFull));
+        }
         let ticket = self.stage_nothing();
         stafett_store::only_outcome(ticket.await.pop().as_ref())
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stafett_journal::Frame;
 use stafett_model::{DeathReason, Lock, Offset, StoredMessage};
 use stafett_queue::{DeliveryId, QueueSettings, ReturnOutcome};
-use stafett_topics::{Topic, TopicId};
+use stafett_topics::{Topic, TopicId, Visibility};
 use tokio::sync::Notify;
 
 use super::locks::{Locks, RecordLock};
@@ -88,8 +88,19 @@ impl Place {
             return None;
         }
         inner.look_at_lane(&self.dispatcher, &shares.context, partition);
-        let lane = inner.state.lane(partition)?;
+        let bounds = shares.journal.bounds(inner.log(partition)?)?;
+        let end = match rules.visibility {
+            Visibility::Stored => bounds.end,
+            Visibility::Committed => bounds.stable,
+        };
+        // The log was looked at as far as it is committed.
+        let lane = inner.state.lane_mut(partition);
+        lane.grow(end.0);
         let (offset, was_returned) = lane.first_ready()?;
+        // A group that read further before waits for the transaction.
+        if offset >= end.0 {
+            return None;
+        }
         (was_returned || lane.in_flight() < rules.locks_max).then_some(Offset(offset))
     }
 

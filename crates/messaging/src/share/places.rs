@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use stafett_journal::{Append, Journal, StateUnreadable, StateWait, Ticket};
 use stafett_model::{Durability, Lock};
 use stafett_store::{Clock, spaces};
-use stafett_topics::{Topic, TopicId, Topics};
+use stafett_topics::{Topic, TopicId, Topics, Visibility};
 
 use super::metrics::ShareMetrics;
 use super::place::Place;
@@ -22,6 +22,8 @@ pub struct ShareRules {
     pub deliveries_max: u32,
     /// Number of messages in flight of a partition from which on no new ones are taken.
     pub locks_max: usize,
+    /// Whether messages of open and aborted transactions are delivered.
+    pub visibility: Visibility,
 }
 
 /// The places of all share groups.
@@ -157,10 +159,14 @@ impl Shares {
         self.context.flush_all(&self.dispatchers()).await;
     }
 
-    /// Stages a change without effect: it is stored when all earlier ones are.
+    /// Stages a change without effect: it is stored when all earlier ones are. As settlements, it may use the
+    /// space that is kept back for them.
     pub(super) fn stage_nothing(&self) -> Ticket {
         // No place has this id.
         let frame = spaces::SHARES.delete(vec![0; 8]);
-        self.journal.append(vec![Append::state([frame], self.wait)])
+        self.journal.append(vec![Append {
+            frees_space: true,
+            ..Append::state([frame], self.wait)
+        }])
     }
 }

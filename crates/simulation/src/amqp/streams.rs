@@ -110,11 +110,15 @@ impl Stream {
     /// Takes a message.
     pub(super) fn take(&mut self, properties: &Properties, body: &Bytes) -> Result<(), Finding> {
         let headers = properties.read().headers;
-        let offset = match headers.and_then(|headers| headers.get("x-stream-offset")) {
+        let offset = match headers
+            .as_ref()
+            .and_then(|headers| headers.get("x-stream-offset"))
+        {
             Some(Value::I64(offset)) => u64::try_from(offset).ok(),
             _ => None,
         };
-        let id = crate::kafka::id_of(body);
+        let named = || crate::kafka::id_of(headers.as_ref()?.get(crate::kafka::ID)?.text()?.as_bytes());
+        let id = crate::kafka::id_of(body).or_else(named);
         let (offset, id) = offset
             .zip(id)
             .ok_or_else(|| Finding(format!("a message of {:?} has no offset or is foreign", self.log)))?;

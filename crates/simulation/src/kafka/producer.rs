@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use stafett_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
 use stafett_kafka_wire::messages::{InitProducerIdRequest, ProduceRequest};
-use stafett_model::{BatchBuilder, BatchHeader, Codec, ProducerId, Record};
+use stafett_model::{BatchBuilder, BatchHeader, Codec, Header, ProducerId, Record};
 
 use super::connection::Connection;
+use super::reading::ID;
 use crate::host;
+use crate::ledger::compaction::{is_tombstone, key_of, policy};
 use crate::ledger::{Batch, Ledger, LogKey, State};
 use crate::server::Server;
 use crate::steps::Age;
@@ -337,7 +339,7 @@ impl World {
             transaction: None,
         });
         let numbering = producer.id.zip(sequence).map(|(id, sequence)| (id, 0, sequence));
-        let body = batch_of(batch, records, bytes, age, numbering, false)
+        let body = batch_of((batch, log), records, bytes, age, numbering, false)
             .map_err(|error| Finding(format!("a batch cannot be built: {error}")))?;
         producer
             .connect(server, group)?
@@ -379,16 +381,22 @@ fn date_of(age: Age) -> Option<i64> {
     }
 }
 
-/// Builds a batch whose records contain their ids.
+/// Builds a batch whose records contain their ids. Those of a compacted topic have keys, and some delete theirs.
 pub(super) fn batch_of(
-    number: usize,
+    (number, log): (usize, LogKey),
     records: u16,
     bytes: u32,
     age: Age,
     numbering: Option<(i64, i16, i32)>,
     is_transactional: bool,
 ) -> Result<Bytes, stafett_model::BatchError> {
-    let mut builder = BatchBuilder::new(Codec::None);
+    let is_compacted = policy(log.topic).is_some();
+    let codec = if is_compacted && number.is_multiple_of(3) {
+        Codec::Lz4
+    } else {
+        Codec::None
+    };
+    let mut builder = BatchBuilder::new(codec);
     if let Some((id, epoch, sequence)) = numbering {
         builder = builder.producer(ProducerId(id), epoch, sequence);
     }
@@ -398,11 +406,21 @@ pub(super) fn batch_of(
     let timestamp = date_of(age).unwrap_or(-1);
     let padding = "x".repeat(usize::try_from(bytes / u32::from(records)).unwrap_or(0));
     for index in 0..records {
+        let id = (number, u32::from(index));
         let value = format!("{number}:{index}:{padding}");
+        let key = format!("k{}", key_of(id));
+        // A tombstone has no value to hold its id.
+        let is_tombstone = is_compacted && is_tombstone(id);
+        let name = format!("{number}:{index}");
+        let header: Header<'_> = (ID.as_bytes(), Some(name.as_bytes()));
         builder.push(&Record {
-            key: None,
-            value: Some(value.as_bytes()),
-            headers: &[],
+            key: is_compacted.then_some(key.as_bytes()),
+            value: (!is_tombstone).then_some(value.as_bytes()),
+            headers: if is_tombstone {
+                std::slice::from_ref(&header)
+            } else {
+                &[]
+            },
             timestamp,
         })?;
     }

@@ -7,7 +7,7 @@ use stafett_journal::Journal;
 use stafett_kafka_wire::Request;
 use stafett_kafka_wire::messages::FetchRequest;
 use stafett_kafka_wire::messages::fetch::{FetchPartition, FetchTopic};
-use stafett_model::{BatchHeader, TransactionEnd, transaction_end};
+use stafett_model::{BatchHeader, StoredRecord, TransactionEnd, transaction_end};
 
 use super::connection::Connection;
 use crate::ledger::{LogKey, Seen};
@@ -100,6 +100,7 @@ impl World {
             .collect();
         self.kafka.ledger.check(log, &all.seen, died, &before)?;
         self.kafka.check_ends(log, &committed, &all, &closed)?;
+        self.kafka.ledger.check_compacted(log, &all.seen, died, &before)?;
         // After a loss, the affected producer may be out of sequence.
         let batches = self.kafka.ledger.batches.iter();
         if batches.zip(was).any(|(batch, was)| batch.state != was) {
@@ -223,8 +224,8 @@ impl Reading {
                 });
             for record in stafett_model::records(&batch, 16 << 20).map_err(unreadable)? {
                 let record = record.map_err(unreadable)?;
-                let value = record.value.as_deref().unwrap_or_default();
-                let id = id_of(value).ok_or_else(|| Finding(format!("{log:?} holds a foreign record")))?;
+                let id = id_of_record(&record)
+                    .ok_or_else(|| Finding(format!("{log:?} holds a foreign record")))?;
                 let offset = record.offset.0;
                 if offset >= *at && !is_aborted {
                     self.seen.push(Seen { offset, id });
@@ -233,6 +234,17 @@ impl Reading {
             *at = next.max(*at);
         }
         Ok(())
+    }
+}
+
+/// Header of records without a value that holds their id.
+pub(crate) const ID: &str = "id";
+
+/// Returns the id of a record from its value, or from a header if it has none.
+pub(super) fn id_of_record(record: &StoredRecord) -> Option<(usize, u32)> {
+    match &record.value {
+        Some(value) => id_of(value),
+        None => id_of(record.headers.last(ID.as_bytes())??),
     }
 }
 

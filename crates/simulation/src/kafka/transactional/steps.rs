@@ -371,7 +371,7 @@ impl World {
             transaction: Some(transaction),
         });
         let numbering = Some((producer, epoch, sequence));
-        let body = batch_of(batch, records, bytes, Age::Now, numbering, true)
+        let body = batch_of((batch, log), records, bytes, Age::Now, numbering, true)
             .map_err(|error| Finding(format!("a batch cannot be built: {error}")))?;
         client.add(log);
         let kept = Kept {

@@ -1,0 +1,105 @@
+//! Places of share groups: what is answered as stored is stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_journal::{Append, ManualJournal, MemoryJournal, Outcome, Refusal};
+use stafett_messaging::share::{
+    AcknowledgeKind, Acknowledgement, Acquire, Acquired, Place, PlaceStart, ShareRules,
+};
+use stafett_model::{BatchBuilder, Codec, Offset, Record};
+use stafett_store::NotStored;
+use stafett_topics::{LogRead, NewTopic, Topic, TopicSettings, Visibility};
+
+const RULES: ShareRules = ShareRules {
+    lock_ms: 30_000,
+    deliveries_max: 5,
+    locks_max: 100,
+    visibility: Visibility::Stored,
+};
+
+async fn topic(broker: &Broker, records: u32) -> Arc<Topic> {
+    let new = NewTopic {
+        name: "t".into(),
+        partitions: Some(1),
+        settings: TopicSettings::default(),
+    };
+    let topic = broker.catalog().create(vec![new]).await.remove(0).unwrap();
+    let mut batch = BatchBuilder::new(Codec::None);
+    for _ in 0..records {
+        let record = Record {
+            key: None,
+            value: Some(b"v"),
+            headers: &[],
+            timestamp: 5,
+        };
+        batch.push(&record).unwrap();
+    }
+    let append = Append::batch(topic.log(0).unwrap(), batch.finish().unwrap());
+    let appended = broker.catalog().append(vec![append]).await;
+    assert!(matches!(appended[..], [Outcome::Committed(_)]), "{appended:?}");
+    topic
+}
+
+/// Acquires what there is.
+async fn acquire(broker: &Broker, topic: &Topic, place: &Arc<Place>) -> Acquired {
+    let log = topic.log(0).unwrap();
+    let from = place.next_offset(0, &RULES).unwrap();
+    let read = broker
+        .catalog()
+        .read_log(log, from, 1 << 20, Visibility::Committed);
+    let LogRead::Batches(slice) = read.finish().await else {
+        panic!("nothing is there at {from}");
+    };
+    let wanted = Acquire {
+        member: "one".into(),
+        records_max: 100,
+        is_exact: true,
+        range_records: 100,
+    };
+    place.acquire(0, from, slice, &RULES, &wanted)
+}
+
+fn accept(place: &Arc<Place>, offset: u64) {
+    let one = Acknowledgement {
+        offsets: offset..=offset,
+        kinds: vec![AcknowledgeKind::Accept],
+    };
+    place.acknowledge(0, "one", &RULES, &[one]).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_for_which_there_is_no_space_is_not_told_as_stored() {
+    for has_space_again in [false, true] {
+        let behind = Arc::new(MemoryJournal::new());
+        let journal = Arc::new(ManualJournal::over(Arc::clone(&behind)));
+        let broker = Broker::start(Arc::<ManualJournal>::clone(&journal), BrokerSettings::default()).await;
+        let broker = broker.unwrap();
+        let topic = topic(&broker, 3).await;
+        let shares = broker.messaging().shares();
+        let place = shares.get_or_make("g", &topic, PlaceStart::First).await.unwrap();
+        assert_eq!(acquire(&broker, &topic, &place).await.records(), 3);
+        accept(&place, 0);
+        assert_eq!(shares.stored().await, Ok(()));
+        journal.set_deletions_only();
+        accept(&place, 1);
+        let refused = NotStored::Refused(Refusal::DiskFull);
+        assert_eq!(shares.stored().await, Err(refused));
+        assert_eq!(
+            place.next_offset(0, &RULES),
+            None,
+            "it does not come again meanwhile"
+        );
+        if has_space_again {
+            journal.set_used_up(false);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(shares.stored().await, Ok(()));
+        }
+        let journal = Arc::new(behind.reopen());
+        let broker = Broker::start(journal, BrokerSettings::default()).await.unwrap();
+        let place = broker.messaging().shares().get("g", topic.id).unwrap();
+        let start = if has_space_again { 2 } else { 1 };
+        assert_eq!(place.next_offset(0, &RULES), Some(Offset(start)));
+    }
+}
