@@ -1,4 +1,4 @@
-//! Lists transactional ids, and shows what waits for their open transactions.
+//! Lists transactional ids, and shows the records that wait for their open transactions.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;

@@ -134,8 +134,8 @@ pub enum Action {
     Repeat { producer: u8, back: u8 },
     /// The journal stores a checkpoint.
     Checkpoint,
-    /// The journal rewrites segments: all that are sealed, with a checkpoint before it. With one behind it, it
-    /// frees them at once.
+    /// The journal rewrites segments: all that are sealed, with a checkpoint before it. With one behind it,
+    /// it frees them at once.
     Rewrite { covers: bool, frees: bool },
     /// The journal applies retention.
     Retain,

@@ -158,7 +158,13 @@ impl Producer {
             };
         }
         if bumps && self.overdue == Some(given) {
-            return Err(TransactionError::NoTransaction);
+            // An abort has happened already: its client goes on in the epoch after it, as with Kafka.
+            return match (self.status, end) {
+                (Status::Ended(TransactionEnd::Abort), TransactionEnd::Abort) => {
+                    Ok(EndStep::Done(self.instance))
+                }
+                _ => Err(TransactionError::NoTransaction),
+            };
         }
         self.check(given)?;
         let next = if bumps {
@@ -334,6 +340,20 @@ mod tests {
             producer.end(FIRST, TransactionEnd::Commit, false, None),
             Err(TransactionError::NoTransaction)
         );
+    }
+
+    #[test]
+    fn a_client_whose_transaction_took_too_long_may_abort_it_and_go_on() {
+        let mut producer = ongoing();
+        let next = FIRST.next().unwrap();
+        producer.stored((next, None), Status::Ended(TransactionEnd::Abort), 1);
+        producer.overdue = Some(FIRST);
+        let end = |producer: &Producer, end| producer.end(FIRST, end, true, None);
+        assert_eq!(end(&producer, TransactionEnd::Abort), Ok(EndStep::Done(next)));
+        let refused = Err(TransactionError::NoTransaction);
+        assert_eq!(end(&producer, TransactionEnd::Commit), refused);
+        producer.begin(next, 20).unwrap();
+        assert_eq!(end(&producer, TransactionEnd::Abort), Err(TransactionError::Fenced));
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Handles the request of a member to end its session: what it does not settle comes again.
+    /// Handles the request of a member to end its session: records that it does not settle come again.
     pub(super) fn on_closing(&mut self, group: u8, holder: Holder) {
         let mine = self.places.iter_mut().filter(|((of, _), _)| *of == group);
         for record in mine.flat_map(|(_, place)| place.values_mut()) {
@@ -268,7 +268,7 @@ impl Deliveries {
         }
     }
 
-    /// Handles the end of a member, or of its session: what it holds comes again.
+    /// Handles the end of a member, or of its session: its records come again.
     pub(super) fn on_left(&mut self, group: u8, holder: Holder, unanswered_fetches: u32) {
         if let Some(unseen) = self.unseen.get_mut(usize::from(group)) {
             *unseen += unanswered_fetches;
