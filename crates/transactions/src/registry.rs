@@ -414,7 +414,7 @@ impl Transactions {
     }
 
     /// Returns the first instance of another producer id if the epochs of the present one are used up.
-    async fn fresh(&self, entry: &Entry) -> Result<Option<Instance>, TransactionError> {
+    pub(crate) async fn fresh(&self, entry: &Entry) -> Result<Option<Instance>, TransactionError> {
         if entry.lock().instance.next().is_some() {
             return Ok(None);
         }
