@@ -206,7 +206,7 @@ pub(crate) enum TransactionOperation {
         bumps: bool,
         then: Then<Result<Instance, TransactionError>>,
     },
-    /// Abort what producers have open in logs, one after the other.
+    /// Abort the transactions that producers have open in logs, one after the other.
     Abort(Vec<(LogId, Instance)>, Then<Vec<Result<(), TransactionError>>>),
 }
 

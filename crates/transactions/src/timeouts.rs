@@ -100,8 +100,8 @@ impl Transactions {
         Some(self.store_end(id, entry, producer, next))
     }
 
-    /// Aborts the whole transaction that `given` has open in a log, and fences its producer, as if it had
-    /// taken too long. Nothing happens if it has none there.
+    /// Aborts the whole transaction that `given` has open in a log, and fences its producer. Nothing happens
+    /// if it has none there.
     pub async fn abort(&self, log: LogId, given: Instance) -> Result<(), TransactionError> {
         let is_meant = |producer: &Producer| {
             producer.instance.producer == given.producer && producer.logs.contains(&log)

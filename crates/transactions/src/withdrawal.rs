@@ -1,7 +1,7 @@
 //! Deletion of groups and of their commits: those that wait for the end of a transaction go with them.
 //!
 //! The deletion is staged first, and the withdrawals behind it under the locks of their producers, so that no
-//! end comes in between. A crash between the two leaves a deletion that nobody was told of, as if it had
+//! end comes in between. A crash between the two leaves a deletion that was not acknowledged, as if it had
 //! been before the commits.
 
 use std::sync::{Arc, MutexGuard};

@@ -503,7 +503,7 @@ async fn an_operator_aborts_a_whole_transaction_and_commits_none() {
     }
     assert_eq!(
         producer.end(&mut client, BUMPS, true).await,
-        Err(ErrorCode::InvalidTxnState)
+        Err(ErrorCode::ProducerFenced)
     );
     let (stable, aborted, values) = committed(&mut client).await;
     assert_eq!((stable, aborted, values.len()), (2, vec![0], 1));
