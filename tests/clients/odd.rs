@@ -18,6 +18,7 @@ mod frames;
 mod groups;
 mod groups_new;
 mod offsets;
+mod pending;
 mod produce;
 mod read;
 mod settings;
@@ -65,6 +66,7 @@ fn cases() -> Vec<Case> {
     all.extend(offsets::cases());
     all.extend(groups_new::cases());
     all.extend(transactions::cases());
+    all.extend(pending::cases());
     all
 }
 

@@ -20,7 +20,7 @@ use super::registry::Groups;
 pub struct DeletionTicket {
     /// `None` if nothing of the group is stored.
     stored: Option<(TicketView, oneshot::Receiver<Result<(), NotStored>>)>,
-    /// The append staged behind it.
+    /// Changes that are stored behind it.
     behind: Option<Ticket>,
 }
 

@@ -206,6 +206,8 @@ pub(crate) enum TransactionOperation {
         bumps: bool,
         then: Then<Result<Instance, TransactionError>>,
     },
+    /// Abort the transactions that producers have open in logs, one after the other.
+    Abort(Vec<(LogId, Instance)>, Then<Vec<Result<(), TransactionError>>>),
 }
 
 /// A heartbeat that is answered later.
@@ -394,6 +396,11 @@ impl TransactionOperation {
                 bumps,
                 then,
             } => then.on_done(context, transactions.end(&id, given, end, bumps).await),
+            Self::Abort(aborts, then) => {
+                let aborts = aborts.into_iter();
+                let aborted = aborts.map(|(log, given)| transactions.abort(log, given));
+                then.on_done(context, in_order(aborted).await)
+            }
         }
     }
 }

@@ -67,8 +67,8 @@ pub struct Transactions {
     pub(crate) stop: CancellationToken,
     pub(crate) this: Weak<Self>,
     ids: Lock<HashMap<Arc<str>, Entry>>,
-    /// Those with a transaction, until its end is stored: the look at all of them each second does not
-    /// depend on the number of ids. Taken under the lock of a producer.
+    /// Those with a transaction, until its end is stored: a look at all of them does not depend on the number
+    /// of ids. Taken under the lock of a producer.
     open: Lock<HashMap<Arc<str>, Entry>>,
     /// Number of transactions with commits that wait.
     pending: AtomicUsize,
@@ -414,7 +414,7 @@ impl Transactions {
     }
 
     /// Returns the first instance of another producer id if the epochs of the present one are used up.
-    async fn fresh(&self, entry: &Entry) -> Result<Option<Instance>, TransactionError> {
+    pub(crate) async fn fresh(&self, entry: &Entry) -> Result<Option<Instance>, TransactionError> {
         if entry.lock().instance.next().is_some() {
             return Ok(None);
         }

@@ -1,13 +1,15 @@
 //! Transactions that take too long are aborted, and transactional ids that are not used are forgotten.
 
+use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use stafett_model::TransactionEnd;
+use stafett_model::{LogId, TransactionEnd};
 use stafett_store::{FRAMES_MAX, only_outcome, spaces};
 use tokio_util::sync::CancellationToken;
 
 use crate::end::Next;
+use crate::error::TransactionError;
 use crate::producer::{Instance, Producer, Status};
 use crate::registry::{Entry, Transactions};
 
@@ -43,34 +45,22 @@ impl Transactions {
         let now = self.clock.elapsed_ms();
         let mut aborts = Vec::new();
         for (id, entry) in self.open_entries() {
-            let fenced = {
-                let producer = entry.lock();
-                producer.is_overdue(now).then_some(producer.instance)
-            };
-            let Some(instance) = fenced else { continue };
-            let fresh = match instance.next() {
-                Some(_) => None,
-                None => match self.catalog.new_producer_id().await {
-                    Ok(producer) => Some(Instance { producer, epoch: 0 }),
-                    Err(_) => continue,
-                },
-            };
-            let mut producer = entry.lock();
-            let next = producer.instance.next().or(fresh);
-            let Some(instance) = next.filter(|_| producer.is_overdue(now)) else {
+            if !entry.lock().is_overdue(now) {
+                continue;
+            }
+            let Ok(fresh) = self.fresh(&entry).await else {
                 continue;
             };
+            let mut producer = entry.lock();
+            if !producer.is_overdue(now) {
+                continue;
+            }
             tracing::info!(%id, timeout_ms = producer.timeout_ms, "a transaction takes too long: it is aborted");
             self.metrics.overdue.inc();
-            let next = Next {
-                end: TransactionEnd::Abort,
-                instance,
-                before: None,
-                status: Status::Ended(TransactionEnd::Abort),
-                timeout_ms: producer.timeout_ms,
-            };
             let overdue = producer.instance;
-            let stored = self.store_end(&id, &entry, &mut producer, next);
+            let Some(stored) = self.fence(&id, &entry, &mut producer, fresh) else {
+                continue;
+            };
             drop(producer);
             aborts.push((id, entry, overdue, stored));
         }
@@ -89,6 +79,53 @@ impl Transactions {
                 }
             }
         }
+    }
+
+    /// Aborts the open transaction of a producer, and fences it. `None` if its epochs are used up and there
+    /// is no `fresh` one.
+    pub(crate) fn fence(
+        &self,
+        id: &str,
+        entry: &Entry,
+        producer: &mut Producer,
+        fresh: Option<Instance>,
+    ) -> Option<impl Future<Output = Result<Instance, TransactionError>> + use<>> {
+        let next = Next {
+            end: TransactionEnd::Abort,
+            instance: producer.instance.next().or(fresh)?,
+            before: None,
+            status: Status::Ended(TransactionEnd::Abort),
+            timeout_ms: producer.timeout_ms,
+        };
+        Some(self.store_end(id, entry, producer, next))
+    }
+
+    /// Aborts the whole transaction that `given` has open in a log, and fences its producer. Nothing happens
+    /// if it has none there.
+    pub async fn abort(&self, log: LogId, given: Instance) -> Result<(), TransactionError> {
+        let is_meant = |producer: &Producer| {
+            producer.instance.producer == given.producer && producer.logs.contains(&log)
+        };
+        let mut open = self.open_entries();
+        open.retain(|(_, entry)| is_meant(&entry.lock()));
+        let Some((id, entry)) = open.first() else {
+            return Ok(());
+        };
+        let fresh = self.fresh(entry).await?;
+        let stored = {
+            let mut producer = entry.lock();
+            if !is_meant(&producer) {
+                return Ok(());
+            }
+            producer.check(given)?;
+            if producer.status != Status::Ongoing {
+                return Err(TransactionError::Busy);
+            }
+            tracing::info!(%id, "a transaction is aborted on request");
+            self.fence(id, entry, &mut producer, fresh)
+        };
+        stored.ok_or(TransactionError::Busy)?.await?;
+        Ok(())
     }
 
     /// Forgets transactional ids that have not been used for long.

@@ -50,7 +50,7 @@ pub(super) fn filled(a: &mut Asker, topic: &str) {
     assert_eq!(a.codes(9, &produce(topic, 0, Some(batch(3)))), "0", "{topic}");
 }
 
-fn of_producer(id: i64, epoch: i16, sequence: i32) -> Bytes {
+pub(super) fn of_producer(id: i64, epoch: i16, sequence: i32) -> Bytes {
     let empty = BatchBuilder::new(Codec::None).producer(ProducerId(id), epoch, sequence);
     builder(empty, 2).finish().unwrap()
 }

@@ -21,15 +21,15 @@ const BUSY: &str = "51";
 
 /// A transactional id with its producer.
 #[derive(Clone)]
-struct Sender {
-    id: &'static str,
-    producer: i64,
-    epoch: i16,
+pub(super) struct Sender {
+    pub(super) id: &'static str,
+    pub(super) producer: i64,
+    pub(super) epoch: i16,
 }
 
 impl Sender {
     /// Takes over a transactional id.
-    fn begin(a: &mut Asker, id: &'static str) -> Self {
+    pub(super) fn begin(a: &mut Asker, id: &'static str) -> Self {
         let find = FindCoordinatorRequest {
             key_type: 1,
             coordinator_keys: vec![text(id)],
@@ -55,7 +55,7 @@ impl Sender {
         }
     }
 
-    fn with(&self, producer: i64, epoch: i16) -> Self {
+    pub(super) fn with(&self, producer: i64, epoch: i16) -> Self {
         Self {
             producer,
             epoch,
@@ -63,11 +63,11 @@ impl Sender {
         }
     }
 
-    fn older(&self) -> Self {
+    pub(super) fn older(&self) -> Self {
         self.with(self.producer, self.epoch - 1)
     }
 
-    fn add(&self, a: &mut Asker, version: i16, topics: &[(&str, i32)]) -> String {
+    pub(super) fn add(&self, a: &mut Asker, version: i16, topics: &[(&str, i32)]) -> String {
         let topics = topics.iter().map(|(name, partition)| AddPartitionsToTxnTopic {
             name: text(name),
             partitions: vec![*partition],
@@ -92,7 +92,7 @@ impl Sender {
         }
     }
 
-    fn add_group(&self, a: &mut Asker, version: i16, group: &str) -> String {
+    pub(super) fn add_group(&self, a: &mut Asker, version: i16, group: &str) -> String {
         let request = AddOffsetsToTxnRequest {
             transactional_id: text(self.id),
             producer_id: self.producer,
@@ -102,10 +102,22 @@ impl Sender {
         until_free(a, version, &request)
     }
 
-    fn commit(&self, a: &mut Asker, version: i16, topic: &str, generation: i32) -> String {
+    /// Commits offset 1 of the group that is named as the id.
+    pub(super) fn commit(&self, a: &mut Asker, version: i16, topic: &str, generation: i32) -> String {
+        self.commit_to(a, version, (self.id, topic), generation, 1)
+    }
+
+    pub(super) fn commit_to(
+        &self,
+        a: &mut Asker,
+        version: i16,
+        (group, topic): (&str, &str),
+        generation: i32,
+        committed_offset: i64,
+    ) -> String {
         let request = TxnOffsetCommitRequest {
             transactional_id: text(self.id),
-            group_id: text(self.id),
+            group_id: text(group),
             producer_id: self.producer,
             producer_epoch: self.epoch,
             generation_id: generation,
@@ -113,7 +125,7 @@ impl Sender {
             topics: vec![TxnOffsetCommitRequestTopic {
                 name: text(topic),
                 partitions: vec![TxnOffsetCommitRequestPartition {
-                    committed_offset: 1,
+                    committed_offset,
                     ..TxnOffsetCommitRequestPartition::default()
                 }],
             }],
@@ -122,7 +134,7 @@ impl Sender {
         a.codes_of_coordinator(version, &request)
     }
 
-    fn send(&self, a: &mut Asker, version: i16, topic: &str, sequence: i32) -> String {
+    pub(super) fn send(&self, a: &mut Asker, version: i16, topic: &str, sequence: i32) -> String {
         let empty = BatchBuilder::new(Codec::None)
             .producer(ProducerId(self.producer), self.epoch, sequence)
             .transactional();
@@ -133,7 +145,7 @@ impl Sender {
         until_free(a, version, &request)
     }
 
-    fn end(&self, a: &mut Asker, version: i16, committed: bool) -> String {
+    pub(super) fn end(&self, a: &mut Asker, version: i16, committed: bool) -> String {
         let request = EndTxnRequest {
             transactional_id: text(self.id),
             producer_id: self.producer,
@@ -144,7 +156,7 @@ impl Sender {
     }
 
     /// Adds a topic of one partition, and sends a batch.
-    fn work(&self, a: &mut Asker, topic: &str) {
+    pub(super) fn work(&self, a: &mut Asker, topic: &str) {
         a.topic(topic, 1);
         assert_eq!(self.add(a, 3, &[(topic, 0)]), "0");
         assert_eq!(self.send(a, 9, topic, 0), "0");
@@ -161,7 +173,7 @@ fn until_free<R: stafett_kafka_wire::Request>(a: &mut Asker, version: i16, reque
     }
 }
 
-fn init(id: &str, timeout: i32, producer: i64, epoch: i16) -> InitProducerIdRequest {
+pub(super) fn init(id: &str, timeout: i32, producer: i64, epoch: i16) -> InitProducerIdRequest {
     InitProducerIdRequest {
         transactional_id: Some(text(id)),
         transaction_timeout_ms: timeout,

@@ -283,7 +283,7 @@ impl LogState {
         self.recent.drain(..gone);
         self.count_bytes();
         if let Some(producers) = &mut self.producers {
-            producers.truncate(before);
+            producers.forget_aborted(before);
         }
         if let Some(damaged) = &mut self.damaged {
             damaged.retain(|(_, end)| *end > before);

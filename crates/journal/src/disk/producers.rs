@@ -288,10 +288,10 @@ impl Producers {
         self.transactions.as_deref()
     }
 
-    /// Removes the aborted transactions that end before `start`.
-    pub(crate) fn truncate(&mut self, start: Offset) {
+    /// Forgets the aborted transactions that end before `end`: none of their records is left.
+    pub(crate) fn forget_aborted(&mut self, end: Offset) {
         if let Some(transactions) = &mut self.transactions {
-            let gone = transactions.truncate(start);
+            let gone = transactions.forget(end);
             self.changed.extend(gone.into_iter().map(aborted_key));
         }
     }

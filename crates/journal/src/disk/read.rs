@@ -117,19 +117,36 @@ fn read_hot(core: &Engine, from: ReadFrom, budget: &mut Budget) -> Option<Result
     let Some(log) = core.logs.get(from.log) else {
         return Some(Err(ReadError::NoSuchLog(from.log)));
     };
-    let read = read_listed(core, &log, from, budget)?;
-    Some(read.map(|run| with_aborted(&log, from, run)))
+    let before = forgotten(&log, from);
+    match read_listed(core, &log, from, budget)? {
+        Ok(run) => with_aborted(&log, from, run, before).map(Ok),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Returns the offset before which aborted transactions are forgotten, for a read of committed batches.
+fn forgotten(log: &Log, from: ReadFrom) -> Offset {
+    match from.visibility {
+        Visibility::Committed => log
+            .lock()
+            .transactions()
+            .map_or(Offset::ZERO, |known| known.forgotten()),
+        Visibility::Stored => Offset::ZERO,
+    }
 }
 
 /// Adds the aborted transactions to a read of committed batches. They ended before the read, because the
-/// batches are stable.
-fn with_aborted(log: &Log, from: ReadFrom, mut run: LogSlice) -> LogSlice {
+/// batches are stable. `None` if some were forgotten since `before`: the read may have records of theirs.
+fn with_aborted(log: &Log, from: ReadFrom, mut run: LogSlice, before: Offset) -> Option<LogSlice> {
     if from.visibility == Visibility::Committed
         && let Some(transactions) = log.lock().transactions()
     {
+        if transactions.forgotten() != before {
+            return None;
+        }
         run.aborted = transactions.aborted_in(from.offset, run.next);
     }
-    run
+    Some(run)
 }
 
 /// Reads a log if all wanted batches are listed in memory and their bytes are there.
@@ -245,14 +262,16 @@ fn read_cold(core: &Engine, from: ReadFrom, budget: &mut Budget) -> Result<LogSl
         return Err(ReadError::NoSuchLog(from.log));
     };
     for attempt in 1.. {
+        let before = forgotten(&log, from);
         let plan = match list(&log, from, *budget)? {
             Listing::Recent(plan) => Ok(plan),
             Listing::Sealed(plan) => list_sealed(core, &log, from, *budget, plan),
         };
-        match plan.and_then(|plan| fetch_sound(core, from.log, plan)) {
+        let run = plan.and_then(|plan| fetch_sound(core, from.log, plan));
+        match run.and_then(|run| with_aborted(&log, from, run, before).ok_or(ReadFailure::Moved)) {
             Ok(run) => {
                 budget.spend(run.bytes);
-                return Ok(with_aborted(&log, from, run));
+                return Ok(run);
             }
             Err(ReadFailure::Moved) if attempt < ATTEMPTS => {}
             Err(ReadFailure::Moved) => {

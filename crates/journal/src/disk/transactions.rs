@@ -17,8 +17,11 @@ pub(crate) struct Transactions {
     open: Vec<OpenTransaction>,
     /// Ended ones whose control batch may not be readable yet.
     ending: Vec<EndingTransaction>,
-    /// By the offset of their control batch.
+    /// By the offset of their control batch. Those whose records are gone, truncated or compacted away, are
+    /// forgotten.
     aborted: Vec<AbortedTransaction>,
+    /// Offset before which aborted transactions are forgotten.
+    forgotten: Offset,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +39,7 @@ struct EndingTransaction {
 
 impl Transactions {
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_empty() && self.aborted.is_empty()
+        self.open.is_empty() && self.aborted.is_empty() && self.forgotten == Offset::ZERO
     }
 
     pub(crate) fn has_open(&self, producer: ProducerId) -> bool {
@@ -132,11 +135,24 @@ impl Transactions {
         of_producer.is_some_and(|aborted| aborted.first <= base)
     }
 
-    /// Removes the aborted transactions that end before `start`, and returns the offsets of their control
-    /// batches.
-    pub(crate) fn truncate(&mut self, start: Offset) -> Vec<Offset> {
-        let gone = self.aborted.partition_point(|aborted| aborted.last < start);
-        self.aborted.drain(..gone).map(|aborted| aborted.last).collect()
+    /// Forgets the aborted transactions that end before `end`, where none of their records is left, and
+    /// returns the offsets of their control batches.
+    pub(crate) fn forget(&mut self, end: Offset) -> Vec<Offset> {
+        let gone = self.aborted.partition_point(|aborted| aborted.last < end);
+        let ends = self.aborted.drain(..gone).map(|aborted| aborted.last).collect();
+        if gone > 0 {
+            self.forgotten = self.forgotten.max(end);
+        }
+        if self.aborted.len() < self.aborted.capacity() / 4 {
+            self.aborted.shrink_to_fit();
+        }
+        ends
+    }
+
+    /// Returns the offset before which aborted transactions are forgotten. A read during which it changed may
+    /// have records of theirs.
+    pub(crate) fn forgotten(&self) -> Offset {
+        self.forgotten
     }
 
     /// Returns the offsets of the control batches of all aborted transactions.
@@ -247,8 +263,23 @@ mod tests {
         assert_eq!(firsts(&log, 5, 11), [0, 10]);
         assert_eq!(firsts(&log, 6, 10), []);
         assert_eq!(firsts(&log, 12, 13), [10]);
-        assert_eq!(log.truncate(Offset(16)), [Offset(5), Offset(15)]);
+        assert_eq!(log.forget(Offset(16)), [Offset(5), Offset(15)]);
         assert_eq!(firsts(&log, 0, 99), [20, 30]);
+    }
+
+    #[test]
+    fn forgotten_transactions_take_no_memory() {
+        const MANY: u64 = 1_000_000;
+        let bytes = |log: &Transactions| log.aborted.capacity() * size_of::<AbortedTransaction>();
+        let mut log = Transactions::default();
+        for n in 0..MANY {
+            log.on_batch(A, Offset(n * 2));
+            log.on_end(A, TransactionEnd::Abort, Offset(n * 2 + 1), Offset(n * 2 + 1));
+        }
+        assert!(bytes(&log) >= 24_000_000);
+        assert_eq!(log.forget(Offset(MANY * 2 - 10)).len(), 999_995);
+        assert!(bytes(&log) < 1024, "five are left");
+        assert_eq!(log.forgotten(), Offset(MANY * 2 - 10));
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl MemoryLog {
     pub(super) fn truncate(&mut self, before: Offset) {
         self.start = self.start.max(before.min(self.next));
         let start = self.start;
-        self.producers.truncate(start);
+        self.producers.forget_aborted(start);
         self.batches.retain(|base, stored| stored.end(*base) > start);
     }
 

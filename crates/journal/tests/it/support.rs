@@ -127,11 +127,20 @@ pub fn placed(outcome: Outcome) -> PlacedBatch {
 
 /// Reads one log once.
 pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) -> Result<LogSlice, ReadError> {
+    read_as(journal, log, (offset, bytes_max), Visibility::Stored)
+}
+
+pub fn read_as(
+    journal: &dyn Journal,
+    log: LogId,
+    (offset, bytes_max): (u64, usize),
+    visibility: Visibility,
+) -> Result<LogSlice, ReadError> {
     let logs = vec![ReadFrom {
         log,
         offset: Offset(offset),
         bytes_max,
-        visibility: Visibility::Stored,
+        visibility,
     }];
     let request = ReadRequest {
         logs,

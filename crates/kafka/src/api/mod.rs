@@ -48,6 +48,7 @@ mod sync_group;
 mod telemetry;
 mod transactions;
 mod txn_offset_commit;
+mod write_txn_markers;
 
 use stafett_kafka_wire::{ApiKey, Decoder};
 
@@ -90,6 +91,7 @@ const SERVED: &[(ApiKey, Handler)] = &[
     (ApiKey::AddPartitionsToTxn, Handler::Plain(add_to_txn::add_partitions)),
     (ApiKey::AddOffsetsToTxn, Handler::Plain(add_to_txn::add_offsets)),
     (ApiKey::EndTxn, Handler::Plain(end_txn::end_txn)),
+    (ApiKey::WriteTxnMarkers, Handler::Plain(write_txn_markers::write_txn_markers)),
     (ApiKey::TxnOffsetCommit, Handler::Plain(txn_offset_commit::txn_offset_commit)),
     (ApiKey::DescribeAcls, Handler::Plain(security::describe_acls)),
     (ApiKey::CreateAcls, Handler::Plain(security::create_acls)),

@@ -7,10 +7,11 @@ use stafett_kafka_wire::messages::offset_fetch::OffsetFetchRequestGroup;
 use stafett_kafka_wire::messages::txn_offset_commit::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
+use stafett_kafka_wire::messages::write_txn_markers::{WritableTxnMarker, WritableTxnMarkerTopic};
 use stafett_kafka_wire::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest,
     FetchRequest, FetchResponse, InitProducerIdRequest, ListOffsetsRequest, ListTransactionsRequest,
-    OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest,
+    OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest, WriteTxnMarkersRequest,
 };
 use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::{BatchBuilder, Codec, ProducerId};
@@ -457,4 +458,53 @@ async fn what_is_added_counts_for_the_next_requests_before_it_is_answered() {
     client.receive::<AddPartitionsToTxnRequest>(3).await;
     let answer = client.receive::<ProduceRequest>(11).await.1;
     assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+}
+
+fn mark(producer: Producer, committed: bool) -> WriteTxnMarkersRequest {
+    let markers = [0, 7].map(|partition| WritableTxnMarker {
+        producer_id: producer.id,
+        producer_epoch: producer.epoch,
+        transaction_result: committed,
+        topics: vec![WritableTxnMarkerTopic {
+            name: "t".into(),
+            partition_indexes: vec![partition],
+        }],
+        coordinator_epoch: 0,
+        transaction_version: 0,
+    });
+    WriteTxnMarkersRequest {
+        markers: markers.to_vec(),
+    }
+}
+
+#[tokio::test]
+async fn an_operator_aborts_a_whole_transaction_and_commits_none() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 2).await;
+    let producer = Producer::begin(&mut client, "id").await;
+    assert_eq!(producer.send(&mut client, 12, 0, "x").await, 0);
+    let unknown = ErrorCode::UnknownTopicOrPartition.code();
+    let older = Producer {
+        epoch: producer.epoch - 1,
+        ..producer
+    };
+    let forbidden = ErrorCode::ClusterAuthorizationFailed.code();
+    let steps = [
+        (older, false, ErrorCode::InvalidProducerEpoch.code()),
+        (producer, true, forbidden),
+        (producer, false, 0),
+        (producer, false, 0),
+    ];
+    for (producer, is_commit, expected) in steps {
+        let marked = client.call(1, &mark(producer, is_commit)).await;
+        let code = |marker: usize| marked.markers[marker].topics[0].partitions[0].error_code;
+        assert_eq!((code(0), code(1)), (expected, unknown));
+    }
+    assert_eq!(
+        producer.end(&mut client, BUMPS, true).await,
+        Err(ErrorCode::ProducerFenced)
+    );
+    let (stable, aborted, values) = committed(&mut client).await;
+    assert_eq!((stable, aborted, values.len()), (2, vec![0], 1));
 }

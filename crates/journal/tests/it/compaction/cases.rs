@@ -3,8 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stafett_journal::{Compaction, Journal, LogSpec, Retention, TimeQuery};
-use stafett_model::{BatchHeader, Codec, LogId, Offset, offset_for_timestamp};
+use stafett_journal::{Compaction, Journal, LogSpec, Retention, TimeQuery, Visibility};
+use stafett_model::{
+    BatchBuilder, BatchHeader, Codec, LogId, Offset, ProducerId, Record, TransactionEnd, end_marker,
+    offset_for_timestamp,
+};
 
 use super::bench::{BEGIN_MS, Bench, KEPT_MS, KeyValue, Model, batch, eager, pair, tombstone};
 use crate::support;
@@ -64,6 +67,47 @@ fn a_producer_goes_on_where_it_was_though_its_records_are_gone() {
     let bench = bench.settle();
     assert_eq!(offsets(&bench, log), [8, 9]);
     assert!(bench.put(log, sent(6)).duplicate);
+}
+
+#[test]
+fn aborted_transactions_are_forgotten_once_their_records_are_compacted_away() {
+    let bench = Bench::new(MAP_BYTES);
+    let log = bench.compacted(eager());
+    let aborted = |bench: &Bench| {
+        let run = support::read_as(&*bench.journal, log, (0, 1 << 20), Visibility::Committed).unwrap();
+        let firsts = run.aborted.iter().map(|aborted| aborted.first.0);
+        firsts.collect::<Vec<_>>()
+    };
+    let begin = |bench: &Bench, sequence| {
+        let mut batch = BatchBuilder::new(Codec::None)
+            .producer(ProducerId(9), 0, sequence)
+            .transactional();
+        let record = Record {
+            key: Some(b"a"),
+            value: Some(b"aborted"),
+            headers: &[],
+            timestamp: BEGIN_MS,
+        };
+        batch.push(&record).unwrap();
+        bench.put(log, batch.finish().unwrap());
+    };
+    let abort = || end_marker(ProducerId(9), 0, TransactionEnd::Abort, BEGIN_MS);
+    for sequence in 0..3 {
+        begin(&bench, sequence);
+        bench.put(log, abort());
+    }
+    put(&bench, log, &[pair("b", "1")]);
+    begin(&bench, 3);
+    assert_eq!(aborted(&bench), [0, 2, 4]);
+    let mut bench = bench.settle();
+    assert_eq!(aborted(&bench), [], "their records are gone");
+    bench.put(log, abort());
+    assert_eq!(aborted(&bench), [7]);
+    // A kill before the next checkpoint would bring the others back until the next pass.
+    for is_killed in [false, true] {
+        bench = bench.restart(is_killed);
+        assert_eq!(aborted(&bench), [7]);
+    }
 }
 
 #[test]

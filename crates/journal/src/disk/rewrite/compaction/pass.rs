@@ -183,8 +183,21 @@ impl Pass {
                 return false;
             }
             core.compactions.lock().insert(*id, progress);
+            if !own.is_incomplete {
+                forget_aborted(core, *id, own.end);
+            }
         }
         true
+    }
+}
+
+/// Forgets the aborted transactions before the end of a pass, which has removed their records.
+fn forget_aborted(core: &Engine, log: LogId, end: Offset) {
+    let Some(log) = core.logs.get(log) else { return };
+    let mut state = log.lock();
+    if let Some(producers) = &mut state.producers {
+        producers.forget_aborted(end);
+        core.mark_dirty(&log, &mut state);
     }
 }
 
