@@ -381,7 +381,8 @@ fn date_of(age: Age) -> Option<i64> {
     }
 }
 
-/// Builds a batch whose records contain their ids. Those of a compacted topic have keys, and some delete theirs.
+/// Builds a batch whose records contain their ids. Those of a compacted topic have keys, and some delete
+/// theirs.
 pub(super) fn batch_of(
     (number, log): (usize, LogKey),
     records: u16,

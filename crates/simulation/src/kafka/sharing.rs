@@ -133,7 +133,7 @@ impl Context<'_> {
         Some(topic.log(u8::try_from(partition).ok()?))
     }
 
-    /// Takes what a fetch brought.
+    /// Takes the records of a fetch.
     fn take(
         &mut self,
         (group, holder): (u8, Holder),

@@ -1,8 +1,8 @@
 //! Compacted topics: keys of their records, and records that may be gone.
 //!
-//! A record that was acknowledged may be missing if a newer one of its key is there, or if the newest one is a
-//! tombstone and `delete.retention.ms` has passed since a pass over it. Then nothing older of the key may be
-//! left. Records of aborted transactions replace nothing.
+//! A record that was acknowledged may be missing if a newer one of its key is there, or if the newest one is
+//! a tombstone and `delete.retention.ms` has passed since a pass over it. Then nothing older of the key may
+//! be left. Records of aborted transactions replace nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,8 +120,8 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Checks the records that are missing in a compacted log. Outcomes of transactions that the log shows are
-    /// known by now; `before` has the states of batches from before the read.
+    /// Checks the records that are missing in a compacted log. Outcomes of transactions that the log shows
+    /// are known by now; `before` has the states of batches from before the read.
     pub fn check_compacted(
         &mut self,
         log: LogKey,
@@ -197,8 +197,8 @@ impl Ledger {
         })
     }
 
-    /// True if a record of a compacted log may be gone, as far as is known without a read: there may be a newer
-    /// one of its key, or it may have been deleted.
+    /// True if a record of a compacted log may be gone, as far as is known without a read: there may be a
+    /// newer one of its key, or it may have been deleted.
     pub(super) fn may_be_replaced(&self, log: LogKey, offset: u64, id: RecordId) -> bool {
         if policy(log.topic).is_none() {
             return false;

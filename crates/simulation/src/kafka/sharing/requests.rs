@@ -1,4 +1,4 @@
-//! Requests of members of share groups, and what their answers say.
+//! Requests of members of share groups, and outcomes in their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
