@@ -20,6 +20,7 @@ pub struct Metrics {
     pub(crate) compactions: Counter,
     pub(crate) compacted_records: Counter,
     pub(crate) compacted_bytes: Counter,
+    pub(crate) dirty_percent: Gauge,
     pub(crate) cold_reads: Counter,
     pub(crate) damaged_reads: Counter,
     pub(crate) checkpoints: Counter,
@@ -55,6 +56,7 @@ impl Metrics {
             compactions: Counter::default(),
             compacted_records: Counter::default(),
             compacted_bytes: Counter::default(),
+            dirty_percent: Gauge::default(),
             cold_reads: Counter::default(),
             damaged_reads: Counter::default(),
             checkpoints: Counter::default(),
@@ -125,6 +127,11 @@ impl Metrics {
             "compacted_bytes",
             "Bytes of batches removed by compaction",
             self.compacted_bytes.clone(),
+        );
+        registry.register(
+            "compaction_dirty_percent",
+            "Largest share of a compacted log's sealed bytes that is not compacted yet, at the last look",
+            self.dirty_percent.clone(),
         );
         registry.register(
             "cold_reads",
