@@ -109,14 +109,10 @@ impl Metrics {
             self.segments_started.clone(),
         );
         self.register_keeping(registry);
+        self.register_compaction(registry);
     }
 
-    fn register_keeping(&self, registry: &mut Registry) {
-        registry.register(
-            "rewritten_bytes",
-            "Bytes written again by rewriting",
-            self.rewritten_bytes.clone(),
-        );
+    fn register_compaction(&self, registry: &mut Registry) {
         registry.register("compactions", "Passes of compaction", self.compactions.clone());
         registry.register(
             "compacted_records",
@@ -132,6 +128,14 @@ impl Metrics {
             "compaction_dirty_percent",
             "Largest share of a compacted log's sealed bytes that is not compacted yet, at the last look",
             self.dirty_percent.clone(),
+        );
+    }
+
+    fn register_keeping(&self, registry: &mut Registry) {
+        registry.register(
+            "rewritten_bytes",
+            "Bytes written again by rewriting",
+            self.rewritten_bytes.clone(),
         );
         registry.register(
             "cold_reads",
