@@ -20,6 +20,7 @@ pub struct Metrics {
     pub(crate) compactions: Counter,
     pub(crate) compacted_records: Counter,
     pub(crate) compacted_bytes: Counter,
+    pub(crate) dirty_percent: Gauge,
     pub(crate) cold_reads: Counter,
     pub(crate) damaged_reads: Counter,
     pub(crate) checkpoints: Counter,
@@ -55,6 +56,7 @@ impl Metrics {
             compactions: Counter::default(),
             compacted_records: Counter::default(),
             compacted_bytes: Counter::default(),
+            dirty_percent: Gauge::default(),
             cold_reads: Counter::default(),
             damaged_reads: Counter::default(),
             checkpoints: Counter::default(),
@@ -107,14 +109,10 @@ impl Metrics {
             self.segments_started.clone(),
         );
         self.register_keeping(registry);
+        self.register_compaction(registry);
     }
 
-    fn register_keeping(&self, registry: &mut Registry) {
-        registry.register(
-            "rewritten_bytes",
-            "Bytes written again by rewriting",
-            self.rewritten_bytes.clone(),
-        );
+    fn register_compaction(&self, registry: &mut Registry) {
         registry.register("compactions", "Passes of compaction", self.compactions.clone());
         registry.register(
             "compacted_records",
@@ -125,6 +123,19 @@ impl Metrics {
             "compacted_bytes",
             "Bytes of batches removed by compaction",
             self.compacted_bytes.clone(),
+        );
+        registry.register(
+            "compaction_dirty_percent",
+            "Largest share of a compacted log's sealed bytes that is not compacted yet, at the last look",
+            self.dirty_percent.clone(),
+        );
+    }
+
+    fn register_keeping(&self, registry: &mut Registry) {
+        registry.register(
+            "rewritten_bytes",
+            "Bytes written again by rewriting",
+            self.rewritten_bytes.clone(),
         );
         registry.register(
             "cold_reads",

@@ -88,7 +88,9 @@ impl Amqp {
         }
         let Space { client, copies, .. } = &mut self.space;
         client.turn(copies, may_refuse, now_ms, &mut notes)?;
-        self.copies.check_holders(self.is_stopping)?;
+        let paused = self.clients.iter().filter(|client| client.is_paused(now_ms));
+        let paused: Vec<u8> = paused.map(|client| client.number).collect();
+        self.copies.check_holders(self.is_stopping, &paused)?;
         Ok(notes)
     }
 

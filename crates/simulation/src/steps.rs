@@ -457,10 +457,10 @@ impl Mix {
             .into_iter()
             .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))
             .map(|(weight, kind)| (weight * random.below(4), kind))
-            .map(|(weight, kind)| match kind {
+            .map(|(weight, kind)| {
                 // Segments are compacted once they are sealed, which a start does.
-                Kind::Rewrite | Kind::End if first_topic > 0 => (8 + weight, kind),
-                _ => (weight, kind),
+                let is_more = first_topic > 0 && matches!(kind, Kind::Rewrite | Kind::End);
+                (if is_more { 8 + weight } else { weight }, kind)
             })
             .collect();
         let total = weights.iter().map(|(weight, _)| weight).sum::<u64>().max(1);

@@ -325,6 +325,11 @@ impl Client {
         }
     }
 
+    /// True while it does not read its input.
+    pub(super) fn is_paused(&self, now_ms: i64) -> bool {
+        now_ms < self.paused_until_ms && self.is_open
+    }
+
     pub(super) fn turn(
         &mut self,
         copies: &mut Copies,
@@ -332,7 +337,7 @@ impl Client {
         now_ms: i64,
         notes: &mut Vec<String>,
     ) -> Result<(), Finding> {
-        if now_ms < self.paused_until_ms && self.is_open {
+        if self.is_paused(now_ms) {
             return Ok(());
         }
         loop {

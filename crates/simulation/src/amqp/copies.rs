@@ -235,10 +235,15 @@ impl Copies {
         }
     }
 
-    /// Checks, after all clients have read their input, that no copy has two holders.
-    pub fn check_holders(&mut self, is_stopping: bool) -> Result<(), Finding> {
+    /// Checks, after all clients but the paused ones have read their input, that no copy has two holders. A
+    /// paused client may have lost its connection without having read that: its copies are checked later.
+    pub fn check_holders(&mut self, is_stopping: bool, paused: &[u8]) -> Result<(), Finding> {
         for id in std::mem::take(&mut self.contested) {
             let holders = self.all.get(&id).map(|copy| &copy.holders);
+            if holders.is_some_and(|holders| holders.iter().any(|holder| paused.contains(holder))) {
+                self.contested.push(id);
+                continue;
+            }
             if let Some(holders) = holders.filter(|holders| holders.len() > 1 && !is_stopping) {
                 return Err(Finding(format!("{id:?} is held by clients {holders:?} at once")));
             }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use stafett_journal::disk::{Clock, CompactionSettings};
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
@@ -37,6 +39,7 @@ pub struct Bench {
     pub journal: Arc<DiskJournal>,
     pub now: Arc<AtomicI64>,
     pub map_bytes: usize,
+    metrics: Registry,
 }
 
 impl Bench {
@@ -49,12 +52,31 @@ impl Bench {
     }
 
     pub fn on(disk: SimulatedDisk, now: Arc<AtomicI64>, map_bytes: usize) -> Self {
+        Self::booted(disk, now, map_bytes, 1)
+    }
+
+    /// Starts after this many boots of the machine.
+    pub fn booted(disk: SimulatedDisk, now: Arc<AtomicI64>, map_bytes: usize, boots: u8) -> Self {
+        let (metrics, mut registry) = (Metrics::new(), Registry::default());
+        metrics.register(&mut registry);
+        let opened = DiskJournal::open_on(disk.storage(), settings(&now, map_bytes, boots), metrics);
         Self {
-            journal: Arc::new(open(&disk, &now, map_bytes, 1)),
+            journal: Arc::new(opened.unwrap()),
             disk,
             now,
             map_bytes,
+            metrics: registry,
         }
+    }
+
+    /// Returns the value of a metric without labels.
+    pub fn metric(&self, name: &str) -> i64 {
+        let mut said = String::new();
+        encode(&mut said, &self.metrics).unwrap();
+        let mut values = said
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        values.next().unwrap()
     }
 
     /// Restarts the program, after a kill or a clean stop.
@@ -69,6 +91,7 @@ impl Bench {
             journal,
             now,
             map_bytes,
+            ..
         } = self;
         drop(journal);
         Self::on(disk, now, map_bytes)
@@ -150,18 +173,18 @@ impl Bench {
     }
 }
 
-fn open(disk: &SimulatedDisk, now: &Arc<AtomicI64>, map_bytes: usize, boots: u8) -> DiskJournal {
-    try_open(disk, now, map_bytes, boots).unwrap()
-}
-
 pub fn try_open(
     disk: &SimulatedDisk,
     now: &Arc<AtomicI64>,
     map_bytes: usize,
     boots: u8,
 ) -> Result<DiskJournal, OpenError> {
+    DiskJournal::open_on(disk.storage(), settings(now, map_bytes, boots), Metrics::new())
+}
+
+fn settings(now: &Arc<AtomicI64>, map_bytes: usize, boots: u8) -> Settings {
     let now = Arc::clone(now);
-    let settings = Settings {
+    Settings {
         segment_bytes: 16 << 10,
         clock: Clock::new(move || now.load(Ordering::Relaxed)),
         boot: [boots; 16],
@@ -170,8 +193,7 @@ pub fn try_open(
             ..CompactionSettings::default()
         },
         ..support::rewriting(40 << 10)
-    };
-    DiskJournal::open_on(disk.storage(), settings, Metrics::new())
+    }
 }
 
 /// Reads all records of a log, in small steps.

@@ -178,8 +178,11 @@ fn little_that_is_dirty_waits_until_it_is_old() {
     bench.advance(60_000);
     let bench = bench.settle();
     assert_eq!(offsets(&bench, log).len(), 21, "a twentieth is dirty");
+    assert_eq!(bench.metric("journal_compaction_dirty_percent"), 4);
     bench.advance(1);
-    assert_eq!(offsets(&bench.settle(), log), (1..=20).collect::<Vec<_>>());
+    let bench = bench.settle();
+    assert_eq!(offsets(&bench, log), (1..=20).collect::<Vec<_>>());
+    assert_eq!(bench.metric("journal_compaction_dirty_percent"), 0);
 }
 
 #[test]

@@ -61,12 +61,7 @@ impl Prepared {
 
     fn check(&self, disk: SimulatedDisk, boots: u8) {
         let now = Arc::new(AtomicI64::new(BEGIN_MS));
-        let bench = Bench {
-            journal: Arc::new(try_open(&disk, &now, MAP_BYTES, boots).unwrap()),
-            disk,
-            now,
-            map_bytes: MAP_BYTES,
-        };
+        let bench = Bench::booted(disk, now, MAP_BYTES, boots);
         assert!(
             !bench.journal.report().is_damaged(),
             "{:?}",

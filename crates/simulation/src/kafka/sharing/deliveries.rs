@@ -125,7 +125,7 @@ impl Deliveries {
         // An acknowledgement of its last delivery may be on its way, and then settles this one.
         let sent = match record.fate {
             Fate::Held(hold) if hold.holder == holder => hold.sent,
-            _ => None,
+            Fate::Held(_) | Fate::Free | Fate::Settled | Fate::Doubtful => None,
         };
         *record = Delivered {
             fate: Fate::Held(Hold {
@@ -196,7 +196,7 @@ impl Deliveries {
             let record = self.record(key, one.offset);
             let mine = match &mut record.fate {
                 Fate::Held(hold) if hold.holder == holder && hold.sent == Some(one.kind) => Some(hold),
-                _ => None,
+                Fate::Held(_) | Fate::Free | Fate::Settled | Fate::Doubtful => None,
             };
             match (one.kind, mine) {
                 (RENEW, Some(hold)) => {
@@ -247,7 +247,7 @@ impl Deliveries {
                         record.fate = Fate::Doubtful;
                     }
                 }
-                _ => is_due = true,
+                Fate::Held(_) | Fate::Free | Fate::Settled | Fate::Doubtful => is_due = true,
             }
         }
         if is_certain && !is_due {
@@ -258,7 +258,7 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Handles the request of a member to end its session: records that it does not settle come again.
+    /// Handles the request of a member to end its session: unsettled records come again.
     pub(super) fn on_closing(&mut self, group: u8, holder: Holder) {
         let mine = self.places.iter_mut().filter(|((of, _), _)| *of == group);
         for record in mine.flat_map(|(_, place)| place.values_mut()) {

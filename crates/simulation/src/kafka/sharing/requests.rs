@@ -1,4 +1,4 @@
-//! Requests of members of share groups, and their answers.
+//! Requests of members of share groups, and outcomes in their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

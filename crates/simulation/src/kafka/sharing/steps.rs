@@ -149,7 +149,11 @@ impl Sharing {
         let kind = |offset: u64| match choice.kind {
             RENEW => RENEW,
             kind @ (ACCEPT | RELEASE | REJECT) => kind,
-            _ => [ACCEPT, RELEASE, REJECT, ACCEPT][usize::try_from(offset % 4).unwrap_or(0)],
+            _ => match offset % 4 {
+                1 => RELEASE,
+                2 => REJECT,
+                _ => ACCEPT,
+            },
         };
         let settled = self.deliveries.settle(key, holder, choice.count.into(), kind);
         sent.settled.insert(key, settled);
@@ -231,7 +235,12 @@ impl World {
                     member.acknowledge(sent, true, &ids);
                     member.leave();
                 }
-                _ => {}
+                ShareStep::Join { .. }
+                | ShareStep::Fetch { .. }
+                | ShareStep::Acknowledge { .. }
+                | ShareStep::Leave { .. }
+                | ShareStep::Empty { .. }
+                | ShareStep::Wait { .. } => {}
             }
         }
         sharing.members.insert(at, member);

@@ -27,24 +27,28 @@ pub(super) struct Candidate {
 
 /// Returns the logs that are due, those with the largest dirty share first.
 pub(super) fn candidates(core: &Engine, segments: &[SegmentView], now: i64) -> Vec<Candidate> {
-    let mut due = Vec::new();
+    let (mut due, mut dirtiest) = (Vec::new(), 0);
     for log in core.logs.all() {
         let spec = log.lock().spec.compaction;
-        if let Some(spec) = spec {
-            due.extend(candidate(core, &log, &spec, segments, now));
+        let looked = spec.and_then(|spec| candidate(core, &log, &spec, segments, now));
+        if let Some((candidate, is_due)) = looked {
+            dirtiest = dirtiest.max(candidate.dirty_share);
+            due.extend(is_due.then_some(candidate));
         }
     }
+    core.metrics.dirty_percent.set(i64::from(dirtiest / 10_000));
     due.sort_unstable_by_key(|it: &Candidate| (std::cmp::Reverse(it.dirty_share), it.log));
     due
 }
 
+/// Looks at a log; the flag is true if it is due. `None` if no segment of it can be compacted.
 fn candidate(
     core: &Engine,
     log: &Log,
     spec: &Compaction,
     segments: &[SegmentView],
     now: i64,
-) -> Option<Candidate> {
+) -> Option<(Candidate, bool)> {
     let progress = core.compactions.lock().get(&log.id).cloned().unwrap_or_default();
     let (mut runs, start, bound) = {
         let state = log.lock();
@@ -71,13 +75,14 @@ fn candidate(
     };
     let is_dirty = end > from && (share > spec.dirty_share_min || is_late());
     let is_due = is_dirty || progress.has_tombstones && horizon > start && end >= horizon;
-    is_due.then_some(Candidate {
+    let candidate = Candidate {
         log: log.id,
         from,
         end: end.max(from),
         horizon,
         dirty_share: share,
-    })
+    };
+    Some((candidate, is_due))
 }
 
 /// Returns the end of the batches in `runs` that are old enough; `None` if there are none.
