@@ -353,7 +353,10 @@ mod tests {
         let refused = Err(TransactionError::NoTransaction);
         assert_eq!(end(&producer, TransactionEnd::Commit), refused);
         producer.begin(next, 20).unwrap();
-        assert_eq!(end(&producer, TransactionEnd::Abort), Err(TransactionError::Fenced));
+        assert_eq!(
+            end(&producer, TransactionEnd::Abort),
+            Err(TransactionError::Fenced)
+        );
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! replay finds them again. Applying one again changes nothing in the end: a transaction that begins again is
 //! ended again by the control batch behind it.
 
+use std::collections::VecDeque;
+
 use stafett_model::{Offset, ProducerId, TransactionEnd};
 
 use super::codec::Reader;
@@ -19,7 +21,9 @@ pub(crate) struct Transactions {
     ending: Vec<EndingTransaction>,
     /// By the offset of their control batch. Those whose records are gone, truncated or compacted away, are
     /// forgotten.
-    aborted: Vec<AbortedTransaction>,
+    aborted: VecDeque<AbortedTransaction>,
+    /// Bound on the offsets from the begin to the end of an aborted transaction.
+    span: u64,
     /// Offset before which aborted transactions are forgotten.
     forgotten: Offset,
 }
@@ -88,18 +92,33 @@ impl Transactions {
         if end == TransactionEnd::Commit {
             return Ended::Committed;
         }
-        let at = self.aborted.partition_point(|aborted| aborted.last < last);
-        if self.aborted.get(at).is_none_or(|known| known.last != last) {
-            self.aborted.insert(
-                at,
-                AbortedTransaction {
-                    producer,
-                    first,
-                    last,
-                },
-            );
-        }
+        self.add_aborted(AbortedTransaction {
+            producer,
+            first,
+            last,
+        });
         Ended::Aborted
+    }
+
+    fn add_aborted(&mut self, aborted: AbortedTransaction) {
+        let at = self.aborted.partition_point(|known| known.last < aborted.last);
+        if self
+            .aborted
+            .get(at)
+            .is_none_or(|known| known.last != aborted.last)
+        {
+            self.span = self.span.max(aborted.last.0.saturating_sub(aborted.first.0));
+            self.aborted.insert(at, aborted);
+        }
+    }
+
+    /// Iterates over the aborted transactions that may have an offset in `from..=to`.
+    fn aborted_near(&self, from: Offset, to: Offset) -> impl Iterator<Item = &AbortedTransaction> {
+        let behind = self.aborted.partition_point(|aborted| aborted.last < from);
+        let end = to.0.saturating_add(self.span);
+        self.aborted
+            .range(behind..)
+            .take_while(move |aborted| aborted.last.0 <= end)
     }
 
     /// Returns the end of the decided offsets: `visible`, or the first offset of a transaction before that
@@ -115,23 +134,17 @@ impl Transactions {
 
     /// Returns the aborted transactions that have an offset in `from..to`, by their first offset.
     pub(crate) fn aborted_in(&self, from: Offset, to: Offset) -> Vec<AbortedTransaction> {
-        let behind = self.aborted.partition_point(|aborted| aborted.last < from);
-        let later = self.aborted.get(behind..).unwrap_or_default();
-        let mut found: Vec<_> = later
-            .iter()
-            .filter(|aborted| aborted.first < to)
-            .copied()
-            .collect();
+        let near = self.aborted_near(from, to);
+        let mut found: Vec<_> = near.filter(|aborted| aborted.first < to).copied().collect();
         found.sort_unstable_by_key(|aborted| aborted.first);
         found
     }
 
     /// Returns true if the batch of a producer at `base` belongs to an aborted transaction.
     pub(crate) fn is_aborted(&self, producer: ProducerId, base: Offset) -> bool {
-        let behind = self.aborted.partition_point(|aborted| aborted.last < base);
-        let later = self.aborted.get(behind..).unwrap_or_default();
         // Its next control batch ends the transaction of a batch, if there was one.
-        let of_producer = later.iter().find(|aborted| aborted.producer == producer);
+        let mut near = self.aborted_near(base, base);
+        let of_producer = near.find(|aborted| aborted.producer == producer);
         of_producer.is_some_and(|aborted| aborted.first <= base)
     }
 
@@ -194,13 +207,11 @@ impl Transactions {
         let (Some(producer), Some(first)) = (reader.i64(), reader.u64()) else {
             return false;
         };
-        let aborted = AbortedTransaction {
+        self.add_aborted(AbortedTransaction {
             producer: ProducerId(producer),
             first: Offset(first),
             last,
-        };
-        let at = self.aborted.partition_point(|known| known.last < last);
-        self.aborted.insert(at, aborted);
+        });
         true
     }
 }
@@ -280,6 +291,24 @@ mod tests {
         assert_eq!(log.forget(Offset(MANY * 2 - 10)).len(), 999_995);
         assert!(bytes(&log) < 1024, "five are left");
         assert_eq!(log.forgotten(), Offset(MANY * 2 - 10));
+    }
+
+    #[test]
+    fn many_aborted_transactions_are_read_and_searched_in_any_order() {
+        const MANY: u64 = 300_000;
+        let row = |n: u64| [1_i64.to_le_bytes(), (n * 10).to_le_bytes()].concat();
+        let mut log = Transactions::default();
+        // A checkpoint has the latest first.
+        for n in (0..MANY).rev() {
+            assert!(log.restore_aborted(Offset(n * 10 + 5), &row(n)));
+        }
+        for n in 0..MANY {
+            let (first, last) = (Offset(n * 10), Offset(n * 10 + 5));
+            let found = log.aborted_in(first, last);
+            assert_eq!(found.iter().map(|it| it.first).collect::<Vec<_>>(), [first]);
+            assert!(log.is_aborted(A, Offset(n * 10 + 3)) && !log.is_aborted(A, Offset(n * 10 + 6)));
+            assert!(!log.is_aborted(B, first));
+        }
     }
 
     #[test]
