@@ -20,6 +20,7 @@ use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{IndexEntry, Sidecar, SidecarError};
 use super::storage::StorageFile;
 use super::tail_cache::TailReader;
+use super::transactions::Transactions;
 use crate::contract::{Bounds, LogSlice, ReadError, ReadFrom, ReadRequest, Visibility};
 use crate::ticket::{ReadResult, ReadTicket};
 
@@ -130,7 +131,7 @@ fn forgotten(log: &Log, from: ReadFrom) -> Offset {
         Visibility::Committed => log
             .lock()
             .transactions()
-            .map_or(Offset::ZERO, |known| known.forgotten()),
+            .map_or(Offset::ZERO, Transactions::forgotten),
         Visibility::Stored => Offset::ZERO,
     }
 }
