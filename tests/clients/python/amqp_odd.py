@@ -460,8 +460,8 @@ OPEN = {
     + ack(1) + method(1, 90, 20),
     "publish to no exchange in a transaction": CHANNEL + method(1, 90, 10) + publish("odd-none", "x"),
     "publish to a full queue in a transaction": CHANNEL
-    + declare("odd-full", arguments=table(("x-max-length", b"I" + struct.pack(">i", 0)), ("x-overflow", longstr("reject-publish"))))
-    + declare("odd-ack") + method(1, 90, 10) + publish(key="odd-ack") + publish(key="odd-full") + method(1, 90, 20),
+    + declare("odd-tx-full", arguments=table(("x-max-length", b"I" + struct.pack(">i", 0)), ("x-overflow", longstr("reject-publish"))))
+    + declare("odd-ack") + method(1, 90, 10) + publish(key="odd-ack") + publish(key="odd-tx-full") + method(1, 90, 20),
     "consume replies with acks": CHANNEL + consume("amq.rabbitmq.reply-to"),
     "consume replies twice": CHANNEL + consume("amq.rabbitmq.reply-to", "a", 2) + consume("amq.rabbitmq.reply-to", "b", 2),
     "request without a consumer of replies": CHANNEL
@@ -495,7 +495,7 @@ OPEN = {
 
 
 CLEAN = ["odd-queue", "odd-again", "odd-excl", "odd-ttl", "odd-ttl2", "odd-x", "odd-deep", "odd-full", "odd-used", "odd-c",
-         "odd-c2", "odd-ack", "odd-ack2", "odd-s", "odd-b", "odd-b2", "odd-n", "odd-tx"]
+         "odd-c2", "odd-ack", "odd-ack2", "odd-s", "odd-b", "odd-b2", "odd-n", "odd-tx", "odd-tx-full"]
 
 
 def clean(address):
