@@ -214,10 +214,16 @@ impl Recovery<'_> {
             if !self.follows_any(end.chain, next)? && self.bridge(end.chain, next)? {
                 return Ok((end, false));
             }
-            let Some(mark) = self.damaged_below(Some(file), &end, at, next)? else {
+            let is_sealed = self.is_sealed_end(id, &end);
+            let behind = (!is_sealed).then_some(file);
+            let Some(mark) = self.damaged_below(behind, &end, at, next)? else {
                 let is_last = self.ends_at(&end, at, next)?;
                 return Ok((end, is_last));
             };
+            if is_sealed {
+                self.miss_behind(id);
+                return Ok((end, false));
+            }
             tracing::error!(%at, reason = %end.reason, %mark, "a write group that was durable is damaged");
             self.report.damaged_groups += 1;
             let found = salvage(file, id, end.byte, end.chain.sequence, end.run)?;
@@ -232,6 +238,18 @@ impl Recovery<'_> {
                 None => return Ok((end.past_damage(), false)),
             }
         }
+    }
+
+    /// Returns true if an arrival segment is known to end at `end`: its sidecar says so.
+    fn is_sealed_end(&self, id: SegmentId, end: &ScanEnd) -> bool {
+        let sidecar = self.read_sidecar(SegmentKind::Arrival, id);
+        sidecar.is_some_and(|(summary, _)| {
+            let last = Chain {
+                sequence: summary.last_sequence,
+                checksum: summary.last_checksum,
+            };
+            summary.valid_bytes == end.byte && last == end.chain
+        })
     }
 
     /// Indexes and replays the appends of a group with valid frames. An append with a missing chunk is lost

@@ -105,7 +105,7 @@ impl Recovery<'_> {
     }
 
     /// Reads the sidecar of a segment; `None` if there is no readable one.
-    fn read_sidecar(&self, kind: SegmentKind, id: SegmentId) -> Option<(Summary, Vec<Row>)> {
+    pub(super) fn read_sidecar(&self, kind: SegmentKind, id: SegmentId) -> Option<(Summary, Vec<Row>)> {
         if !self.sidecars.contains(&(kind, id)) {
             return None;
         }

@@ -3,6 +3,7 @@
 
 mod chunked_appends;
 mod housekeeping_faults;
+mod lost_checkpoint;
 mod lowered_levels;
 mod resent_appends;
 mod stepwise_journal;
