@@ -218,8 +218,8 @@ impl Pool {
         }
     }
 
-    /// Deletes a spare if the disk is so full that an index or the checkpoint cannot be stored: without
-    /// these, nothing can be freed. False if there is space, if it is the last spare, or if all are needed
+    /// Deletes a spare if the disk is so full that an index, the checkpoint or a rewritten segment cannot be
+    /// stored: without these, nothing can be freed. False if there is space, if it is the last spare, or if all are needed
     /// for staged appends.
     pub(crate) fn make_way(&self) -> bool {
         let is_full = self.is_disk_full();
@@ -242,7 +242,7 @@ impl Pool {
             self.give_space(self.capacity());
             return false;
         }
-        tracing::warn!("the disk is full: a spare segment makes way for indexes");
+        tracing::warn!("the disk is full: a spare segment makes way for what frees space");
         true
     }
 

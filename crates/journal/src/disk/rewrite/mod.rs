@@ -12,6 +12,7 @@ mod merge;
 mod output;
 mod policy;
 mod retire;
+mod room;
 mod stats;
 mod ties;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::position::SegmentId;
 use super::scrub::Scrubber;
+use super::storage::is_full;
 
 pub(crate) use self::compaction::CompactionProgress;
 pub use self::compaction::CompactionSettings;
@@ -28,8 +30,9 @@ use self::compaction::{Compactor, RecordFilter, Work};
 pub(crate) use self::input::LivenessCheck;
 use self::merge::MergedSegment;
 pub use self::policy::RewritePolicy;
-use self::policy::{Plan, SegmentView};
+use self::policy::{Plan, Room, SegmentView, fitting};
 pub(crate) use self::retire::RetiringSegments;
+use self::room::{RoomFinder, needed};
 pub(crate) use self::stats::Statistics;
 
 /// Interval of looking for work.
@@ -53,6 +56,7 @@ pub(crate) fn run(core: &Engine) {
 pub(crate) struct Rewriter {
     statistics: Statistics,
     retiring: RetiringSegments,
+    room: RoomFinder,
     /// Segments found damaged: they are left as they are.
     damaged: Vec<SegmentId>,
     compactor: Compactor,
@@ -85,14 +89,13 @@ impl Rewriter {
 
     /// Recycles dead segments, or merges some.
     fn rewrite(&mut self, core: &Engine, segments: &[SegmentView]) -> bool {
-        let is_short = core.pool.shortage().is_short();
-        match core.settings.rewrite.plan(segments, core.now_ms(), is_short) {
+        match self.plan(core, segments) {
             None => false,
             Some(Plan::Recycle(mut dead)) => {
                 dead.truncate(RECYCLED_AT_ONCE);
                 self.swap(core, &dead, Vec::new())
             }
-            Some(Plan::Merge(inputs)) => match self.merge(core, inputs, None) {
+            Some(Plan::Merge(inputs)) => match self.merge(core, segments, inputs, None) {
                 Merged::Done { inputs, outputs } => self.swap(core, &inputs, outputs),
                 Merged::Damaged => true,
                 Merged::Failed => false,
@@ -100,15 +103,35 @@ impl Rewriter {
         }
     }
 
+    /// Returns the work that there is space for. If there is none, a spare makes way for an output: the
+    /// replaced segment becomes one.
+    fn plan(&mut self, core: &Engine, segments: &[SegmentView]) -> Option<Plan> {
+        let room = self.room.find(core);
+        let plan = |room| core.settings.rewrite.plan(segments, core.now_ms(), room);
+        let in_place_of_spare = || {
+            let free = core.storage.free_bytes().ok().filter(|_| room.is_short)?;
+            let bytes = free.saturating_add(core.settings.segment_bytes.into());
+            plan(Room { bytes, ..room }).filter(|_| core.pool.make_way())
+        };
+        plan(room).or_else(in_place_of_spare)
+    }
+
     /// Does a step of compaction.
     fn compact(&mut self, core: &Engine, segments: &[SegmentView]) -> bool {
-        let inputs = match self.compactor.next(core, &core.settings.rewrite, segments) {
+        let mut inputs = match self.compactor.next(core, &core.settings.rewrite, segments) {
             Work::Nothing => return false,
             Work::Ended => return true,
             Work::Rewrite(inputs) => inputs,
         };
+        // One is tried in any case: of what is alive, the filter may leave little.
+        let room = self.room.find(core);
+        inputs.truncate(fitting(segments, &inputs, room.bytes).max(1));
+        if needed(segments, &inputs) > self.room.tried() {
+            self.compactor.stop();
+            return false;
+        }
         let mut compactor = std::mem::take(&mut self.compactor);
-        let merged = self.merge(core, inputs, compactor.filter());
+        let merged = self.merge(core, segments, inputs, compactor.filter());
         self.compactor = compactor;
         if let Merged::Done { inputs, outputs } = merged {
             let made: Vec<_> = outputs.iter().map(|output| output.segment.id).collect();
@@ -125,6 +148,7 @@ impl Rewriter {
     fn merge(
         &mut self,
         core: &Engine,
+        segments: &[SegmentView],
         mut inputs: Vec<SegmentId>,
         filter: Option<&mut RecordFilter>,
     ) -> Merged {
@@ -143,6 +167,9 @@ impl Rewriter {
             }
             Err(merge::MergeError::Io(error)) => {
                 tracing::warn!(%error, "segments could not be rewritten now");
+                if is_full(&error) {
+                    self.room.on_failed(core, needed(segments, &inputs));
+                }
                 Merged::Failed
             }
         }

@@ -15,7 +15,7 @@ use super::super::index::{count_runs, sort};
 use super::super::position::{Position, SegmentId};
 use super::super::segment::{FileRole, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::super::sidecar::{self, IndexEntry, Sidecar, Summary, rows_of};
-use super::super::storage::StorageFile;
+use super::super::storage::{StorageFile, is_full};
 use super::merge::{MergeError, MergedSegment};
 
 /// Bytes of a group of a sorted segment.
@@ -164,10 +164,14 @@ impl OutputSegment {
     fn start(core: &Engine) -> io::Result<Self> {
         let id = core.pool.new_id();
         let name = FileRole::Segment(SegmentKind::Sorted, id).name();
-        let file = core.storage.create(&name)?;
+        let mut file = core.storage.create(&name)?;
         if let Err(error) = file.reserve(core.settings.segment_bytes.into()) {
             let _ = core.storage.remove(&name);
-            return Err(error);
+            if !is_full(&error) {
+                return Err(error);
+            }
+            // Less than a segment may be left to write. A new file: the reservation may have been done in part.
+            file = core.storage.create(&name)?;
         }
         Ok(Self {
             id,

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::super::position::SegmentId;
 use super::super::segment::SegmentKind;
 
+/// Bytes of the heads and of a small sidecar of a sorted segment.
+const OVERHEAD_BYTES: u64 = 16 << 10;
+
 /// Conditions for rewriting segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewritePolicy {
@@ -34,12 +37,34 @@ pub(crate) struct SegmentView {
     pub(crate) free: bool,
 }
 
+/// Space for the output of a rewrite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// True if no dead data is to be tolerated.
+    pub(crate) is_short: bool,
+    /// Bytes that the output may take.
+    pub(crate) bytes: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// Segments without live data, to be reused.
     Recycle(Vec<SegmentId>),
     /// Segments to be merged into sorted ones.
     Merge(Vec<SegmentId>),
+}
+
+impl SegmentView {
+    fn live_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.dead_bytes)
+    }
+
+    /// Returns the bytes that a merge of this segment is expected to write at most: its live bytes, copies of
+    /// shared frames, and the blocks of heads and of a sidecar.
+    pub(crate) fn output_bytes(&self) -> u64 {
+        let live = self.live_bytes();
+        live + live / 8 + OVERHEAD_BYTES
+    }
 }
 
 impl Default for RewritePolicy {
@@ -55,9 +80,9 @@ impl Default for RewritePolicy {
 }
 
 impl RewritePolicy {
-    /// Returns the next work on `segments`, which are sorted by id. While space is short, no dead data is
-    /// tolerated.
-    pub(crate) fn plan(&self, segments: &[SegmentView], now: i64, is_short: bool) -> Option<Plan> {
+    /// Returns the next work on `segments`, which are sorted by id, with an output that fits into `room`. While
+    /// space is short, no dead data is tolerated, and what frees space comes first.
+    pub(crate) fn plan(&self, segments: &[SegmentView], now: i64, room: Room) -> Option<Plan> {
         let dead: Vec<_> = segments
             .iter()
             .filter(|it| it.free && it.dead_bytes >= it.bytes)
@@ -66,9 +91,18 @@ impl RewritePolicy {
         if !dead.is_empty() {
             return Some(Plan::Recycle(dead));
         }
-        self.merge_arrivals(segments, now)
-            .or_else(|| self.compact(segments, is_short))
-            .map(Plan::Merge)
+        let merge = || {
+            let mut stretch = self.merge_arrivals(segments, now)?;
+            let (count, fit) = (stretch.len(), fitting(segments, &stretch, room.bytes));
+            stretch.truncate(fit);
+            (fit == count || fit > 1).then_some(stretch)
+        };
+        let inputs = if room.is_short {
+            deadest_of_all(segments, room.bytes).or_else(merge)
+        } else {
+            merge().or_else(|| self.compact(segments, room.bytes))
+        };
+        inputs.map(Plan::Merge)
     }
 
     /// Returns the oldest run of arrival segments that is worth a merge. A merge takes only neighbours, so
@@ -126,32 +160,20 @@ impl RewritePolicy {
     }
 
     /// Returns the segment with the largest dead part, if too much is dead. Of the arrival segments only the
-    /// oldest may be taken alone: otherwise those on both sides would count as neighbours, and their merge
-    /// would put offsets from both sides into one segment.
-    fn compact(&self, segments: &[SegmentView], is_short: bool) -> Option<Vec<SegmentId>> {
+    /// oldest is taken alone: those on both sides of another could no longer be merged with each other.
+    fn compact(&self, segments: &[SegmentView], room_bytes: u64) -> Option<Vec<SegmentId>> {
         let dead: u64 = segments.iter().map(|it| it.dead_bytes).sum();
-        let live: u64 = segments
-            .iter()
-            .map(|it| it.bytes.saturating_sub(it.dead_bytes))
-            .sum();
-        if !is_short && dead <= live / 2 + self.dead_bytes_tolerated {
+        let live: u64 = segments.iter().map(SegmentView::live_bytes).sum();
+        if dead <= live / 2 + self.dead_bytes_tolerated {
             return None;
         }
         let oldest = segments.iter().find(|it| it.kind == SegmentKind::Arrival);
-        let is_worth = |it: &&SegmentView| it.dead_bytes.saturating_mul(4) >= it.bytes;
         let worst = segments
             .iter()
-            .filter(|it| it.free && it.bytes > 0)
             .filter(|it| it.kind == SegmentKind::Sorted || oldest.is_some_and(|oldest| oldest.id == it.id))
+            .filter(|it| is_worth(it, room_bytes))
             .max_by_key(|it| it.dead_bytes.saturating_mul(1000) / it.bytes)?;
-        if is_worth(&worst) {
-            return Some(vec![worst.id]);
-        }
-        // An oldest segment that is mostly alive would block those behind it.
-        let is_behind = |it: &&SegmentView| it.kind == SegmentKind::Arrival && it.free && it.bytes > 0;
-        let is_in_the_way = is_short && segments.iter().filter(is_behind).any(|it| is_worth(&it));
-        let oldest = oldest.filter(|it| it.free && is_in_the_way);
-        oldest.map(|it| vec![it.id])
+        Some(vec![worst.id])
     }
 
     fn is_mixed(&self, segment: &SegmentView) -> bool {
@@ -159,11 +181,42 @@ impl RewritePolicy {
     }
 }
 
+/// Returns the segment, of any kind, with the fewest live bytes of those that a rewrite makes smaller.
+fn deadest_of_all(segments: &[SegmentView], room_bytes: u64) -> Option<Vec<SegmentId>> {
+    let worth = segments.iter().filter(|it| is_worth(it, room_bytes));
+    let best = worth.min_by_key(|it| it.live_bytes())?;
+    Some(vec![best.id])
+}
+
+/// Returns true if enough of a segment is dead to rewrite it alone, and the rest fits into `room_bytes`.
+fn is_worth(segment: &SegmentView, room_bytes: u64) -> bool {
+    segment.free
+        && segment.bytes > 0
+        && segment.dead_bytes.saturating_mul(4) >= segment.bytes
+        && segment.output_bytes() <= room_bytes
+}
+
+/// Returns how many of `inputs`, from the first on, have an output that fits into `room_bytes`.
+pub(super) fn fitting(segments: &[SegmentView], inputs: &[SegmentId], room_bytes: u64) -> usize {
+    let mut needed: u64 = 0;
+    let fits = |id: &&SegmentId| {
+        let view = segments.iter().find(|it| it.id == **id);
+        needed += view.map_or(0, SegmentView::output_bytes);
+        needed <= room_bytes
+    };
+    inputs.iter().take_while(fits).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    const PLENTY: Room = Room {
+        is_short: false,
+        bytes: u64::MAX,
+    };
 
     fn policy() -> RewritePolicy {
         RewritePolicy {
@@ -195,11 +248,11 @@ mod tests {
     fn enough_old_neighbours_are_merged_and_fewer_are_not() {
         let segments: Vec<_> = (1..=4).map(mixed).collect();
         assert_eq!(
-            policy().plan(&segments, 100_000, false),
+            policy().plan(&segments, 100_000, PLENTY),
             Some(Plan::Merge(ids(1..=4)))
         );
-        assert_eq!(policy().plan(&segments[..3], 100_000, false), None);
-        assert_eq!(policy().plan(&segments, 10_000, false), None, "they are young");
+        assert_eq!(policy().plan(&segments[..3], 100_000, PLENTY), None);
+        assert_eq!(policy().plan(&segments, 10_000, PLENTY), None, "they are young");
     }
 
     #[test]
@@ -207,17 +260,17 @@ mod tests {
         let mut segments: Vec<_> = (1..=7).map(mixed).collect();
         segments[2].runs = 3;
         assert_eq!(
-            policy().plan(&segments, 100_000, false),
+            policy().plan(&segments, 100_000, PLENTY),
             Some(Plan::Merge(ids(4..=7)))
         );
         segments[5].free = false;
-        assert_eq!(policy().plan(&segments, 100_000, false), None);
+        assert_eq!(policy().plan(&segments, 100_000, PLENTY), None);
     }
 
     #[test]
     fn too_many_arrivals_are_merged_though_they_are_young() {
         let segments: Vec<_> = (1..=9).map(mixed).collect();
-        assert_eq!(policy().plan(&segments, 0, false), Some(Plan::Merge(ids(1..=4))));
+        assert_eq!(policy().plan(&segments, 0, PLENTY), Some(Plan::Merge(ids(1..=4))));
     }
 
     #[test]
@@ -225,7 +278,7 @@ mod tests {
         let mut segments: Vec<_> = (1..=4).map(mixed).collect();
         segments[1].dead_bytes = segments[1].bytes;
         assert_eq!(
-            policy().plan(&segments, 100_000, false),
+            policy().plan(&segments, 100_000, PLENTY),
             Some(Plan::Recycle(ids([2])))
         );
     }
@@ -238,9 +291,9 @@ mod tests {
             segment.dead_bytes = 40 * MIB;
         }
         segments[2].dead_bytes = 60 * MIB;
-        assert_eq!(policy().plan(&segments, 0, false), Some(Plan::Merge(ids([3]))));
+        assert_eq!(policy().plan(&segments, 0, PLENTY), Some(Plan::Merge(ids([3]))));
         segments.truncate(1);
-        assert_eq!(policy().plan(&segments, 0, false), None, "a little is tolerated");
+        assert_eq!(policy().plan(&segments, 0, PLENTY), None, "a little is tolerated");
     }
 
     #[test]
@@ -249,7 +302,7 @@ mod tests {
         for (segment, dead) in segments.iter_mut().zip([30, 60, 50]) {
             segment.dead_bytes = dead * MIB;
         }
-        assert_eq!(policy().plan(&segments, 0, false), Some(Plan::Merge(ids([1]))));
+        assert_eq!(policy().plan(&segments, 0, PLENTY), Some(Plan::Merge(ids([1]))));
     }
 
     #[test]
@@ -265,21 +318,39 @@ mod tests {
     }
 
     #[test]
-    fn while_space_is_short_nothing_dead_is_tolerated() {
-        let mut segments: Vec<_> = (1..=3).map(mixed).collect();
-        for (segment, dead) in segments.iter_mut().zip([1, 20, 1]) {
+    fn while_space_is_short_nothing_dead_is_tolerated_and_the_fewest_live_bytes_come_first() {
+        let mut segments: Vec<_> = (1..=4).map(mixed).collect();
+        for (segment, dead) in segments.iter_mut().zip([1, 20, 60, 1]) {
             segment.dead_bytes = dead * MIB;
         }
-        assert_eq!(policy().plan(&segments, 0, false), None);
-        // The oldest is merged first so that the next can be.
-        assert_eq!(policy().plan(&segments, 0, true), Some(Plan::Merge(ids([1]))));
-        segments[0].kind = SegmentKind::Sorted;
-        assert_eq!(policy().plan(&segments, 0, true), Some(Plan::Merge(ids([2]))));
-        segments[1] = SegmentView {
-            kind: SegmentKind::Sorted,
-            dead_bytes: 0,
-            ..segments[1]
+        let short = |bytes| Room {
+            is_short: true,
+            bytes,
         };
-        assert_eq!(policy().plan(&segments, 0, true), None);
+        assert_eq!(policy().plan(&segments[..2], 0, PLENTY), None);
+        let plan = |segments: &[SegmentView], bytes| policy().plan(segments, 0, short(bytes));
+        assert_eq!(plan(&segments, u64::MAX), Some(Plan::Merge(ids([3]))));
+        segments[2] = SegmentView {
+            kind: SegmentKind::Sorted,
+            bytes: 4 * MIB,
+            dead_bytes: 0,
+            ..segments[2]
+        };
+        assert_eq!(plan(&segments, u64::MAX), Some(Plan::Merge(ids([2]))));
+        assert_eq!(plan(&segments, 44 * MIB), None, "its live bytes do not fit");
+        segments[1].dead_bytes = 0;
+        assert_eq!(plan(&segments, u64::MAX), None);
+    }
+
+    #[test]
+    fn a_merge_takes_as_many_neighbours_as_there_is_room_for() {
+        let segments: Vec<_> = (1..=4).map(mixed).collect();
+        let plan = |bytes| {
+            let room = Room { bytes, ..PLENTY };
+            policy().plan(&segments, 100_000, room)
+        };
+        assert_eq!(plan(300 * MIB), Some(Plan::Merge(ids(1..=4))));
+        assert_eq!(plan(220 * MIB), Some(Plan::Merge(ids(1..=3))));
+        assert_eq!(plan(100 * MIB), None, "one alone gains nothing");
     }
 }

@@ -2,6 +2,7 @@
 //! ([`stepwise_journal`]).
 
 mod chunked_appends;
+mod full_rewrites;
 mod housekeeping_faults;
 mod lost_checkpoint;
 mod lowered_levels;
