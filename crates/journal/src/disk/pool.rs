@@ -219,8 +219,8 @@ impl Pool {
     }
 
     /// Deletes a spare if the disk is so full that an index, the checkpoint or a rewritten segment cannot be
-    /// stored: without these, nothing can be freed. False if there is space, if it is the last spare, or if all are needed
-    /// for staged appends.
+    /// stored: without these, nothing can be freed. False if there is space, if it is the last spare, or if
+    /// all are needed for staged appends.
     pub(crate) fn make_way(&self) -> bool {
         let is_full = self.is_disk_full();
         let mut spares = self.lock();

@@ -170,7 +170,7 @@ impl OutputSegment {
             if !is_full(&error) {
                 return Err(error);
             }
-            // Less than a segment may be left to write. A new file: the reservation may have been done in part.
+            // Less than a segment may be left to write. A new file: part of the space may be reserved.
             file = core.storage.create(&name)?;
         }
         Ok(Self {

@@ -21,7 +21,7 @@ struct FailedMerge {
 }
 
 impl RoomFinder {
-    /// Returns the room of the next rewrite: what is free, and less than what did not fit before.
+    /// Returns the room of the next rewrite: the free bytes, and less than the last output that did not fit.
     pub(super) fn find(&mut self, core: &Engine) -> Room {
         let free = core.storage.free_bytes().unwrap_or(u64::MAX);
         let is_over = |it: &FailedMerge| free > it.free || core.now_ms().saturating_sub(it.at) >= RETRY_MS;
