@@ -80,8 +80,8 @@ impl Default for RewritePolicy {
 }
 
 impl RewritePolicy {
-    /// Returns the next work on `segments`, sorted by id, with an output that fits into `room`. While space is
-    /// short, no dead data is tolerated, and the segments with the fewest live bytes come first.
+    /// Returns the next work on `segments`, sorted by id, with an output that fits into `room`. While space
+    /// is short, no dead data is tolerated, and the segments with the fewest live bytes come first.
     pub(crate) fn plan(&self, segments: &[SegmentView], now: i64, room: Room) -> Option<Plan> {
         let dead: Vec<_> = segments
             .iter()
