@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Below the head everything is settled. An offset below `next` is settled, in flight, or returned. One at or
-//! behind `next` is ready unless the set of settled offsets contains it.
+//! behind `next` is ready, unless it is settled or was chosen: taken out of its turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::consumers::ConsumerKey;
@@ -31,9 +31,14 @@ pub struct Lane {
     /// Number of settled offsets at or behind `next`.
     settled_ahead: u64,
     in_flight: InFlightSet,
-    /// Messages that are ready again, with their return counts: 0 after [`Self::return_unseen`].
+    /// Messages in flight that were taken out of their turn.
+    chosen: BTreeSet<u64>,
+    /// Number of chosen messages at or behind `next`.
+    chosen_ahead: u64,
+    /// Messages before `next` that are ready again, with their return counts: 0 after
+    /// [`Self::return_unseen`].
     returned: BTreeMap<u64, u32>,
-    /// Return counts from before the restart, of messages that are ready.
+    /// Return counts of other ready messages: from before the restart, or chosen and returned.
     counts: BTreeMap<u64, u32>,
     /// Hand-out mark, stored or about to be: nothing at or behind it has been delivered.
     pub(crate) mark: u64,
@@ -82,13 +87,14 @@ impl Lane {
         lane
     }
 
-    /// Returns the return counts of unsettled messages, as stored in a snapshot.
+    /// Returns the return counts of unsettled messages, as stored in a snapshot. The delivery of a chosen
+    /// message counts already: no mark tells of it.
     pub(crate) fn return_counts(&self) -> BTreeMap<u64, u32> {
-        let in_flight = self
-            .in_flight
-            .iter()
-            .filter(|(_, entry)| entry.returns > 0)
-            .map(|(at, entry)| (at, entry.returns));
+        let in_flight = self.in_flight.iter().filter_map(|(at, entry)| {
+            let delivered = u32::from(self.chosen.contains(&at));
+            let returns = entry.returns.saturating_add(delivered);
+            (returns > 0).then_some((at, returns))
+        });
         let returned = self.returned.iter().filter(|(_, count)| **count > 0);
         let mut counts = self.counts.clone();
         counts.extend(in_flight);
@@ -122,9 +128,11 @@ impl Lane {
         let lost = (start - self.head) - self.settled.count(self.head..start) - had.len() as u64;
         self.returned = self.returned.split_off(&start);
         self.counts = self.counts.split_off(&start);
+        self.chosen = self.chosen.split_off(&start);
+        self.chosen_ahead = self.chosen.range(self.next..).count() as u64;
         self.settle(self.head..start);
         if self.next < start {
-            self.next = start;
+            self.move_next(start);
             self.settled_ahead = self.settled.count(start..u64::MAX);
             self.pass_settled();
         }
@@ -133,7 +141,8 @@ impl Lane {
 
     /// Returns the number of ready messages.
     pub fn ready(&self) -> u64 {
-        (self.end.saturating_sub(self.next)).saturating_sub(self.settled_ahead) + self.returned.len() as u64
+        let ahead = self.settled_ahead + self.chosen_ahead;
+        (self.end.saturating_sub(self.next)).saturating_sub(ahead) + self.returned.len() as u64
     }
 
     pub fn in_flight(&self) -> usize {
@@ -157,8 +166,18 @@ impl Lane {
         if let Some((at, _)) = self.returned.range(from..).next() {
             return Some(*at);
         }
-        let at = self.settled.first_missing(from.max(self.next));
+        let at = self.first_waiting(from.max(self.next));
         (at < self.end).then_some(at)
+    }
+
+    /// Returns the first offset at or behind `from`, which is not before `next`, that is neither settled nor
+    /// chosen.
+    fn first_waiting(&self, from: u64) -> u64 {
+        let mut at = self.settled.first_missing(from);
+        while self.chosen_ahead > 0 && self.chosen.contains(&at) {
+            at = self.settled.first_missing(at + 1);
+        }
+        at
     }
 
     /// Skips the offsets from the next one up to `to`: the log has no messages there.
@@ -184,6 +203,25 @@ impl Lane {
         };
         self.in_flight.insert(at, entry);
         entry
+    }
+
+    /// Takes a ready message out of its turn: it is in flight then, with its return count. `None` if it is
+    /// not ready.
+    pub fn choose(&mut self, at: u64, bytes: u32) -> Option<InFlight> {
+        if self.ready_from(at) != Some(at) {
+            return None;
+        }
+        if at >= self.next {
+            self.chosen_ahead += 1;
+        }
+        self.chosen.insert(at);
+        let entry = InFlight {
+            consumer: None,
+            bytes,
+            returns: self.past(at),
+        };
+        self.in_flight.insert(at, entry);
+        Some(entry)
     }
 
     /// Takes up to `count` ready messages of a range, in order. Only the next message and returned ones are
@@ -250,7 +288,8 @@ impl Lane {
     /// Returns true if a ready message may have been delivered before.
     pub fn was_handed_out(&self, at: u64) -> bool {
         // A message put back by `return_unseen` has a return count of 0.
-        at < self.redelivered_below || self.returned.get(&at).is_some_and(|times| *times > 0)
+        let was_returned = |counts: &BTreeMap<u64, u32>| counts.get(&at).is_some_and(|times| *times > 0);
+        at < self.redelivered_below || was_returned(&self.returned) || was_returned(&self.counts)
     }
 
     /// Returns true if a ready message was returned or put back since the start.
@@ -275,23 +314,45 @@ impl Lane {
     }
 
     pub fn complete(&mut self, at: u64) -> Option<InFlight> {
-        let entry = self.in_flight.remove(at)?;
+        let entry = self.leave_flight(at)?;
         self.settle(at..at + 1);
         Some(entry)
     }
 
     /// Returns a message in flight to its place and increments its return count.
     pub fn put_back(&mut self, at: u64) -> Option<InFlight> {
-        let entry = self.in_flight.remove(at)?;
-        self.returned.insert(at, entry.returns.saturating_add(1));
+        let entry = self.leave_flight(at)?;
+        self.make_ready(at, entry.returns.saturating_add(1));
         Some(entry)
     }
 
     /// Puts a message in flight back to its place, as if it had never been taken.
     pub fn return_unseen(&mut self, at: u64) -> Option<InFlight> {
-        let entry = self.in_flight.remove(at)?;
-        self.returned.insert(at, entry.returns);
+        let entry = self.leave_flight(at)?;
+        self.make_ready(at, entry.returns);
         Some(entry)
+    }
+
+    /// Returns true if a message in flight was taken out of its turn.
+    pub(crate) fn is_chosen(&self, at: u64) -> bool {
+        self.chosen.contains(&at)
+    }
+
+    fn leave_flight(&mut self, at: u64) -> Option<InFlight> {
+        let entry = self.in_flight.remove(at)?;
+        if !self.chosen.is_empty() && self.chosen.remove(&at) && at >= self.next {
+            self.chosen_ahead -= 1;
+        }
+        Some(entry)
+    }
+
+    /// Makes a message ready that is no longer in flight.
+    fn make_ready(&mut self, at: u64, returns: u32) {
+        if at < self.next {
+            self.returned.insert(at, returns);
+        } else if returns > 0 {
+            self.counts.insert(at, returns);
+        }
     }
 
     /// Gives a message in flight to another consumer. False if it is not in flight.
@@ -309,8 +370,12 @@ impl Lane {
         let purged = self.ready();
         let returned = std::mem::take(&mut self.returned);
         let mut runs: Vec<_> = returned.into_keys().map(|at| at..at + 1).collect();
-        if self.next < self.end {
-            runs.push(self.next..self.end);
+        let mut from = self.first_waiting(self.next);
+        while from < self.end {
+            let chosen = self.chosen.range(from..self.end).next();
+            let to = chosen.map_or(self.end, |at| *at);
+            runs.push(from..to);
+            from = self.first_waiting(to);
         }
         for run in &runs {
             self.settle(run.clone());
@@ -368,15 +433,30 @@ impl Lane {
         if self.settled_ahead > 0 {
             self.settled_ahead -= self.settled.count(self.next..to);
         }
-        self.next = to;
+        self.move_next(to);
         self.pass_settled();
     }
 
+    /// Moves `next` forward. The count of settled offsets is the caller's matter.
+    fn move_next(&mut self, to: u64) {
+        if self.chosen_ahead > 0 {
+            self.chosen_ahead -= self.chosen.range(self.next..to).count() as u64;
+        }
+        self.next = to;
+    }
+
+    /// Moves `next` to the first offset that is neither settled nor chosen.
     fn pass_settled(&mut self) {
-        if self.settled_ahead > 0 {
-            let to = self.settled.first_missing(self.next);
-            self.settled_ahead -= to - self.next;
-            self.next = to;
+        loop {
+            if self.settled_ahead > 0 {
+                let to = self.settled.first_missing(self.next);
+                self.settled_ahead -= to - self.next;
+                self.next = to;
+            }
+            if self.chosen_ahead == 0 || !self.chosen.contains(&self.next) {
+                return;
+            }
+            self.move_next(self.next + 1);
         }
     }
 
@@ -404,7 +484,7 @@ impl Lane {
             }
         }
         if self.next < self.head {
-            self.next = self.head;
+            self.move_next(self.head);
             self.pass_settled();
         }
         if !self.counts.is_empty()

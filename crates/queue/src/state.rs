@@ -320,6 +320,22 @@ impl QueueState {
         DeliveryInfo { redelivered, returns }
     }
 
+    /// Delivers a ready message out of its turn; it has to be settled. `None` if it is not ready. The
+    /// change added to `marks` tells of the delivery, and is to be stored before it.
+    pub fn choose(&mut self, id: DeliveryId, bytes: u32, marks: &mut Changes) -> Option<DeliveryInfo> {
+        let lane = self.lane_mut(id.lane);
+        let redelivered = lane.was_handed_out(id.offset);
+        let was_returned = lane.was_returned(id.offset);
+        let returns = lane.choose(id.offset, bytes)?.returns;
+        marks.returned(id.lane, id.offset, returns.saturating_add(1));
+        self.in_flight += 1;
+        if was_returned {
+            self.back.retain(|known| *known != id);
+        }
+        self.take_bytes(bytes);
+        Some(DeliveryInfo { redelivered, returns })
+    }
+
     /// Takes up to `count` ready messages of a range of a lane, in order, for a consumer that settles them.
     /// Lanes do not take turns here: the caller chooses.
     pub fn take_range(
@@ -403,7 +419,7 @@ impl QueueState {
         }
         let entry = lane.put_back(id.offset)?;
         changes.returned(id.lane, id.offset, returns);
-        if self.order == LaneOrder::HighTwice {
+        if self.order == LaneOrder::HighTwice && self.waits_again(id) {
             self.back.push_back(id);
         }
         self.release(entry);
@@ -413,11 +429,16 @@ impl QueueState {
 
     /// Puts a message in flight back to its place, as if it had never been taken. False if it is not in
     /// flight. Of several, the last one put back is first.
-    pub fn return_unseen(&mut self, id: DeliveryId) -> bool {
-        let Some(entry) = self.lane_mut(id.lane).return_unseen(id.offset) else {
+    pub fn return_unseen(&mut self, id: DeliveryId, changes: &mut Changes) -> bool {
+        let lane = self.lane_mut(id.lane);
+        let was_chosen = lane.is_chosen(id.offset);
+        let Some(entry) = lane.return_unseen(id.offset) else {
             return false;
         };
-        if self.order == LaneOrder::HighTwice {
+        if was_chosen {
+            changes.returned(id.lane, id.offset, entry.returns);
+        }
+        if self.order == LaneOrder::HighTwice && self.waits_again(id) {
             self.back.push_front(id);
         }
         self.release(entry);

@@ -112,6 +112,40 @@ impl Naive {
             .collect()
     }
 
+    fn waiting(&self) -> Vec<DeliveryId> {
+        let waiting = self.messages.iter();
+        waiting
+            .filter(|(_, place)| matches!(place, Place::Waits { .. }))
+            .map(|((lane, offset), _)| DeliveryId {
+                lane: lane.0,
+                offset: *offset,
+            })
+            .collect()
+    }
+
+    /// Makes a message in flight wait. It is first only if its turn has passed: if no message before it waits
+    /// for its first turn.
+    fn put_back(&mut self, id: DeliveryId, returns: u32) -> bool {
+        let lane = std::cmp::Reverse(id.lane);
+        let mut before = self.messages.range((lane, 0)..(lane, id.offset));
+        let is_new = |place: &Place| {
+            matches!(
+                place,
+                Place::Waits {
+                    was_returned: false,
+                    ..
+                }
+            )
+        };
+        let was_returned = !before.any(|(_, place)| is_new(place));
+        let place = self.place(id).unwrap();
+        *place = Place::Waits {
+            was_returned,
+            returns,
+        };
+        was_returned
+    }
+
     fn place(&mut self, id: DeliveryId) -> Option<&mut Place> {
         self.messages.get_mut(&(std::cmp::Reverse(id.lane), id.offset))
     }
@@ -125,6 +159,8 @@ impl Naive {
 enum Step {
     Append { lane: u32, count: u64 },
     Give { settles: bool },
+    /// Takes a waiting message out of its turn.
+    Choose(usize),
     Complete(usize),
     Requeue(usize),
     ReturnUnseen(usize),
@@ -144,6 +180,8 @@ struct Both {
     /// Stored hand-out marks.
     marks: BTreeMap<u32, u64>,
     since_restart: BTreeSet<DeliveryId>,
+    /// Chosen messages in flight: after a restart, each counts as returned once.
+    chosen: BTreeSet<DeliveryId>,
 }
 
 impl Both {
@@ -160,6 +198,7 @@ impl Both {
             whole: None,
             marks: BTreeMap::new(),
             since_restart: BTreeSet::new(),
+            chosen: BTreeSet::new(),
         }
     }
 
@@ -171,15 +210,17 @@ impl Both {
                 self.state.lane_mut(lane).grow(end);
             }
             Step::Give { settles } => self.give(settles, &mut changes),
+            Step::Choose(which) => self.choose(which, &mut changes),
             Step::Complete(which) => {
                 if let Some(id) = self.pick(which) {
                     assert!(self.state.complete(id, &mut changes));
                     assert!(!self.state.complete(id, &mut changes), "once");
                     self.naive.remove(id);
+                    self.chosen.remove(&id);
                 }
             }
             Step::Requeue(which) => self.requeue(which, &mut changes),
-            Step::ReturnUnseen(which) => self.return_unseen(which),
+            Step::ReturnUnseen(which) => self.return_unseen(which, &mut changes),
             Step::Drop => {
                 if let Some(ready) = self.state.first_ready() {
                     self.state.drop_ready(ready.id, 0, &mut changes);
@@ -190,7 +231,11 @@ impl Both {
             Step::Skip(count) => {
                 if let Some(ready) = self.state.first_ready().filter(|ready| !ready.was_returned) {
                     let to = ready.id.offset + count;
-                    let to = to.min(self.naive.ends[&ready.id.lane]);
+                    let end = self.naive.ends[&ready.id.lane];
+                    // A hole has no messages, so none in it is in flight.
+                    let taken = self.naive.in_flight().into_iter().filter(|id| *id > ready.id);
+                    let taken = taken.filter(|id| id.lane == ready.id.lane);
+                    let to = taken.map(|id| id.offset).chain([to, end]).min().unwrap();
                     self.state.skip(ready, to, &mut changes);
                     for offset in ready.id.offset..to {
                         let id = DeliveryId { offset, ..ready.id };
@@ -233,15 +278,11 @@ impl Both {
         let handed = self.state.hand_out(ready.id, None, settles, 1, changes);
         self.naive.on_turn(ready);
         let place = self.naive.place(ready.id).unwrap();
-        let Place::Waits {
-            was_returned,
-            returns,
-        } = *place
-        else {
+        let Place::Waits { returns, .. } = *place else {
             panic!("it is in flight already")
         };
         assert_eq!(handed.returns, returns);
-        if (was_returned && returns > 0) || self.since_restart.contains(&ready.id) {
+        if returns > 0 || self.since_restart.contains(&ready.id) {
             assert!(handed.redelivered);
         }
         if settles {
@@ -267,26 +308,47 @@ impl Both {
         };
         assert_eq!(self.state.requeue(id, changes), Some(expected));
         if !too_often {
-            self.naive.back.push(id);
-            *self.naive.place(id).unwrap() = Place::Waits {
-                was_returned: true,
-                returns: returns + 1,
-            };
+            self.chosen.remove(&id);
+            if self.naive.put_back(id, returns + 1) {
+                self.naive.back.push(id);
+            }
         }
     }
 
-    fn return_unseen(&mut self, which: usize) {
+    fn choose(&mut self, which: usize, changes: &mut Changes) {
+        let waiting = self.naive.waiting();
+        let Some(id) = (!waiting.is_empty()).then(|| waiting[which % waiting.len()]) else {
+            return;
+        };
+        let handed = self.state.choose(id, 1, changes).unwrap();
+        assert_eq!(self.state.choose(id, 1, &mut Changes::default()), None, "once");
+        self.naive.back.retain(|back| *back != id);
+        let place = self.naive.place(id).unwrap();
+        let Place::Waits { returns, .. } = *place else {
+            panic!("it is in flight already")
+        };
+        assert_eq!(handed.returns, returns);
+        if returns > 0 || self.since_restart.contains(&id) {
+            assert!(handed.redelivered);
+        }
+        *place = Place::InFlight {
+            consumer: None,
+            returns,
+        };
+        self.chosen.insert(id);
+    }
+
+    fn return_unseen(&mut self, which: usize, changes: &mut Changes) {
         let Some(id) = self.pick(which) else { return };
         assert!(self.state.disown(id));
-        assert!(self.state.return_unseen(id));
-        assert!(!self.state.return_unseen(id), "once");
-        self.naive.back.insert(0, id);
-        let place = self.naive.place(id).unwrap();
-        if let Place::InFlight { returns, .. } = *place {
-            *place = Place::Waits {
-                was_returned: true,
-                returns,
-            };
+        assert!(self.state.return_unseen(id, changes));
+        assert!(!self.state.return_unseen(id, changes), "once");
+        self.chosen.remove(&id);
+        let Some(Place::InFlight { returns, .. }) = self.naive.place(id).copied() else {
+            panic!("it is in flight")
+        };
+        if self.naive.put_back(id, returns) {
+            self.naive.back.insert(0, id);
         }
     }
 
@@ -311,19 +373,19 @@ impl Both {
             state.lane_mut(*lane).grow(*end);
         }
         self.state = state;
+        let chosen = std::mem::take(&mut self.chosen);
         for ((lane, offset), place) in &mut self.naive.messages {
+            let id = DeliveryId {
+                lane: lane.0,
+                offset: *offset,
+            };
             let (returns, had) = match *place {
-                Place::Waits {
-                    was_returned,
-                    returns,
-                } => (returns, was_returned),
+                Place::Waits { returns, .. } => (returns, returns > 0),
+                Place::InFlight { returns, .. } if chosen.contains(&id) => (returns + 1, true),
                 Place::InFlight { returns, .. } => (returns, true),
             };
             if had {
-                self.since_restart.insert(DeliveryId {
-                    lane: lane.0,
-                    offset: *offset,
-                });
+                self.since_restart.insert(id);
             }
             *place = Place::Waits {
                 was_returned: false,
@@ -368,6 +430,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..3_u32, 1..6_u64).prop_map(|(lane, count)| Step::Append { lane, count }),
         6 => any::<bool>().prop_map(|settles| Step::Give { settles }),
+        3 => any::<usize>().prop_map(Step::Choose),
         4 => any::<usize>().prop_map(Step::Complete),
         3 => any::<usize>().prop_map(Step::Requeue),
         2 => any::<usize>().prop_map(Step::ReturnUnseen),
@@ -404,11 +467,12 @@ proptest! {
 
 #[test]
 fn every_small_history_does_what_a_naive_queue_does() {
-    const STEPS: [Step; 8] = [
+    const STEPS: [Step; 9] = [
         Step::Append { lane: 0, count: 2 },
         Step::Append { lane: 1, count: 1 },
         Step::Give { settles: true },
         Step::Give { settles: false },
+        Step::Choose(1),
         Step::Complete(1),
         Step::Requeue(0),
         Step::Purge,
@@ -479,7 +543,7 @@ fn what_is_put_back_as_if_nobody_had_taken_it_is_as_it_was() {
         assert!(state.consumers.any_ready(), "it is not asked for them any more");
         assert_eq!((state.in_flight(), state.ready()), (3, 0));
         changes.clear();
-        assert!(ids.iter().rev().all(|id| state.return_unseen(*id)));
+        assert!(ids.iter().rev().all(|id| state.return_unseen(*id, &mut changes)));
         assert!(changes.is_empty(), "there is nothing to be stored");
         for id in ids {
             let ready = state.first_ready().unwrap();
