@@ -22,8 +22,8 @@ pub mod share;
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
 pub use publish::{
-    CommitError, Committed, Moved, Publish, PublishError, PublishRefusal, PublishTicket, Published, Stopped,
-    Transaction,
+    CommitError, Committed, Moved, Publish, PublishError, PublishRefusal, PublishTicket, Published,
+    QUEUES_MAX, Send, SendError, Stopped, Transaction,
 };
 pub use queues::Queues;
 pub use readers::Readers;

@@ -1,9 +1,10 @@
 //! Queues, exchanges, delayed messages and readers of topics, opened and stopped together.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use prometheus_client::registry::Registry;
-use stafett_journal::{DiskSpace, Journal, StateUnreadable};
+use stafett_journal::{DiskSpace, Journal, RequestId, StateUnreadable};
 use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
@@ -13,12 +14,15 @@ use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
 use crate::publish::{
-    self, CommitError, Committed, Moved, Publish, PublishError, PublishTicket, ReleaseTask, Transaction,
-    move_messages,
+    self, CommitError, Committed, Moved, Publish, PublishError, PublishTicket, ReleaseTask, Send, SendError,
+    Transaction, move_messages,
 };
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
 use crate::share::Shares;
+
+/// Bits of an epoch in a context.
+const EPOCH_MASK: u64 = (1 << 21) - 1;
 
 /// Everything between a published message and its consumers.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub struct Messaging {
     readers: Arc<Readers>,
     shares: Arc<Shares>,
     delayed: ReleaseTask,
+    /// Contexts given out in this run.
+    last_context: AtomicU64,
 }
 
 impl Messaging {
@@ -77,6 +83,7 @@ impl Messaging {
             readers: Readers::new(Arc::clone(journal)),
             shares,
             delayed: releasing,
+            last_context: AtomicU64::new(0),
         })
     }
 
@@ -156,6 +163,24 @@ impl Messaging {
         transaction: Transaction,
     ) -> Changing<Committed, CommitError> {
         publish::commit(&self.resolver, namespace, transaction)
+    }
+
+    /// Sends messages to queues by name, all in one append or none. They are staged when this returns, and
+    /// stored when it resolves. With `request`, an append of that id is stored once.
+    pub fn send(
+        &self,
+        namespace: &Namespace,
+        sends: Vec<Send>,
+        request: Option<RequestId>,
+    ) -> impl Future<Output = Result<(), SendError>> + use<> {
+        publish::send(&self.resolver, namespace, sends, request)
+    }
+
+    /// Returns a number that is unique in the journal, below 2^53: for requests and their responses.
+    pub fn new_context(&self) -> u64 {
+        let number = self.last_context.fetch_add(1, Ordering::Relaxed) + 1;
+        let epoch = u64::from(self.journal.epoch().0) & EPOCH_MASK;
+        (epoch << 32) | (number & u64::from(u32::MAX))
     }
 
     /// Binds a queue, an exchange or a topic to an exchange; idempotent.

@@ -86,8 +86,13 @@ impl Consumers {
         self.list.is_empty()
     }
 
+    /// Returns true if there is a consumer that allows no others.
+    pub fn is_exclusive(&self) -> bool {
+        self.list.values().any(|consumer| consumer.rules.exclusive)
+    }
+
     pub fn add(&mut self, rules: ConsumerRules) -> Result<ConsumerKey, ConsumerConflict> {
-        if self.list.values().any(|consumer| consumer.rules.exclusive) {
+        if self.is_exclusive() {
             return Err(ConsumerConflict::ByExclusive);
         }
         if rules.exclusive && !self.list.is_empty() {

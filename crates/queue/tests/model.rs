@@ -157,8 +157,13 @@ impl Naive {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Append { lane: u32, count: u64 },
-    Give { settles: bool },
+    Append {
+        lane: u32,
+        count: u64,
+    },
+    Give {
+        settles: bool,
+    },
     /// Takes a waiting message out of its turn.
     Choose(usize),
     Complete(usize),

@@ -110,7 +110,8 @@ impl Dispatcher {
             let withdrawn = link.settles.then(|| link.outbox.withdraw(link.token));
             let back = withdrawn.iter().flat_map(|withdrawn| &withdrawn.deliveries);
             for delivery in back.rev() {
-                inner.state.return_unseen(delivery.id);
+                let (state, changes) = inner.parts();
+                state.return_unseen(delivery.id, changes);
             }
             inner.used_ms = context.clock.now_ms();
             let last = inner.state.consumers.is_empty();

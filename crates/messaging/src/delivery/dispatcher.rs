@@ -15,12 +15,15 @@ use stafett_journal::{Frame, Watch};
 use stafett_model::{DeathReason, Epoch, Lock, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, QueueSettings, QueueState};
 use stafett_store::NotStored;
+use tokio::sync::Notify;
 
 use super::consumers::ConsumerLink;
 use super::context::DeliveryContext;
 use super::dead_letters::DeadLetterQueue;
 use super::grown_lanes::GrownLanes;
+use super::hand_out::IN_FLIGHT_MAX;
 use super::lanes::{LaneLog, LogOwnership};
+use super::leases::Leases;
 use super::marking::Marking;
 use super::outbox::Event;
 use super::persistence::Persistence;
@@ -113,6 +116,11 @@ pub(crate) struct DeliveryState {
     pub(super) timer_at: i64,
     /// Time before which nothing is handed out, as a log could not be read.
     pub(super) stalled_until: i64,
+    /// Number of times that messages were put back to their places.
+    pub(super) put_back: u64,
+    /// Wakes searches when there may be new messages.
+    pub(super) searches: Option<Arc<Notify>>,
+    pub(super) leases: Option<Box<Leases>>,
 }
 
 /// Counts of a dispatcher.
@@ -156,6 +164,9 @@ impl Dispatcher {
                 staged: 0,
                 timer_at: i64::MAX,
                 stalled_until: i64::MIN,
+                put_back: 0,
+                searches: None,
+                leases: None,
             }),
             id: spec.id,
             settings: spec.settings,
@@ -211,6 +222,18 @@ impl Dispatcher {
         }
     }
 
+    /// Returns true if one consumer gets all messages.
+    pub(crate) fn has_sole_consumer(&self) -> bool {
+        let inner = self.lock();
+        let consumers = &inner.state.consumers;
+        consumers.is_exclusive() || self.settings.single_active_consumer && !consumers.is_empty()
+    }
+
+    /// Returns true if as many messages are in flight as may be.
+    pub(crate) fn is_full_of_taken(&self) -> bool {
+        self.lock().state.in_flight() >= IN_FLIGHT_MAX
+    }
+
     /// Returns true if it is stalled, as its logs could not be read.
     pub(crate) fn is_stalled(&self) -> bool {
         let stalled_until = self.lock().stalled_until;
@@ -240,6 +263,8 @@ impl Dispatcher {
         check(&mut inner)?;
         self.is_ended.store(true, Ordering::Release);
         inner.getters.clear();
+        inner.leases = None;
+        inner.wake_searches();
         inner.dead_letters.dismiss();
         inner.read_ahead.clear();
         for (key, link) in std::mem::take(&mut inner.links) {
@@ -265,6 +290,12 @@ impl DeliveryState {
 
     pub(crate) fn has_consumers(&self) -> bool {
         !self.state.consumers.is_empty()
+    }
+
+    pub(super) fn wake_searches(&self) {
+        if let Some(searches) = &self.searches {
+            searches.notify_waiters();
+        }
     }
 
     /// Returns the number of waiting messages.

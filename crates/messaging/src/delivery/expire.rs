@@ -4,6 +4,7 @@ use stafett_model::{DeathReason, Epoch, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
 use stafett_queue::{Overflow, ReadyMessage};
 
+use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
 use super::hand_out::{HandOutStep, Turn};
 use super::marking::Marked;
@@ -14,6 +15,38 @@ pub(super) struct NextMessage {
     pub(super) message: StoredMessage,
     /// Epoch that stored the message.
     pub(super) stored_by: Epoch,
+}
+
+/// Returns the bytes that a message counts for, as long as it is ready.
+pub(super) fn value_bytes(message: &StoredMessage) -> u32 {
+    u32::try_from(message.value_len()).unwrap_or(u32::MAX)
+}
+
+impl Dispatcher {
+    /// Returns the time at which a message expires, in steady time; `None` if it does not.
+    fn expires_at(
+        &self,
+        context: &DeliveryContext,
+        message: &StoredMessage,
+        stored_by: Epoch,
+    ) -> Option<i64> {
+        let lifetime = lifetime_ms(&self.settings, message.ttl_ms())?;
+        let is_of_this_run = stored_by == context.epoch;
+        let arrived = context.clock.arrival(message.arrived_ms(), is_of_this_run);
+        Some(arrived.saturating_add(lifetime))
+    }
+
+    /// Returns true if a ready message is neither expired nor one that ended with an earlier run.
+    pub(super) fn is_deliverable(
+        &self,
+        context: &DeliveryContext,
+        message: &StoredMessage,
+        stored_by: Epoch,
+    ) -> bool {
+        let expires = self.expires_at(context, message, stored_by);
+        let is_expired = expires.is_some_and(|at| at <= context.clock.now_ms());
+        !is_expired && !self.is_of_ended_run(message, stored_by, context.epoch)
+    }
 }
 
 impl DeliveryState {
@@ -27,7 +60,7 @@ impl DeliveryState {
     ) -> Option<HandOutStep> {
         let (ready, message) = (found.ready, &found.message);
         let settings = &turn.dispatcher.settings;
-        let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
+        let bytes = value_bytes(message);
         if turn
             .dispatcher
             .is_of_ended_run(message, found.stored_by, turn.context.epoch)
@@ -38,11 +71,7 @@ impl DeliveryState {
             return None;
         }
         let lifetime = lifetime_ms(settings, message.ttl_ms());
-        let expires = lifetime.map(|ms| {
-            let clock = &turn.context.clock;
-            let arrived = clock.arrival(message.arrived_ms(), found.stored_by == turn.context.epoch);
-            arrived.saturating_add(ms)
-        });
+        let expires = turn.dispatcher.expires_at(turn.context, message, found.stored_by);
         // A message with a TTL of 0 goes only to a consumer that waited when it arrived; a new request comes
         // too late.
         let has_no_time = lifetime == Some(0) && !ready.was_returned;

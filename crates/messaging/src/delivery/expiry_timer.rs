@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
+use super::settling::Settle;
 
 /// Interval between checks of the system's clock.
 const FOLLOW: Duration = Duration::from_secs(1);
@@ -93,16 +94,21 @@ impl DeliveryState {
 }
 
 impl Dispatcher {
-    /// Handles a due deadline: something may have expired.
+    /// Handles a due deadline: something may have expired, or a lease has ended.
     fn tick(self: &Arc<Self>, context: &Arc<DeliveryContext>) {
-        let unused = {
+        let (unused, ended) = {
             let mut inner = self.lock();
             if self.is_ended() {
                 return;
             }
             inner.timer_at = i64::MAX;
-            self.is_overdue(context, &mut inner)
+            let ended = inner.ended_leases(context, self);
+            (self.is_overdue(context, &mut inner), ended)
         };
+        if !ended.is_empty() {
+            let returned: Vec<_> = ended.into_iter().map(|id| (id, Settle::Requeue)).collect();
+            self.settle(&returned);
+        }
         if unused {
             if let Some(owner) = self.owner.upgrade() {
                 owner.on_unused(false);

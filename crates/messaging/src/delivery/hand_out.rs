@@ -21,7 +21,7 @@ use super::source::{Source, Waiter};
 /// Bound on the messages that one turn hands out, so that other dispatchers get their turns.
 const TURN_MESSAGES: usize = 4096;
 /// Number of messages in flight at which a dispatcher stops handing out.
-const IN_FLIGHT_MAX: usize = 1_000_000;
+pub(super) const IN_FLIGHT_MAX: usize = 1_000_000;
 
 /// Hand-out between two checks of the logs.
 pub(super) struct Turn<'a> {
@@ -141,6 +141,7 @@ impl DeliveryState {
             delivered: 0,
         };
         self.look_at_grown(dispatcher, context);
+        self.wake_searches();
         let step = self.hand_out(&mut turn);
         *left = turn.left;
         if matches!(step, HandOutStep::Idle | HandOutStep::More) {
@@ -268,7 +269,8 @@ impl DeliveryState {
             let ready = self.state.ready();
             if getter.sender.send(Some((delivery, ready))).is_err() && getter.settles {
                 // The requester has gone and never had it.
-                self.state.return_unseen(id);
+                let (state, changes) = self.parts();
+                state.return_unseen(id, changes);
             }
             return Ok(());
         }
@@ -318,13 +320,6 @@ impl DeliveryState {
             message,
             redelivered: handed.redelivered,
             delivery_count: handed.returns,
-        }
-    }
-
-    fn answer_pending_gets(&mut self) {
-        for getter in self.getters.drain(..) {
-            // The receiver is gone if the requester is.
-            let _ = getter.sender.send(None);
         }
     }
 

@@ -7,7 +7,8 @@
 //! - `context`: journal, clock, tasks and lists of work of all dispatchers of one kind
 //! - `dispatcher`: one dispatcher and its state; `lanes`: its logs; `grown_lanes`: those to check for growth
 //! - `hand_out`: the hand-out; `expire`: messages that expire or are dropped instead; `read_ahead`: reading
-//! - `consumers`: consumers; `pull`: messages pulled by a caller; `peek`: reads without effect
+//! - `consumers`: consumers; `pull`: messages pulled by a caller; `search`: reads without effect
+//! - `leases`: messages in flight that return after a time
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
 //!   `dead_letters`: messages that have died
 //! - `room`: room within the limits
@@ -27,14 +28,15 @@ mod expiry_timer;
 mod grown_lanes;
 mod hand_out;
 mod lanes;
+mod leases;
 mod marking;
 mod metrics;
 mod outbox;
-mod peek;
 mod persistence;
 mod pull;
 mod read_ahead;
 mod room;
+mod search;
 mod settle_on_append;
 mod settling;
 mod shared_credit;
@@ -49,8 +51,10 @@ pub(crate) use context::DeliveryContext;
 pub use dispatcher::{Counts, Dispatcher};
 pub(crate) use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, StoringLetters};
 pub(crate) use lanes::{LaneLog, LogOwnership};
+pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};
-pub(crate) use pull::PulledBatch;
+pub(crate) use pull::{PulledBatch, complete_stored};
+pub use search::{Search, SearchBounds, SearchOrder, SearchPlace};
 pub(crate) use settle_on_append::OpenMove;
 pub use settling::Settle;
 pub use shared_credit::Credit;

@@ -2,17 +2,27 @@
 
 use std::sync::Arc;
 
-use stafett_queue::DeliveryId;
-use tokio::sync::oneshot;
+use stafett_journal::{Append, StateWait};
+use stafett_model::StoredMessage;
+use stafett_queue::{Changes, DeliveryId};
+use stafett_store::{NotStored, StageOutcome, only_outcome};
+use tokio::sync::{Notify, oneshot};
 
-use super::dispatcher::Dispatcher;
+use super::context::DeliveryContext;
+use super::dispatcher::{DeliveryState, Dispatcher};
+use super::expire::value_bytes;
 use super::grown_lanes::GrownLanes;
+use super::hand_out::IN_FLIGHT_MAX;
 use super::outbox::Delivery;
+use super::search::Search;
+use super::settle_on_append::OpenMove;
 
-/// Request for one message, if there is one now. The answer has the number of further ones.
+/// Request for one message. The answer has the number of further ones.
 #[derive(Debug)]
 pub(super) struct GetRequest {
     pub(super) settles: bool,
+    /// True if it waits until there is a message.
+    pub(super) waits: bool,
     /// True if consumers had a whole turn before it.
     pub(super) has_waited: bool,
     pub(super) sender: oneshot::Sender<Option<(Delivery, u64)>>,
@@ -36,16 +46,31 @@ impl Drop for PendingGet<'_> {
     }
 }
 
-/// Messages taken to be moved. Those that did not move return to their places when this is dropped.
+/// Messages in flight that a caller has taken. Dropping the batch returns them to their places.
 #[derive(Debug)]
 pub(crate) struct PulledBatch {
     dispatcher: Arc<Dispatcher>,
     deliveries: Vec<Delivery>,
+    /// Changes that tell of the deliveries of chosen messages.
+    marks: Changes,
 }
 
 impl PulledBatch {
+    pub(crate) fn new(dispatcher: &Arc<Dispatcher>) -> Self {
+        Self {
+            dispatcher: Arc::clone(dispatcher),
+            deliveries: Vec::new(),
+            marks: Changes::default(),
+        }
+    }
+
     pub(crate) fn deliveries(&self) -> &[Delivery] {
         &self.deliveries
+    }
+
+    /// Returns true if a message was taken out of its turn: no hand-out mark tells of its delivery.
+    pub(crate) fn has_chosen(&self) -> bool {
+        !self.marks.is_empty()
     }
 
     pub(crate) fn ids(&self) -> Vec<DeliveryId> {
@@ -58,9 +83,43 @@ impl PulledBatch {
         give_back(&self.dispatcher, &rest);
     }
 
-    /// Records that all messages have moved. Returns their number.
-    pub(crate) fn moved(mut self) -> usize {
-        std::mem::take(&mut self.deliveries).len()
+    /// Takes the messages out: they stay in flight.
+    pub(crate) fn into_parts(mut self) -> (Arc<Dispatcher>, Vec<Delivery>) {
+        let deliveries = std::mem::take(&mut self.deliveries);
+        (Arc::clone(&self.dispatcher), deliveries)
+    }
+
+    /// Stores that the messages are delivered. They are handed out even if the disk is too full for it, as
+    /// other messages are.
+    pub(crate) async fn mark_delivered(&mut self, context: &DeliveryContext) {
+        let marks = std::mem::take(&mut self.marks);
+        if marks.is_empty() || !self.dispatcher.is_stored {
+            return;
+        }
+        let staged = self
+            .dispatcher
+            .lock()
+            .store_at_once(context, &self.dispatcher, marks);
+        if let StageOutcome::Waits(ticket) = staged {
+            ticket.await;
+        }
+    }
+
+    /// Settles all messages, which are done. Returns them once that is as durable as `wait` says. If it is
+    /// refused, they return to their places.
+    pub(crate) async fn complete_stored(
+        self,
+        context: &DeliveryContext,
+        wait: StateWait,
+    ) -> Result<Vec<Delivery>, NotStored> {
+        let completed = complete_stored(context, &self.dispatcher, self.ids(), wait).await;
+        match completed {
+            Ok(()) | Err(NotStored::Unknown) => {
+                let (_, deliveries) = self.into_parts();
+                completed.map(|()| deliveries)
+            }
+            Err(why) => Err(why),
+        }
     }
 }
 
@@ -77,10 +136,55 @@ fn give_back(dispatcher: &Arc<Dispatcher>, deliveries: &[Delivery]) {
     }
 }
 
+/// Settles messages in flight, which are done; resolves once that is as durable as `wait` says. If it is
+/// refused, they stay in flight.
+pub(crate) async fn complete_stored(
+    context: &DeliveryContext,
+    dispatcher: &Arc<Dispatcher>,
+    ids: Vec<DeliveryId>,
+    wait: StateWait,
+) -> Result<(), NotStored> {
+    let count = ids.len() as u64;
+    let open = OpenMove::begin(dispatcher, ids);
+    let ticket = {
+        let _no_removal = context.lock_out_removals();
+        open.settlement(context).map(|frame| {
+            context.journal.append(vec![Append {
+                frees_space: true,
+                ..Append::state([frame], wait)
+            }])
+        })
+    };
+    let stored = match ticket {
+        Some(ticket) => only_outcome(ticket.await.first()),
+        None => Ok(()),
+    };
+    open.end(context, stored);
+    if stored.is_ok() {
+        context.metrics.settled.inc_by(count);
+    }
+    stored
+}
+
+/// Result of taking a message that a search found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    Taken,
+    /// Another caller or consumer was faster.
+    Lost,
+    /// As many messages are in flight as may be.
+    TooMany,
+}
+
 impl Dispatcher {
     /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
     /// this settles it.
     pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {
+        self.take_next(settles, false).await
+    }
+
+    /// Takes the next message, and with `waits` waits until there is one.
+    async fn take_next(self: &Arc<Self>, settles: bool, waits: bool) -> Option<(Delivery, u64)> {
         let (sender, receiver) = oneshot::channel();
         {
             let context = self.context.upgrade()?;
@@ -89,8 +193,10 @@ impl Dispatcher {
                 return None;
             }
             inner.used_ms = context.clock.now_ms();
+            inner.getters.retain(|getter| !getter.sender.is_closed());
             inner.getters.push_back(GetRequest {
                 settles,
+                waits,
                 has_waited: false,
                 sender,
             });
@@ -106,21 +212,89 @@ impl Dispatcher {
     }
 
     /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
-    /// exceed them.
-    pub(crate) async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize) -> PulledBatch {
-        let mut pulled = PulledBatch {
-            dispatcher: Arc::clone(self),
-            deliveries: Vec::new(),
-        };
+    /// exceed them. With `waits`, waits for the first.
+    pub(crate) async fn pull(
+        self: &Arc<Self>,
+        count: usize,
+        bytes_max: usize,
+        mut waits: bool,
+    ) -> PulledBatch {
+        let mut pulled = PulledBatch::new(self);
         let mut bytes = 0;
         while pulled.deliveries.len() < count
             && bytes < bytes_max
-            && let Some((delivery, _)) = self.take_one(true).await
+            && let Some((delivery, _)) = self.take_next(true, waits).await
         {
+            waits = false;
             bytes += delivery.message.bytes();
             pulled.deliveries.push(delivery);
         }
         pulled
+    }
+
+    /// Takes up to `count` messages that `wants` accepts, in the order of the search, until they have
+    /// `bytes_max` bytes. False if as many messages are in flight as may be.
+    pub(crate) async fn choose(
+        self: &Arc<Self>,
+        search: &mut Search,
+        (count, bytes_max): (usize, usize),
+        mut wants: impl FnMut(&StoredMessage) -> bool,
+        pulled: &mut PulledBatch,
+    ) -> bool {
+        let mut bytes = 0;
+        while pulled.deliveries.len() < count
+            && bytes < bytes_max
+            && let Some((id, message)) = search.next(&mut wants).await
+        {
+            bytes += message.bytes();
+            match self.take_chosen(id, message, pulled) {
+                Chosen::Taken | Chosen::Lost => {}
+                Chosen::TooMany => return false,
+            }
+        }
+        true
+    }
+
+    fn take_chosen(
+        self: &Arc<Self>,
+        id: DeliveryId,
+        message: StoredMessage,
+        pulled: &mut PulledBatch,
+    ) -> Chosen {
+        let Some(context) = self.context.upgrade() else {
+            return Chosen::Lost;
+        };
+        let mut inner = self.lock();
+        if self.is_ended() {
+            return Chosen::Lost;
+        }
+        if inner.state.in_flight() >= IN_FLIGHT_MAX {
+            return Chosen::TooMany;
+        }
+        inner.used_ms = context.clock.now_ms();
+        let bytes = value_bytes(&message);
+        let Some(handed) = inner.state.choose(id, bytes, &mut pulled.marks) else {
+            return Chosen::Lost;
+        };
+        context.metrics.delivered.inc();
+        pulled.deliveries.push(Delivery {
+            id,
+            message,
+            redelivered: handed.redelivered,
+            delivery_count: handed.returns,
+        });
+        Chosen::Taken
+    }
+
+    /// Returns the signal that there may be new messages for searches.
+    pub(crate) fn searches(&self) -> Arc<Notify> {
+        let mut inner = self.lock();
+        Arc::clone(inner.searches.get_or_insert_default())
+    }
+
+    /// Returns a number that changes when messages return to their places.
+    pub(crate) fn put_back_count(&self) -> u64 {
+        self.lock().put_back
     }
 
     /// Returns messages in flight to their places, as if they had never been taken.
@@ -130,11 +304,33 @@ impl Dispatcher {
         };
         {
             let mut inner = self.lock();
+            let (state, changes) = inner.parts();
             for id in ids.iter().rev() {
-                inner.state.return_unseen(*id);
+                state.return_unseen(*id, changes);
             }
+            inner.on_put_back();
             context.mark_dirty(self, &mut inner);
         }
         context.wake(self);
+    }
+}
+
+impl DeliveryState {
+    /// Answers requests that do not wait: there is no message for them.
+    pub(super) fn answer_pending_gets(&mut self) {
+        for getter in std::mem::take(&mut self.getters) {
+            if getter.waits {
+                self.getters.push_back(getter);
+            } else {
+                // The receiver is gone if the requester is.
+                let _ = getter.sender.send(None);
+            }
+        }
+    }
+
+    /// Notes that messages have returned to their places: searches look at them again.
+    pub(super) fn on_put_back(&mut self) {
+        self.put_back += 1;
+        self.wake_searches();
     }
 }

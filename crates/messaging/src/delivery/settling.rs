@@ -79,8 +79,11 @@ impl Dispatcher {
                 state.disown(*id);
             }
             context.mark_dirty(self, &mut inner);
-            let goes_back = || settlements.iter().any(|(_, what)| *what == Settle::Requeue);
-            let is_limited = self.settings.has_limits() && goes_back();
+            let goes_back = settlements.iter().any(|(_, what)| *what == Settle::Requeue);
+            if goes_back {
+                inner.on_put_back();
+            }
+            let is_limited = self.settings.has_limits() && goes_back;
             if is_limited {
                 // All stored messages count towards the limits.
                 inner.grown = GrownLanes::All;

@@ -4,11 +4,13 @@
 //! - `commit`: transactions of messages and settlements
 //! - `release_delayed`: publishes delayed messages when they are due
 //! - `move_messages`: moves messages from one queue to another
+//! - `send`: sends to queues by name
 
 mod commit;
 mod move_messages;
 mod plan;
 mod release_delayed;
+mod send;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,6 +30,8 @@ pub use commit::{CommitError, Committed, Transaction};
 pub(crate) use move_messages::move_messages;
 pub use move_messages::{Moved, Stopped};
 pub(crate) use release_delayed::ReleaseTask;
+pub(crate) use send::send;
+pub use send::{QUEUES_MAX, Send, SendError};
 
 /// A message to be published.
 #[derive(Debug, Clone, Default)]

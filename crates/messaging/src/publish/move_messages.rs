@@ -113,7 +113,10 @@ impl Transfer {
             Some(Err(_)) => return Err(Stopped::NoSpace),
             Some(Ok(())) => {}
         }
-        let mut taken = self.from.pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX).await;
+        let mut taken = self
+            .from
+            .pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX, false)
+            .await;
         if taken.deliveries().is_empty() {
             return match self.from.is_stalled() {
                 _ if self.from.is_deleted() => Err(Stopped::SourceGone),
@@ -124,7 +127,10 @@ impl Transfer {
         let mut stopped = None;
         loop {
             let (why, fit) = match self.store(&taken).await {
-                Ok(()) => return Ok((taken.moved(), stopped)),
+                Ok(()) => {
+                    let (_, moved) = taken.into_parts();
+                    return Ok((moved.len(), stopped));
+                }
                 Err(NotMoved::Misfit { at, why }) => (why, at),
                 Err(NotMoved::All(why)) => return Err(why),
                 Err(NotMoved::TooMany) if taken.deliveries().len() > 1 => {

@@ -81,7 +81,7 @@ impl Queues {
         let mut check = AdmissionCheck {
             queues: self,
             atomicity: publication.atomicity,
-            needs_queues: source.is_some(),
+            needs_queues: source.is_some() || publication.needs_queues,
             published: 0,
             reserved: Vec::new(),
             refused: Vec::new(),

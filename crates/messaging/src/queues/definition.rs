@@ -4,7 +4,7 @@
 //! low bits first. Texts and bytes are preceded by their length as a number.
 //!
 //! ```text
-//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic),
+//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic, 16 of a client),
 //! text namespace, text name
 //! number logs, each: u8 priority, number log
 //! number settings, each: u8 tag (constants from `TTL` on), number or text
@@ -35,6 +35,8 @@ pub struct Declare {
     pub exclusive: Option<OwnerId>,
     /// True if the queue is deleted with its last consumer.
     pub auto_delete: bool,
+    /// True if the queue is that of a registered client.
+    pub personal: bool,
     pub settings: QueueSettings,
     /// Declaration in the front end's own format: compared and returned, opaque to the core.
     pub arguments: Bytes,
@@ -51,6 +53,7 @@ impl Declare {
             durable: self.durable,
             exclusive: self.exclusive.is_some(),
             auto_delete: self.auto_delete,
+            personal: self.personal,
             settings: self.settings,
             arguments: self.arguments,
             logs: vec![(0, log)],
@@ -76,6 +79,7 @@ pub(crate) struct Definition {
     pub(crate) durable: bool,
     pub(crate) exclusive: bool,
     pub(crate) auto_delete: bool,
+    pub(crate) personal: bool,
     pub(crate) settings: QueueSettings,
     pub(crate) arguments: Bytes,
     /// Logs by priority.
@@ -88,6 +92,7 @@ const DURABLE: u8 = 1;
 const EXCLUSIVE: u8 = 2;
 const AUTO_DELETE: u8 = 4;
 const OVER: u8 = 8;
+const PERSONAL: u8 = 16;
 
 impl Definition {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -95,7 +100,8 @@ impl Definition {
         let flags = flag(self.durable, DURABLE)
             | flag(self.exclusive, EXCLUSIVE)
             | flag(self.auto_delete, AUTO_DELETE)
-            | flag(self.over.is_some(), OVER);
+            | flag(self.over.is_some(), OVER)
+            | flag(self.personal, PERSONAL);
         let mut out = vec![VERSION, flags];
         put(self.namespace.as_str().as_bytes(), &mut out);
         put(self.name.as_bytes(), &mut out);
@@ -136,6 +142,7 @@ impl Definition {
             durable: flags & DURABLE != 0,
             exclusive: flags & EXCLUSIVE != 0,
             auto_delete: flags & AUTO_DELETE != 0,
+            personal: flags & PERSONAL != 0,
             settings,
             arguments,
             logs,
@@ -321,6 +328,7 @@ mod tests {
             durable: true,
             exclusive: false,
             auto_delete: true,
+            personal: true,
             settings,
             arguments: Bytes::from_static(b"args"),
             logs: vec![(0, LogId(7)), (9, LogId(300))],
@@ -328,6 +336,7 @@ mod tests {
         };
         let plain = Definition {
             settings: QueueSettings::default(),
+            personal: false,
             over: None,
             ..full.clone()
         };

@@ -6,6 +6,7 @@
 //! - `registry`: all queues; `load`: loading at the start
 //! - `declare`: declaration; `removal`: deletion
 //! - `publication`: messages published together, as appends; `admission`: checks of queue limits
+//! - `receive`: messages received without a consumer
 //! - `dead_letter`: targets of dead letters
 //! - `topic_queue`: queues over topics; `topic_view`: a queue as a topic, for clients that read logs
 
@@ -17,6 +18,7 @@ mod load;
 mod metrics;
 mod publication;
 mod queue;
+mod receive;
 mod registry;
 mod removal;
 #[cfg(test)]
@@ -29,6 +31,7 @@ pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
 pub(crate) use publication::AtomicPublishError;
 pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};
+pub use receive::{Acknowledge, Receive, ReceiveError, Received, SettleLeases, Wanted};
 pub(crate) use registry::DeadLetterRouter;
 pub use registry::Queues;
 pub use removal::DeleteQueueError;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_journal::StateWait;
-use stafett_model::{LogId, Namespace};
+use stafett_model::{Durability, LogId, Namespace};
 use stafett_queue::QueueSettings;
 use stafett_queue::consumers::ConsumerConflict;
 use stafett_topics::{Topic, TopicId};
@@ -29,6 +29,8 @@ pub struct Queue {
     pub durable: bool,
     pub exclusive: Option<OwnerId>,
     pub auto_delete: bool,
+    /// True if the queue is that of a registered client.
+    pub personal: bool,
     pub settings: Arc<QueueSettings>,
     /// Declaration in the front end's own format.
     pub arguments: Bytes,
@@ -84,6 +86,7 @@ impl Queue {
             durable: definition.durable,
             exclusive: owner,
             auto_delete: definition.auto_delete,
+            personal: definition.personal,
             settings,
             arguments: definition.arguments,
             over: definition.over,
@@ -101,6 +104,7 @@ impl Queue {
             durable: self.durable,
             exclusive: self.exclusive.is_some(),
             auto_delete: self.auto_delete,
+            personal: self.personal,
             settings: (*self.settings).clone(),
             arguments: self.arguments.clone(),
             logs: self.own_logs(inner),
@@ -126,6 +130,8 @@ impl Queue {
             Some("exclusive")
         } else if self.auto_delete != declare.auto_delete {
             Some("auto-delete")
+        } else if self.personal != declare.personal {
+            Some("owner")
         } else if *self.settings != self.as_stored(&declare.settings) {
             Some("settings")
         } else if self.arguments != declare.arguments {
@@ -158,6 +164,11 @@ impl Queue {
         } else {
             StateWait::Written
         }
+    }
+
+    /// Returns the durability of its messages. `None` while the broker stops.
+    pub fn durability(&self) -> Option<Durability> {
+        self.queues.upgrade().map(|queues| queues.log_level(self))
     }
 
     pub fn is_deleted(&self) -> bool {

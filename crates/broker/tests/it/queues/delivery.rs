@@ -1,6 +1,5 @@
 //! A message's life: in, out, settled, returned.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use stafett_journal::simulated::SimulatedDisk;
@@ -9,6 +8,7 @@ use stafett_messaging::delivery::{ConsumerSpec, Credit, Event, Settle};
 use stafett_messaging::queues::{Declare, DeclareError, OwnerId};
 use stafett_model::{Message, Namespace};
 
+use super::receiving::ALL;
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 use crate::simulated::on_disk;
 
@@ -292,21 +292,15 @@ async fn looking_has_no_effect_and_moving_moves_once() {
         world.declare("to", durable()).await,
     );
     world.publish(&from, messages(0..300)).await;
-    let (mut bodies, mut looked_at) = (Vec::new(), 0);
-    from.peek(|_, message| {
-        looked_at += 1;
-        if message.value().ends_with(b"1") {
-            bodies.push(message.value().to_vec());
-        }
-        if bodies.len() < 3 {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    })
-    .await;
+    let mut bodies = Vec::new();
+    let mut search = from.search(ALL.order, ALL.bounds, &[]).unwrap();
+    while bodies.len() < 3
+        && let Some((_, found)) = search.next(|message| message.value().ends_with(b"1")).await
+    {
+        bodies.push(found.value().to_vec());
+    }
     assert_eq!(bodies, [b"1".to_vec(), b"11".to_vec(), b"21".to_vec()]);
-    assert_eq!(looked_at, 22, "who has enough is shown no more");
+    assert_eq!(search.looked_at(), 22, "no more are read than needed");
     assert_eq!((from.counts().ready, from.counts().in_flight), (300, 0));
     let moved = world.broker.messaging().move_messages(&from, &to, 270).await;
     assert_eq!(

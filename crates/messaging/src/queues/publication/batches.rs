@@ -97,8 +97,8 @@ impl BatchAssembler {
         } else {
             group
         };
-        // If lanes take turns, the arrival number gives the order across batches.
-        let number = if any(|queue| queue.settings.two_priorities) {
+        // The arrival number gives the order across lanes.
+        let number = if any(|queue| queue.settings.has_priorities()) {
             arrivals.fetch_add(1, Ordering::Relaxed) + 1
         } else {
             0

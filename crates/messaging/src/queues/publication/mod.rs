@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use smallvec::SmallVec;
-use stafett_journal::{Append, Frame};
+use stafett_journal::{Append, Frame, RequestId};
 use stafett_model::{LogId, Message};
 use stafett_store::NotStored;
 
@@ -44,6 +44,10 @@ pub struct Publication {
     routes: Vec<Targets>,
     messages: Vec<(Message, RouteIndex)>,
     pub(super) atomicity: Atomicity,
+    /// True if a deleted queue refuses messages; else it is no target.
+    pub(super) needs_queues: bool,
+    /// Id under which the journal stores a joint publication once.
+    request: Option<RequestId>,
 }
 
 /// Atomicity of storing a publication.
@@ -96,6 +100,20 @@ impl Publication {
             atomicity: Atomicity::Whole,
             ..Self::default()
         }
+    }
+
+    /// Creates a publication that is stored as one append, or not at all if a queue refuses a message or is
+    /// gone.
+    pub(crate) fn to_all() -> Self {
+        Self {
+            needs_queues: true,
+            ..Self::whole()
+        }
+    }
+
+    /// Sets the request id of a joint publication: it is stored once, however often it is appended.
+    pub(crate) fn with_request(self, request: Option<RequestId>) -> Self {
+        Self { request, ..self }
     }
 
     /// Adds targets for messages. The targets of consecutive messages are shared if they are the same.
@@ -153,7 +171,11 @@ impl Publication {
                 *outcome = AppendOutcome::Refused(why);
             }
         }
-        Ok(batches.finish(self.atomicity != Atomicity::Batch, arrived_ms, frames))
+        let (mut appends, members) = batches.finish(self.atomicity != Atomicity::Batch, arrived_ms, frames);
+        if let ([append], Some(_)) = (&mut *appends, self.request) {
+            append.request = self.request;
+        }
+        Ok((appends, members))
     }
 }
 

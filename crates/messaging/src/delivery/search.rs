@@ -1,0 +1,211 @@
+//! Search through the ready messages of a dispatcher, without any effect on them.
+//!
+//! It passes over messages that no consumer would get: expired ones, and transient ones of an earlier run.
+
+use std::sync::Arc;
+
+use stafett_journal::Journal;
+use stafett_model::{Epoch, StoredMessage};
+use stafett_queue::DeliveryId;
+use stafett_topics::{Tail, TailItem};
+
+use super::context::DeliveryContext;
+use super::dispatcher::Dispatcher;
+
+/// Messages examined before other tasks get their turns.
+const TURN_MESSAGES: u64 = 256;
+
+/// Order in which a search finds messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SearchOrder {
+    /// The highest priority first, and of equals the oldest.
+    #[default]
+    Priority,
+    /// The oldest first, whatever its priority.
+    Oldest,
+}
+
+/// Bounds of a search.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchBounds {
+    /// Number of messages to be examined.
+    pub messages: u64,
+    /// Bytes of these messages.
+    pub bytes: usize,
+}
+
+/// Place in the messages of a dispatcher: of each lane, the first offset that was not examined.
+pub type SearchPlace = Vec<DeliveryId>;
+
+/// A search in progress.
+#[derive(Debug)]
+pub struct Search {
+    dispatcher: Arc<Dispatcher>,
+    context: Arc<DeliveryContext>,
+    order: SearchOrder,
+    left: SearchBounds,
+    looked_at: u64,
+    lanes: Vec<SearchedLane>,
+}
+
+#[derive(Debug)]
+struct SearchedLane {
+    lane: u32,
+    /// First offset that was not examined.
+    from: u64,
+    tail: Tail,
+    /// Message that was found, and not returned yet.
+    found: Option<(u64, StoredMessage)>,
+}
+
+/// Result of the search in one lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LaneEnd {
+    Found,
+    AtEnd,
+    AtBound,
+}
+
+impl Dispatcher {
+    /// Begins a search, behind `after`. `None` if the dispatcher has ended.
+    pub fn search(
+        self: &Arc<Self>,
+        order: SearchOrder,
+        bounds: SearchBounds,
+        after: &[DeliveryId],
+    ) -> Option<Search> {
+        let context = self.context.upgrade().filter(|_| !self.is_ended())?;
+        let numbers: Vec<u32> = {
+            let mut inner = self.lock();
+            inner.look_at_logs(self, &context);
+            inner.state.lanes().map(|(number, _)| number).collect()
+        };
+        let lanes = numbers.into_iter().filter_map(|lane| {
+            let known = after.iter().find(|place| place.lane == lane);
+            Some(SearchedLane {
+                lane,
+                from: known.map_or(0, |place| place.offset),
+                tail: self.messages_of(&context, lane)?,
+                found: None,
+            })
+        });
+        Some(Search {
+            lanes: lanes.collect(),
+            dispatcher: Arc::clone(self),
+            context,
+            order,
+            left: bounds,
+            looked_at: 0,
+        })
+    }
+}
+
+impl Search {
+    /// Returns the number of messages that were examined.
+    pub fn looked_at(&self) -> u64 {
+        self.looked_at
+    }
+
+    /// Returns true if a bound ended the search: nothing is known of the messages behind it.
+    pub fn is_at_bound(&self) -> bool {
+        self.left.messages == 0 || self.left.bytes == 0
+    }
+
+    /// Returns the place behind the last message that was returned.
+    pub fn place(&self) -> SearchPlace {
+        let place = |lane: &SearchedLane| DeliveryId {
+            lane: lane.lane,
+            offset: lane.found.as_ref().map_or(lane.from, |(offset, _)| *offset),
+        };
+        self.lanes.iter().map(place).collect()
+    }
+
+    /// Returns the next message that `wants` accepts. `None` if there are no more, or at a bound.
+    pub async fn next(
+        &mut self,
+        mut wants: impl FnMut(&StoredMessage) -> bool,
+    ) -> Option<(DeliveryId, StoredMessage)> {
+        let mut first: Option<usize> = None;
+        for at in 0..self.lanes.len() {
+            match self.search_lane(at, &mut wants).await {
+                LaneEnd::AtBound => return None,
+                LaneEnd::AtEnd => {}
+                LaneEnd::Found if self.order == SearchOrder::Priority => {
+                    first = Some(at);
+                    break;
+                }
+                LaneEnd::Found => {
+                    let is_older = first.is_none_or(|known| self.arrived(at) < self.arrived(known));
+                    first = if is_older { Some(at) } else { first };
+                }
+            }
+        }
+        let lane = self.lanes.get_mut(first?)?;
+        let (offset, message) = lane.found.take()?;
+        let id = DeliveryId {
+            lane: lane.lane,
+            offset,
+        };
+        Some((id, message))
+    }
+
+    fn arrived(&self, at: usize) -> Option<stafett_model::Arrival> {
+        let (_, message) = self.lanes.get(at)?.found.as_ref()?;
+        Some(message.arrived())
+    }
+
+    async fn search_lane(&mut self, at: usize, wants: &mut impl FnMut(&StoredMessage) -> bool) -> LaneEnd {
+        let Some(lane) = self.lanes.get_mut(at) else {
+            return LaneEnd::AtEnd;
+        };
+        while lane.found.is_none() {
+            if self.left.messages == 0 || self.left.bytes == 0 {
+                return LaneEnd::AtBound;
+            }
+            let ready = {
+                let inner = self.dispatcher.lock();
+                let state = inner.state.lane(lane.lane);
+                state.and_then(|state| state.ready_from(lane.from))
+            };
+            let Some(offset) = ready.filter(|_| !self.dispatcher.is_ended()) else {
+                return LaneEnd::AtEnd;
+            };
+            let Some((offset, message, stored_by)) = lane.read(&*self.context.journal, offset).await else {
+                return LaneEnd::AtEnd;
+            };
+            self.looked_at += 1;
+            if self.looked_at.is_multiple_of(TURN_MESSAGES) {
+                tokio::task::yield_now().await;
+            }
+            let Some(message) = message else { continue };
+            self.left.messages -= 1;
+            self.left.bytes = self.left.bytes.saturating_sub(message.bytes());
+            if self.dispatcher.is_deliverable(&self.context, &message, stored_by) && wants(&message) {
+                lane.found = Some((offset, message));
+            }
+        }
+        LaneEnd::Found
+    }
+}
+
+impl SearchedLane {
+    /// Reads the message at an offset, and moves behind it. Without a message there is a hole. `None` if the
+    /// log cannot be read on.
+    async fn read(
+        &mut self,
+        journal: &dyn Journal,
+        offset: u64,
+    ) -> Option<(u64, Option<StoredMessage>, Epoch)> {
+        self.tail.seek(stafett_model::Offset(offset));
+        match self.tail.next(journal).await.ok()? {
+            TailItem::Message(_, message, stored_by) => {
+                self.from = offset + 1;
+                Some((offset, Some(message), stored_by))
+            }
+            TailItem::Skipped(skipped) => {
+                self.from = skipped.to.0.max(offset + 1);
+                Some((offset, None, Epoch(0)))
+            }
+        }
+    }
+}

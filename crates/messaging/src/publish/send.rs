@@ -1,0 +1,90 @@
+//! Sending to queues by name: every message reaches all of its queues, or nothing is stored.
+
+use bytestring::ByteString;
+use stafett_journal::{Refusal, RequestId};
+use stafett_model::{Message, Namespace};
+use stafett_store::NotStored;
+
+use crate::exchanges::Target;
+use crate::exchanges::resolver::Resolver;
+use crate::queues::{AtomicPublishError, Publication, Refused};
+
+/// Bound on the queues of one message: a stored batch has no more targets.
+pub const QUEUES_MAX: usize = 4096;
+
+/// A message with the queues that it is sent to.
+#[derive(Debug, Clone, Default)]
+pub struct Send {
+    pub message: Message,
+    /// At least one, at most [`QUEUES_MAX`].
+    pub queues: Vec<ByteString>,
+}
+
+/// Error of sending. Unless the outcome is unknown, nothing is stored. `at` is the index of the message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
+    #[error("there is no queue {name:?}")]
+    NoSuchQueue { at: usize, name: ByteString },
+    #[error("a message goes to {QUEUES_MAX} queues at most")]
+    TooManyQueues { at: usize },
+    #[error("a message is refused: {why}")]
+    Refused { at: usize, why: Refused },
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Sends messages, all in one append. They are staged when this returns, and stored when it resolves.
+pub(crate) fn send(
+    resolver: &Resolver,
+    namespace: &Namespace,
+    sends: Vec<Send>,
+    request: Option<RequestId>,
+) -> impl Future<Output = Result<(), SendError>> + use<> {
+    let staged = publication(resolver, namespace, sends);
+    let ticket = staged.map(|publication| resolver.queues.append(publication.with_request(request)));
+    async { ticket?.together().await.map(drop).map_err(SendError::from) }
+}
+
+fn publication(
+    resolver: &Resolver,
+    namespace: &Namespace,
+    sends: Vec<Send>,
+) -> Result<Publication, SendError> {
+    if !resolver.exchanges.has_namespace(namespace) {
+        return Err(SendError::NoSuchNamespace);
+    }
+    let mut publication = Publication::to_all();
+    for (at, Send { message, queues }) in sends.into_iter().enumerate() {
+        if queues.len() > QUEUES_MAX {
+            return Err(SendError::TooManyQueues { at });
+        }
+        let is_there = |name: &&ByteString| resolver.queues.get(namespace, name).is_some();
+        if let Some(name) = queues.iter().find(|name| !is_there(name)).cloned() {
+            return Err(SendError::NoSuchQueue { at, name });
+        }
+        let targets: Vec<Target> = queues
+            .iter()
+            .map(|name| Target::Queue((&**name).into()))
+            .collect();
+        let places = resolver.resolve(namespace, &targets);
+        if message.bytes() > places.message_bytes_max {
+            let why = Refused::TooLarge;
+            return Err(SendError::Refused { at, why });
+        }
+        let route = publication.route(places.targets(&message));
+        publication.push(message, route);
+    }
+    Ok(publication)
+}
+
+impl From<AtomicPublishError> for SendError {
+    fn from(why: AtomicPublishError) -> Self {
+        match why {
+            AtomicPublishError::Misfit { at, why } => Self::Refused { at, why },
+            AtomicPublishError::NotStored(why) => Self::NotStored(why),
+            AtomicPublishError::SourceGone => Self::NotStored(NotStored::Refused(Refusal::Closed)),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Receiving without a consumer: the next messages of a queue, or the next ones that a caller wants, settled
+//! with the answer or under a lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_journal::Refusal;
+use stafett_model::StoredMessage;
+use stafett_queue::DeliveryId;
+use stafett_store::NotStored;
+use tokio::time::Instant;
+
+use super::queue::Queue;
+use super::registry::Queues;
+use crate::delivery::{
+    Delivery, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
+};
+
+/// Choice of messages by their content.
+pub type Wanted<'a> = &'a (dyn Fn(&StoredMessage) -> bool + Send + Sync);
+
+/// Parameters of a receive request.
+#[derive(Clone)]
+pub struct Receive<'a> {
+    /// Number of messages, at most.
+    pub count: usize,
+    /// Bytes at which the answer ends; the last message may exceed them.
+    pub bytes_max: usize,
+    pub order: SearchOrder,
+    /// `None` for all messages.
+    pub wanted: Option<Wanted<'a>>,
+    /// Bounds of the search for wanted messages.
+    pub bounds: SearchBounds,
+    /// Place of the search, from an earlier answer.
+    pub after: SearchPlace,
+    /// Longest wait for a message.
+    pub wait: Duration,
+    pub ack: Acknowledge,
+}
+
+/// Settlement of received messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// Done with the answer, and stored soon: after a crash, a message may come again, as redelivered.
+    Soon,
+    /// Done with the answer, and as durable as the queue by then.
+    Stored,
+    /// In flight for a time, in ms; then it returns.
+    Lease { ms: u64 },
+}
+
+/// Answer to a receive request.
+#[derive(Debug, Default)]
+pub struct Received {
+    pub messages: Vec<(Delivery, Option<LeaseId>)>,
+    /// Number of messages that were examined, if messages were searched.
+    pub looked_at: u64,
+    /// Place at which a bound ended the search; nothing is known of the messages behind it.
+    pub next: Option<SearchPlace>,
+}
+
+/// Refusal of a receive request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiveError {
+    #[error("the queue belongs to a connection")]
+    Locked,
+    #[error("the queue has a consumer that gets all of its messages")]
+    InUse,
+    #[error("as many messages of the queue are in flight as may be")]
+    TooManyInFlight,
+    #[error("the queue is gone")]
+    Gone,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Settlements of leased messages.
+#[derive(Debug, Clone, Default)]
+pub struct SettleLeases {
+    pub leases: Vec<(LeaseId, Settle)>,
+    /// True if completed messages are as durable as the queue by the time of the answer.
+    pub stored: bool,
+}
+
+impl Queue {
+    /// Receives messages. If the caller stops waiting, they return to their places, unless they are being
+    /// settled.
+    pub async fn receive(self: &Arc<Self>, request: Receive<'_>) -> Result<Received, ReceiveError> {
+        let queues = self.check_receivable()?;
+        let deadline = Instant::now() + request.wait;
+        let mut received = Received::default();
+        let batch = if request.wanted.is_none() && request.order == SearchOrder::Priority {
+            let batch = self.pull(request.count, request.bytes_max, false).await;
+            if batch.deliveries().is_empty() && !request.wait.is_zero() {
+                let waiting = self.pull(request.count, request.bytes_max, true);
+                let pulled = tokio::time::timeout_at(deadline, waiting).await;
+                pulled.unwrap_or_else(|_| PulledBatch::new(self))
+            } else {
+                batch
+            }
+        } else {
+            self.choose_until(&request, deadline, &mut received).await?
+        };
+        self.acknowledge(&queues, batch, request.ack, &mut received)
+            .await?;
+        Ok(received)
+    }
+
+    /// Searches until there are wanted messages, or until the deadline.
+    async fn choose_until(
+        self: &Arc<Self>,
+        request: &Receive<'_>,
+        deadline: Instant,
+        received: &mut Received,
+    ) -> Result<PulledBatch, ReceiveError> {
+        let all = |_: &StoredMessage| true;
+        let wanted: Wanted<'_> = request.wanted.unwrap_or(&all);
+        let signal = self.searches();
+        let mut after = request.after.clone();
+        let mut batch = PulledBatch::new(self);
+        loop {
+            let changed = signal.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let put_back = self.put_back_count();
+            let search = self.search(request.order, request.bounds, &after);
+            let mut search = search.ok_or(ReceiveError::Gone)?;
+            let bounds = (request.count, request.bytes_max);
+            let has_room = self.choose(&mut search, bounds, wanted, &mut batch).await;
+            received.looked_at += search.looked_at();
+            if !has_room && batch.deliveries().is_empty() {
+                return Err(ReceiveError::TooManyInFlight);
+            }
+            if search.is_at_bound() {
+                received.next = Some(search.place());
+            }
+            if !batch.deliveries().is_empty() || search.is_at_bound() {
+                return Ok(batch);
+            }
+            // Messages behind this place are new, unless some return to their places.
+            after = search.place();
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                return Ok(batch);
+            }
+            if self.put_back_count() != put_back {
+                after.clone_from(&request.after);
+            }
+        }
+    }
+
+    async fn acknowledge(
+        self: &Arc<Self>,
+        queues: &Arc<Queues>,
+        mut batch: PulledBatch,
+        ack: Acknowledge,
+        received: &mut Received,
+    ) -> Result<(), ReceiveError> {
+        if batch.deliveries().is_empty() {
+            return Ok(());
+        }
+        let context = Arc::clone(&queues.context);
+        let deliveries = match ack {
+            Acknowledge::Lease { ms } => {
+                batch.mark_delivered(&context).await;
+                let leased = batch.lease(&context, ms).into_iter();
+                received.messages = leased.map(|(delivery, id)| (delivery, Some(id))).collect();
+                return Ok(());
+            }
+            // No hand-out mark tells that a chosen message was delivered.
+            Acknowledge::Soon if !batch.has_chosen() => {
+                let (dispatcher, deliveries) = batch.into_parts();
+                let done = deliveries.iter().map(|delivery| (delivery.id, Settle::Complete));
+                let done: Vec<_> = done.collect();
+                dispatcher.settle(&done);
+                deliveries
+            }
+            Acknowledge::Soon | Acknowledge::Stored => {
+                let wait = queues.log_level(self).into();
+                let storing = async move { batch.complete_stored(&context, wait).await };
+                let stored = queues.spawn(storing).await;
+                stored.unwrap_or(Err(NotStored::Unknown))?
+            }
+        };
+        received.messages = deliveries.into_iter().map(|delivery| (delivery, None)).collect();
+        Ok(())
+    }
+
+    /// Settles leased messages. Returns false for each lease that has ended already.
+    pub async fn settle_leases(self: &Arc<Self>, request: SettleLeases) -> Result<Vec<bool>, NotStored> {
+        let stopped = NotStored::Refused(Refusal::Closed);
+        let queues = self.queues.upgrade().ok_or(stopped)?;
+        let ids: Vec<LeaseId> = request.leases.iter().map(|(id, _)| *id).collect();
+        let known = self.take_leases(&ids);
+        let held = request
+            .leases
+            .into_iter()
+            .zip(&known)
+            .filter(|(_, known)| **known);
+        let held = held.map(|((id, what), _)| (id.message, what));
+        let (done, mut others): (Vec<_>, Vec<_>) =
+            held.partition(|(_, what)| request.stored && what.is_completion(self));
+        if !done.is_empty() {
+            let ids: Vec<DeliveryId> = done.iter().map(|(id, _)| *id).collect();
+            let (queue, context) = (Arc::clone(self), Arc::clone(&queues.context));
+            let wait = queues.log_level(self).into();
+            let storing = async move {
+                let stored = complete_stored(&context, &queue, ids.clone(), wait).await;
+                if let Err(NotStored::Refused(_)) = stored {
+                    // Their leases are gone: they come again.
+                    let back: Vec<_> = ids.into_iter().map(|id| (id, Settle::Requeue)).collect();
+                    queue.settle(&back);
+                }
+                stored
+            };
+            let stored = queues.spawn(storing).await.unwrap_or(Err(NotStored::Unknown));
+            if let Err(why) = stored {
+                others.iter_mut().for_each(|(_, what)| *what = Settle::Requeue);
+                self.settle(&others);
+                return Err(why);
+            }
+        }
+        if !others.is_empty() {
+            self.settle(&others);
+        }
+        Ok(known)
+    }
+
+    fn check_receivable(&self) -> Result<Arc<Queues>, ReceiveError> {
+        if self.exclusive.is_some() {
+            return Err(ReceiveError::Locked);
+        }
+        if self.has_sole_consumer() {
+            return Err(ReceiveError::InUse);
+        }
+        if self.is_full_of_taken() {
+            return Err(ReceiveError::TooManyInFlight);
+        }
+        self.queues
+            .upgrade()
+            .filter(|_| !self.is_deleted())
+            .ok_or(ReceiveError::Gone)
+    }
+}
+
+impl std::fmt::Debug for Receive<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receive")
+            .field("count", &self.count)
+            .field("order", &self.order)
+            .field("ack", &self.ack)
+            .finish_non_exhaustive()
+    }
+}
