@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use stafett_journal::Journal;
-use stafett_model::{Epoch, StoredMessage};
+use stafett_model::{Arrival, Epoch, Offset, StoredMessage};
 use stafett_queue::DeliveryId;
-use stafett_topics::{Tail, TailItem};
+use stafett_topics::{ReadEnd, Tail, TailItem};
 
 use super::context::DeliveryContext;
 use super::dispatcher::Dispatcher;
@@ -46,6 +46,7 @@ pub struct Search {
     left: SearchBounds,
     looked_at: u64,
     lanes: Vec<SearchedLane>,
+    is_unreadable: bool,
 }
 
 #[derive(Debug)]
@@ -96,6 +97,7 @@ impl Dispatcher {
             order,
             left: bounds,
             looked_at: 0,
+            is_unreadable: false,
         })
     }
 }
@@ -109,6 +111,11 @@ impl Search {
     /// Returns true if a bound ended the search: nothing is known of the messages behind it.
     pub fn is_at_bound(&self) -> bool {
         self.left.messages == 0 || self.left.bytes == 0
+    }
+
+    /// Returns true if a log could not be read: nothing is known of the messages behind that place.
+    pub fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     /// Returns the place behind the last message that was returned.
@@ -149,7 +156,7 @@ impl Search {
         Some((id, message))
     }
 
-    fn arrived(&self, at: usize) -> Option<stafett_model::Arrival> {
+    fn arrived(&self, at: usize) -> Option<Arrival> {
         let (_, message) = self.lanes.get(at)?.found.as_ref()?;
         Some(message.arrived())
     }
@@ -170,8 +177,12 @@ impl Search {
             let Some(offset) = ready.filter(|_| !self.dispatcher.is_ended()) else {
                 return LaneEnd::AtEnd;
             };
-            let Some((offset, message, stored_by)) = lane.read(&*self.context.journal, offset).await else {
-                return LaneEnd::AtEnd;
+            let (offset, message, stored_by) = match lane.read(&*self.context.journal, offset).await {
+                Ok(read) => read,
+                Err(why) => {
+                    self.is_unreadable |= why != ReadEnd::AtEnd;
+                    return LaneEnd::AtEnd;
+                }
             };
             self.looked_at += 1;
             if self.looked_at.is_multiple_of(TURN_MESSAGES) {
@@ -189,22 +200,21 @@ impl Search {
 }
 
 impl SearchedLane {
-    /// Reads the message at an offset, and moves behind it. Without a message there is a hole. `None` if the
-    /// log cannot be read on.
+    /// Reads the message at an offset, and moves behind it. Without a message there is a hole.
     async fn read(
         &mut self,
         journal: &dyn Journal,
         offset: u64,
-    ) -> Option<(u64, Option<StoredMessage>, Epoch)> {
-        self.tail.seek(stafett_model::Offset(offset));
-        match self.tail.next(journal).await.ok()? {
+    ) -> Result<(u64, Option<StoredMessage>, Epoch), ReadEnd> {
+        self.tail.seek(Offset(offset));
+        match self.tail.next(journal).await? {
             TailItem::Message(_, message, stored_by) => {
                 self.from = offset + 1;
-                Some((offset, Some(message), stored_by))
+                Ok((offset, Some(message), stored_by))
             }
             TailItem::Skipped(skipped) => {
                 self.from = skipped.to.0.max(offset + 1);
-                Some((offset, None, Epoch(0)))
+                Ok((offset, None, Epoch(0)))
             }
         }
     }

@@ -68,6 +68,8 @@ pub enum ReceiveError {
     InUse,
     #[error("as many messages of the queue are in flight as may be")]
     TooManyInFlight,
+    #[error("a message of the queue cannot be read now")]
+    Unreadable,
     #[error("the queue is gone")]
     Gone,
     #[error(transparent)]
@@ -128,6 +130,9 @@ impl Queue {
             let bounds = (request.count, request.bytes_max);
             let has_room = self.choose(&mut search, bounds, wanted, &mut batch).await;
             received.looked_at += search.looked_at();
+            if search.is_unreadable() && batch.deliveries().is_empty() {
+                return Err(ReceiveError::Unreadable);
+            }
             if !has_room && batch.deliveries().is_empty() {
                 return Err(ReceiveError::TooManyInFlight);
             }
