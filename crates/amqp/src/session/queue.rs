@@ -135,6 +135,7 @@ impl Session {
             durable: method.durable,
             exclusive: method.exclusive.then_some(self.owner),
             auto_delete: method.auto_delete,
+            personal: existing.as_ref().is_some_and(|existing| existing.personal),
             settings,
             over: self.over(&method.arguments, &what)?,
             // An equivalent declaration keeps the arguments of the queue.

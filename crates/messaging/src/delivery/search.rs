@@ -2,6 +2,7 @@
 //!
 //! It passes over messages that no consumer would get: expired ones, and transient ones of an earlier run.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use stafett_journal::Journal;
@@ -100,6 +101,30 @@ impl Dispatcher {
             is_unreadable: false,
         })
     }
+}
+
+impl Dispatcher {
+    /// Visits ready messages in hand-out order, until `visit` breaks or there are no more.
+    pub async fn peek(
+        self: &Arc<Self>,
+        mut visit: impl FnMut(DeliveryId, &StoredMessage) -> ControlFlow<()> + Send,
+    ) {
+        let Some(mut search) = self.search(SearchOrder::Priority, SearchBounds::NONE, &[]) else {
+            return;
+        };
+        while let Some((id, message)) = search.next(|_| true).await {
+            if visit(id, &message).is_break() {
+                return;
+            }
+        }
+    }
+}
+
+impl SearchBounds {
+    pub const NONE: Self = Self {
+        messages: u64::MAX,
+        bytes: usize::MAX,
+    };
 }
 
 impl Search {
