@@ -292,6 +292,13 @@ impl Lane {
         at < self.redelivered_below || was_returned(&self.returned) || was_returned(&self.counts)
     }
 
+    /// Returns the return count of a message that is not settled.
+    pub fn returns(&self, at: u64) -> u32 {
+        let in_flight = self.in_flight.get(at).map(|entry| entry.returns);
+        let ready = || self.returned.get(&at).or_else(|| self.counts.get(&at)).copied();
+        in_flight.or_else(ready).unwrap_or(0)
+    }
+
     /// Returns true if a ready message was returned or put back since the start.
     pub fn was_returned(&self, at: u64) -> bool {
         self.returned.contains_key(&at)

@@ -86,13 +86,13 @@ impl PulledBatch {
         let mut inner = dispatcher.lock();
         let ends_ms = end_of(context, ms);
         let leases = inner.leases.get_or_insert_default();
-        let leased = deliveries.into_iter().map(|delivery| {
+        let held = deliveries.into_iter().map(|delivery| {
             let id = leases.add(delivery.id, ends_ms);
             (delivery, id)
         });
-        let leased = leased.collect();
+        let held = held.collect();
         inner.wake_at(context, &dispatcher, ends_ms);
-        leased
+        held
     }
 }
 

@@ -53,8 +53,8 @@ pub(crate) use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, Stor
 pub(crate) use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};
-pub(crate) use pull::{PulledBatch, complete_stored};
-pub use search::{Search, SearchBounds, SearchOrder, SearchPlace};
+pub(crate) use pull::{Chosen, PulledBatch, complete_stored};
+pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchOrder, SearchPlace};
 pub(crate) use settle_on_append::OpenMove;
 pub use settling::Settle;
 pub use shared_credit::Credit;

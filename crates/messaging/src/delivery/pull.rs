@@ -255,7 +255,7 @@ impl Dispatcher {
         true
     }
 
-    fn take_chosen(
+    pub(crate) fn take_chosen(
         self: &Arc<Self>,
         id: DeliveryId,
         message: StoredMessage,

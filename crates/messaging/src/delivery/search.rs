@@ -60,6 +60,24 @@ struct SearchedLane {
     found: Option<(u64, StoredMessage)>,
 }
 
+/// State of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageState {
+    Ready,
+    InFlight,
+    Settled,
+}
+
+/// State of a message, and its deliveries so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageStatus {
+    pub state: MessageState,
+    /// Number of times that it was returned.
+    pub returns: u32,
+    /// True if it may have been delivered before.
+    pub redelivered: bool,
+}
+
 /// Result of the search in one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LaneEnd {
@@ -104,6 +122,39 @@ impl Dispatcher {
 }
 
 impl Dispatcher {
+    /// Finds a message in any state, as long as it is stored.
+    pub async fn find(self: &Arc<Self>, id: DeliveryId) -> Option<(StoredMessage, MessageStatus)> {
+        let context = self.context.upgrade()?;
+        let mut tail = self.messages_of(&context, id.lane)?;
+        let message = tail
+            .message_at(&*context.journal, Offset(id.offset))
+            .await
+            .ok()??;
+        let mut inner = self.lock();
+        inner.look_at_lane(self, &context, id.lane);
+        let lane = inner.state.lane(id.lane)?;
+        let state = if lane.taken(id.offset).is_some() {
+            MessageState::InFlight
+        } else if lane.ready_from(id.offset) == Some(id.offset) {
+            MessageState::Ready
+        } else {
+            MessageState::Settled
+        };
+        let status = MessageStatus {
+            state,
+            returns: lane.returns(id.offset),
+            redelivered: lane.was_handed_out(id.offset),
+        };
+        Some((message, status))
+    }
+
+    /// Returns the number of the first lane in which messages wait: their highest priority.
+    pub fn highest_ready(&self) -> Option<u32> {
+        let inner = self.lock();
+        let mut lanes = inner.state.lanes().filter(|(_, lane)| lane.ready() > 0);
+        lanes.next().map(|(number, _)| number)
+    }
+
     /// Visits ready messages in hand-out order, until `visit` breaks or there are no more.
     pub async fn peek(
         self: &Arc<Self>,

@@ -46,6 +46,11 @@ impl DeclaredQueue {
         &self.queue
     }
 
+    /// Returns true if the queue was not there before.
+    pub fn is_new(&self) -> bool {
+        self.creates
+    }
+
     /// Waits until the definition is stored.
     pub async fn stored(self) -> Result<Arc<Queue>, DeclareError> {
         if let Some(ticket) = self.ticket {

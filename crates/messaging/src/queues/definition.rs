@@ -73,6 +73,7 @@ pub struct TopicQueueSpec {
 
 /// Stored form of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the stored form")]
 pub(crate) struct Definition {
     pub(crate) namespace: Namespace,
     pub(crate) name: ByteString,

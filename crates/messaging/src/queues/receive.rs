@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::queue::Queue;
 use super::registry::Queues;
 use crate::delivery::{
-    Delivery, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
+    Chosen, Delivery, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
 };
 
 /// Choice of messages by their content.
@@ -219,7 +219,9 @@ impl Queue {
             };
             let stored = queues.spawn(storing).await.unwrap_or(Err(NotStored::Unknown));
             if let Err(why) = stored {
-                others.iter_mut().for_each(|(_, what)| *what = Settle::Requeue);
+                for (_, what) in &mut others {
+                    *what = Settle::Requeue;
+                }
                 self.settle(&others);
                 return Err(why);
             }
@@ -228,6 +230,34 @@ impl Queue {
             self.settle(&others);
         }
         Ok(known)
+    }
+
+    /// Settles waiting messages. Returns their number, without those that do not wait.
+    pub async fn discard(self: &Arc<Self>, ids: &[DeliveryId], what: Settle) -> Result<u64, ReceiveError> {
+        let queues = self.check_receivable()?;
+        let mut batch = PulledBatch::new(self);
+        for id in ids {
+            if let Some((message, _)) = self.find(*id).await
+                && self.take_chosen(*id, message, &mut batch) == Chosen::TooMany
+            {
+                return Err(ReceiveError::TooManyInFlight);
+            }
+        }
+        let count = batch.deliveries().len() as u64;
+        if count == 0 {
+            return Ok(0);
+        }
+        if what.is_completion(self) {
+            let (context, wait) = (Arc::clone(&queues.context), queues.log_level(self).into());
+            let storing = async move { batch.complete_stored(&context, wait).await };
+            let stored = queues.spawn(storing).await;
+            stored.unwrap_or(Err(NotStored::Unknown))?;
+        } else {
+            let (dispatcher, deliveries) = batch.into_parts();
+            let all: Vec<_> = deliveries.iter().map(|one| (one.id, what)).collect();
+            dispatcher.settle(&all);
+        }
+        Ok(count)
     }
 
     fn check_receivable(&self) -> Result<Arc<Queues>, ReceiveError> {

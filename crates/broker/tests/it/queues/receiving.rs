@@ -11,6 +11,8 @@ use stafett_messaging::queues::{
 use stafett_messaging::{Send, SendError};
 use stafett_model::{Message, Namespace, StoredMessage};
 
+use tokio_util::task::TaskTracker;
+
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 
 pub(crate) const ALL: Receive<'static> = Receive {
@@ -302,6 +304,7 @@ async fn a_waiting_search_sees_what_returns_to_its_place() {
 async fn of_two_that_want_the_same_message_one_gets_it() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
+    let tasks = TaskTracker::new();
     for round in 0..500 {
         world
             .publish(&queue, [from("ann", "0"), from("bob", &round.to_string())])
@@ -313,7 +316,7 @@ async fn of_two_that_want_the_same_message_one_gets_it() {
                     0 => Acknowledge::Stored,
                     _ => Acknowledge::Soon,
                 };
-                tokio::spawn(async move {
+                tasks.spawn(async move {
                     let bobs = is_from("bob");
                     let wanted = (taker < 2).then_some(&bobs as _);
                     take(
