@@ -1,5 +1,4 @@
-//! The HTTP API `/v1`: queues, namespaces, transactions, the journal
-//! and the node.
+//! The HTTP API `/v1`: messages, clients, queues, namespaces, transactions, the journal and the node.
 //!
 //! A file per resource has its routes with their descriptions, its handlers and its shapes. The document
 //! that is made of them, `/v1/openapi.json` and `docs/openapi.json`, lists all routes. Answers are JSON, and
@@ -9,20 +8,29 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `messages`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
+//! - `queues`, `definition`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
+//! - `send`, `receive`, `clients`: messages, and registered clients with queues of their own
+//! - `message`: a message in answers, and its choice by a query; `content`: its content
+//! - `caller`: the client for which a request is made
 //! - `operations`: long work
 //! - `about`: product and version, the document, explanations of codes
 //! - `refusals`: refusals of the broker's errors
 //! - `time`: times in answers
 
 mod about;
+mod caller;
+mod clients;
+mod content;
+mod definition;
 mod journal;
-mod messages;
+mod message;
 mod namespaces;
 pub mod node;
 mod operations;
 mod queues;
+mod receive;
 mod refusals;
+mod send;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -102,7 +110,10 @@ fn routes() -> Routes {
         .with(about::routes)
         .with(namespaces::routes)
         .with(queues::routes)
-        .with(messages::routes)
+        .with(definition::routes)
+        .with(send::routes)
+        .with(receive::routes)
+        .with(clients::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

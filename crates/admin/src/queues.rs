@@ -12,9 +12,10 @@ use stafett_broker::Broker;
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_messaging::queues::Queue;
+use stafett_messaging::queues::{Queue, QueueId};
 use stafett_model::Namespace;
 
+use crate::definition::Settings;
 use crate::operations::{self, Operations, Plan, Progress};
 use crate::refusals::{self, of_deletion, of_move};
 use crate::{Routes, answer, namespace};
@@ -41,7 +42,7 @@ const LIST: List<Arc<Queue>, QueueStatus> = List {
 /// A queue and its counts.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Queue")]
-struct QueueStatus {
+pub(crate) struct QueueStatus {
     name: String,
     /// Number of the queue, which no other ever has.
     id: String,
@@ -56,6 +57,10 @@ struct QueueStatus {
     /// Messages that consumers have and did not settle yet.
     in_flight: usize,
     consumers: usize,
+    /// True if it is the queue of a registered client.
+    personal: bool,
+    #[serde(flatten)]
+    settings: Settings,
 }
 
 /// Number of messages that a request concerned.
@@ -166,7 +171,7 @@ async fn show(
     Ok(answer(StatusCode::OK, &shown(&queue)))
 }
 
-fn shown(queue: &Queue) -> QueueStatus {
+pub(crate) fn shown(queue: &Queue) -> QueueStatus {
     let counts = queue.counts();
     QueueStatus {
         name: queue.name.to_string(),
@@ -178,6 +183,8 @@ fn shown(queue: &Queue) -> QueueStatus {
         ready: counts.ready,
         in_flight: counts.in_flight,
         consumers: counts.consumers,
+        personal: queue.personal,
+        settings: Settings::of(queue),
     }
 }
 
@@ -287,6 +294,13 @@ async fn move_steps(
         }
     }
     Ok(Moved { messages, stopped })
+}
+
+/// Returns a queue by its id.
+pub(crate) fn with_id(broker: &Broker, id: &str) -> Option<Arc<Queue>> {
+    let id = QueueId(id.parse().ok()?);
+    let mut queues = broker.messaging().queues().all().into_iter();
+    queues.find(|queue| queue.id == id)
 }
 
 /// Returns a queue by name.

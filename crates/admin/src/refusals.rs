@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use stafett_http::{Code, Problem};
 use stafett_journal::Refusal;
-use stafett_messaging::Stopped;
 use stafett_messaging::exchanges::NamespaceError;
-use stafett_messaging::queues::DeleteQueueError;
+use stafett_messaging::queues::{DeleteQueueError, ReceiveError, Refused};
+use stafett_messaging::{SendError, Stopped};
 use stafett_store::NotStored;
 
 /// Codes of [`of_storage`].
@@ -26,6 +26,63 @@ pub(crate) const MOVE: [Code; 5] = [
     Code::SpaceShort,
     Code::Unreadable,
 ];
+
+/// Codes of [`of_sending`].
+pub(crate) const SENDING: [Code; 11] = [
+    Code::NoSuchNamespace,
+    Code::NoSuchQueue,
+    Code::NoSuchClient,
+    Code::NotRegistered,
+    Code::TooManyTargets,
+    Code::OutOfRange,
+    Code::QueueFull,
+    Code::QueueGone,
+    Code::MessageTooLarge,
+    Code::BadJson,
+    Code::TooLarge,
+];
+/// Codes of [`of_receiving`].
+pub(crate) const RECEIVING: [Code; 7] = [
+    Code::NoSuchQueue,
+    Code::Forbidden,
+    Code::Exclusive,
+    Code::InUse,
+    Code::QueueGone,
+    Code::TooManyInFlight,
+    Code::Unreadable,
+];
+
+pub(crate) fn of_sending(error: &SendError) -> Problem {
+    let problem = |code| Problem::new(code, error);
+    match error {
+        SendError::NoSuchNamespace => problem(Code::NoSuchNamespace),
+        SendError::NoSuchQueue { at, name } => {
+            problem(Code::NoSuchQueue).with("queue", &**name).with("at", *at)
+        }
+        SendError::TooManyQueues { at } => problem(Code::TooManyTargets).with("at", *at),
+        SendError::Refused { at, why } => match why {
+            Refused::QueueFull => problem(Code::QueueFull),
+            Refused::TooLarge | Refused::Journal(Refusal::TooLarge { .. }) => problem(Code::MessageTooLarge),
+            Refused::Gone => problem(Code::QueueGone),
+            Refused::Journal(why) => of_storage(NotStored::Refused(*why), error),
+        }
+        .with("at", *at),
+        SendError::NotStored(NotStored::Refused(Refusal::TooLarge { .. })) => problem(Code::MessageTooLarge),
+        SendError::NotStored(why) => of_storage(*why, error),
+    }
+}
+
+pub(crate) fn of_receiving(error: ReceiveError) -> Problem {
+    let code = match error {
+        ReceiveError::Locked => Code::Exclusive,
+        ReceiveError::InUse => Code::InUse,
+        ReceiveError::TooManyInFlight => Code::TooManyInFlight,
+        ReceiveError::Unreadable => Code::Unreadable,
+        ReceiveError::Gone => Code::QueueGone,
+        ReceiveError::NotStored(why) => return of_storage(why, why),
+    };
+    Problem::new(code, error)
+}
 
 /// Refuses a change that was not stored, or that may not have been; `why` is the reason for people.
 pub(crate) fn of_storage(error: NotStored, why: impl Display) -> Problem {

@@ -3,6 +3,7 @@
 mod document;
 mod hostile;
 mod journal;
+mod mlmq;
 mod node;
 
 use std::sync::Arc;
@@ -149,16 +150,32 @@ impl World {
     }
 
     async fn response(&self, request: &str, body: &str) -> Response {
+        self.response_to(request, &[], body).await
+    }
+
+    async fn response_to(&self, request: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let (method, uri) = request.split_once(' ').unwrap();
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(uri)
             .header(HOST, "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         let request = request.body(Body::from(body.to_owned())).unwrap();
         crate::router(self.backend.clone(), Access::default())
             .oneshot(request)
             .await
             .unwrap()
+    }
+
+    /// Sends a request of a client.
+    async fn send_as(&self, client: &str, request: &str, body: &str) -> (StatusCode, Value) {
+        read(
+            self.response_to(request, &[("stafett-client", client)], body)
+                .await,
+        )
+        .await
     }
 
     async fn ask(&self, request: &str) -> (StatusCode, Value) {
@@ -201,17 +218,22 @@ async fn queues_are_listed_looked_at_moved_emptied_and_deleted() {
     );
     let values = |seen: &Value| -> Vec<Value> {
         let seen = seen["messages"].as_array().unwrap().iter();
-        seen.map(|message| message["value"].clone()).collect()
+        seen.map(|message| json!([message["content"], message["content_base64"]]))
+            .collect()
     };
     let (_, seen) = world.ask("GET /v1/queues/work/messages").await;
     assert_eq!(
         values(&seen),
-        [json!("one"), json!({ "base64": "/w==" }), json!("three")]
+        [
+            json!(["one", null]),
+            json!([null, "/w=="]),
+            json!(["three", null])
+        ]
     );
-    assert_eq!(seen["messages"][0]["headers"], json!({ "user-id": "ann" }));
+    assert_eq!(seen["messages"][0]["sender"], "ann");
     for (query, expected) in [
-        ("count=1", vec![json!("one")]),
-        ("priority=7&header.user-id=bob", vec![json!("three")]),
+        ("count=1", vec![json!(["one", null])]),
+        ("priority=7&header.user-id=bob", vec![json!(["three", null])]),
         ("header.user-id=nobody", vec![]),
     ] {
         let (_, seen) = world.ask(&format!("GET /v1/queues/work/messages?{query}")).await;
@@ -270,7 +292,7 @@ async fn a_move_that_ends_before_its_time_says_how_far_it_came_and_why() {
         (&json!("queue_full"), &json!(expected))
     );
     let (_, seen) = world.ask("GET /v1/queues/work/messages").await;
-    assert_eq!(seen["messages"][0]["value"], json!("two"), "it is where it was");
+    assert_eq!(seen["messages"][0]["content"], json!("two"), "it is where it was");
 }
 
 #[tokio::test]
@@ -331,10 +353,10 @@ async fn of_large_messages_the_front_is_shown_and_an_answer_ends() {
     let seen = seen["messages"].as_array().unwrap();
     assert!((14..=16).contains(&seen.len()), "{}", seen.len());
     let bytes = |field: &str| seen[0][field].as_str().unwrap().len();
-    assert_eq!((bytes("key"), bytes("value")), (256 << 10, 256 << 10));
+    assert_eq!((bytes("key"), bytes("content")), (256 << 10, 256 << 10));
     assert_eq!(seen[0]["bytes"], json!(1 << 20));
     assert_eq!(seen[0]["headers"], json!({ "small": "s" }));
-    assert_eq!(seen[0]["headers_cut"], json!(true));
+    assert_eq!(seen[0]["cut"], json!(true));
 }
 
 #[tokio::test]

@@ -32,6 +32,11 @@ pub struct Body {
 }
 
 impl Body {
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     pub fn text(&self) -> Result<&str, Problem> {
         std::str::from_utf8(&self.bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))
     }
@@ -47,8 +52,12 @@ pub async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
         setting: "of JSON",
     };
     let body = read(request, limit).await?;
-    let bytes: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
-    serde_json::from_slice(bytes).map_err(|why| refused(&why))
+    parse(if body.bytes.is_empty() { b"{}" } else { &body.bytes })
+}
+
+/// Reads JSON. Unknown fields are refused if the type denies them.
+pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(json).map_err(|why| refused(&why))
 }
 
 fn refused(why: &serde_json::Error) -> Problem {

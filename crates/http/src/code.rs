@@ -73,6 +73,8 @@ codes! {
         "The Host of the request is neither an address nor localhost. The setting http.hosts adds names."
     Forbidden "forbidden" 403 Never
         "The caller may not do this. The detail says which callers may."
+    NotRegistered "not_registered" 403 Never
+        "The request needs a client with a queue of its own. The header Stafett-Client names it, and PUT /v1/clients/NAME registers it."
     NoSuchPath "no_such_path" 404 Never
         "There is no route with this path. /v1/openapi.json describes those that there are."
     NoSuchCode "no_such_code" 404 Never
@@ -81,6 +83,12 @@ codes! {
         "There is no namespace of this name."
     NoSuchQueue "no_such_queue" 404 Never
         "There is no queue of this name in the namespace, which is / unless the request names another."
+    NoSuchClient "no_such_client" 404 Never
+        "There is no client of this name or id. PUT /v1/clients/NAME registers one."
+    NoSuchMessage "no_such_message" 404 Never
+        "There is no message with this id in the queue, or it is not stored any more."
+    NoSuchTopic "no_such_topic" 404 Never
+        "There is no topic of this name."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchOperation "no_such_operation" 404 Never
@@ -97,6 +105,12 @@ codes! {
         "The queue has consumers."
     NotEmpty "not_empty" 409 Later
         "The queue holds messages."
+    ExistsDifferently "exists_differently" 409 Never
+        "There is a thing of this name with another definition. The field names the first difference."
+    NameTaken "name_taken" 409 Never
+        "The queue of the client would have the name of another queue."
+    TooManyInFlight "too_many_in_flight" 409 Later
+        "As many messages of the queue are in flight as may be: a million. Some have to be settled first."
     Exclusive "exclusive" 409 Never
         "The queue belongs to a connection."
     QueueFull "queue_full" 409 Later
@@ -111,6 +125,10 @@ codes! {
         "The operation cannot be stopped before its end."
     TooLarge "too_large" 413 Never
         "The body is larger than it may be. The detail has the bound, and the setting of it if there is one."
+    OutOfRange "out_of_range" 422 Never
+        "A number is beyond its bounds, which the refusal has as min and max."
+    TooManyTargets "too_many_targets" 422 Never
+        "A message goes to 4096 queues at most."
     BadSettings "bad_settings" 422 Never
         "The settings cannot be taken, and those before stay in force. The detail says which one, and where it was given."
     NoWebsocket "no_websocket" 426 Never
@@ -127,6 +145,8 @@ codes! {
         "Little space is left on the disk. Reading, settling and deleting go on."
     Unreadable "unreadable" 503 Later
         "Something that is stored cannot be read now. The log of the broker says what."
+    TimedOut "timed_out" 504 Later
+        "No response came in time. A late one comes to the caller's own queue."
     DiskFull "disk_full" 507 Later
         "The disk is full. Reading, settling and deleting go on."
 }

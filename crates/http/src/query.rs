@@ -98,7 +98,9 @@ impl Query {
     }
 }
 
-fn duration(text: &str) -> Option<Duration> {
+/// Reads a duration: `500ms`, `20s`, `5m`, `1h`, or a number of milliseconds.
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
     let end = text
         .find(|letter: char| !letter.is_ascii_digit())
         .unwrap_or(text.len());

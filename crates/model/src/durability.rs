@@ -42,6 +42,12 @@ impl Durability {
         if other.rank() < self.rank() { other } else { self }
     }
 
+    /// Returns the stricter of two levels; of two intervals, `self`.
+    #[must_use]
+    pub fn or_higher(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
+
     fn rank(self) -> u8 {
         match self {
             Self::Memory => 0,

@@ -1,0 +1,330 @@
+//! Registered clients, each with a queue of its own; queues with waiting messages; calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stafett_broker::Broker;
+use stafett_http::api::{delete, get, post, put};
+use stafett_http::list::List;
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_messaging::delivery::{SearchBounds, SearchOrder};
+use stafett_messaging::queues::{Acknowledge, Declare, DeclareError, Queue, QueueSettings};
+
+use crate::caller::{self, Caller, NAME_BYTES_MAX, client_name, queue_name};
+use crate::content::Form;
+use crate::message::{Choice, Message};
+use crate::queues::{MessageCount, NAMESPACE};
+use crate::receive::{Wanted, with_messages};
+use crate::refusals::{self, of_deletion, of_storage};
+use crate::send::{Outgoing, Sender, to_client};
+use crate::time::rfc3339;
+use crate::{Routes, answer, namespace};
+
+/// Highest priority of a client's queue.
+const PRIORITY_MAX: u8 = 10;
+const PENDING_MAX: u64 = 1000;
+const PENDING: u64 = 50;
+const WAIT: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_mins(1);
+
+const LIST: List<Arc<Queue>, Client> = List {
+    name: |queue| (queue.namespace.as_str(), client_name(queue)),
+    sorts: &[("ready", |queue| queue.counts().ready)],
+    shown: |queue| shown(queue),
+};
+
+/// A registered client.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Client {
+    name: String,
+    /// The id of its queue.
+    id: String,
+    queue: ClientQueue,
+}
+
+/// The queue of a client.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ClientQueue {
+    name: String,
+    id: String,
+    priority_max: u8,
+    ready: u64,
+}
+
+/// Queues with waiting messages.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Pending {
+    /// Messages in the queue of the client that asks; null for an operator.
+    own: Option<u64>,
+    queues: Vec<PendingQueue>,
+    /// True if there are more such queues.
+    more: bool,
+}
+
+/// A queue with waiting messages.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PendingQueue {
+    name: String,
+    id: String,
+    ready: u64,
+    highest_priority: Option<u32>,
+    /// Arrival of the oldest message.
+    oldest: Option<String>,
+}
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .route(
+            get("/v1/clients", "Lists registered clients.")
+                .query(&[
+                    NAMESPACE,
+                    Parameter::text("name", "Names, with commas: only these clients."),
+                    Parameter::text("id", "Only the client with this id."),
+                ])
+                .lists(&LIST)
+                .refuses(&[Code::NotServing]),
+            list,
+        )
+        .route(
+            put(
+                "/v1/clients/{client}",
+                "Registers a client, and makes its queue. A client that is registered stays as it is.",
+            )
+            .query(&[NAMESPACE])
+            .answers::<Client>(201)
+            .answers::<Client>(200)
+            .refuses(&refusals::STORAGE)
+            .refuses(&[Code::NoSuchNamespace, Code::NameTaken]),
+            register,
+        )
+        .route(
+            get("/v1/clients/{client}", "Shows a registered client.")
+                .query(&[NAMESPACE])
+                .answers::<Client>(200)
+                .refuses(&[Code::NotServing, Code::NoSuchClient]),
+            show,
+        )
+        .route(
+            delete("/v1/clients/{client}", "Deletes a client and its queue.")
+                .query(&[NAMESPACE, Parameter::flag("if_empty", "Only if no message waits for it.")])
+                .answers::<MessageCount>(200)
+                .refuses(&refusals::STORAGE)
+                .refuses(&refusals::DELETION)
+                .refuses(&[Code::NoSuchClient]),
+            remove,
+        )
+        .route(
+            get("/v1/pending", "Lists queues in which messages wait that the caller may receive.")
+                .query(&[
+                    NAMESPACE,
+                    Parameter::number("count", PENDING_MAX, "Number of queues, at most; 50 if it is absent."),
+                ])
+                .answers::<Pending>(200)
+                .refuses(&[Code::NotServing, Code::NotRegistered]),
+            pending,
+        )
+        .route(
+            post(
+                "/v1/clients/{client}/call",
+                "Sends a request to a client and waits for the response. A response that comes later stays in the \
+                 caller's own queue.",
+            )
+            .query(&[
+                NAMESPACE,
+                Parameter::duration("wait", "Time to wait, 10s if it is absent, at most 1m."),
+                Parameter::text("as", "Form of the content: auto, text, json or base64."),
+            ])
+            .body::<Outgoing>()
+            .answers::<Message>(200)
+            .refuses(&refusals::STORAGE)
+            .refuses(&refusals::SENDING)
+            .refuses(&refusals::RECEIVING)
+            .refuses(&[Code::TimedOut]),
+            call,
+        )
+}
+
+async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
+    let namespace = namespace(&query);
+    let names: Option<Vec<&str>> = query.get("name").map(|names| names.split(',').collect());
+    let id = query.get("id");
+    let mut clients = broker.get()?.messaging().queues().all();
+    clients.retain(|queue| {
+        queue.personal
+            && queue.namespace == namespace
+            && names
+                .as_ref()
+                .is_none_or(|names| names.contains(&client_name(queue)))
+            && id.is_none_or(|id| id == queue.id.0.to_string())
+    });
+    Ok(answer(StatusCode::OK, &LIST.page(&query, clients)?))
+}
+
+fn shown(queue: &Queue) -> Client {
+    Client {
+        name: client_name(queue).to_owned(),
+        id: queue.id.0.to_string(),
+        queue: ClientQueue {
+            name: queue.name.to_string(),
+            id: queue.id.0.to_string(),
+            priority_max: queue.settings.priority_max,
+            ready: queue.counts().ready,
+        },
+    }
+}
+
+async fn register(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(|letter: char| letter.is_control()) {
+        let why = format!("a client's name has 1 to {NAME_BYTES_MAX} bytes, and no control characters");
+        return Err(Problem::bad_request(why));
+    }
+    let declare = Declare {
+        durable: true,
+        personal: true,
+        settings: QueueSettings {
+            priority_max: PRIORITY_MAX,
+            ..QueueSettings::default()
+        },
+        ..Declare::default()
+    };
+    let broker = broker.get()?;
+    let declared =
+        broker
+            .messaging()
+            .queues()
+            .begin_declaring(&namespace(&query), &queue_name(&name), declare);
+    let refused = |why: DeclareError| match why {
+        DeclareError::NotStored(why) => of_storage(why, why),
+        DeclareError::NoSuchNamespace => Problem::new(Code::NoSuchNamespace, why),
+        DeclareError::Differs { .. } | DeclareError::Locked | DeclareError::NoSuchTopic => {
+            let why = format!(
+                "there is a queue {:?} already, which is no client's",
+                queue_name(&name)
+            );
+            Problem::new(Code::NameTaken, why)
+        }
+    };
+    let declared = declared.map_err(refused)?;
+    let status = if declared.is_new() {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let queue = declared.stored().await.map_err(refused)?;
+    Ok(answer(status, &shown(&queue)))
+}
+
+fn find(broker: &Broker, query: &Query, name: &str) -> Result<Arc<Queue>, Problem> {
+    let found = caller::find(broker, &namespace(query), name);
+    found.ok_or_else(|| Problem::new(Code::NoSuchClient, format!("there is no client {name:?}")))
+}
+
+async fn show(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    let queue = find(&*broker.get()?, &query, &name)?;
+    Ok(answer(StatusCode::OK, &shown(&queue)))
+}
+
+async fn remove(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let queue = find(&broker, &query, &name)?;
+    let if_empty = query.flag("if_empty")?;
+    let queues = broker.messaging().queues();
+    let deleting = queues.delete(&queue.namespace, &queue.name, false, if_empty, queues.new_owner());
+    let messages = deleting.await.map_err(of_deletion)?;
+    Ok(answer(StatusCode::OK, &MessageCount { messages }))
+}
+
+async fn pending(
+    State(broker): State<Slot<Broker>>,
+    caller: Caller,
+    query: Query,
+) -> Result<Response, Problem> {
+    let count = query.number("count", PENDING_MAX)?.unwrap_or(PENDING);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let (broker, namespace) = (broker.get()?, namespace(&query));
+    let own = match &caller.0 {
+        Some(_) => Some(caller.own_queue(&broker, &namespace)?.counts().ready),
+        None => None,
+    };
+    let all = with_messages(&broker, &namespace, &caller);
+    let mut queues = Vec::with_capacity(count.min(all.len()));
+    for queue in all.iter().take(count) {
+        let bounds = SearchBounds {
+            messages: 1 << 8,
+            bytes: usize::MAX,
+        };
+        let oldest = match queue.search(SearchOrder::Oldest, bounds, &[]) {
+            Some(mut search) => search.next(|_| true).await,
+            None => None,
+        };
+        queues.push(PendingQueue {
+            name: queue.name.to_string(),
+            id: queue.id.0.to_string(),
+            ready: queue.counts().ready,
+            highest_priority: queue.highest_ready().filter(|_| queue.over.is_none()),
+            oldest: oldest.map(|(_, message)| rfc3339(message.arrived_ms())),
+        });
+    }
+    let more = all.len() > count;
+    Ok(answer(StatusCode::OK, &Pending { own, queues, more }))
+}
+
+async fn call(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    caller: Caller,
+    query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wait = query.duration("wait", WAIT_MAX)?.unwrap_or(WAIT);
+    let form = Form::of(query.get("as"))?;
+    let mut message: Outgoing = body::json(request).await?;
+    if !message.to.queues.is_empty() || !message.to.clients.is_empty() {
+        return Err(Problem::bad_request("to is the client of the path: leave it out"));
+    }
+    message.to.queues.push(to_client(&name));
+    message.request = true;
+    let (broker, namespace) = (broker.get()?, namespace(&query));
+    find(&broker, &query, &name)?;
+    let own = caller.own_queue(&broker, &namespace)?;
+    let sender = Sender::new(&broker, caller, namespace)?;
+    let (send, sent) = sender.prepare_json(&message)?;
+    sender.store(vec![send], None).await?;
+    let context = sent.context.unwrap_or_default();
+    let wanted = Wanted {
+        count: 1,
+        choice: Choice::of_context(context),
+        order: SearchOrder::Priority,
+        wait,
+        ack: Acknowledge::Soon,
+        form,
+    };
+    let received = wanted.take(&own, wait, Vec::new()).await?;
+    match wanted.show(&own, &received).pop() {
+        Some(response) => Ok(answer(StatusCode::OK, &response)),
+        None => {
+            let why = format!(
+                "no response came within {wait:?}; a late one comes to {:?}",
+                &*own.name
+            );
+            Err(Problem::new(Code::TimedOut, why).with("context", context))
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Definitions of queues: making one, and its settings in answers.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stafett_broker::Broker;
+use stafett_http::api::put;
+use stafett_http::{Code, Path, Problem, Query, Slot, body};
+use stafett_messaging::queues::{
+    DeadLetter, Declare, DeclareError, Overflow, Queue, QueueSettings, TopicQueueSpec,
+};
+
+use crate::queues::{NAMESPACE, QueueStatus, shown};
+use crate::refusals::{self, of_storage};
+use crate::{Routes, answer, namespace};
+
+/// Bound on the bytes of a queue's name.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Definition of a queue. All fields are optional.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Definition {
+    /// True, the default, if it survives a restart with its messages.
+    durable: bool,
+    /// True if it goes with its last consumer.
+    auto_delete: bool,
+    /// Highest priority; 0, the default, if messages have none.
+    priority_max: u8,
+    /// `sync`, `os`, `memory` or `interval:…`; that of the broker if it is absent.
+    durability: Option<String>,
+    /// Longest time of a message in the queue.
+    ttl_ms: Option<u64>,
+    /// Time without use after which the queue is deleted.
+    expires_ms: Option<u64>,
+    length_max: Option<u64>,
+    bytes_max: Option<u64>,
+    overflow: OverflowWord,
+    dead_letter: Option<DeadLetterTo>,
+    /// Number of returns after which a message dies.
+    delivery_limit: Option<u32>,
+    single_active_consumer: bool,
+    /// Number of settled messages that are kept, to be read as a topic.
+    retain: u64,
+    /// Lays the queue over a stored topic.
+    over: Option<Over>,
+}
+
+impl Default for Definition {
+    fn default() -> Self {
+        Self {
+            durable: true,
+            auto_delete: false,
+            priority_max: 0,
+            durability: None,
+            ttl_ms: None,
+            expires_ms: None,
+            length_max: None,
+            bytes_max: None,
+            overflow: OverflowWord::Reject,
+            dead_letter: None,
+            delivery_limit: None,
+            single_active_consumer: false,
+            retain: 0,
+            over: None,
+        }
+    }
+}
+
+/// Fate of messages beyond `length_max` or `bytes_max`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "Overflow")]
+pub(crate) enum OverflowWord {
+    /// The oldest message is dropped or dead-lettered.
+    DropHead,
+    /// The new message is refused.
+    #[default]
+    Reject,
+    /// The new message is refused and dead-lettered.
+    RejectDeadLetter,
+}
+
+/// Target of dead letters.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DeadLetterTo {
+    /// Exchange; empty for the default exchange, whose routing keys are names of queues.
+    #[serde(default)]
+    exchange: String,
+    /// Routing key; that of the message if it is absent.
+    routing_key: Option<String>,
+}
+
+/// Target of dead letters of a queue.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetter")]
+struct DeadLetterOf {
+    /// Exchange; empty for the default exchange, whose routing keys are names of queues.
+    exchange: String,
+    /// Routing key; null if it is that of the message.
+    routing_key: Option<String>,
+}
+
+/// Stored topic under a queue.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Over {
+    topic: String,
+    /// `earliest`, the default, or `latest`.
+    from: Option<String>,
+}
+
+/// Settings of a queue.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Settings {
+    /// `sync`, `os`, `memory` or `interval:…`.
+    durability: Option<String>,
+    priority_max: u8,
+    ttl_ms: Option<u64>,
+    expires_ms: Option<u64>,
+    length_max: Option<u64>,
+    bytes_max: Option<u64>,
+    overflow: OverflowWord,
+    dead_letter: Option<DeadLetterOf>,
+    delivery_limit: Option<u32>,
+    single_active_consumer: bool,
+    retain: u64,
+}
+
+impl Settings {
+    pub(crate) fn of(queue: &Queue) -> Self {
+        let settings = &*queue.settings;
+        let dead_letter = settings.dead_letter.as_ref();
+        Self {
+            durability: queue.durability().map(|level| level.to_string()),
+            priority_max: settings.priority_max,
+            ttl_ms: settings.ttl_ms,
+            expires_ms: settings.expires_ms,
+            length_max: settings.length_max,
+            bytes_max: settings.bytes_max,
+            overflow: match settings.overflow {
+                Overflow::DropHead => OverflowWord::DropHead,
+                Overflow::RejectPublish => OverflowWord::Reject,
+                Overflow::RejectPublishDeadLetter => OverflowWord::RejectDeadLetter,
+            },
+            dead_letter: dead_letter.map(|to| DeadLetterOf {
+                exchange: to.exchange.to_string(),
+                routing_key: to.routing_key.as_ref().map(ToString::to_string),
+            }),
+            delivery_limit: settings.delivery_limit,
+            single_active_consumer: settings.single_active_consumer,
+            retain: settings.retain,
+        }
+    }
+}
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes.route(
+        put(
+            "/v1/queues/{queue}",
+            "Makes a queue. One that is there with the same definition stays as it is.",
+        )
+        .query(&[NAMESPACE])
+        .body::<Definition>()
+        .answers::<QueueStatus>(201)
+        .answers::<QueueStatus>(200)
+        .refuses(&refusals::STORAGE)
+        .refuses(&[
+            Code::NoSuchNamespace,
+            Code::NoSuchTopic,
+            Code::ExistsDifferently,
+            Code::Exclusive,
+        ]),
+        make,
+    )
+}
+
+async fn make(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wanted: Definition = body::json(request).await?;
+    let is_reserved = name.starts_with("amq.") || name.contains(|letter: char| letter.is_control());
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || is_reserved {
+        let why = format!(
+            "a queue's name has 1 to {NAME_BYTES_MAX} bytes, no control characters, and does not begin with amq."
+        );
+        return Err(Problem::bad_request(why));
+    }
+    let broker = broker.get()?;
+    let namespace = namespace(&query);
+    let queues = broker.messaging().queues();
+    let mut declare = wanted.declare(&broker)?;
+    if let Some(existing) = queues.get(&namespace, &name) {
+        // Of a queue that another protocol has made, the settings are compared.
+        declare.arguments = existing.arguments.clone();
+    }
+    let refused = |why: DeclareError| match why {
+        DeclareError::NotStored(why) => of_storage(why, why),
+        DeclareError::NoSuchNamespace => Problem::new(Code::NoSuchNamespace, why),
+        DeclareError::NoSuchTopic => Problem::new(Code::NoSuchTopic, why),
+        DeclareError::Locked => Problem::new(Code::Exclusive, why),
+        DeclareError::Differs { what } => Problem::new(Code::ExistsDifferently, why).with("field", what),
+    };
+    let declared = queues
+        .begin_declaring(&namespace, &name, declare)
+        .map_err(refused)?;
+    let status = if declared.is_new() {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let queue = declared.stored().await.map_err(refused)?;
+    Ok(answer(status, &shown(&queue)))
+}
+
+impl Definition {
+    fn declare(self, broker: &Broker) -> Result<Declare, Problem> {
+        let over = self.over.as_ref().map(|over| over.spec(broker)).transpose()?;
+        if over.is_some() && (self.priority_max > 0 || self.length_max.or(self.bytes_max).is_some()) {
+            let why = "a queue over a topic has neither priorities nor limits: its messages are the topic's";
+            return Err(Problem::bad_request(why));
+        }
+        let durability = self.durability.as_deref().map(|word| {
+            let level = word.parse().map_err(|why| format!("durability: {why}"));
+            level.map_err(Problem::bad_request)
+        });
+        let dead_letter = self.dead_letter.map(|to| DeadLetter {
+            exchange: to.exchange.into(),
+            routing_key: to.routing_key.map(Into::into),
+        });
+        Ok(Declare {
+            durable: self.durable,
+            auto_delete: self.auto_delete,
+            settings: QueueSettings {
+                ttl_ms: self.ttl_ms,
+                expires_ms: self.expires_ms,
+                length_max: self.length_max,
+                bytes_max: self.bytes_max,
+                overflow: match self.overflow {
+                    // Without a limit, a declaration of another protocol does not name it.
+                    _ if self.length_max.or(self.bytes_max).is_none() => Overflow::default(),
+                    OverflowWord::DropHead => Overflow::DropHead,
+                    OverflowWord::Reject => Overflow::RejectPublish,
+                    OverflowWord::RejectDeadLetter => Overflow::RejectPublishDeadLetter,
+                },
+                dead_letter,
+                priority_max: self.priority_max,
+                delivery_limit: self.delivery_limit,
+                single_active_consumer: self.single_active_consumer,
+                durability: durability.transpose()?,
+                retain: self.retain,
+                ..QueueSettings::default()
+            },
+            over,
+            ..Declare::default()
+        })
+    }
+}
+
+impl Over {
+    fn spec(&self, broker: &Broker) -> Result<TopicQueueSpec, Problem> {
+        let from_end = match self.from.as_deref() {
+            None | Some("earliest") => false,
+            Some("latest") => true,
+            Some(other) => {
+                let why = format!("over.from is earliest or latest, not {other:?}");
+                return Err(Problem::bad_request(why));
+            }
+        };
+        let topic = broker.topics().named(&self.topic);
+        let topic = topic.ok_or_else(|| {
+            let why = format!("there is no topic {:?}", self.topic);
+            Problem::new(Code::NoSuchTopic, why)
+        })?;
+        Ok(TopicQueueSpec {
+            topic: topic.id,
+            from_end,
+        })
+    }
+}

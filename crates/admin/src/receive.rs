@@ -1,0 +1,581 @@
+//! Looking at messages and receiving them, and the settlement of those that are leased.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stafett_broker::Broker;
+use stafett_http::api::{get, post};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_messaging::delivery::{
+    Delivery, DeliveryId, LeaseId, MessageState, SearchBounds, SearchOrder, Settle,
+};
+use stafett_messaging::queues::{Acknowledge, Queue, Receive, Received, SettleLeases};
+use stafett_model::StoredMessage;
+use tokio::time::Instant;
+
+use crate::caller::Caller;
+use crate::content::Form;
+use crate::message::{
+    Choice, Message, SHOWN_BYTES_MAX, Shown, after, order, parse_lease, parse_message_id, place_text,
+};
+use crate::queues::{MessageCount, NAMESPACE, find};
+use crate::refusals::{self, of_receiving, of_storage};
+use crate::{Routes, answer, namespace};
+
+const COUNT_MAX: u64 = 1000;
+/// Default number of messages to look at.
+const LOOKED_AT: u64 = 10;
+/// Bytes of messages after which an answer ends.
+const BYTES_MAX: usize = 4 << 20;
+const BOUNDS: SearchBounds = SearchBounds {
+    messages: 100_000,
+    bytes: 256 << 20,
+};
+const WAIT_MAX: Duration = Duration::from_mins(1);
+const LEASE_MIN: Duration = Duration::from_secs(1);
+const LEASE_MAX: Duration = Duration::from_hours(12);
+/// Interval of looking for messages in all queues.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+const COUNT: Parameter = Parameter::number("count", COUNT_MAX, "Number of messages, at most.");
+const AFTER: Parameter = Parameter::text("after", "The next of an answer, to go on there.");
+const RECEIVE: [Parameter; 4] = [
+    COUNT,
+    Parameter::duration(
+        "wait",
+        "Time to wait for a message, at most 1m; 0 if it is absent.",
+    ),
+    Parameter::text(
+        "ack",
+        "auto, the default: the messages are done with the answer. Or lease:30s: they are held until they are settled, \
+         and come back after that time, of 1s to 12h.",
+    ),
+    Parameter::text(
+        "settled",
+        "soon, the default: after a crash a message may come again, as redelivered. Or stored: the answer comes when \
+         the settlement is as durable as the queue.",
+    ),
+];
+
+/// Messages of an answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Messages {
+    messages: Vec<Message>,
+    /// Number of messages that were examined.
+    looked_at: u64,
+    /// Place to go on from, for `after`. Null if there are no more. It is there also if a bound ended the search.
+    next: Option<String>,
+}
+
+/// Settlements of leased messages.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Settlement {
+    /// Leases of messages that are done.
+    complete: Vec<String>,
+    /// Leases of messages that return to the queue.
+    requeue: Vec<String>,
+    /// Leases of messages that are dead-lettered, or dropped.
+    discard: Vec<String>,
+    extend: Vec<Extension>,
+}
+
+/// A lease that is to last longer.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Extension {
+    lease: String,
+    /// Time from now on, such as 30s.
+    by: String,
+}
+
+/// Result of settling.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Settled {
+    settled: usize,
+    extended: usize,
+    /// Leases that have ended, or never were.
+    unknown: Vec<String>,
+}
+
+/// Messages to be removed.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Discard {
+    /// Ids of messages that wait.
+    ids: Vec<String>,
+    /// True if they are dead-lettered.
+    #[serde(default)]
+    dead_letter: bool,
+}
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .route(
+            get("/v1/queues/{queue}/messages", "Shows messages that wait, without any effect on them.")
+                .query(&[NAMESPACE, COUNT, AFTER])
+                .query(&Choice::KEYS)
+                .answers::<Messages>(200)
+                .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Forbidden]),
+            look,
+        )
+        .route(
+            get("/v1/queues/{queue}/messages/{id}", "Shows one message, whatever its state.")
+                .query(&[NAMESPACE, Parameter::text("as", "Form of the content: auto, text, json or base64.")])
+                .answers::<Message>(200)
+                .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::NoSuchMessage, Code::Forbidden]),
+            show,
+        )
+        .route(
+            post(
+                "/v1/queues/{queue}/receive",
+                "Takes the first messages that the query chooses. With Accept: application/octet-stream and one \
+                 message, the body is its content, and 204 says that there is none.",
+            )
+            .query(&[NAMESPACE, AFTER])
+            .query(&RECEIVE)
+            .query(&Choice::KEYS)
+            .answers::<Messages>(200)
+            .refuses(&refusals::STORAGE)
+            .refuses(&refusals::RECEIVING),
+            receive,
+        )
+        .route(
+            post(
+                "/v1/receive",
+                "Takes from the first of the queues that has something; without queue=, from any queue by name.",
+            )
+            .query(&[NAMESPACE, Parameter::text("queue", "Names of queues, with commas.")])
+            .query(&RECEIVE)
+            .query(&Choice::KEYS)
+            .answers::<Messages>(200)
+            .refuses(&refusals::STORAGE)
+            .refuses(&refusals::RECEIVING),
+            receive_from_any,
+        )
+        .route(
+            post("/v1/queues/{queue}/settle", "Settles or extends leases.")
+                .query(&[
+                    NAMESPACE,
+                    Parameter::text("settled", "soon, the default; or stored: answers when it is as durable as the queue."),
+                ])
+                .body::<Settlement>()
+                .answers::<Settled>(200)
+                .refuses(&refusals::STORAGE)
+                .refuses(&[Code::NoSuchQueue, Code::Forbidden]),
+            settle,
+        )
+        .route(
+            post("/v1/queues/{queue}/discard", "Removes messages that wait.")
+                .query(&[NAMESPACE])
+                .body::<Discard>()
+                .answers::<MessageCount>(200)
+                .refuses(&refusals::STORAGE)
+                .refuses(&refusals::RECEIVING),
+            discard,
+        )
+}
+
+async fn look(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    caller: Caller,
+    query: Query,
+) -> Result<Response, Problem> {
+    let count = query.number("count", COUNT_MAX)?.unwrap_or(LOOKED_AT);
+    let (choice, order, after) = (Choice::of(&query)?, order(&query)?, after(&query)?);
+    let shown = Shown {
+        state: "ready",
+        form: Form::of(query.get("as"))?,
+        ..Shown::default()
+    };
+    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    caller.check_receives(&queue)?;
+    let mut found = Messages {
+        messages: Vec::new(),
+        looked_at: 0,
+        next: None,
+    };
+    let Some(mut search) = queue.search(order, BOUNDS, &after) else {
+        return Ok(answer(StatusCode::OK, &found));
+    };
+    let mut bytes = 0;
+    let mut is_at_end = false;
+    while (found.messages.len() as u64) < count && bytes < BYTES_MAX {
+        let Some((id, message)) = search.next(|message| choice.wants(message)).await else {
+            is_at_end = !search.is_at_bound();
+            break;
+        };
+        bytes += message.bytes().min(SHOWN_BYTES_MAX);
+        found.messages.push(Message::of(&queue, id, &message, shown));
+    }
+    if search.is_unreadable() && found.messages.is_empty() {
+        return Err(Problem::new(
+            Code::Unreadable,
+            "a message of the queue cannot be read now",
+        ));
+    }
+    found.looked_at = search.looked_at();
+    found.next = (!is_at_end).then(|| place_text(&search.place()));
+    Ok(answer(StatusCode::OK, &found))
+}
+
+async fn show(
+    State(broker): State<Slot<Broker>>,
+    Path((name, id)): Path<(String, String)>,
+    caller: Caller,
+    query: Query,
+) -> Result<Response, Problem> {
+    let form = Form::of(query.get("as"))?;
+    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    caller.check_receives(&queue)?;
+    let found = match parse_message_id(queue.id, &id) {
+        Some(id) => queue.find(id).await.map(|found| (id, found)),
+        None => None,
+    };
+    let Some((id, (message, status))) = found else {
+        let why = format!("there is no message {id:?} in queue {name:?}");
+        return Err(Problem::new(Code::NoSuchMessage, why));
+    };
+    let shown = Shown {
+        state: state_word(status.state),
+        delivery_count: status.returns,
+        redelivered: status.redelivered,
+        lease: None,
+        form,
+        is_whole: true,
+    };
+    Ok(answer(StatusCode::OK, &Message::of(&queue, id, &message, shown)))
+}
+
+fn state_word(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Ready => "ready",
+        MessageState::InFlight => "in_flight",
+        MessageState::Settled => "settled",
+    }
+}
+
+/// Parameters of a receive request.
+pub(crate) struct Wanted {
+    pub(crate) count: usize,
+    pub(crate) choice: Choice,
+    pub(crate) order: SearchOrder,
+    pub(crate) wait: Duration,
+    pub(crate) ack: Acknowledge,
+    pub(crate) form: Form,
+}
+
+impl Wanted {
+    fn of(query: &Query) -> Result<Self, Problem> {
+        let count = query.number("count", COUNT_MAX)?.unwrap_or(1);
+        let is_stored = is_stored(query)?;
+        let ack = match query.get("ack") {
+            None | Some("auto") if is_stored => Acknowledge::Stored,
+            None | Some("auto") => Acknowledge::Soon,
+            Some(text) => Acknowledge::Lease {
+                ms: text.strip_prefix("lease:").and_then(lease_ms).ok_or_else(|| {
+                    Problem::bad_request(format!("ack is auto, or lease: and 1s to 12h, not {text:?}"))
+                })?,
+            },
+        };
+        Ok(Self {
+            count: usize::try_from(count).unwrap_or(usize::MAX),
+            choice: Choice::of(query)?,
+            order: order(query)?,
+            wait: query.duration("wait", WAIT_MAX)?.unwrap_or_default(),
+            ack,
+            form: Form::of(query.get("as"))?,
+        })
+    }
+
+    pub(crate) async fn take(
+        &self,
+        queue: &Arc<Queue>,
+        wait: Duration,
+        after: Vec<DeliveryId>,
+    ) -> Result<Received, Problem> {
+        let wants = |message: &StoredMessage| self.choice.wants(message);
+        let request = Receive {
+            count: self.count,
+            bytes_max: BYTES_MAX,
+            order: self.order,
+            wanted: (!self.choice.is_all()).then_some(&wants as _),
+            bounds: BOUNDS,
+            after,
+            wait,
+            ack: self.ack,
+        };
+        queue.receive(request).await.map_err(of_receiving)
+    }
+
+    pub(crate) fn show(&self, queue: &Queue, received: &Received) -> Vec<Message> {
+        let show = |(delivery, lease): &(Delivery, Option<LeaseId>)| {
+            let shown = Shown {
+                state: if lease.is_some() { "in_flight" } else { "settled" },
+                delivery_count: delivery.delivery_count,
+                redelivered: delivery.redelivered,
+                lease: *lease,
+                form: self.form,
+                is_whole: true,
+            };
+            Message::of(queue, delivery.id, &delivery.message, shown)
+        };
+        received.messages.iter().map(show).collect()
+    }
+}
+
+fn is_stored(query: &Query) -> Result<bool, Problem> {
+    match query.get("settled") {
+        None | Some("soon") => Ok(false),
+        Some("stored") => Ok(true),
+        Some(other) => Err(Problem::bad_request(format!(
+            "settled is soon or stored, not {other:?}"
+        ))),
+    }
+}
+
+/// Reads the time of a lease.
+fn lease_ms(text: &str) -> Option<u64> {
+    let time = stafett_http::query::duration(text)?;
+    (LEASE_MIN..=LEASE_MAX)
+        .contains(&time)
+        .then(|| u64::try_from(time.as_millis()).ok())?
+}
+
+async fn receive(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    caller: Caller,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (wanted, after) = (Wanted::of(&query)?, after(&query)?);
+    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    caller.check_receives(&queue)?;
+    let received = wanted.take(&queue, wanted.wait, after).await?;
+    if wanted.count == 1 && wants_raw(&headers) {
+        return Ok(raw(&queue, &received));
+    }
+    Ok(answer(StatusCode::OK, &messages(&wanted, &queue, &received)))
+}
+
+fn messages(wanted: &Wanted, queue: &Queue, received: &Received) -> Messages {
+    Messages {
+        messages: wanted.show(queue, received),
+        looked_at: received.looked_at,
+        next: received.next.as_deref().map(place_text),
+    }
+}
+
+fn wants_raw(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::ACCEPT)
+        .is_some_and(|accept| accept == "application/octet-stream")
+}
+
+/// Returns a message as a body, with its properties as headers.
+fn raw(queue: &Queue, received: &Received) -> Response {
+    let Some((delivery, lease)) = received.messages.first() else {
+        return StatusCode::NO_CONTENT.into_response();
+    };
+    let message = &delivery.message;
+    let text = |name: &str| {
+        let value = message.header(name.as_bytes()).flatten()?;
+        HeaderValue::from_bytes(value).ok()
+    };
+    let fields = [
+        (
+            "stafett-id",
+            HeaderValue::from_str(&crate::message::message_id(queue.id, delivery.id)).ok(),
+        ),
+        (
+            "stafett-priority",
+            Some(HeaderValue::from(u16::from(message.priority()))),
+        ),
+        (
+            "stafett-redelivered",
+            Some(HeaderValue::from_static(if delivery.redelivered {
+                "true"
+            } else {
+                "false"
+            })),
+        ),
+        (
+            "stafett-delivery-count",
+            Some(HeaderValue::from(delivery.delivery_count)),
+        ),
+        ("stafett-sender", text(crate::message::SENDER)),
+        ("stafett-context", text(crate::message::CONTEXT)),
+        ("stafett-reply-to", text(crate::message::REPLY_TO)),
+        ("stafett-message-id", text(crate::message::MESSAGE_ID)),
+        (
+            "stafett-lease",
+            lease.and_then(|lease| HeaderValue::from_str(&crate::message::lease_text(lease)).ok()),
+        ),
+    ];
+    let kind = text(crate::message::CONTENT_TYPE);
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let mut response = message.value_bytes().into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    for (name, value) in fields {
+        if let Some(value) = value {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+async fn receive_from_any(
+    State(broker): State<Slot<Broker>>,
+    caller: Caller,
+    query: Query,
+) -> Result<Response, Problem> {
+    let wanted = Wanted::of(&query)?;
+    let broker = broker.get()?;
+    let namespace = namespace(&query);
+    let named = query.get("queue").map(|names| {
+        let names = names.split(',').filter(|name| !name.is_empty());
+        let queues = names.map(|name| {
+            let queue = find(&broker, &namespace, name)?;
+            caller.check_receives(&queue)?;
+            Ok(queue)
+        });
+        queues.collect::<Result<Vec<_>, Problem>>()
+    });
+    let named = named.transpose()?;
+    let deadline = Instant::now() + wanted.wait;
+    loop {
+        let queues = named
+            .clone()
+            .unwrap_or_else(|| with_messages(&broker, &namespace, &caller));
+        for queue in &queues {
+            let received = match wanted.take(queue, Duration::ZERO, Vec::new()).await {
+                Ok(received) => received,
+                // Without a name, such a queue is none to receive from.
+                Err(why) if named.is_none() && why.code == Code::InUse => continue,
+                Err(why) => return Err(why),
+            };
+            if !received.messages.is_empty() {
+                return Ok(answer(StatusCode::OK, &messages(&wanted, queue, &received)));
+            }
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let none = Messages {
+                messages: Vec::new(),
+                looked_at: 0,
+                next: None,
+            };
+            return Ok(answer(StatusCode::OK, &none));
+        }
+        tokio::time::sleep(left.min(LOOK_EVERY)).await;
+    }
+}
+
+/// Returns the queues in which messages wait that the caller may receive, by name.
+pub(crate) fn with_messages(
+    broker: &Broker,
+    namespace: &stafett_model::Namespace,
+    caller: &Caller,
+) -> Vec<Arc<Queue>> {
+    let own = caller.0.as_deref().map(crate::caller::queue_name);
+    let mut queues = broker.messaging().queues().all();
+    queues.retain(|queue| {
+        queue.namespace == *namespace
+            && queue.exclusive.is_none()
+            && (!queue.personal || own.as_deref() == Some(&*queue.name))
+            && queue.counts().ready > 0
+    });
+    queues.sort_by(|one, other| one.name.cmp(&other.name));
+    queues
+}
+
+async fn settle(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    caller: Caller,
+    query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let stored = is_stored(&query)?;
+    let wanted: Settlement = body::json(request).await?;
+    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    caller.check_receives(&queue)?;
+    let extensions = wanted.extend.iter().map(|one| {
+        let ms = lease_ms(&one.by);
+        let ms = ms.ok_or_else(|| Problem::bad_request(format!("by is 1s to 12h, not {:?}", one.by)))?;
+        Ok((one.lease.as_str(), ms))
+    });
+    let extensions = extensions.collect::<Result<Vec<_>, Problem>>()?;
+    let mut unknown = Vec::new();
+    let mut known = |text: &str| {
+        let lease = parse_lease(text);
+        if lease.is_none() {
+            unknown.push(text.to_owned());
+        }
+        lease
+    };
+    let kinds = [
+        (&wanted.complete, Settle::Complete),
+        (&wanted.requeue, Settle::Requeue),
+        (&wanted.discard, Settle::Discard),
+    ];
+    let mut leases = Vec::new();
+    for (texts, what) in kinds {
+        leases.extend(texts.iter().filter_map(|text| Some((known(text)?, what))));
+    }
+    let extensions: Vec<(LeaseId, u64)> = extensions
+        .iter()
+        .filter_map(|(text, ms)| Some((known(text)?, *ms)))
+        .collect();
+    let ids: Vec<LeaseId> = leases.iter().map(|(id, _)| *id).collect();
+    let settled = queue.settle_leases(SettleLeases { leases, stored }).await;
+    let settled = settled.map_err(|why| of_storage(why, why))?;
+    let extended = queue.extend_leases(&extensions);
+    let all = ids
+        .iter()
+        .zip(&settled)
+        .chain(extensions.iter().map(|(id, _)| id).zip(&extended));
+    let ended = all.filter(|(_, is_known)| !**is_known);
+    unknown.extend(ended.map(|(id, _)| crate::message::lease_text(*id)));
+    let count = |all: &[bool]| all.iter().filter(|is_known| **is_known).count();
+    let result = Settled {
+        settled: count(&settled),
+        extended: count(&extended),
+        unknown,
+    };
+    Ok(answer(StatusCode::OK, &result))
+}
+
+async fn discard(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    caller: Caller,
+    query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wanted: Discard = body::json(request).await?;
+    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    caller.check_receives(&queue)?;
+    let ids = wanted
+        .ids
+        .iter()
+        .filter_map(|text| parse_message_id(queue.id, text));
+    let what = if wanted.dead_letter {
+        Settle::Discard
+    } else {
+        Settle::Complete
+    };
+    let ids: Vec<_> = ids.collect();
+    let messages = queue.discard(&ids, what).await.map_err(of_receiving)?;
+    Ok(answer(StatusCode::OK, &MessageCount { messages }))
+}
