@@ -17,7 +17,7 @@ use stafett_messaging::queues::{Acknowledge, Declare, DeclareError, Queue, Queue
 
 use crate::caller::{self, Caller, NAME_BYTES_MAX, client_name, queue_name};
 use crate::content::Form;
-use crate::message::{Choice, Message};
+use crate::message::{Choice, MessageOf};
 use crate::queues::{MessageCount, NAMESPACE};
 use crate::receive::{Wanted, with_messages};
 use crate::refusals::{self, of_deletion, of_storage};
@@ -140,7 +140,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 Parameter::text("as", "Form of the content: auto, text, json or base64."),
             ])
             .body::<Outgoing>()
-            .answers::<Message>(200)
+            .answers::<MessageOf>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::SENDING)
             .refuses(&refusals::RECEIVING)
@@ -305,9 +305,9 @@ async fn call(
     find(&broker, &query, &name)?;
     let own = caller.own_queue(&broker, &namespace)?;
     let sender = Sender::new(&broker, caller, namespace)?;
-    let (send, sent) = sender.prepare_json(&message)?;
-    sender.store(vec![send], None).await?;
-    let context = sent.context.unwrap_or_default();
+    let (asking, answered) = sender.prepare_json(&message)?;
+    sender.store(vec![asking], None).await?;
+    let context = answered.context.unwrap_or_default();
     let wanted = Wanted {
         count: 1,
         choice: Choice::of_context(context),
@@ -317,14 +317,12 @@ async fn call(
         form,
     };
     let received = wanted.take(&own, wait, Vec::new()).await?;
-    match wanted.show(&own, &received).pop() {
-        Some(response) => Ok(answer(StatusCode::OK, &response)),
-        None => {
-            let why = format!(
-                "no response came within {wait:?}; a late one comes to {:?}",
-                &*own.name
-            );
-            Err(Problem::new(Code::TimedOut, why).with("context", context))
-        }
+    if let Some(response) = wanted.show(&own, &received).pop() {
+        return Ok(answer(StatusCode::OK, &response));
     }
+    let why = format!(
+        "no response came within {wait:?}; a late one comes to {:?}",
+        &*own.name
+    );
+    Err(Problem::new(Code::TimedOut, why).with("context", context))
 }

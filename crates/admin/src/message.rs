@@ -27,10 +27,12 @@ const HEADER: &str = "header.";
 
 /// A message of a queue.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Message {
+#[schemars(rename = "Message")]
+pub(crate) struct MessageOf {
     /// Queue, lane and offset: names this message for ever.
     id: String,
-    message_id: Option<String>,
+    #[serde(rename = "message_id")]
+    own_id: Option<String>,
     queue: String,
     namespace: String,
     /// `ready`, `in_flight` or `settled`.
@@ -91,7 +93,7 @@ pub(crate) struct Shown {
     pub(crate) is_whole: bool,
 }
 
-impl Message {
+impl MessageOf {
     pub(crate) fn of(queue: &Queue, id: DeliveryId, message: &StoredMessage, shown: Shown) -> Self {
         let content_type = text(message, CONTENT_TYPE);
         let value = message.value();
@@ -110,7 +112,7 @@ impl Message {
         let sent = Some(message.timestamp_ms()).filter(|ms| *ms >= 0);
         Self {
             id: message_id(queue.id, id),
-            message_id: text(message, MESSAGE_ID),
+            own_id: text(message, MESSAGE_ID),
             queue: queue.name.to_string(),
             namespace: queue.namespace.to_string(),
             state: shown.state,

@@ -42,6 +42,7 @@ const LIST: List<Arc<Queue>, QueueStatus> = List {
 /// A queue and its counts.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Queue")]
+#[expect(clippy::struct_excessive_bools, reason = "fields of an answer")]
 pub(crate) struct QueueStatus {
     name: String,
     /// Number of the queue, which no other ever has.

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::caller::Caller;
 use crate::content::Form;
 use crate::message::{
-    Choice, Message, SHOWN_BYTES_MAX, Shown, after, order, parse_lease, parse_message_id, place_text,
+    Choice, MessageOf, SHOWN_BYTES_MAX, Shown, after, order, parse_lease, parse_message_id, place_text,
 };
 use crate::queues::{MessageCount, NAMESPACE, find};
 use crate::refusals::{self, of_receiving, of_storage};
@@ -64,8 +64,9 @@ const RECEIVE: [Parameter; 4] = [
 
 /// Messages of an answer.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Messages {
-    messages: Vec<Message>,
+#[schemars(rename = "Messages")]
+struct Answer {
+    messages: Vec<MessageOf>,
     /// Number of messages that were examined.
     looked_at: u64,
     /// Place to go on from, for `after`. Null if there are no more. It is there also if a bound ended the search.
@@ -96,7 +97,8 @@ struct Extension {
 
 /// Result of settling.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Settled {
+#[schemars(rename = "Settled")]
+struct SettledLeases {
     settled: usize,
     extended: usize,
     /// Leases that have ended, or never were.
@@ -120,14 +122,14 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             get("/v1/queues/{queue}/messages", "Shows messages that wait, without any effect on them.")
                 .query(&[NAMESPACE, COUNT, AFTER])
                 .query(&Choice::KEYS)
-                .answers::<Messages>(200)
+                .answers::<Answer>(200)
                 .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Forbidden]),
             look,
         )
         .route(
             get("/v1/queues/{queue}/messages/{id}", "Shows one message, whatever its state.")
                 .query(&[NAMESPACE, Parameter::text("as", "Form of the content: auto, text, json or base64.")])
-                .answers::<Message>(200)
+                .answers::<MessageOf>(200)
                 .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::NoSuchMessage, Code::Forbidden]),
             show,
         )
@@ -140,7 +142,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .query(&[NAMESPACE, AFTER])
             .query(&RECEIVE)
             .query(&Choice::KEYS)
-            .answers::<Messages>(200)
+            .answers::<Answer>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::RECEIVING),
             receive,
@@ -153,7 +155,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .query(&[NAMESPACE, Parameter::text("queue", "Names of queues, with commas.")])
             .query(&RECEIVE)
             .query(&Choice::KEYS)
-            .answers::<Messages>(200)
+            .answers::<Answer>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::RECEIVING),
             receive_from_any,
@@ -165,7 +167,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                     Parameter::text("settled", "soon, the default; or stored: answers when it is as durable as the queue."),
                 ])
                 .body::<Settlement>()
-                .answers::<Settled>(200)
+                .answers::<SettledLeases>(200)
                 .refuses(&refusals::STORAGE)
                 .refuses(&[Code::NoSuchQueue, Code::Forbidden]),
             settle,
@@ -196,7 +198,7 @@ async fn look(
     };
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     caller.check_receives(&queue)?;
-    let mut found = Messages {
+    let mut found = Answer {
         messages: Vec::new(),
         looked_at: 0,
         next: None,
@@ -212,7 +214,7 @@ async fn look(
             break;
         };
         bytes += message.bytes().min(SHOWN_BYTES_MAX);
-        found.messages.push(Message::of(&queue, id, &message, shown));
+        found.messages.push(MessageOf::of(&queue, id, &message, shown));
     }
     if search.is_unreadable() && found.messages.is_empty() {
         return Err(Problem::new(
@@ -250,7 +252,10 @@ async fn show(
         form,
         is_whole: true,
     };
-    Ok(answer(StatusCode::OK, &Message::of(&queue, id, &message, shown)))
+    Ok(answer(
+        StatusCode::OK,
+        &MessageOf::of(&queue, id, &message, shown),
+    ))
 }
 
 fn state_word(state: MessageState) -> &'static str {
@@ -314,7 +319,7 @@ impl Wanted {
         queue.receive(request).await.map_err(of_receiving)
     }
 
-    pub(crate) fn show(&self, queue: &Queue, received: &Received) -> Vec<Message> {
+    pub(crate) fn show(&self, queue: &Queue, received: &Received) -> Vec<MessageOf> {
         let show = |(delivery, lease): &(Delivery, Option<LeaseId>)| {
             let shown = Shown {
                 state: if lease.is_some() { "in_flight" } else { "settled" },
@@ -324,7 +329,7 @@ impl Wanted {
                 form: self.form,
                 is_whole: true,
             };
-            Message::of(queue, delivery.id, &delivery.message, shown)
+            MessageOf::of(queue, delivery.id, &delivery.message, shown)
         };
         received.messages.iter().map(show).collect()
     }
@@ -365,8 +370,8 @@ async fn receive(
     Ok(answer(StatusCode::OK, &messages(&wanted, &queue, &received)))
 }
 
-fn messages(wanted: &Wanted, queue: &Queue, received: &Received) -> Messages {
-    Messages {
+fn messages(wanted: &Wanted, queue: &Queue, received: &Received) -> Answer {
+    Answer {
         messages: wanted.show(queue, received),
         looked_at: received.looked_at,
         next: received.next.as_deref().map(place_text),
@@ -470,7 +475,7 @@ async fn receive_from_any(
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let none = Messages {
+            let none = Answer {
                 messages: Vec::new(),
                 looked_at: 0,
                 next: None,
@@ -548,7 +553,7 @@ async fn settle(
     let ended = all.filter(|(_, is_known)| !**is_known);
     unknown.extend(ended.map(|(id, _)| crate::message::lease_text(*id)));
     let count = |all: &[bool]| all.iter().filter(|is_known| **is_known).count();
-    let result = Settled {
+    let result = SettledLeases {
         settled: count(&settled),
         extended: count(&extended),
         unknown,

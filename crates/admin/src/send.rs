@@ -456,7 +456,7 @@ impl<'a> Sender<'a> {
                 .collect(),
             ..Message::default()
         };
-        let send = Send {
+        let ready = Send {
             message: stored,
             queues: queues.iter().map(|name| name.as_str().into()).collect(),
         };
@@ -466,7 +466,7 @@ impl<'a> Sender<'a> {
             queues,
             durability: level.to_string(),
         };
-        Ok((send, sent))
+        Ok((ready, sent))
     }
 
     /// Returns the names of a message's queues, and the durability of the strictest.

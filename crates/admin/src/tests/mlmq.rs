@@ -165,10 +165,10 @@ async fn lists_and_lines_are_units_of_their_own_and_atomic_ones_are_not() {
         contents(&all),
         [json!("1"), json!("3"), json!({ "a": 4 }), json!("five")]
     );
-    let last = &all["messages"][3];
-    assert_eq!(last["headers"], json!({ "x": "y" }));
+    let fifth = &all["messages"][3];
+    assert_eq!(fifth["headers"], json!({ "x": "y" }));
     assert_eq!(
-        (&last["context"], &last["content_type"]),
+        (&fifth["context"], &fifth["content_type"]),
         (&json!(4711), &json!("text/plain"))
     );
     assert_eq!(
