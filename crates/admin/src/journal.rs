@@ -32,10 +32,22 @@ const REMEMBERED_MAX: usize = 1000;
 pub struct JournalDesk {
     pub journal: Slot<DiskJournal>,
     /// Folder of backups that have a name alone: the setting `journal.backup_dir`.
-    pub backup_dir: Option<PathBuf>,
+    backup_dir: Option<PathBuf>,
     /// Durability of topics that have none of their own.
-    pub durability: String,
+    durability: String,
     done: Arc<Lock<Done>>,
+}
+
+impl JournalDesk {
+    /// Creates the part, without a journal so far.
+    #[must_use]
+    pub fn new(backup_dir: Option<PathBuf>, durability: String) -> Self {
+        Self {
+            backup_dir,
+            durability,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -39,6 +39,24 @@ pub(crate) struct Commands {
     pub(crate) stop: mpsc::Sender<Option<Duration>>,
 }
 
+/// Receivers of commands.
+#[derive(Debug)]
+pub(crate) struct ReceivedCommands {
+    pub(crate) settings: mpsc::Receiver<Command>,
+    pub(crate) stop: mpsc::Receiver<Option<Duration>>,
+}
+
+/// Returns the two ends of commands.
+pub(crate) fn commands() -> (Commands, ReceivedCommands) {
+    let (settings, received_settings) = mpsc::channel(1);
+    let (stop, received_stop) = mpsc::channel(1);
+    let received = ReceivedCommands {
+        settings: received_settings,
+        stop: received_stop,
+    };
+    (Commands { settings, stop }, received)
+}
+
 /// This process.
 #[derive(Debug)]
 pub(crate) struct ThisNode {

@@ -92,7 +92,7 @@ impl Reload {
                 let _ = reply.send(read.map_err(|error| Problem::new(Code::BadSettings, error)));
             }
             Command::LogLevel { level, time, reply } => {
-                let _ = reply.send(self.set_level(level, time));
+                let _ = reply.send(self.set_level(&level, time));
             }
         }
     }
@@ -111,8 +111,8 @@ impl Reload {
         }
     }
 
-    fn set_level(&mut self, level: String, time: Option<Duration>) -> Result<LogLevel, Problem> {
-        let level = LogFilter::read(&level, None)
+    fn set_level(&mut self, level: &str, time: Option<Duration>) -> Result<LogLevel, Problem> {
+        let level = LogFilter::read(level, None)
             .map_err(|why| Problem::new(Code::BadSettings, format!("level: {why}")))?;
         tracing::info!(level, ?time, "the log level changes by a request");
         let set = self.level.set(&level);

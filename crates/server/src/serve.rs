@@ -37,7 +37,6 @@ use stafett_net::{
     BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
 };
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -94,11 +93,11 @@ pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
     let descriptors = limits::raise_descriptors();
     let runtime = runtime(&loaded.settings).context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
-        let ((settings, commanded), (stop, requested)) = (mpsc::channel(1), mpsc::channel(1));
-        let reload = Reload::listen(loaded, flags, level, commanded);
+        let (commands, received) = node::commands();
+        let reload = Reload::listen(loaded, flags, level, received.settings);
         let reload = reload.context("signals cannot be taken over")?;
-        let signals = StopSignals::listen(requested).context("signals cannot be taken over")?;
-        run_again(reload, signals, Commands { settings, stop }, descriptors).await
+        let signals = StopSignals::listen(received.stop).context("signals cannot be taken over")?;
+        run_again(reload, signals, commands, descriptors).await
     });
     let deadline = ended.as_ref().ok().copied();
     runtime.shutdown_timeout(background_end_max(deadline, Instant::now()));
@@ -259,11 +258,10 @@ impl Process {
             broker: Slot::default(),
             operations: Operations::default(),
             node: Arc::<ThisNode>::clone(&node),
-            journal: JournalDesk {
-                backup_dir: settings.journal.backup_dir.clone(),
-                durability: settings.durability.to_string(),
-                ..JournalDesk::default()
-            },
+            journal: JournalDesk::new(
+                settings.journal.backup_dir.clone(),
+                settings.durability.to_string(),
+            ),
         };
         Self {
             settings,
@@ -318,7 +316,7 @@ impl Process {
             // No client is to wait for a process that ends.
             self.sockets().clear();
         }
-        let end_max = END_MAX - DRAIN_MAX + drain_max;
+        let end_max = drain_max + END_MAX.saturating_sub(DRAIN_MAX);
         let deadline = Instant::now() + end_max;
         let _guard = ExitGuard::after(end_max);
         self.health.set(State::Draining);

@@ -8,13 +8,14 @@ use stafett_journal::{DiskJournal, Metrics, Settings};
 use tempfile::TempDir;
 
 use super::World;
+use crate::JournalDesk;
 
 async fn world(folder: &TempDir) -> World {
     let mut world = World::new().await;
     let journal = DiskJournal::open(&folder.path().join("data"), Settings::default(), Metrics::new());
+    let backups = folder.path().join("backups");
+    world.backend.journal = JournalDesk::new(Some(backups), "sync".to_owned());
     world.backend.journal.journal.open(Arc::new(journal.unwrap()));
-    world.backend.journal.backup_dir = Some(folder.path().join("backups"));
-    world.backend.journal.durability = "sync".to_owned();
     world
 }
 

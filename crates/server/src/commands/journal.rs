@@ -57,26 +57,7 @@ pub(super) fn describe() -> Command {
                         .help("One JSON object per line"),
                 ),
         )
-        .subcommand(
-            http::command(Command::new("backup"))
-                .about("Back up a running broker, or a stopped data directory, without copying segments")
-                .override_usage("stafett journal backup [OPTIONS] [DATA_DIR] <TARGET>")
-                .arg(
-                    Arg::new(PATHS)
-                        .value_names(["DATA_DIR", "TARGET"])
-                        .num_args(1..=2)
-                        .required(true)
-                        .value_parser(value_parser!(PathBuf))
-                        .help(
-                            "The stopped data directory, unless a running broker is asked, and the backup: a new \
-                             folder on the same file system. For a running broker an absolute path, or a name below \
-                             its setting journal.backup_dir",
-                        ),
-                )
-                .after_help(
-                    "Examples:\n  stafett journal backup /backup/2026-11-22\n  stafett journal backup ./data /backup/2026-11-22",
-                ),
-        )
+        .subcommand(backup())
         .subcommand(
             Command::new("restore")
                 .about("Make a data directory of a backup, and verify it")
@@ -87,6 +68,25 @@ pub(super) fn describe() -> Command {
                 )),
         )
         .subcommands(running_journal::describe())
+}
+
+fn backup() -> Command {
+    http::command(Command::new("backup"))
+        .about("Back up a running broker, or a stopped data directory, without copying segments")
+        .override_usage("stafett journal backup [OPTIONS] [DATA_DIR] <TARGET>")
+        .arg(
+            Arg::new(PATHS)
+                .value_names(["DATA_DIR", "TARGET"])
+                .num_args(1..=2)
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help(
+                    "The stopped data directory, unless a running broker is asked, and the backup: a new \
+                     folder on the same file system. For a running broker an absolute path, or a name below \
+                     its setting journal.backup_dir",
+                ),
+        )
+        .after_help("Examples:\n  stafett journal backup /backup/monday")
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {

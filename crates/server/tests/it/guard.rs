@@ -133,7 +133,7 @@ fn the_root_path_takes_a_websocket_under_the_rules_of_live_topics() {
     for header in [
         "connection: upgrade\r\n",
         "upgrade: websocket\r\n",
-        "sec-websocket-accept: h01pb0mxl553xj/5zhpe30x3ay8=\r\n",
+        "sec-websocket-accept: h0lpb0mxl553xj/5zhpe30x3ay8=\r\n",
     ] {
         assert!(answer.contains(header), "{answer}");
     }
