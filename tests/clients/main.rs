@@ -19,6 +19,7 @@ mod commands;
 mod confluent;
 mod examples;
 mod groups;
+mod http;
 mod java;
 mod java_kill;
 mod kcat;
