@@ -294,7 +294,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "Stops the node, as SIGTERM does. A second request shows what is left.",
             )
             .body::<Shutdown>()
-            .answers::<Draining>(202),
+            .answers::<Draining>(202)
+            .refuses(&[Code::NotServing]),
             shut_down,
         )
 }

@@ -36,6 +36,7 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 
 const WAIT_KEY: Parameter = Parameter::duration(
     "wait",
+    WAIT_MAX,
     "Time that the answer waits for the end; 10s if it is absent, at most 1m.",
 );
 

@@ -1,9 +1,10 @@
 //! Routes with their descriptions: a route is declared once, and [`crate::openapi`] makes a document of all.
 //!
-//! A described route refuses keys in its query that it does not describe. Its handler takes the query as an
-//! argument of type [`Query`], and names in the path as [`Path`].
+//! A described route refuses keys in its query that it does not describe, and values out of their bounds. Its
+//! handler takes the query as an argument of type [`Query`], and names in the path as [`Path`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::rejection::PathRejection;
@@ -54,7 +55,9 @@ pub enum Kind {
         max: u64,
     },
     /// `20s`; a plain number is milliseconds.
-    Duration,
+    Duration {
+        max: Duration,
+    },
     /// Words, each also with `-` in front.
     Sort(Vec<&'static str>),
 }
@@ -73,8 +76,8 @@ impl Parameter {
     }
 
     #[must_use]
-    pub const fn duration(name: &'static str, about: &'static str) -> Self {
-        let kind = Kind::Duration;
+    pub const fn duration(name: &'static str, max: Duration, about: &'static str) -> Self {
+        let kind = Kind::Duration { max };
         Self { name, about, kind }
     }
 
@@ -82,6 +85,16 @@ impl Parameter {
     pub const fn number(name: &'static str, max: u64, about: &'static str) -> Self {
         let kind = Kind::Number { max };
         Self { name, about, kind }
+    }
+
+    /// Refuses a query in which the value of this key is malformed or out of its bounds.
+    fn check(&self, query: &Query) -> Result<(), Problem> {
+        match &self.kind {
+            Kind::Text | Kind::Sort(_) => Ok(()),
+            Kind::Flag => query.flag(self.name).map(drop),
+            Kind::Number { max } => query.number(self.name, *max).map(drop),
+            Kind::Duration { max } => query.duration(self.name, *max).map(drop),
+        }
     }
 }
 
@@ -206,7 +219,7 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
         T: 'static,
     {
         let method = MethodFilter::try_from(endpoint.method.clone()).unwrap_or(MethodFilter::GET);
-        let keys: Keys = endpoint.parameters.iter().map(|it| it.name).collect();
+        let keys = Arc::new(Keys::of(&endpoint));
         let route = on(method, handler).route_layer(middleware::from_fn_with_state(keys, read_query));
         self.router = self.router.route(endpoint.path, route);
         self.endpoints.push(endpoint);
@@ -231,10 +244,29 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
 }
 
 /// Known keys of a query.
-type Keys = Arc<[&'static str]>;
+struct Keys {
+    names: Vec<&'static str>,
+    parameters: Vec<Parameter>,
+}
 
-async fn read_query(State(keys): State<Keys>, mut request: Request, next: Next) -> Result<Response, Problem> {
-    let query = Query::strict(request.uri().query(), &keys)?;
+impl Keys {
+    fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            names: endpoint.parameters.iter().map(|it| it.name).collect(),
+            parameters: endpoint.parameters.clone(),
+        }
+    }
+}
+
+async fn read_query(
+    State(keys): State<Arc<Keys>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let query = Query::strict(request.uri().query(), &keys.names)?;
+    for parameter in &keys.parameters {
+        parameter.check(&query)?;
+    }
     request.extensions_mut().insert(query);
     Ok(next.run(request).await)
 }

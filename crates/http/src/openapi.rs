@@ -135,9 +135,10 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Value> {
 fn parameter(parameter: &Parameter) -> Value {
     let schema = match &parameter.kind {
         Kind::Text => json!({ "type": "string" }),
-        Kind::Flag => json!({ "type": "boolean", "default": false }),
+        // A key without a value is true.
+        Kind::Flag => json!({ "enum": [true, false, ""], "default": false }),
         Kind::Number { max } => json!({ "type": "integer", "minimum": 0, "maximum": max }),
-        Kind::Duration => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h)?$" }),
+        Kind::Duration { .. } => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h)?$" }),
         Kind::Sort(fields) => {
             let ascending = fields.iter().map(|field| (*field).to_owned());
             let descending = fields.iter().map(|field| format!("-{field}"));

@@ -165,8 +165,8 @@ settings! {
         sweep_ms: Time = "10m", in SECOND..=DAY;
     }
     http: Http {
-        /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a free one and
-        /// prints it.
+        /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a
+        /// free one and prints it.
         listen: Listen = "127.0.0.1:7070", flag "http";
 
         /// Connections to this listener, those to live topics among them.
