@@ -1,7 +1,7 @@
 //! State shared by the threads of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError};
 
 use stafett_model::{Epoch, Lock, LogId, SharedLock};
@@ -43,6 +43,8 @@ pub(crate) struct Engine {
     pub(crate) checkpoint: Checkpoint,
     /// Position that the last stored checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
+    /// Time of the last checkpoint of this run, ms since 1970; 0 before the first.
+    pub(crate) checkpointed_at: AtomicI64,
     /// Number of truncations and deletions.
     pub(crate) freed: AtomicU64,
     pub(crate) rewriting: StopSignal,

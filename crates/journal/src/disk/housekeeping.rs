@@ -232,6 +232,7 @@ fn checkpoint_in_turn(core: &Engine) -> Result<(), CheckpointError> {
     }
     if stored.is_ok() {
         core.checkpointed.store(meta.position.packed(), Ordering::Release);
+        core.checkpointed_at.store(core.now_ms(), Ordering::Release);
         core.metrics.checkpoints.inc();
     } else {
         restore_pending(core, taken, changes);

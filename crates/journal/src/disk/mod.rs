@@ -16,6 +16,7 @@
 //! - `log`, `producers`, `transactions`, `tail_cache`, `read`, `find_time`: reading
 //! - `housekeeping`, `pool`, `retention`, `dates`, `running`: housekeeping
 //! - `scan`, `index`, `salvage`, `recovery`, `state`: recovery
+//! - `scrub`, `status`, `backup`, `fsck`: looking after it
 
 pub mod backup;
 mod checkpoint;
@@ -58,6 +59,7 @@ pub mod settings;
 mod sidecar;
 mod stage;
 mod state;
+mod status;
 pub mod storage;
 mod syncer;
 mod tail_cache;
@@ -67,8 +69,9 @@ pub(crate) mod transactions;
 mod write_queue;
 mod writer;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -99,7 +102,9 @@ use crate::watch::Watch;
 pub use self::backup::{BackupError, BackupReport, BackupTarget};
 pub use self::recovery::{OpenError, RecoveryReport};
 pub use self::rewrite::{CompactionSettings, RewritePolicy};
+pub use self::scrub::ScrubReport;
 pub use self::settings::{Clock, Settings};
+pub use self::status::{JournalStatus, SegmentStatus};
 
 /// A journal in a directory.
 #[derive(Debug)]
@@ -209,14 +214,25 @@ impl DiskJournal {
         backup::backup_into(&self.core, target)
     }
 
+    /// Returns figures of the running journal.
+    pub fn status(&self) -> JournalStatus {
+        status::status(&self.core)
+    }
+
+    /// Reads the headers of all segments.
+    pub fn segments(&self) -> std::io::Result<Vec<SegmentStatus>> {
+        status::segments(&self.core)
+    }
+
     /// Reads every sealed segment; returns the number of damaged ones, which are named in the log.
     pub fn scrub(&self) -> usize {
-        self.core
-            .segments
-            .all()
-            .iter()
-            .filter(|segment| !scrub::scrub(&self.core, segment))
-            .count()
+        self.scrub_each(|_, _| ControlFlow::Continue(())).damaged
+    }
+
+    /// Reads sealed segments. Before each, `step` is called with the numbers of those read and of all, and
+    /// may end this.
+    pub fn scrub_each(&self, step: impl FnMut(usize, usize) -> ControlFlow<()>) -> ScrubReport {
+        scrub::scrub_each(&self.core, step)
     }
 
     /// Enforces retention.
@@ -283,6 +299,7 @@ fn start(
         housekeeping: HousekeepingQueue::default(),
         checkpoint: recovered.checkpoint,
         checkpointed: AtomicU64::new(meta.position.packed()),
+        checkpointed_at: AtomicI64::new(0),
         freed: AtomicU64::new(0),
         rewriting: StopSignal::default(),
         begun: AtomicBool::new(false),

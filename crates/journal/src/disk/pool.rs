@@ -385,6 +385,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Returns the number of spares.
+    pub(crate) fn spares(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Checks that the disk would have `free_bytes_min` bytes left after one more segment.
     fn check_free(&self, free_bytes_min: u64) -> Result<(), SpareError> {
         let free = self.storage.free_bytes()?;

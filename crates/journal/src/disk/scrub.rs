@@ -1,6 +1,7 @@
 //! Scrubbing: reads sealed segments from time to time, so that damage is reported while a backup still has
 //! the data.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::chunk::Chunks;
@@ -47,6 +48,30 @@ impl Scrubber {
         self.next = SegmentId(segment.id.0 + 1);
         scrub(core, segment);
     }
+}
+
+/// Result of reading sealed segments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    pub segments: usize,
+    pub damaged: usize,
+}
+
+/// Reads all sealed segments, until `step` ends it.
+pub(crate) fn scrub_each(
+    core: &Engine,
+    mut step: impl FnMut(usize, usize) -> ControlFlow<()>,
+) -> ScrubReport {
+    let mut report = ScrubReport::default();
+    let segments = core.segments.all();
+    for segment in &segments {
+        if step(report.segments, segments.len()).is_break() {
+            break;
+        }
+        report.segments += 1;
+        report.damaged += usize::from(!scrub(core, segment));
+    }
+    report
 }
 
 /// Reads a whole sealed segment and reports damage. True if it is intact, or has no sidecar yet.
