@@ -1,70 +1,112 @@
-//! The HTTP API `/v1`: queues, namespaces and transactions.
+//! The HTTP API `/v1`: queues, namespaces, transactions, the journal
+//! and the node.
 //!
-//! Responses are JSON, and so are refusals (`application/problem+json`). This crate must not know how queues
-//! are stored, nor any message protocol.
-//!
-//! | request | effect |
-//! |---|---|
-//! | `GET /v1` | product and version |
-//! | `GET /v1/namespaces` | lists namespaces |
-//! | `GET`, `PUT`, `DELETE /v1/namespaces/N` | shows, creates, deletes one, with everything in it |
-//! | `GET /v1/queues` | lists queues and counts, of `namespace=N` or of all |
-//! | `GET /v1/queues/Q` | shows one |
-//! | `DELETE /v1/queues/Q[?if_unused=true][&if_empty=true]` | deletes it |
-//! | `GET /v1/queues/Q/messages[?count=…][&priority=…][&header.NAME=…]` | shows ready messages |
-//! | `POST /v1/queues/Q/purge` | settles all ready messages |
-//! | `POST /v1/queues/Q/move` `{"to": {"queue": "R"}, "count": 7}` | moves messages from the front |
-//! | `GET /v1/transactions` | lists transactional ids; of open transactions alone with `open=true` |
-//! | `GET /v1/transactions/ID` | shows one, with the partitions that wait for its end |
+//! A file per resource has its routes with their descriptions, its handlers and its shapes. The document
+//! that is made of them, `/v1/openapi.json` and `docs/openapi.json`, lists all routes. Answers are JSON, and
+//! so are refusals (`application/problem+json`). This crate must not know how things are kept, nor any
+//! message protocol.
 //!
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `messages`, `namespaces`, `transactions`: the handlers
-//! - `refusals`: their kinds of refusals
+//! - `queues`, `messages`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
+//! - `operations`: long work
+//! - `about`: product and version, the document, explanations of codes
+//! - `refusals`: refusals of the broker's errors
+//! - `time`: times in answers
 
+mod about;
+mod journal;
 mod messages;
 mod namespaces;
+pub mod node;
+mod operations;
 mod queues;
 mod refusals;
 #[cfg(test)]
 mod tests;
+mod time;
 mod transactions;
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::extract::FromRef;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
-use serde_json::{Value, json};
+use serde::Serialize;
 use stafett_broker::Broker;
-use stafett_http::{Policy, Problem, Query, Slot, list};
+use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 
-/// Returns the routes. They answer with 503 while there is no broker.
-pub fn router(broker: Slot<Broker>) -> Router {
-    let namespace = get(namespaces::show)
-        .put(namespaces::create)
-        .delete(namespaces::delete);
-    let routes = Router::new()
-        .route("/v1", get(product))
-        .route("/v1/namespaces", get(namespaces::list))
-        .route("/v1/namespaces/{namespace}", namespace)
-        .route("/v1/queues", get(queues::list))
-        .route("/v1/queues/{queue}", get(queues::show).delete(queues::delete))
-        .route("/v1/queues/{queue}/messages", get(messages::peek))
-        .route("/v1/queues/{queue}/purge", post(queues::purge))
-        .route("/v1/queues/{queue}/move", post(queues::move_messages))
-        .route("/v1/transactions", get(transactions::list))
-        .route("/v1/transactions/{id}", get(transactions::show))
-        .with_state(broker);
-    Policy::Programs.guard(routes)
+pub use journal::JournalDesk;
+pub use node::Node;
+pub use operations::Operations;
+
+/// The parts of the process behind the API. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    pub broker: Slot<Broker>,
+    pub journal: JournalDesk,
+    pub operations: Operations,
+    pub node: Arc<dyn Node>,
 }
 
-async fn product() -> Response {
-    answer(
-        StatusCode::OK,
-        &json!({ "product": "Stafett", "version": env!("CARGO_PKG_VERSION") }),
-    )
+impl FromRef<Backend> for Slot<Broker> {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.broker.clone()
+    }
+}
+
+impl FromRef<Backend> for JournalDesk {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.journal.clone()
+    }
+}
+
+impl FromRef<Backend> for Arc<dyn Node> {
+    fn from_ref(backend: &Backend) -> Self {
+        Arc::clone(&backend.node)
+    }
+}
+
+impl FromRef<Backend> for Operations {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.operations.clone()
+    }
+}
+
+/// Routes with their descriptions.
+type Routes = Api<Backend>;
+
+const TITLE: &str = "Stafett";
+const ABOUT: &str = "Names are segments of the path, percent-encoded: the queue a/b is /v1/queues/a%2Fb. Keys of a \
+                     query that a route does not describe are refused. Refusals are application/problem+json; \
+                     x-problems lists their codes, with the use of sending a request again.";
+
+/// Returns the routes. They answer with 503 while there is no broker.
+pub fn router(backend: Backend, access: Access) -> Router {
+    let routes = routes().into_router().with_state(backend);
+    Policy::Api(access).guard(routes)
+}
+
+/// Returns the `OpenAPI` document of all routes, as text.
+#[must_use]
+pub fn document() -> String {
+    let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, routes().endpoints());
+    format!("{document:#}\n")
+}
+
+fn routes() -> Routes {
+    Routes::default()
+        .with(about::routes)
+        .with(namespaces::routes)
+        .with(queues::routes)
+        .with(messages::routes)
+        .with(transactions::routes)
+        .with(journal::routes)
+        .with(operations::routes)
+        .with(node::routes)
 }
 
 /// Returns the namespace that a request names, or the default one.
@@ -74,14 +116,9 @@ fn namespace(query: &Query) -> Namespace {
         .map_or_else(Namespace::default, Namespace::new)
 }
 
-/// Reads the query of a list, which may have `more` keys.
-fn list_query(text: Option<&str>, more: &[&str]) -> Result<Query, Problem> {
-    let keys: Vec<&str> = more.iter().copied().chain(list::KEYS).collect();
-    Query::strict(text, &keys)
-}
-
-fn answer(status: StatusCode, value: &Value) -> Response {
-    answer_text(status, value.to_string())
+fn answer(status: StatusCode, value: &impl Serialize) -> Response {
+    // Serializing the shapes of this crate does not fail.
+    answer_text(status, serde_json::to_string(value).unwrap_or_default())
 }
 
 fn answer_text(status: StatusCode, mut json: String) -> Response {

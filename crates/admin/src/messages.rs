@@ -1,20 +1,23 @@
 //! Shows the ready messages of a queue without any effect on them.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stafett_broker::Broker;
-use stafett_http::{Problem, Query, Slot};
+use stafett_http::api::get;
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::delivery::DeliveryId;
 use stafett_model::StoredMessage;
 
-use crate::queues::find;
-use crate::{answer_text, namespace};
+use crate::queues::{NAMESPACE, find};
+use crate::{Routes, answer_text, namespace};
 
 /// Prefix of keys that name a message header.
 const HEADER: &str = "header.";
@@ -29,6 +32,69 @@ const BYTES_MAX: usize = 4 << 20;
 /// Limit on the shown bytes of a value, of a key, and of all headers of a message.
 const SHOWN_BYTES_MAX: usize = 256 << 10;
 
+/// A message that waits in a queue.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ReadyMessage {
+    /// Lane and offset are its place in the queue.
+    lane: u32,
+    offset: u64,
+    exchange: String,
+    routing_key: String,
+    priority: u8,
+    /// Milliseconds since 1970.
+    timestamp_ms: i64,
+    ttl_ms: Option<u64>,
+    persistent: bool,
+    headers: BTreeMap<String, Option<Bytes>>,
+    /// True if there are further headers, which are too large to be shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    headers_cut: bool,
+    key: Option<Bytes>,
+    value: Bytes,
+    /// Bytes of the whole value, of which the front is shown.
+    bytes: usize,
+}
+
+/// Bytes: a text where they are UTF-8.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Bytes {
+    Text(String),
+    Other { base64: String },
+}
+
+/// Messages from the front of a queue.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ReadyMessages {
+    messages: Vec<ReadyMessage>,
+}
+
+/// Returns the routes of messages.
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes.route(
+        get(
+            "/v1/queues/{queue}/messages",
+            "Shows messages that wait, without any effect on them.",
+        )
+        .query(&[
+            NAMESPACE,
+            Parameter::number(
+                "count",
+                COUNT_MAX,
+                "Messages to show at most; 10 if it is absent.",
+            ),
+            Parameter::number("priority", 255, "Only messages of this priority."),
+            Parameter::text(
+                HEADER,
+                "Only messages with this value of the header NAME. May be there for several names.",
+            ),
+        ])
+        .answers::<ReadyMessages>(200)
+        .refuses(&[Code::NotServing, Code::NoSuchQueue]),
+        peek,
+    )
+}
+
 /// Response being built. Messages are kept as JSON text, and only their shown parts.
 struct Answer {
     text: Vec<u8>,
@@ -37,12 +103,11 @@ struct Answer {
     looked_at_bytes: usize,
 }
 
-pub(crate) async fn peek(
+async fn peek(
     State(broker): State<Slot<Broker>>,
     Path(name): Path<String>,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(query.as_deref(), &["namespace", "count", "priority", HEADER])?;
     let count = query.number("count", COUNT_MAX)?.unwrap_or(COUNT);
     let priority = query.number("priority", u8::MAX.into())?;
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
@@ -96,47 +161,44 @@ impl Answer {
     }
 }
 
-fn told(id: DeliveryId, message: &StoredMessage) -> Value {
+fn told(id: DeliveryId, message: &StoredMessage) -> ReadyMessage {
     let mut bytes = 0;
-    let (mut headers, mut is_cut) = (Map::new(), false);
+    let (mut headers, mut headers_cut) = (BTreeMap::new(), false);
     for (name, value) in message.headers() {
         bytes += name.len() + value.map_or(0, <[u8]>::len);
         if bytes > SHOWN_BYTES_MAX {
-            is_cut = true;
+            headers_cut = true;
             break;
         }
-        let name = String::from_utf8_lossy(name).into_owned();
-        headers.insert(name, value.map_or(Value::Null, shown));
+        headers.insert(String::from_utf8_lossy(name).into_owned(), value.map(shown));
     }
     let value = message.value();
-    let mut told = json!({
-        "lane": id.lane,
-        "offset": id.offset,
-        "exchange": message.exchange(),
-        "routing_key": message.routing_key(),
-        "priority": message.priority(),
-        "timestamp_ms": message.timestamp_ms(),
-        "ttl_ms": message.ttl_ms(),
-        "persistent": message.persistent(),
-        "headers": headers,
-        "key": message.key().map(|key| shown(front_of(key))),
-        "value": shown(front_of(value)),
-        "bytes": value.len(),
-    });
-    if let Some(told) = told.as_object_mut().filter(|_| is_cut) {
-        told.insert("headers_cut".to_owned(), Value::Bool(true));
+    ReadyMessage {
+        lane: id.lane,
+        offset: id.offset,
+        exchange: message.exchange().to_owned(),
+        routing_key: message.routing_key().to_owned(),
+        priority: message.priority(),
+        timestamp_ms: message.timestamp_ms(),
+        ttl_ms: message.ttl_ms(),
+        persistent: message.persistent(),
+        headers,
+        headers_cut,
+        key: message.key().map(|key| shown(front_of(key))),
+        value: shown(front_of(value)),
+        bytes: value.len(),
     }
-    told
 }
 
 fn front_of(bytes: &[u8]) -> &[u8] {
     bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes)
 }
 
-/// Returns text as it is, and other bytes as an object with the key `base64`.
-fn shown(bytes: &[u8]) -> Value {
+fn shown(bytes: &[u8]) -> Bytes {
     match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
+        Ok(text) => Bytes::Text(text.to_owned()),
+        Err(_) => Bytes::Other {
+            base64: STANDARD.encode(bytes),
+        },
     }
 }

@@ -1,25 +1,34 @@
 //! Lists, purges, moves and deletes queues.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
+use stafett_http::api::{delete, get, post};
 use stafett_http::list::List;
-use stafett_http::{Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
 use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 
-use crate::refusals::{no_such_queue, not_stored, of_deletion, of_move};
-use crate::{answer, list_query, namespace};
+use crate::operations::{self, Operations, Plan, Progress};
+use crate::refusals::{self, of_deletion, of_move};
+use crate::{Routes, answer, namespace};
 
 /// Maximum number of messages that one request moves.
 const MOVED_MAX: u64 = 1_000_000_000;
+/// Number of messages that move before an operation looks whether it is to stop.
+const MOVED_AT_A_TIME: u64 = 10_000;
 
-const LIST: List<Arc<Queue>> = List {
+/// Namespace of the queue of a request.
+pub(crate) const NAMESPACE: Parameter =
+    Parameter::text("namespace", "Namespace of the queue; / if it is absent.");
+
+const LIST: List<Arc<Queue>, QueueStatus> = List {
     name: |queue| (queue.namespace.as_str(), &queue.name),
     sorts: &[
         ("ready", |queue| queue.counts().ready),
@@ -29,26 +38,116 @@ const LIST: List<Arc<Queue>> = List {
     shown: |queue| shown(queue),
 };
 
-/// Body of a move.
-#[derive(Deserialize)]
+/// A queue and its counts.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Queue")]
+struct QueueStatus {
+    name: String,
+    /// Number of the queue, which no other ever has.
+    id: String,
+    namespace: String,
+    durable: bool,
+    /// True if it belongs to a connection.
+    exclusive: bool,
+    /// True if it goes with its last consumer.
+    auto_delete: bool,
+    /// Messages that wait.
+    ready: u64,
+    /// Messages that consumers have and did not settle yet.
+    in_flight: usize,
+    consumers: usize,
+}
+
+/// Number of messages that a request concerned.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct MessageCount {
+    pub(crate) messages: u64,
+}
+
+/// A move.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Move {
     to: MoveTarget,
+    /// Messages to move at most; if it is absent, as many as wait now.
+    #[schemars(range(max = MOVED_MAX))]
     count: Option<u64>,
 }
 
-#[derive(Deserialize)]
+/// Target of a move.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct MoveTarget {
+    /// Name of a queue of the same namespace.
     queue: String,
 }
 
-/// Lists queues; with `ready=true` those in which messages wait.
-pub(crate) async fn list(
-    State(broker): State<Slot<Broker>>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Problem> {
-    let query = list_query(query.as_deref(), &["namespace", "ready"])?;
+/// Result of a move.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Moved {
+    messages: u64,
+    /// Reason why a request ended the move early. A move that an error ends is refused, with the number of
+    /// messages that moved.
+    stopped: Option<&'static str>,
+}
+
+/// Returns the routes of queues.
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .route(
+            get("/v1/queues", "Lists queues, those of one namespace or of all.")
+                .query(&[
+                    Parameter::text("namespace", "Only the queues of this namespace."),
+                    Parameter::flag("ready", "Only queues in which messages wait."),
+                ])
+                .lists(&LIST)
+                .refuses(&[Code::NotServing]),
+            list,
+        )
+        .route(
+            get("/v1/queues/{queue}", "Shows a queue.")
+                .query(&[NAMESPACE])
+                .answers::<QueueStatus>(200)
+                .refuses(&[Code::NotServing, Code::NoSuchQueue]),
+            show,
+        )
+        .route(
+            delete("/v1/queues/{queue}", "Deletes a queue with its messages. One that belongs to a connection too.")
+                .query(&[
+                    NAMESPACE,
+                    Parameter::flag("if_unused", "Only if it has no consumers."),
+                    Parameter::flag("if_empty", "Only if no message waits."),
+                ])
+                .answers::<MessageCount>(200)
+                .refuses(&refusals::STORAGE)
+                .refuses(&refusals::DELETION),
+            delete_queue,
+        )
+        .route(
+            operations::begins::<MessageCount>(post(
+                "/v1/queues/{queue}/purge",
+                "Settles all messages that wait.",
+            ))
+            .query(&[NAMESPACE])
+            .refuses(&[Code::NotServing, Code::NoSuchQueue]),
+            purge,
+        )
+        .route(
+            operations::begins::<Moved>(post(
+                "/v1/queues/{queue}/move",
+                "Moves messages from the front to another queue. Each message is stored there and settled here by one \
+                 append.",
+            ))
+            .query(&[NAMESPACE])
+            .body::<Move>()
+            .refuses(&refusals::STORAGE)
+            .refuses(&refusals::MOVE)
+            .refuses(&[Code::NoSuchQueue]),
+            move_messages,
+        )
+}
+
+async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
     let only = query.get("namespace").map(Namespace::new);
     let is_ready = query.flag("ready")?;
     let mut queues = broker.get()?.messaging().queues().all();
@@ -58,37 +157,35 @@ pub(crate) async fn list(
     Ok(answer(StatusCode::OK, &LIST.page(&query, queues)?))
 }
 
-pub(crate) async fn show(
+async fn show(
     State(broker): State<Slot<Broker>>,
     Path(name): Path<String>,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(query.as_deref(), &["namespace"])?;
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     Ok(answer(StatusCode::OK, &shown(&queue)))
 }
 
-fn shown(queue: &Queue) -> Value {
+fn shown(queue: &Queue) -> QueueStatus {
     let counts = queue.counts();
-    json!({
-        "name": &*queue.name,
-        "id": queue.id.0.to_string(),
-        "namespace": queue.namespace.as_str(),
-        "durable": queue.durable,
-        "exclusive": queue.exclusive.is_some(),
-        "auto_delete": queue.auto_delete,
-        "ready": counts.ready,
-        "in_flight": counts.in_flight,
-        "consumers": counts.consumers,
-    })
+    QueueStatus {
+        name: queue.name.to_string(),
+        id: queue.id.0.to_string(),
+        namespace: queue.namespace.to_string(),
+        durable: queue.durable,
+        exclusive: queue.exclusive.is_some(),
+        auto_delete: queue.auto_delete,
+        ready: counts.ready,
+        in_flight: counts.in_flight,
+        consumers: counts.consumers,
+    }
 }
 
-pub(crate) async fn delete(
+async fn delete_queue(
     State(broker): State<Slot<Broker>>,
     Path(name): Path<String>,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(query.as_deref(), &["namespace", "if_unused", "if_empty"])?;
     let broker = broker.get()?;
     let queue = find(&broker, &namespace(&query), &name)?;
     let (if_unused, if_empty) = (query.flag("if_unused")?, query.flag("if_empty")?);
@@ -102,26 +199,44 @@ pub(crate) async fn delete(
             .queues()
             .delete(&queue.namespace, &queue.name, if_unused, if_empty, owner);
     let messages = deleted.await.map_err(of_deletion)?;
-    Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
+    Ok(answer(StatusCode::OK, &MessageCount { messages }))
 }
 
-pub(crate) async fn purge(
+async fn purge(
     State(broker): State<Slot<Broker>>,
+    State(operations): State<Operations>,
     Path(name): Path<String>,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(query.as_deref(), &["namespace"])?;
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
-    Ok(answer(StatusCode::OK, &json!({ "messages": queue.purge() })))
+    let plan = plan("purge", &queue, false);
+    let work = async move |_: Arc<Progress>| {
+        Ok(MessageCount {
+            messages: queue.purge(),
+        })
+    };
+    operations.run(plan, &query, work).await
 }
 
-pub(crate) async fn move_messages(
+fn plan(what: &'static str, queue: &Queue, stops: bool) -> Plan {
+    Plan {
+        what,
+        on: BTreeMap::from([
+            ("namespace", queue.namespace.to_string()),
+            ("queue", queue.name.to_string()),
+        ]),
+        unit: "messages",
+        stops,
+    }
+}
+
+async fn move_messages(
     State(broker): State<Slot<Broker>>,
+    State(operations): State<Operations>,
     Path(name): Path<String>,
-    RawQuery(query): RawQuery,
+    query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(query.as_deref(), &["namespace"])?;
     let wanted: Move = body::json(request).await?;
     let broker = broker.get()?;
     let namespace = namespace(&query);
@@ -141,19 +256,44 @@ pub(crate) async fn move_messages(
     if count > MOVED_MAX {
         return Err(Problem::bad_request(format!("count is at most {MOVED_MAX}")));
     }
-    let moved = broker.messaging().move_messages(&from, &to, count).await;
-    let moved = moved.map_err(not_stored)?;
-    match moved.stopped {
-        None => Ok(answer(
-            StatusCode::OK,
-            &json!({ "messages": moved.messages, "stopped": null }),
-        )),
-        Some(why) => Err(of_move(moved.messages, why)),
+    let plan = plan("move", &from, true);
+    let work = async move |progress: Arc<Progress>| move_steps(&broker, (&from, &to), count, &progress).await;
+    operations.run(plan, &query, work).await
+}
+
+/// Moves messages in steps, between which the operation can be stopped.
+async fn move_steps(
+    broker: &Broker,
+    (from, to): (&Arc<Queue>, &Arc<Queue>),
+    count: u64,
+    progress: &Progress,
+) -> Result<Moved, Problem> {
+    let (mut messages, mut stopped) = (0, None);
+    progress.set(0, count);
+    while messages < count {
+        if progress.stops() {
+            stopped = Some("stopped by a request");
+            break;
+        }
+        let step = (count - messages).min(MOVED_AT_A_TIME);
+        let moved = broker.messaging().move_messages(from, to, step).await;
+        let moved = moved.map_err(|error| of_move(messages, error.into()))?;
+        messages += moved.messages;
+        progress.set(messages, count);
+        match moved.stopped {
+            Some(why) => return Err(of_move(messages, why)),
+            None if moved.messages < step => break,
+            None => {}
+        }
     }
+    Ok(Moved { messages, stopped })
 }
 
 /// Returns a queue by name.
 pub(crate) fn find(broker: &Broker, namespace: &Namespace, name: &str) -> Result<Arc<Queue>, Problem> {
     let found = broker.messaging().queues().get(namespace, name);
-    found.ok_or_else(|| no_such_queue(format!("there is no queue {name:?} in namespace {namespace}")))
+    found.ok_or_else(|| {
+        let why = format!("there is no queue {name:?} in namespace {namespace}");
+        Problem::new(Code::NoSuchQueue, why)
+    })
 }

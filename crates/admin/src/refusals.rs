@@ -2,58 +2,87 @@
 
 use std::fmt::Display;
 
-use axum::http::StatusCode;
-use stafett_http::{Problem, slot};
+use stafett_http::{Code, Problem};
+use stafett_journal::Refusal;
 use stafett_messaging::Stopped;
 use stafett_messaging::exchanges::NamespaceError;
 use stafett_messaging::queues::DeleteQueueError;
+use stafett_store::NotStored;
 
-/// Refuses a request that does not fit the present state.
-fn conflict(code: &'static str, why: impl Display) -> Problem {
-    Problem::new(StatusCode::CONFLICT, code, why)
-}
+/// Codes of [`of_storage`].
+pub(crate) const STORAGE: [Code; 4] = [
+    Code::NotServing,
+    Code::DiskFull,
+    Code::NotStored,
+    Code::OutcomeUnknown,
+];
+/// Codes of [`of_deletion`].
+pub(crate) const DELETION: [Code; 4] = [Code::NoSuchQueue, Code::InUse, Code::NotEmpty, Code::Exclusive];
+/// Codes of [`of_move`].
+pub(crate) const MOVE: [Code; 5] = [
+    Code::QueueFull,
+    Code::QueueGone,
+    Code::MessageTooLarge,
+    Code::SpaceShort,
+    Code::Unreadable,
+];
 
-pub(crate) fn no_such_queue(why: impl Display) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "no_such_queue", why)
-}
-
-/// Refuses a change that was not stored, or that may not have been.
-pub(crate) fn not_stored(why: impl Display) -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "not_stored", why)
+/// Refuses a change that was not stored, or that may not have been; `why` is the reason for people.
+pub(crate) fn of_storage(error: NotStored, why: impl Display) -> Problem {
+    let code = match error {
+        NotStored::Unknown => Code::OutcomeUnknown,
+        NotStored::Refused(Refusal::DiskFull) => Code::DiskFull,
+        NotStored::Refused(Refusal::Closed) => Code::NotServing,
+        NotStored::Refused(
+            Refusal::NoSuchLog(_)
+            | Refusal::Fenced { .. }
+            | Refusal::OutOfSequence { .. }
+            | Refusal::StaleProducer { .. }
+            | Refusal::OutsideTransaction { .. }
+            | Refusal::NotAtOffset { .. }
+            | Refusal::StaleOwner { .. }
+            | Refusal::OffsetsExhausted(_)
+            | Refusal::TooLarge { .. },
+        ) => Code::NotStored,
+    };
+    Problem::new(code, why)
 }
 
 pub(crate) fn of_namespace(error: &NamespaceError) -> Problem {
-    match error {
-        NamespaceError::NoSuchNamespace => Problem::new(StatusCode::NOT_FOUND, "no_such_namespace", error),
-        NamespaceError::IsDefault => conflict("is_default", error),
-        NamespaceError::Closing => conflict("closing", error),
-        NamespaceError::BadName => Problem::bad_request(error),
-        NamespaceError::NotStored(_) => not_stored(error),
-    }
+    let code = match error {
+        NamespaceError::NoSuchNamespace => Code::NoSuchNamespace,
+        NamespaceError::IsDefault => Code::IsDefault,
+        NamespaceError::Closing => Code::Closing,
+        NamespaceError::BadName => Code::BadRequest,
+        NamespaceError::NotStored(why) => return of_storage(*why, error),
+    };
+    Problem::new(code, error)
 }
 
 pub(crate) fn of_deletion(error: DeleteQueueError) -> Problem {
-    match error {
-        DeleteQueueError::NoSuchQueue => no_such_queue(error),
-        DeleteQueueError::InUse => conflict("in_use", error),
-        DeleteQueueError::NotEmpty => conflict("not_empty", error),
-        DeleteQueueError::Locked => conflict("exclusive", error),
-        DeleteQueueError::NotStored(_) => not_stored(error),
-    }
+    let code = match error {
+        DeleteQueueError::NoSuchQueue => Code::NoSuchQueue,
+        DeleteQueueError::InUse => Code::InUse,
+        DeleteQueueError::NotEmpty => Code::NotEmpty,
+        DeleteQueueError::Locked => Code::Exclusive,
+        DeleteQueueError::NotStored(why) => return of_storage(why, why),
+    };
+    Problem::new(code, error)
 }
 
 /// Describes a move that stopped after `messages`.
 pub(crate) fn of_move(messages: u64, why: Stopped) -> Problem {
     let said = format!("{messages} messages moved, and no more: {why}");
-    match why {
-        Stopped::Full => conflict("queue_full", said),
-        Stopped::TargetGone | Stopped::SourceGone => conflict("queue_gone", said),
-        Stopped::TooLarge => conflict("message_too_large", said),
-        Stopped::NoSpace => conflict("space_short", said),
-        Stopped::Unreadable => conflict("unreadable", said),
-        Stopped::Stopping => slot::not_serving(said),
-        Stopped::NotStored(_) => not_stored(said),
-    }
+    let problem = match why {
+        Stopped::Full => Problem::new(Code::QueueFull, said),
+        Stopped::TargetGone | Stopped::SourceGone => Problem::new(Code::QueueGone, said),
+        Stopped::TooLarge => Problem::new(Code::MessageTooLarge, said),
+        Stopped::NoSpace => Problem::new(Code::SpaceShort, said),
+        Stopped::Unreadable => Problem::new(Code::Unreadable, said),
+        Stopped::Stopping => Problem::new(Code::NotServing, said),
+        Stopped::NotStored(why) => of_storage(why, said),
+    };
+    problem.with("moved", messages)
 }
 
 #[cfg(test)]
@@ -62,7 +91,7 @@ mod tests {
 
     #[test]
     fn each_error_has_its_status_and_code() {
-        let refused = |problem: Problem| (problem.status.as_u16(), problem.code);
+        let refused = |problem: Problem| (problem.status().as_u16(), problem.code.word());
         for (error, expected) in [
             (NamespaceError::NoSuchNamespace, (404, "no_such_namespace")),
             (NamespaceError::IsDefault, (409, "is_default")),
@@ -84,9 +113,12 @@ mod tests {
             (Stopped::TargetGone, (409, "queue_gone")),
             (Stopped::SourceGone, (409, "queue_gone")),
             (Stopped::TooLarge, (409, "message_too_large")),
-            (Stopped::NoSpace, (409, "space_short")),
-            (Stopped::Unreadable, (409, "unreadable")),
+            (Stopped::NoSpace, (503, "space_short")),
+            (Stopped::Unreadable, (503, "unreadable")),
             (Stopped::Stopping, (503, "not_serving")),
+            (NotStored::Unknown.into(), (500, "outcome_unknown")),
+            (NotStored::Refused(Refusal::DiskFull).into(), (507, "disk_full")),
+            (NotStored::Refused(Refusal::Closed).into(), (503, "not_serving")),
         ] {
             let problem = of_move(7, why);
             assert!(problem.detail.starts_with("7 messages moved, and no more: "));

@@ -1,6 +1,12 @@
 //! The routes, over a broker on a journal in memory.
 
+mod document;
+mod hostile;
+mod journal;
+mod node;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -10,7 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_http::Slot;
+use stafett_http::{Access, Problem, Slot, slot};
 use stafett_journal::{Append, MemoryJournal};
 use stafett_messaging::Published;
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings, TopicQueueSpec};
@@ -18,18 +24,97 @@ use stafett_model::{BatchBuilder, Codec, Message, Namespace, Record};
 use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
+use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
+use crate::{Backend, JournalDesk, Operations};
+
+/// A node that takes no commands.
+#[derive(Debug)]
+struct TestNode;
+
+impl Node for TestNode {
+    fn state(&self) -> &'static str {
+        "ok"
+    }
+
+    fn started_at(&self) -> i64 {
+        0
+    }
+
+    fn listeners(&self) -> Vec<Listener> {
+        let listener = |protocol, address: &str| Listener {
+            protocol,
+            address: address.to_owned(),
+            connections: 3,
+        };
+        vec![
+            listener("kafka", "127.0.0.1:9092"),
+            listener("http", "127.0.0.1:7070"),
+        ]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        let setting = |key, value: &str, source: &str| Setting {
+            key,
+            value: value.to_owned(),
+            default: "sync",
+            source: source.to_owned(),
+            reloads: false,
+            about: "A setting.".to_owned(),
+        };
+        vec![
+            setting("durability", "os", "stafett.toml:7"),
+            setting("other", "sync", "default"),
+        ]
+    }
+
+    fn memory(&self) -> ProcessMemory {
+        ProcessMemory {
+            resident_bytes: Some(7),
+            requests: (1, 2),
+        }
+    }
+
+    fn threads(&self) -> std::io::Result<Vec<Thread>> {
+        Ok(vec![Thread {
+            name: "journal-sync".to_owned(),
+            state: "D".to_owned(),
+            cpu_s: 1.5,
+            waits_in: None,
+        }])
+    }
+
+    fn shut_down(&self, _: Option<Duration>) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    fn reload(&self) -> Commanded<Reloaded> {
+        Box::pin(async { Err(slot::closed()) })
+    }
+
+    fn set_log_level(&self, level: String, time: Option<Duration>) -> Commanded<LogLevel> {
+        let for_s = time.map(|time| time.as_secs());
+        Box::pin(async move { Ok(LogLevel { level, for_s }) })
+    }
+}
+
 struct World {
     broker: Arc<Broker>,
-    slot: Slot<Broker>,
+    backend: Backend,
 }
 
 impl World {
     async fn new() -> Self {
         let journal = Arc::new(MemoryJournal::new());
         let broker = Broker::start(journal, BrokerSettings::default()).await;
-        let (broker, slot) = (Arc::new(broker.unwrap()), Slot::default());
-        slot.open(Arc::clone(&broker));
-        Self { broker, slot }
+        let broker = Arc::new(broker.unwrap());
+        let backend = Backend {
+            broker: Slot::default(),
+            journal: JournalDesk::default(),
+            operations: Operations::default(),
+            node: Arc::new(TestNode),
+        };
+        backend.broker.open(Arc::clone(&broker));
+        Self { broker, backend }
     }
 
     async fn queue(&self, namespace: &str, name: &str) {
@@ -70,7 +155,10 @@ impl World {
             .uri(uri)
             .header(HOST, "localhost");
         let request = request.body(Body::from(body.to_owned())).unwrap();
-        crate::router(self.slot.clone()).oneshot(request).await.unwrap()
+        crate::router(self.backend.clone(), Access::default())
+            .oneshot(request)
+            .await
+            .unwrap()
     }
 
     async fn ask(&self, request: &str) -> (StatusCode, Value) {
@@ -379,14 +467,14 @@ async fn what_makes_no_sense_is_refused_and_nothing_is_answered_without_a_broker
         (
             "POST /v1/queues/q/move",
             r#"{"to": {"queue": "r"}, "cuont": 1}"#,
-            "bad_request",
+            "unknown_field",
         ),
     ] {
         let (status, why) = world.send(request, body).await;
         let expected = (StatusCode::BAD_REQUEST, &json!(code));
         assert_eq!((status, &why["code"]), expected, "{request} {body}");
     }
-    world.slot.close();
+    world.backend.broker.close();
     assert_eq!(
         world.ask("GET /v1/queues").await.0,
         StatusCode::SERVICE_UNAVAILABLE

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use axum::body::BodyDataStream;
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
 use stafett_net::{Arrival, ByteBudget, Permit};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::code::Code;
 use crate::problem::Problem;
 
 /// Time limit for the whole body.
@@ -47,10 +48,26 @@ pub async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
     };
     let body = read(request, limit).await?;
     let bytes: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
-    serde_json::from_slice(bytes).map_err(|why| {
-        let code = if why.is_data() { "bad_request" } else { "bad_json" };
-        Problem::new(StatusCode::BAD_REQUEST, code, format!("the body: {why}"))
-    })
+    serde_json::from_slice(bytes).map_err(|why| refused(&why))
+}
+
+fn refused(why: &serde_json::Error) -> Problem {
+    let said = why.to_string();
+    // serde: "unknown field `a`, expected `b` or `c`".
+    let mut names = said.split('`').skip(1).step_by(2);
+    if said.starts_with("unknown field")
+        && let Some(field) = names.next()
+    {
+        return Problem::unknown_field(field, &names.collect::<Vec<_>>());
+    }
+    let code = if why.is_data() {
+        Code::BadRequest
+    } else {
+        Code::BadJson
+    };
+    Problem::new(code, format!("the body: {said}"))
+        .with("line", why.line())
+        .with("column", why.column())
 }
 
 /// Bound on a body.
@@ -67,7 +84,7 @@ impl Limit {
             "the body is larger than {} bytes, the setting {}",
             self.bytes_max, self.setting
         );
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
+        Problem::new(Code::TooLarge, why).with("bytes_max", self.bytes_max)
     }
 }
 
@@ -76,11 +93,7 @@ fn broken(_: axum::Error) -> Problem {
 }
 
 fn slow() -> Problem {
-    Problem::new(
-        StatusCode::REQUEST_TIMEOUT,
-        "slow_body",
-        "the body took too long to come",
-    )
+    Problem::new(Code::SlowBody, "the body took too long to come")
 }
 
 /// Reads a body within a limit.
@@ -254,7 +267,7 @@ mod tests {
         ] {
             let read = read(request(&budget, announced, body), limit(4)).await;
             let problem = read.and_then(|body| body.text().map(str::to_owned)).unwrap_err();
-            assert_eq!((problem.status.as_u16(), problem.code), (status, code));
+            assert_eq!((problem.status().as_u16(), problem.code.word()), (status, code));
             assert_eq!(problem.detail.contains("some.bytes_max"), status == 413);
         }
         assert_eq!(budget.in_use(), 0);

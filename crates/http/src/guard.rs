@@ -1,38 +1,48 @@
 //! Rejects requests that a web page made a browser send, unless pages of its site are allowed.
 //!
-//! | header | [`Policy::Programs`] | [`Policy::Origins`] |
+//! | header | [`Policy::Api`] | [`Policy::Origins`] |
 //! |---|---|---|
-//! | `Origin` | absent | absent, or an allowed site |
-//! | `Sec-Fetch-Site` | absent or `none` | without an `Origin`: also `same-origin` |
-//! | `Host` | an address or `localhost` | any; compared with the `Origin` |
+//! | `Origin` | absent, that of the request itself, or a listed site | absent, or an allowed site |
+//! | `Sec-Fetch-Site` | absent, `none` or `same-origin`; any with a listed site | without an `Origin`: likewise |
+//! | `Host` | an address, `localhost`, or a listed name | any; compared with the `Origin` |
 //!
 //! A browser sends no `Origin` with an image, a script or a link, but says by `Sec-Fetch-Site` that a page of
 //! another site has it. A foreign name as `Host` may resolve to this machine (DNS rebinding); to a browser,
-//! pages under that name then have the same origin as this server.
+//! pages under that name then have the same origin as this server. Programs send neither `Origin` nor
+//! `Sec-Fetch-Site`.
 
-use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
+use crate::code::Code;
 use crate::problem::Problem;
 
 /// Clients that may use a router.
 #[derive(Debug, Clone)]
 pub enum Policy {
-    /// Programs, and no web pages.
-    Programs,
+    /// Programs, and pages of the same origin and of listed sites, by an address or a listed name.
+    Api(Access),
     /// Programs, and pages of these sites.
     Origins {
         allowed: Origins,
         /// Name of the setting that allows them.
         setting: &'static str,
     },
+}
+
+/// Sites and names beside this machine's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Sites whose pages are allowed, such as `https://console.example`.
+    pub origins: Vec<String>,
+    /// Names of hosts, without ports.
+    pub hosts: Vec<String>,
 }
 
 /// Sites whose web pages are allowed.
@@ -52,34 +62,59 @@ impl Policy {
         routes.route_layer(middleware::from_fn_with_state(Arc::new(self), check))
     }
 
+    /// Refuses a request that [`Self::guard`] would refuse.
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        self.origin(headers).map(drop)
+    }
+
     /// Returns the site of the page that asks. `None` for a program.
     fn origin<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a HeaderValue>, Problem> {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let origin = headers.get(header::ORIGIN);
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         match self {
-            Self::Programs if origin.is_some() || !matches!(site, None | Some(b"none")) => {
-                Err(refusal("cross_site", "web pages may not use this, programs may"))
-            }
-            Self::Programs if !host.is_some_and(is_machine) => {
-                let why = "call the broker by the address of its machine, or as localhost";
-                Err(refusal("bad_host", why))
-            }
-            Self::Programs => Ok(None),
+            Self::Api(access) => access.origin(origin, site, host),
             Self::Origins { allowed, setting } => {
                 let may = match origin {
                     Some(origin) => origin.to_str().is_ok_and(|origin| allowed.has(origin, host)),
                     None => *allowed == Origins::Any || matches!(site, None | Some(b"none" | b"same-origin")),
                 };
                 let why = || format!("pages of this site may not use this: see the setting {setting}");
-                may.then_some(origin).ok_or_else(|| refusal("cross_site", why()))
+                may.then_some(origin)
+                    .ok_or_else(|| Problem::new(Code::CrossSite, why()))
             }
         }
     }
 }
 
-fn refusal(code: &'static str, why: impl Display) -> Problem {
-    Problem::new(StatusCode::FORBIDDEN, code, why)
+impl Access {
+    /// Returns the site of the page that asks. `None` for a program.
+    fn origin<'a>(
+        &self,
+        origin: Option<&'a HeaderValue>,
+        site: Option<&[u8]>,
+        host: Option<&str>,
+    ) -> Result<Option<&'a HeaderValue>, Problem> {
+        let text = origin.map(|origin| origin.to_str().unwrap_or_default());
+        let is_listed = text.is_some_and(|text| self.origins.iter().any(|known| known == text));
+        let is_own = text.is_none_or(|text| {
+            authority(text).is_some_and(|its| host.is_some_and(|host| its.eq_ignore_ascii_case(host)))
+        });
+        if !is_listed && (!is_own || !matches!(site, None | Some(b"none" | b"same-origin"))) {
+            let why = "pages of this site may not use this: see the setting http.origins";
+            return Err(Problem::new(Code::CrossSite, why));
+        }
+        let is_known = |host: &str| {
+            let name = without_port(host);
+            is_machine(host) || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+        };
+        if !host.is_some_and(is_known) {
+            let why = "call the broker by the address of its machine, as localhost, or by a name in the setting \
+                       http.hosts";
+            return Err(Problem::new(Code::BadHost, why));
+        }
+        Ok(origin)
+    }
 }
 
 impl Origins {
@@ -97,7 +132,14 @@ async fn check(State(policy): State<Arc<Policy>>, request: Request, next: Next) 
         Ok(origin) => origin.cloned(),
         Err(problem) => return problem.into_response(),
     };
-    let mut response = next.run(request).await;
+    let is_preflight = request.method() == Method::OPTIONS
+        && request
+            .headers()
+            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match (&*policy, &origin) {
+        (Policy::Api(_), Some(_)) if is_preflight => preflight(),
+        _ => next.run(request).await,
+    };
     if let Some(origin) = origin {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -106,12 +148,32 @@ async fn check(State(policy): State<Arc<Policy>>, request: Request, next: Next) 
     response
 }
 
+/// Answers the CORS preflight of a page on a listed site.
+fn preflight() -> Response {
+    let told = [
+        (
+            header::ACCESS_CONTROL_ALLOW_METHODS,
+            "GET, PUT, PATCH, POST, DELETE",
+        ),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type, idempotency-key",
+        ),
+    ];
+    (StatusCode::NO_CONTENT, told).into_response()
+}
+
+/// Returns host and port of an origin.
+fn authority(origin: &str) -> Option<&str> {
+    origin.split_once("://").map(|(_, authority)| authority)
+}
+
 /// Returns true for a page from a file, from this machine, or from the host that the request addresses.
 fn is_near(origin: &str, host: Option<&str>) -> bool {
     if origin == "null" || origin.starts_with("file:") {
         return true;
     }
-    let Some((_, authority)) = origin.split_once("://") else {
+    let Some(authority) = authority(origin) else {
         return false;
     };
     host == Some(authority) || matches!(without_port(authority), "localhost" | "127.0.0.1" | "::1")
@@ -143,10 +205,8 @@ mod tests {
             let name = HeaderName::from_static(name);
             (name, HeaderValue::from_static(value))
         });
-        policy
-            .origin(&headers.collect())
-            .err()
-            .map(|problem| problem.code)
+        let refused = policy.check(&headers.collect()).err();
+        refused.map(|problem| problem.code.word())
     }
 
     fn origins(allowed: Origins) -> Policy {
@@ -157,23 +217,57 @@ mod tests {
     }
 
     #[test]
-    fn programs_may_ask_and_pages_may_not() {
-        let programs = Policy::Programs;
-        for host in ["127.0.0.1:7070", "[::1]:7070", "LocalHost", "192.0.2.7"] {
-            assert_eq!(code(&programs, &[("host", host)]), None, "{host}");
-        }
-        for host in ["example.org:7070", "localhost.example.org", "", "[x"] {
-            let refused = code(&programs, &[("host", host)]);
-            assert_eq!(refused, Some("bad_host"), "{host}");
-        }
-        assert_eq!(code(&programs, &[]), Some("bad_host"));
-        for (header, refused) in [
-            (("origin", "null"), Some("cross_site")),
-            (("origin", "http://127.0.0.1"), Some("cross_site")),
-            (("sec-fetch-site", "same-origin"), Some("cross_site")),
-            (("sec-fetch-site", "none"), None),
+    fn the_api_is_for_programs_own_pages_and_listed_sites_by_known_hosts() {
+        let own = Policy::Api(Access::default());
+        let listed = Policy::Api(Access {
+            origins: vec!["https://console.example".to_owned()],
+            hosts: vec!["broker.example".to_owned()],
+        });
+        for (host, is_own, is_listed) in [
+            ("127.0.0.1:7070", true, true),
+            ("[::1]:7070", true, true),
+            ("LocalHost", true, true),
+            ("192.0.2.7", true, true),
+            ("Broker.example:7070", false, true),
+            ("broker.example.evil", false, false),
+            ("localhost.example.org", false, false),
+            ("", false, false),
+            ("[x", false, false),
         ] {
-            assert_eq!(code(&programs, &[("host", "127.0.0.1"), header]), refused);
+            let refused = |is_good: bool| (!is_good).then_some("bad_host");
+            assert_eq!(code(&own, &[("host", host)]), refused(is_own), "{host}");
+            assert_eq!(code(&listed, &[("host", host)]), refused(is_listed), "{host}");
+        }
+        assert_eq!(code(&own, &[]), Some("bad_host"));
+        for (origin, site, is_own, is_listed) in [
+            (None, Some("none"), true, true),
+            (None, Some("same-origin"), true, true),
+            (None, Some("same-site"), false, false),
+            (None, Some("cross-site"), false, false),
+            (None, Some("x"), false, false),
+            (Some("http://127.0.0.1:7070"), None, true, true),
+            (Some("http://127.0.0.1:7070"), Some("same-origin"), true, true),
+            (Some("http://127.0.0.1:7070"), Some("cross-site"), false, false),
+            (Some("http://127.0.0.1:8000"), None, false, false),
+            (Some("http://localhost:7070"), Some("same-site"), false, false),
+            (Some("null"), None, false, false),
+            (Some("file://"), None, false, false),
+            (Some(""), None, false, false),
+            (Some("https://console.example"), Some("cross-site"), false, true),
+            (
+                Some("https://console.example.evil"),
+                Some("cross-site"),
+                false,
+                false,
+            ),
+        ] {
+            let origin = origin.map(|origin| ("origin", origin));
+            let site = site.map(|site| ("sec-fetch-site", site));
+            let host = Some(("host", "127.0.0.1:7070"));
+            let headers: Vec<_> = [host, origin, site].into_iter().flatten().collect();
+            let refused = |is_good: bool| (!is_good).then_some("cross_site");
+            assert_eq!(code(&own, &headers), refused(is_own), "{headers:?}");
+            assert_eq!(code(&listed, &headers), refused(is_listed), "{headers:?}");
         }
     }
 

@@ -1,5 +1,4 @@
-//! The HTTP listener: `/health`, `/metrics`, a page that describes the process, and merged routers. Also the
-//! kit from which these routers are made.
+//! The HTTP listener: `/health`, `/metrics`, and merged routers. Also the kit from which these are made.
 //!
 //! It must not know the merged routers' purpose, nor any message protocol. Accepting, the connection limit
 //! and graceful shutdown belong to `stafett-net`; this crate has the limits that HTTP itself needs.
@@ -16,25 +15,37 @@
 //! - [`body`]: request bodies, within limits
 //! - [`slot`]: the part of the process behind a router, while it serves
 //! - [`list`]: lists in pages
+//! - [`front_page`]: the answer at the root path
 //! - [`answer`], [`problem`]: answers and refusals as JSON
+//! - [`code`]: the codes of all refusals
+//! - [`api`], [`openapi`]: routes with their descriptions, and the document that is made of these
+//! - [`stamp`]: headers of all answers
 
 pub mod answer;
+pub mod api;
 pub mod body;
+pub mod code;
+pub mod front_page;
 pub mod guard;
 pub mod health;
 pub mod list;
 pub mod metrics;
+pub mod openapi;
 pub mod problem;
 pub mod query;
 pub mod router;
 pub mod server;
 pub mod slot;
+pub mod stamp;
 
+pub use api::{Api, Parameter, Path};
 pub use axum::{Router, routing};
-pub use guard::{Origins, Policy};
+pub use code::Code;
+pub use guard::{Access, Origins, Policy};
 pub use health::{Health, State};
 pub use problem::Problem;
 pub use query::Query;
-pub use router::{Link, router};
+pub use router::router;
 pub use server::HttpServer;
 pub use slot::Slot;
+pub use stamp::stamped;

@@ -13,32 +13,77 @@
 
 use std::cmp::Ordering;
 
-use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use wildmatch::WildMatch;
 
+use crate::api::{Kind, Parameter};
+use crate::code::Code;
 use crate::problem::Problem;
 use crate::query::Query;
 
-/// Keys of a list's query.
-pub const KEYS: [&str; 7] = ["count", "after", "sort", "q", "prefix", "pattern", "columns"];
 const COUNT: usize = 50;
 const COUNT_MAX: usize = 1000;
 
 /// Number that a list can be sorted by: its name, and its value in an entry.
 pub type SortField<T> = (&'static str, fn(&T) -> u64);
 
-/// A kind of entries.
+/// A kind of entries, of type `T`, and their shape in an answer.
 #[derive(Debug)]
-pub struct List<T: 'static> {
+pub struct List<T: 'static, E> {
     /// Returns scope and name, which together are unique.
     pub name: fn(&T) -> (&str, &str),
     /// Numbers that the list can be sorted by.
     pub sorts: &'static [SortField<T>],
-    pub shown: fn(&T) -> Value,
+    pub shown: fn(&T) -> E,
 }
+
+/// A page of a list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{E}List")]
+pub struct Page<E> {
+    /// Entries; where the request has `columns`, with these fields alone.
+    pub items: Vec<E>,
+    /// Value of `after` for the next page; null on the last one.
+    pub next: Option<String>,
+    /// Entries that the request chooses, on all pages.
+    pub matched: usize,
+    /// Entries that there are.
+    pub total: usize,
+}
+
+/// Returns the keys of a list that can be sorted by these fields.
+pub(crate) fn parameters<T>(sorts: &'static [SortField<T>]) -> Vec<Parameter> {
+    let mut names = vec!["name"];
+    names.extend(sorts.iter().map(|(name, _)| *name));
+    let sort = Parameter {
+        name: "sort",
+        about: "Field to sort by, - in front for descending order; the name if it is absent.",
+        kind: Kind::Sort(names),
+    };
+    let mut all = vec![sort];
+    all.extend(CHOICES);
+    all
+}
+
+const CHOICES: [Parameter; 6] = [
+    Parameter::number(
+        "count",
+        COUNT_MAX as u64,
+        "Entries of a page; 50 if it is absent.",
+    ),
+    Parameter::text("after", "The `next` of the page before."),
+    Parameter::text("q", "Part of the name, without regard to case."),
+    Parameter::text("prefix", "Beginning of the name."),
+    Parameter::text("pattern", "The name, with * for any letters and ? for one."),
+    Parameter::text(
+        "columns",
+        "Fields of the entries, with commas: the others are left out.",
+    ),
+];
 
 /// Order of entries.
 struct Sort<T> {
@@ -49,9 +94,9 @@ struct Sort<T> {
 /// Place of an entry: sort value, scope and name.
 type Place = (u64, String, String);
 
-impl<T: 'static> List<T> {
+impl<T: 'static, E: Serialize> List<T, E> {
     /// Returns the page of `all` that a query asks for.
-    pub fn page(&self, query: &Query, all: Vec<T>) -> Result<Value, Problem> {
+    pub fn page(&self, query: &Query, all: Vec<T>) -> Result<Page<Value>, Problem> {
         let sort = self.sort(query)?;
         let count = query.number("count", COUNT_MAX as u64)?;
         let count = count
@@ -82,9 +127,15 @@ impl<T: 'static> List<T> {
             let (scope, name) = (self.name)(last);
             cursor(&(sort.value(last), scope.to_owned(), name.to_owned()))
         });
-        let items = found.iter().map(|entry| columns(query, (self.shown)(entry)));
-        let items = items.collect::<Result<Vec<Value>, Problem>>()?;
-        Ok(json!({ "items": items, "next": next, "matched": matched, "total": total }))
+        let items = found
+            .iter()
+            .map(|entry| columns(query, json!((self.shown)(entry))));
+        Ok(Page {
+            items: items.collect::<Result<_, Problem>>()?,
+            next,
+            matched,
+            total,
+        })
     }
 
     fn sort(&self, query: &Query) -> Result<Sort<T>, Problem> {
@@ -151,8 +202,8 @@ fn columns(query: &Query, shown: Value) -> Result<Value, Problem> {
     };
     let field = |name: &str| {
         let value = all.remove(name).ok_or_else(|| {
-            let why = format!("columns: there is no field {name:?}");
-            Problem::new(StatusCode::BAD_REQUEST, "unknown_field", why)
+            let why = format!("columns: there is no field {name:?}, or it stands there twice");
+            Problem::new(Code::UnknownField, why).with("field", name)
         })?;
         Ok((name.to_owned(), value))
     };
@@ -165,7 +216,7 @@ fn columns(query: &Query, shown: Value) -> Result<Value, Problem> {
 mod tests {
     use super::*;
 
-    const LIST: List<(&str, &str, u64)> = List {
+    const LIST: List<(&str, &str, u64), Value> = List {
         name: |entry| (entry.0, entry.1),
         sorts: &[("size", |entry| entry.2)],
         shown: |entry| json!({ "name": format!("{}.{}", entry.0, entry.1), "size": entry.2 }),
@@ -176,7 +227,10 @@ mod tests {
     }
 
     fn page(query: &str) -> Result<Value, Problem> {
-        LIST.page(&Query::strict(Some(query), &KEYS).unwrap(), entries())
+        let known = parameters(LIST.sorts);
+        let known: Vec<&str> = known.iter().map(|key| key.name).collect();
+        let query = Query::strict(Some(query), &known).unwrap();
+        LIST.page(&query, entries()).map(|page| json!(page))
     }
 
     fn names(page: &Value) -> Vec<&str> {
@@ -241,7 +295,7 @@ mod tests {
             ("count=1001", "bad_request"),
             ("columns=age", "unknown_field"),
         ] {
-            assert_eq!(page(query).unwrap_err().code, code, "{query}");
+            assert_eq!(page(query).unwrap_err().code.word(), code, "{query}");
         }
     }
 }

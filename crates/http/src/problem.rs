@@ -4,61 +4,88 @@
 //! {"type": "/v1/problems/no_such_queue", "title": "No such queue", "status": 404,
 //!  "code": "no_such_queue", "detail": "there is no queue \"orders\" in namespace /"}
 //! ```
+//!
+//! Some codes have further fields, such as `field` and `expected`.
 
 use std::fmt::Display;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::answer;
+use crate::code::Code;
 
 /// Refusal of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    pub status: StatusCode,
-    /// Word for programs, which stays the same: `no_such_queue`.
-    pub code: &'static str,
+    pub code: Code,
     /// One line for people: the reason, and a request that would be accepted.
     pub detail: String,
+    /// Further fields for programs.
+    pub fields: Map<String, Value>,
 }
 
 impl Problem {
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Display) -> Self {
+    pub fn new(code: Code, detail: impl Display) -> Self {
         Self {
-            status,
             code,
             detail: detail.to_string(),
+            fields: Map::new(),
         }
+    }
+
+    /// Adds a field for programs.
+    #[must_use]
+    pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(field.to_owned(), value.into());
+        self
     }
 
     /// Refuses a request with a parameter that is missing, malformed or out of its bounds.
     pub fn bad_request(detail: impl Display) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad_request", detail)
+        Self::new(Code::BadRequest, detail)
     }
 
-    /// Returns the code in words.
-    fn title(&self) -> String {
-        let mut words = self.code.replace('_', " ");
-        if let Some(first) = words.get_mut(..1) {
-            first.make_ascii_uppercase();
+    /// Refuses a parameter or field that does not exist.
+    pub fn unknown_field(field: &str, expected: &[&str]) -> Self {
+        let detail = if expected.is_empty() {
+            format!("{field} is not known; nothing is expected here")
+        } else {
+            format!("{field} is not known; expected {}", expected.join(", "))
+        };
+        Self::new(Code::UnknownField, detail)
+            .with("field", field)
+            .with("expected", expected)
+    }
+
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    /// Returns the refusal as JSON.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut value = json!({
+            "type": format!("/v1/problems/{}", self.code.word()),
+            "title": self.code.title(),
+            "status": self.status().as_u16(),
+            "code": self.code.word(),
+            "detail": self.detail,
+        });
+        if let Some(value) = value.as_object_mut() {
+            value.extend(self.fields.clone());
         }
-        words
+        value
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut text = json!({
-            "type": format!("/v1/problems/{}", self.code),
-            "title": self.title(),
-            "status": self.status.as_u16(),
-            "code": self.code,
-            "detail": self.detail,
-        })
-        .to_string();
+        let mut text = self.to_value().to_string();
         text.push('\n');
-        answer::of_type("application/problem+json", self.status, text.into())
+        answer::of_type("application/problem+json", self.status(), text.into())
     }
 }
 
@@ -66,13 +93,14 @@ impl IntoResponse for Problem {
 mod tests {
     use axum::body::to_bytes;
     use axum::http::header;
-    use serde_json::Value;
 
     use super::*;
 
     #[tokio::test]
     async fn a_refusal_is_problem_json_with_its_status() {
-        let response = Problem::bad_request("\"a\"\nis none").into_response();
+        let response = Problem::bad_request("\"a\"\nis none")
+            .with("field", "a")
+            .into_response();
         assert_eq!(response.status(), StatusCode::BAD_REQUEST);
         assert_eq!(
             response.headers()[header::CONTENT_TYPE],
@@ -86,6 +114,7 @@ mod tests {
             "status": 400,
             "code": "bad_request",
             "detail": "\"a\"\nis none",
+            "field": "a",
         });
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), expected);
     }

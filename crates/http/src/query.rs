@@ -1,8 +1,10 @@
 //! Query of a request: percent-encoded keys and values.
 
 use std::fmt::Display;
+use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::problem::Problem;
@@ -14,8 +16,9 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Key-value pairs of a query, in their order.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Key-value pairs of a query, in their order. A handler takes it as an argument: a route refuses keys that
+/// it does not describe ([`crate::api`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
@@ -26,8 +29,7 @@ impl Query {
         for (key, value) in split(text) {
             let key = key.ok_or_else(|| malformed("a key"))?;
             if !known.iter().any(|known| is_key(known, &key)) {
-                let why = format!("{key} is not known; expected {}", known.join(", "));
-                return Err(Problem::new(StatusCode::BAD_REQUEST, "unknown_field", why));
+                return Err(Problem::unknown_field(&key, known));
             }
             if pairs.iter().any(|(before, _)| *before == key) {
                 return Err(Problem::bad_request(format!("{key} is said twice")));
@@ -75,6 +77,16 @@ impl Query {
         number.map(Some).ok_or_else(|| Problem::bad_request(why()))
     }
 
+    /// Returns the given duration, at most `max`: `500ms`, `20s`, `5m`, `1h`, or a number of milliseconds.
+    pub fn duration(&self, key: &str, max: Duration) -> Result<Option<Duration>, Problem> {
+        let Some(text) = self.get(key) else {
+            return Ok(None);
+        };
+        let why = || format!("{key} is a duration such as 20s, of at most {max:?}, not {text:?}");
+        let duration = duration(text).filter(|duration| *duration <= max);
+        duration.map(Some).ok_or_else(|| Problem::bad_request(why()))
+    }
+
     pub fn flag(&self, key: &str) -> Result<bool, Problem> {
         match self.get(key) {
             None | Some("false") => Ok(false),
@@ -82,6 +94,34 @@ impl Query {
             Some(other) => Err(Problem::bad_request(format!(
                 "{key} is true or false, not {other:?}"
             ))),
+        }
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let end = text
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let factor = match unit {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let number: u64 = digits.parse().ok()?;
+    number.checked_mul(factor).map(Duration::from_millis)
+}
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        // A route without a description knows no keys.
+        match parts.extensions.remove() {
+            Some(query) => Ok(query),
+            None => Self::strict(parts.uri.query(), &[]),
         }
     }
 }
@@ -134,7 +174,7 @@ mod tests {
     const KNOWN: &[&str] = &["queue", "count", "if_empty", "header."];
 
     fn strict(text: &str) -> Result<Query, &'static str> {
-        Query::strict(Some(text), KNOWN).map_err(|problem| problem.code)
+        Query::strict(Some(text), KNOWN).map_err(|problem| problem.code.word())
     }
 
     #[test]
@@ -159,7 +199,7 @@ mod tests {
             ("header=q", "unknown_field", "header is not known"),
         ] {
             let problem = Query::strict(Some(text), KNOWN).unwrap_err();
-            assert_eq!(problem.code, code, "{text}");
+            assert_eq!(problem.code.word(), code, "{text}");
             assert!(problem.detail.starts_with(key), "{}", problem.detail);
         }
         let query = strict("queue=&count=7&if_empty=7").unwrap();
@@ -168,7 +208,34 @@ mod tests {
             query.number("count", 6).unwrap_err(),
             query.flag("if_empty").unwrap_err(),
         ] {
-            assert_eq!(problem.code, "bad_request");
+            assert_eq!(problem.code.word(), "bad_request");
+        }
+    }
+
+    #[test]
+    fn durations_have_units_and_bounds() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1500", Some(1500)),
+            ("500ms", Some(500)),
+            ("20s", Some(20_000)),
+            ("1m", Some(60_000)),
+            ("61s", None),
+            ("1h", None),
+            ("1d", None),
+            ("-1s", None),
+            ("1.5s", None),
+            ("s", None),
+            ("", None),
+            ("18446744073709551615h", None),
+        ] {
+            let query = Query::lenient(Some(&format!("wait={text}")), &["wait"]).unwrap();
+            let read = query.duration("wait", Duration::from_mins(1));
+            assert_eq!(
+                read.ok(),
+                expected.map(|ms| Some(Duration::from_millis(ms))),
+                "{text}"
+            );
         }
     }
 

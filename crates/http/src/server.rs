@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,7 @@ impl Protocol for HttpServer {
             inner: TowerToHyperService::new(self.router.clone()),
             handover: handover.clone(),
             budget: Arc::clone(&budget),
+            peer: Peer(peer.ip()),
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -96,11 +98,22 @@ impl Protocol for HttpServer {
     }
 }
 
-/// The routes. Their handlers get the slot for the next protocol and the budget for request bodies.
+/// Address that a request came from.
+#[derive(Debug, Clone, Copy)]
+struct Peer(IpAddr);
+
+/// Returns the address that a request came from. `None` if it came by no connection, as in tests.
+pub fn peer<B>(request: &Request<B>) -> Option<IpAddr> {
+    request.extensions().get().map(|Peer(address)| *address)
+}
+
+/// The routes. Their handlers get the slot for the next protocol, the budget for request bodies, and the
+/// peer's address.
 struct Routes {
     inner: TowerToHyperService<Router>,
     handover: Handover,
     budget: Arc<ByteBudget>,
+    peer: Peer,
 }
 
 impl Service<Request<Incoming>> for Routes {
@@ -112,6 +125,7 @@ impl Service<Request<Incoming>> for Routes {
         let extensions = request.extensions_mut();
         extensions.insert(self.handover.clone());
         extensions.insert(Arc::clone(&self.budget));
+        extensions.insert(self.peer);
         Box::pin(self.inner.call(request))
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use axum::http::StatusCode;
 use tokio::sync::watch;
 
+use crate::code::Code;
 use crate::problem::Problem;
 
 /// Holds a `T` while it serves; clones share it.
@@ -42,7 +42,7 @@ impl<T> Slot<T> {
 
 /// Refuses what cannot be served now.
 pub fn not_serving(why: impl Display) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_serving", why)
+    Problem::new(Code::NotServing, why)
 }
 
 /// Returns the refusal of a router whose slot is not open.
@@ -63,6 +63,6 @@ mod tests {
         slot.open(Arc::new(7));
         assert_eq!(shared.get(), Ok(Arc::new(7)));
         slot.close();
-        assert_eq!(shared.get().unwrap_err().status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(shared.get().unwrap_err().code, Code::NotServing);
     }
 }

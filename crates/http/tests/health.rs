@@ -21,7 +21,7 @@ async fn health_is_503_unless_ready_and_metrics_may_come_later() {
     let address = listener.local_addr().unwrap();
     let (health, shutdown) = (Health::new(), Shutdown::new());
     let more = Router::new().route("/more", stafett_http::routing::get("more"));
-    let http = HttpServer::new(router(health.clone(), Arc::clone(&registry), &[]).merge(more));
+    let http = HttpServer::new(router(health.clone(), Arc::clone(&registry)).merge(more));
     let shared = Shared::new(shutdown.clone(), ByteBudget::new(BudgetSettings { bytes: 0 }));
     let served = TaskTracker::new().spawn(serve(listener, Arc::new(http), shared));
     let get = async |path: &str| -> String {
@@ -56,6 +56,8 @@ async fn health_is_503_unless_ready_and_metrics_may_come_later() {
         .register("late", "Registered late", counter);
     assert!(get("/metrics").await.contains("late_total 7"));
     assert!(get("/more").await.ends_with("more"));
+    let refused = get("/none").await;
+    assert!(refused.starts_with("HTTP/1.1 404 ") && refused.contains("\"no_such_path\""));
 
     shutdown.drain();
     served.await.unwrap();

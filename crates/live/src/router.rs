@@ -1,4 +1,4 @@
-//! The routes: `/live` for WebSocket, and routes below it for the same over HTTP.
+//! The routes: `/live` and `/` for WebSocket, and routes below `/live` for the same over HTTP.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use stafett_http::{Policy, Problem, answer, body, slot};
+use stafett_http::front_page::{self, Link};
+use stafett_http::{Code, Policy, Problem, answer, body, slot};
 use stafett_net::{Connection, Handover};
 use stafett_ws::frame::put_text;
 use stafett_ws::handshake;
@@ -37,6 +38,12 @@ static MSGPACK: Dialect = Dialect {
     read_binary: Some(msgpack::to_json),
 };
 
+/// Links on the page at the root path, in addition to the standard ones.
+const LINKS: [Link; 1] = [Link {
+    about: "Live topics in a browser, to try",
+    path: "/live/try",
+}];
+
 /// The example page, which also works from a file.
 const PAGE: &str = include_str!("../../../examples/live/wishlist.html");
 
@@ -52,11 +59,39 @@ pub fn router(front: LiveFront) -> Router {
         .route("/live/events", get(events::get))
         .route("/live/presence", get(lists::presence))
         .route("/live/subscriptions", get(lists::subscriptions))
-        .with_state(front);
-    policy.guard(routes).route(
-        "/live/try",
-        get(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)),
-    )
+        .with_state(front.clone());
+    // A page at the root path is for everyone, also by a link from elsewhere.
+    let root = Root {
+        front,
+        policy: policy.clone(),
+    };
+    policy
+        .guard(routes)
+        .route("/", get(at_root).with_state(root))
+        .route(
+            "/live/try",
+            get(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)),
+        )
+}
+
+#[derive(Debug, Clone)]
+struct Root {
+    front: LiveFront,
+    policy: Policy,
+}
+
+/// `GET /`: continues as a WebSocket where the client wants that, under the rules of `/live`.
+async fn at_root(State(root): State<Root>, request: Request) -> Result<Response, Problem> {
+    let headers = request.headers();
+    let upgrades = headers.get_all(header::UPGRADE).iter();
+    let mut protocols = upgrades
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    if !protocols.any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket")) {
+        return Ok(front_page::answer(headers, &LINKS));
+    }
+    root.policy.check(headers)?;
+    websocket(State(root.front), request).await
 }
 
 /// `GET /live`: continues as a WebSocket.
@@ -69,7 +104,7 @@ async fn websocket(State(front): State<LiveFront>, request: Request) -> Result<R
                 (header::UPGRADE, "websocket"),
                 (header::SEC_WEBSOCKET_VERSION, "13"),
             ];
-            let refusal = Problem::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error);
+            let refusal = Problem::new(Code::NoWebsocket, error);
             return Ok((told, refusal).into_response());
         }
     };

@@ -48,7 +48,7 @@ impl Core {
             tracing::error!(log = log.0, from = from.0, to = to.0, "lost to damage");
         }
         let journal = Arc::new(journal);
-        process.journal.open(Arc::clone(&journal));
+        process.admin.journal.journal.open(Arc::clone(&journal));
         let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
         let broker = Broker::start(shared, broker_settings(settings))
             .await
@@ -68,7 +68,7 @@ impl Core {
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
         process.live.open(Arc::clone(self.broker.live_topics()));
-        process.admin.open(Arc::clone(&self.broker));
+        process.admin.broker.open(Arc::clone(&self.broker));
         Ok(kafka)
     }
 

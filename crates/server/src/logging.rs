@@ -17,9 +17,9 @@ use crate::config::{Log, LogFormat};
 
 /// Handle to change the log filter.
 #[derive(Debug)]
-pub(crate) struct LogLevel(reload::Handle<Targets, Registry>);
+pub(crate) struct LogFilterHandle(reload::Handle<Targets, Registry>);
 
-impl LogLevel {
+impl LogFilterHandle {
     pub(crate) fn set(&self, level: &str) -> anyhow::Result<()> {
         let filter = Targets::from_str(level).context("log.level")?;
         self.0.reload(filter).context("log.level cannot be changed")
@@ -27,7 +27,7 @@ impl LogLevel {
 }
 
 /// Starts logging, once per process. A panic becomes a log line too.
-pub(crate) fn start(settings: &Log) -> anyhow::Result<LogLevel> {
+pub(crate) fn start(settings: &Log) -> anyhow::Result<LogFilterHandle> {
     let filter = Targets::from_str(&settings.level).context("log.level")?;
     let (filter, level) = reload::Layer::new(filter);
     let subscriber = registry().with(filter);
@@ -47,5 +47,5 @@ pub(crate) fn start(settings: &Log) -> anyhow::Result<LogLevel> {
     panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a mistake in Stafett itself: a task has panicked");
     }));
-    Ok(LogLevel(level))
+    Ok(LogFilterHandle(level))
 }

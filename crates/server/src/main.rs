@@ -9,11 +9,12 @@
 //! - [`client`]: shared parts of the commands that talk to a broker
 //! - [`announce`]: lines on standard output
 //! - [`failure`]: errors that end the process, and their exit codes
-//! - [`core`], [`front_ends`], [`journal_routes`]: parts of the process
+//! - [`core`], [`front_ends`]: parts of the process
 //! - [`limits`]: limits of the operating system
 //! - [`logging`]: structured logs, to standard error
+//! - [`node`], [`threads`]: the process as the HTTP API shows it
 //! - [`reload`]: settings that change while the broker runs
-//! - [`signals`]: signals that stop the process or reload settings
+//! - [`signals`]: signals and requests that stop the process
 //! - [`usage`]: metrics of the process's resources
 
 mod announce;
@@ -23,13 +24,14 @@ mod config;
 mod core;
 mod failure;
 mod front_ends;
-mod journal_routes;
 mod limits;
 mod live;
 mod logging;
+mod node;
 mod reload;
 mod serve;
 mod signals;
+mod threads;
 mod usage;
 
 use std::io::{self, Write};

@@ -15,7 +15,8 @@
 //! Listening sockets outlive a failure: clients that connect meanwhile wait, and no other program gets the
 //! port. HTTP reports the state until shortly before the next start.
 //!
-//! Shutdown takes at most [`END_MAX`]; a second signal ends the draining early.
+//! Shutdown takes at most [`END_MAX`], unless a request gives connections more time; a second signal ends
+//! the draining early.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -27,25 +28,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_broker::Broker;
-use stafett_http::{Health, HttpServer, Link, Slot, State};
-use stafett_journal::DiskJournal;
+use stafett_admin::{Backend, JournalDesk, Operations};
+use stafett_http::{Access, Health, HttpServer, Slot, State};
+use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
+use stafett_model::Lock;
 use stafett_net::{
     BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
 };
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::announce;
-use crate::config::{ConfigError, Flags, Settings, definition};
+use crate::config::{ConfigError, Flags, Loaded, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
-use crate::journal_routes;
 use crate::limits;
 use crate::live;
 use crate::logging;
+use crate::node::{self, Commands, ThisNode};
 use crate::reload::Reload;
 use crate::signals::StopSignals;
 use crate::usage;
@@ -57,6 +59,8 @@ const END_MAX: Duration = Duration::from_millis(9500);
 const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Part of [`END_MAX`] for the HTTP listener.
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
+/// Part of [`END_MAX`] for operations.
+const OPERATIONS_END_MAX: Duration = Duration::from_millis(500);
 /// Largest part of [`END_MAX`] for background tasks.
 const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
@@ -67,12 +71,6 @@ const RECOVERIES_MAX: u32 = 5;
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(3);
 const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
-
-/// Links on the first page, in addition to the standard ones.
-const LINKS: &[Link] = &[Link {
-    about: "Live topics in a browser, to try",
-    path: "/live/try",
-}];
 
 /// Outcome of a run of the process.
 enum End {
@@ -89,14 +87,17 @@ enum End {
 /// runs, closed when the process is about to end.
 type Sockets = Mutex<HashMap<&'static str, Listener>>;
 
-/// Runs the broker until it is told to stop. `flags` are those that `settings` were loaded with.
-pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
-    let level = logging::start(&settings.log)?;
+/// Runs the broker until it is told to stop. `flags` are those that the settings were loaded with.
+pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
+    let level = logging::start(&loaded.settings.log)?;
     let descriptors = limits::raise_descriptors();
-    let runtime = runtime(&settings).context("the runtime cannot be started")?;
+    let runtime = runtime(&loaded.settings).context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
-        let reload = Reload::listen(settings, flags, level).context("signals cannot be taken over")?;
-        run_again(reload, descriptors).await
+        let (commands, received) = node::commands();
+        let reload = Reload::listen(loaded, flags, level, received.settings);
+        let reload = reload.context("signals cannot be taken over")?;
+        let signals = StopSignals::listen(received.stop).context("signals cannot be taken over")?;
+        run_again(reload, signals, commands, descriptors).await
     });
     let deadline = ended.as_ref().ok().copied();
     runtime.shutdown_timeout(background_end_max(deadline, Instant::now()));
@@ -113,20 +114,21 @@ fn background_end_max(deadline: Option<Instant>, now: Instant) -> Duration {
 /// Runs the process, and restarts it after the journal has failed: the cause may be gone, for example a full
 /// queue of a network disk or a device that came back. A persistent failure is returned after several
 /// recoveries in a row have failed. Returns the deadline for the end of the process.
-async fn run_again(mut reload: Reload, descriptors: u64) -> Result<Instant, Failure> {
-    let signals = StopSignals::listen();
-    let signals = if reload.has_file() {
-        signals
-    } else {
+async fn run_again(
+    mut reload: Reload,
+    mut signals: StopSignals,
+    commands: Commands,
+    descriptors: u64,
+) -> Result<Instant, Failure> {
+    if !reload.has_file() {
         // Without a file to read again, SIGHUP stops the process.
-        signals.and_then(StopSignals::and_hangup)
-    };
-    let mut signals = signals.context("signals cannot be taken over")?;
+        signals = signals.and_hangup().context("signals cannot be taken over")?;
+    }
     let sockets = Arc::<Sockets>::default();
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let process = Process::new(reload.settings().clone(), descriptors, Arc::clone(&sockets));
+        let process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets));
         let failure = match process.run(&mut signals, &mut reload).await {
             Ok(End::Stopped { deadline }) => return Ok(deadline),
             Ok(End::Failed { reason }) => {
@@ -147,8 +149,8 @@ async fn run_again(mut reload: Reload, descriptors: u64) -> Result<Instant, Fail
         tracing::error!(reason = %failure, pause = ?pause, "starting again");
         tokio::select! {
             () = sleep(pause) => {}
-            signal = signals.next() => {
-                tracing::info!(signal, "stopped before starting again");
+            stop = signals.next() => {
+                tracing::info!(by = stop.by, "stopped before starting again");
                 return Err(failure);
             }
         }
@@ -173,12 +175,11 @@ pub(crate) struct Process {
     /// Limit on the open files and sockets of the process.
     pub(crate) descriptors: u64,
     pub(crate) registry: Arc<RwLock<Registry>>,
-    /// For routes that answer before the journal is open.
-    pub(crate) journal: Slot<DiskJournal>,
-    net: NetMetrics,
+    net: Arc<NetMetrics>,
     health: Health,
-    /// Queues and namespaces over HTTP, available while the broker serves.
-    pub(crate) admin: Slot<Broker>,
+    node: Arc<ThisNode>,
+    /// Parts behind the API, some of which are available while the broker serves alone.
+    pub(crate) admin: Backend,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
@@ -227,12 +228,24 @@ impl Listeners {
 }
 
 impl Process {
-    fn new(settings: Settings, descriptors: u64, sockets: Arc<Sockets>) -> Self {
+    fn new(reload: &Reload, commands: Commands, descriptors: u64, sockets: Arc<Sockets>) -> Self {
+        let settings = reload.settings().clone();
         let mut registry = Registry::with_prefix("stafett");
-        let net = NetMetrics::register(&mut registry);
+        let net = Arc::new(NetMetrics::register(&mut registry));
         usage::register(&mut registry);
         let budget = ByteBudget::new(settings.budget());
         budget.register(&mut registry);
+        let health = Health::new();
+        let node = Arc::new(ThisNode {
+            started_at: Clock::system().now_ms(),
+            health: health.clone(),
+            net: Arc::clone(&net),
+            budget: Arc::clone(&budget),
+            request_bytes_max: settings.request_memory_bytes,
+            settings: reload.in_force().clone(),
+            commands,
+            addresses: Lock::default(),
+        });
         let shared = Shared::new(Shutdown::new(), budget);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
         let front_ends = Listeners::new(shared);
@@ -241,14 +254,23 @@ impl Process {
             front_ends.shared.shutdown.clone(),
             front_ends.tasks.clone(),
         );
+        let admin = Backend {
+            broker: Slot::default(),
+            operations: Operations::default(),
+            node: Arc::<ThisNode>::clone(&node),
+            journal: JournalDesk::new(
+                settings.journal.backup_dir.clone(),
+                settings.durability.to_string(),
+            ),
+        };
         Self {
             settings,
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
-            journal: Slot::default(),
-            admin: Slot::default(),
+            admin,
             net,
-            health: Health::new(),
+            health,
+            node,
             live,
             http,
             front_ends,
@@ -262,8 +284,8 @@ impl Process {
         self.health.set(State::Recovering);
         let core = tokio::select! {
             core = Core::open(self) => core?,
-            signal = signals.next() => {
-                tracing::info!(signal, "stopped while recovering");
+            stop = signals.next() => {
+                tracing::info!(by = stop.by, "stopped while recovering");
                 let deadline = Instant::now() + END_MAX;
                 return Ok(End::Stopped { deadline });
             }
@@ -280,9 +302,11 @@ impl Process {
         announce::ready(kafka, http);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
 
+        let mut drain_max = DRAIN_MAX;
         let failure = tokio::select! {
-            signal = signals.next() => {
-                tracing::info!(signal, "draining");
+            stop = signals.next() => {
+                tracing::info!(by = stop.by, drain = ?stop.drain, "draining");
+                drain_max = stop.drain.unwrap_or(DRAIN_MAX);
                 None
             }
             reason = core.failed() => Some(reason),
@@ -292,14 +316,21 @@ impl Process {
             // No client is to wait for a process that ends.
             self.sockets().clear();
         }
-        let deadline = Instant::now() + END_MAX;
-        let _guard = ExitGuard::after(END_MAX);
+        let end_max = drain_max + END_MAX.saturating_sub(DRAIN_MAX);
+        let deadline = Instant::now() + end_max;
+        let _guard = ExitGuard::after(end_max);
         self.health.set(State::Draining);
         let hurry = async {
             signals.next().await;
         };
-        self.front_ends.end(DRAIN_MAX, hurry).await;
-        self.admin.close();
+        self.front_ends.end(drain_max, hurry).await;
+        if timeout(OPERATIONS_END_MAX, self.admin.operations.end())
+            .await
+            .is_err()
+        {
+            tracing::warn!("operations go on while the broker stops");
+        }
+        self.admin.broker.close();
         core.close().await;
         if let Some(reason) = failure {
             return Ok(End::Failed { reason });
@@ -319,11 +350,15 @@ impl Process {
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
         let limits = ListenerSettings::new("http", connections_max);
         let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
-        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry), LINKS)
+        let access = Access {
+            origins: settings.origins.clone(),
+            hosts: settings.hosts.clone(),
+        };
+        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
             .merge(stafett_live::router(self.live.clone()))
-            .merge(stafett_admin::router(self.admin.clone()))
-            .merge(journal_routes::router(self.journal.clone()));
-        self.http.serve(listener, HttpServer::new(router));
+            .merge(stafett_admin::router(self.admin.clone(), access));
+        self.http
+            .serve(listener, HttpServer::new(stafett_http::stamped(router)));
         Ok(address)
     }
 
@@ -339,7 +374,7 @@ impl Process {
         if let Some(listener) = self.sockets().get(key) {
             let listener = listener.counted_in(&self.net);
             let address = listener.local_addr().context("a listener has no address")?;
-            announce::listening(name, address);
+            self.announce(name, address);
             return Ok((listener, address));
         }
         let unresolved = |error: BindError| ConfigError::Unresolved {
@@ -356,9 +391,17 @@ impl Process {
             format!("the {name} listener cannot start (another address: {ways})")
         })?;
         let address = listener.local_addr().context("a listener has no address")?;
-        announce::listening(name, address);
+        self.announce(name, address);
         self.sockets().insert(key, listener.clone());
         Ok((listener, address))
+    }
+
+    /// Prints the address of a listener, and lists it for clients.
+    fn announce(&self, name: &'static str, address: SocketAddr) {
+        announce::listening(name, address);
+        let advertised = self.settings.kafka.advertised.as_ref();
+        let told = node::told(advertised.filter(|_| name == "kafka"), address);
+        self.node.add_listener(name, told);
     }
 }
 

@@ -1,13 +1,25 @@
-//! Signals: SIGTERM and SIGINT stop the process; SIGHUP reloads the settings.
+//! Signals: SIGTERM and SIGINT stop the process, as a request does; SIGHUP reloads the settings.
 
 use std::future::pending;
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
-/// Signals that stop the process, handled from the moment this exists.
+/// Reason to stop the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stop {
+    /// Name of the signal, or the route.
+    pub(crate) by: &'static str,
+    /// Time for connections to finish, if it was given.
+    pub(crate) drain: Option<Duration>,
+}
+
+/// Signals and requests that stop the process, handled from the moment this exists.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
+    requests: mpsc::Receiver<Option<Duration>>,
     terminate: Signal,
     interrupt: Signal,
     /// SIGHUP, if there is no file to read again.
@@ -20,8 +32,9 @@ pub(crate) fn hangup() -> io::Result<Signal> {
 }
 
 impl StopSignals {
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen(requests: mpsc::Receiver<Option<Duration>>) -> io::Result<Self> {
         Ok(Self {
+            requests,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: None,
@@ -36,17 +49,20 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next signal and returns its name.
-    pub(crate) async fn next(&mut self) -> &'static str {
+    /// Waits for the next signal or request.
+    pub(crate) async fn next(&mut self) -> Stop {
+        let by_signal = |by| Stop { by, drain: None };
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            () = received(&mut self.hangup) => "SIGHUP",
+            _ = self.terminate.recv() => by_signal("SIGTERM"),
+            _ = self.interrupt.recv() => by_signal("SIGINT"),
+            () = received(&mut self.hangup) => by_signal("SIGHUP"),
+            Some(drain) = self.requests.recv() => Stop { by: "POST /v1/node/shutdown", drain },
         }
     }
 }
 
-async fn received(signal: &mut Option<Signal>) {
+/// Waits for a signal; for ever if there is none.
+pub(crate) async fn received(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;

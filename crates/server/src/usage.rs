@@ -52,7 +52,8 @@ impl Collector for Usage {
     }
 }
 
-fn resident_bytes() -> Option<i64> {
+/// Returns the memory in use.
+pub(crate) fn resident_bytes() -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

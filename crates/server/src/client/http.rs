@@ -1,8 +1,9 @@
-//! Shared parts of the commands that manage queues and namespaces over the broker's HTTP port.
+//! Shared parts of the commands that ask the broker's HTTP port.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use axum::body::{Body, to_bytes};
@@ -15,13 +16,15 @@ use serde_json::Value;
 use stafett_http::query::encoded;
 use tokio::net::TcpStream;
 
-use super::table::Table;
+use super::table::{Side, Table};
 use super::{JSON, Session, server};
 use crate::failure::Failure;
 
 const HTTP: &str = "http";
 /// Maximum bytes of a response.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Interval of looks at an operation that goes on.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Adds the flags that all of these commands share.
 pub(crate) fn command(command: Command) -> Command {
@@ -114,7 +117,7 @@ pub(crate) fn list(matches: &ArgMatches, question: impl Fn() -> Question) -> Res
     }
 }
 
-/// Sends a request and waits for the response.
+/// Sends a request and waits for the response, and for the end of an operation that it begins.
 pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Failure> {
     let address = matches
         .get_one::<String>(HTTP)
@@ -123,10 +126,37 @@ pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Fai
         .enable_all()
         .build()
         .context("no thread can be started")?;
-    Ok(runtime.block_on(answer(address, question))?)
+    let asking = async {
+        let (status, answer) = answer(address, question).await?;
+        match answer.get("operation").and_then(Value::as_str) {
+            Some(id) if status == StatusCode::ACCEPTED => ended(address, id).await,
+            _ => Ok(answer),
+        }
+    };
+    Ok(runtime.block_on(asking)?)
 }
 
-async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
+/// Waits for the end of an operation, and returns its result.
+async fn ended(address: &str, id: &str) -> anyhow::Result<Value> {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let question = Question::new(Method::GET, "/v1/operations").at(id);
+        let (_, mut operation) = answer(address, question).await?;
+        let state = operation.get("state").and_then(Value::as_str);
+        match state {
+            Some("running") => {}
+            Some("done" | "stopped") => {
+                return Ok(operation.get_mut("result").map(Value::take).unwrap_or_default());
+            }
+            _ => {
+                let detail = operation.pointer("/error/detail").and_then(Value::as_str);
+                bail!("{}", detail.unwrap_or("the operation failed"));
+            }
+        }
+    }
+}
+
+async fn answer(address: &str, question: Question) -> anyhow::Result<(StatusCode, Value)> {
     let stream = TcpStream::connect(address).await.with_context(|| {
         format!("{address} does not answer: is the broker running, and is that its HTTP port (--http)?")
     })?;
@@ -151,8 +181,9 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
     if !status.is_success() {
         bail!("{}", refusal(status, &body));
     }
-    serde_json::from_slice(&body)
-        .map_err(|_| anyhow!("{address} is no broker's HTTP port: its answer is no JSON"))
+    let answer = serde_json::from_slice(&body)
+        .map_err(|_| anyhow!("{address} is no broker's HTTP port: its answer is no JSON"))?;
+    Ok((status, answer))
 }
 
 /// Returns the reason of a refusal: the `detail` of a broker, or whatever else answers there.
@@ -184,9 +215,62 @@ pub(crate) fn show(matches: &ArgMatches, list: &[Value], table: &Table, none: &s
         writeln!(io::stdout(), "{none}")?;
         return Ok(());
     }
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    table.write(&mut io::stdout(), io::stdout().is_terminal() && !no_color)?;
+    table.write(&mut io::stdout(), is_coloured())?;
     Ok(())
+}
+
+fn is_coloured() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !no_color
+}
+
+/// Shows one object: a line per field with its path, or with `--json` the object.
+pub(crate) fn show_fields(matches: &ArgMatches, object: &Value) -> anyhow::Result<()> {
+    if matches.get_flag(JSON) {
+        return Session::object(object);
+    }
+    let mut table = Table::new(&[("FIELD", Side::Left), ("VALUE", Side::Left)]);
+    add_fields(&mut table, "", object);
+    table.write(&mut io::stdout(), is_coloured())?;
+    Ok(())
+}
+
+fn add_fields(table: &mut Table, path: &str, value: &Value) {
+    let below = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                add_fields(table, &below(name), value);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (place, value) in items.iter().enumerate() {
+                add_fields(table, &below(&place.to_string()), value);
+            }
+        }
+        Value::Array(items) => {
+            let words: Vec<String> = items.iter().map(word).collect();
+            table.row(vec![path.to_owned(), words.join(", ")]);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            table.row(vec![path.to_owned(), word(value)]);
+        }
+    }
+}
+
+/// Returns a value as a cell of a table.
+pub(crate) fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
 }
 
 /// Shows the result of a change: in words, or with `--json` the response.

@@ -4,7 +4,7 @@
 //! - [`table`]: aligned columns
 //! - [`escapes`]: `\n` and its like
 //! - [`human`]: numbers, sizes and times for people
-//! - [`http`]: requests of the commands that manage queues and namespaces
+//! - [`http`]: requests of the commands that ask the HTTP port
 //! - [`position`]: places in a topic, such as `earliest` or `10m ago`
 //! - [`advice`]: advice in error messages
 //! - [`partitions`]: a topic with some of its partitions

@@ -28,6 +28,6 @@ pub(super) fn confirm(question: &str) -> anyhow::Result<()> {
     write!(io::stderr(), "{question} [y/N] ")?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
-    ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "nothing was deleted");
+    ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "nothing was done");
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! `stafett journal …`: checks, dumps, backs up and restores data directories.
+//! `stafett journal …`: checks, dumps, backs up and restores data directories, and asks running brokers.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -9,7 +9,11 @@ use stafett_journal::disk::backup::restore;
 use stafett_journal::disk::fsck::{DumpedFrame, check, dump};
 use stafett_journal::{DiskJournal, Metrics, Settings};
 
+use super::running_journal;
+use crate::client::http;
 use crate::failure::Failure;
+
+const PATHS: &str = "paths";
 
 pub(super) fn describe() -> Command {
     let directory = |name: &'static str, help: &'static str| {
@@ -53,15 +57,7 @@ pub(super) fn describe() -> Command {
                         .help("One JSON object per line"),
                 ),
         )
-        .subcommand(
-            Command::new("backup")
-                .about("Back up a stopped data directory into a new directory, without copying segments")
-                .arg(directory("DATA_DIR", "The data directory"))
-                .arg(directory(
-                    "TARGET",
-                    "The backup; on the same file system it shares the segments",
-                )),
-        )
+        .subcommand(backup())
         .subcommand(
             Command::new("restore")
                 .about("Make a data directory of a backup, and verify it")
@@ -71,13 +67,36 @@ pub(super) fn describe() -> Command {
                     "The data directory to make; must be empty or absent",
                 )),
         )
+        .subcommands(running_journal::describe())
+}
+
+fn backup() -> Command {
+    http::command(Command::new("backup"))
+        .about("Back up a running broker, or a stopped data directory, without copying segments")
+        .override_usage("stafett journal backup [OPTIONS] [DATA_DIR] <TARGET>")
+        .arg(
+            Arg::new(PATHS)
+                .value_names(["DATA_DIR", "TARGET"])
+                .num_args(1..=2)
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help(
+                    "The stopped data directory, unless a running broker is asked, and the backup: a new \
+                     folder on the same file system. For a running broker an absolute path, or a name below \
+                     its setting journal.backup_dir",
+                ),
+        )
+        .after_help("Examples:\n  stafett journal backup /backup/monday")
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let result = match matches.subcommand() {
+        Some((name @ ("status" | "segments" | "backups" | "scrub"), matches)) => {
+            return running_journal::run(name, matches);
+        }
+        Some(("backup", matches)) => return run_backup(matches),
         Some(("check", matches)) => run_check(matches),
         Some(("dump", matches)) => run_dump(matches),
-        Some(("backup", matches)) => run_backup(matches),
         Some(("restore", matches)) => run_restore(matches),
         _ => Ok(()),
     };
@@ -180,16 +199,23 @@ fn show_json(out: &mut impl Write, frame: &DumpedFrame) -> io::Result<()> {
     writeln!(out, "]}}")
 }
 
-fn run_backup(matches: &ArgMatches) -> anyhow::Result<()> {
-    let source = path(matches, "DATA_DIR")?;
+fn run_backup(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut paths = matches.get_many::<PathBuf>(PATHS).into_iter().flatten();
+    match (paths.next(), paths.next()) {
+        (Some(source), Some(target)) => Ok(back_up_stopped(source, target)?),
+        (Some(target), None) => running_journal::back_up(matches, target),
+        (None, _) => Ok(()),
+    }
+}
+
+fn back_up_stopped(source: &Path, target: &Path) -> anyhow::Result<()> {
     if !source.exists() {
         return Err(anyhow!("{} does not exist", source.display()));
     }
-    let journal = DiskJournal::open(&source, Settings::default(), Metrics::new()).context(
-        "only a stopped data directory can be opened here; ask a running broker with: curl -X POST \
-         'http://127.0.0.1:7070/journal/backup?target=DIR'",
+    let journal = DiskJournal::open(source, Settings::default(), Metrics::new()).context(
+        "only a stopped data directory can be opened here; ask a running broker with: stafett journal backup TARGET",
     )?;
-    let report = journal.backup(&path(matches, "TARGET")?)?;
+    let report = journal.backup(target)?;
     writeln!(
         io::stdout(),
         "{} segments, {} bytes",

@@ -1,5 +1,6 @@
 //! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
+mod api_docs;
 mod command_docs;
 mod completions;
 mod config_docs;
@@ -9,8 +10,10 @@ mod group;
 mod journal;
 mod lab;
 mod namespace;
+mod node;
 mod produce;
 mod queue;
+mod running_journal;
 mod serve;
 mod topic;
 mod transaction;
@@ -63,12 +66,20 @@ const COMMANDS: &[Entry] = &[
         run: journal::run,
     },
     Entry {
+        describe: node::describe,
+        run: node::run,
+    },
+    Entry {
         describe: lab::describe,
         run: lab::run,
     },
     Entry {
         describe: completions::describe,
         run: completions::run,
+    },
+    Entry {
+        describe: api_docs::describe,
+        run: api_docs::run,
     },
     Entry {
         describe: command_docs::describe,

@@ -59,6 +59,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     flags
         .set
         .extend(matches.get_many::<String>(SET).into_iter().flatten().cloned());
-    let settings = config::load(flags.clone(), std::env::vars_os())?;
-    crate::serve::run(settings, flags)
+    let loaded = config::load(flags.clone(), std::env::vars_os())?;
+    crate::serve::run(loaded, flags)
 }

@@ -152,6 +152,18 @@ impl Kind for Folder {
     }
 }
 
+/// A folder, or empty.
+pub(crate) struct OptionalFolder;
+
+impl Kind for OptionalFolder {
+    type Value = Option<PathBuf>;
+    const SHAPE: &'static str = "dir or empty";
+
+    fn read(text: &str, _: Range) -> Result<Self::Value, String> {
+        Ok((!text.is_empty()).then(|| text.into()))
+    }
+}
+
 /// `HOST:PORT`, where the port may be 0.
 pub(crate) struct Listen;
 

@@ -3,6 +3,7 @@
 use stafett_http::{Origins, query};
 use stafett_live_topics::{DuplicateRule, LogRule, SameBy};
 
+use super::http::sites;
 use super::kind::Kind;
 use super::quantity;
 
@@ -86,20 +87,12 @@ impl Kind for OriginList {
             "any" => return Ok(Origins::Any),
             _ => {}
         }
-        let sites: Vec<String> = text.split(',').map(|site| site.trim().to_owned()).collect();
-        let is_site = |site: &String| {
-            let host = site
-                .strip_prefix("https://")
-                .or_else(|| site.strip_prefix("http://"));
-            host.is_some_and(|host| !host.is_empty() && !host.contains('/'))
-        };
-        if sites.iter().all(is_site) {
-            Ok(Origins::Listed(sites))
-        } else {
-            Err(
+        match sites(text) {
+            Some(sites) if !sites.is_empty() => Ok(Origins::Listed(sites)),
+            _ => Err(
                 "expected near, any, or sites such as https://songs.example,https://other.example:8443"
                     .to_owned(),
-            )
+            ),
         }
     }
 }

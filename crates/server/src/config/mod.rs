@@ -8,10 +8,10 @@
 //! - [`settings`]: the table; [`table`]: the macro behind it
 //! - [`definition`]: one row of the table
 //! - [`kind`]: conversion of text to values
-//! - [`live`]: kinds that only live topics have
+//! - [`http`], [`live`]: kinds that only the HTTP listener and live topics have
 //! - [`quantity`]: sizes and durations with units
 //! - [`file`], [`environment`]: two of the sources
-//! - [`values`]: the given values, by key
+//! - [`values`]: the given values, by key; [`in_force`]: the settings as the HTTP API shows them
 //! - [`error`]: errors in settings
 //! - [`docs`]: the page about the settings
 
@@ -20,6 +20,8 @@ pub(crate) mod docs;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod file;
+pub(crate) mod http;
+mod in_force;
 pub(crate) mod kind;
 pub(crate) mod live;
 pub(crate) mod quantity;
@@ -34,6 +36,7 @@ use std::path::PathBuf;
 
 pub(crate) use definition::Definition;
 pub(crate) use error::ConfigError;
+pub(crate) use in_force::SettingsInForce;
 pub(crate) use kind::LogFormat;
 pub(crate) use settings::{Amqp, DEFINITIONS, Log, Settings};
 
@@ -54,11 +57,18 @@ pub(crate) fn has_file(flags: &Flags) -> bool {
     flags.file.is_some() || std::env::var_os(environment::FILE_VARIABLE).is_some()
 }
 
+/// Settings that were read, and the values that they were read from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) settings: Settings,
+    values: Values,
+}
+
 /// Loads and checks all settings. `environment` is that of the process.
 pub(crate) fn load(
     flags: Flags,
     environment: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<Settings, ConfigError> {
+) -> Result<Loaded, ConfigError> {
     let (variables, file) = environment::read(environment)?;
     let mut values = Values::default();
     if let Some(path) = flags.file.or(file) {
@@ -82,5 +92,5 @@ pub(crate) fn load(
     }
     let settings = Settings::read(&values)?;
     settings.check()?;
-    Ok(settings)
+    Ok(Loaded { settings, values })
 }

@@ -10,9 +10,10 @@ use stafett_net::{BudgetSettings, ByteBudget};
 
 use super::definition::{self, Definition};
 use super::error::ConfigError;
+use super::http::{HostList, SiteList};
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
-    MigrationPolicy, Switch, Time, TimeLimit,
+    MigrationPolicy, OptionalFolder, Switch, Time, TimeLimit,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
@@ -164,12 +165,20 @@ settings! {
         sweep_ms: Time = "10m", in SECOND..=DAY;
     }
     http: Http {
-        /// Where `/health`, `/metrics` and live topics (`/live`) are served. Port 0 picks a free one and
-        /// prints it.
+        /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a
+        /// free one and prints it.
         listen: Listen = "127.0.0.1:7070", flag "http";
 
         /// Connections to this listener, those to live topics among them.
         connections_max: Count = "10000", in 1..=10_000_000;
+
+        /// Web pages of which other sites may use the API, such as `https://console.example`. Pages that come
+        /// from the broker itself may.
+        origins: SiteList = "";
+
+        /// Names by which the API may be called, beside addresses and `localhost`, such as `broker.example`.
+        /// Programs in containers call by such names.
+        hosts: HostList = "";
     }
     live: Live {
         /// Size of the largest message that is read, with a command or a list of them.
@@ -242,6 +251,10 @@ settings! {
         /// Empty segment files that ordinary appends leave alone, so that there is always room to delete and
         /// to free space.
         recycle_segments: Count = "2", in 0..=1024;
+
+        /// Folder of the backups that requests name by a name alone, on the file system of `data_dir`. Empty:
+        /// only absolute paths are taken, from this machine.
+        backup_dir: OptionalFolder = "";
 
         /// Below so much free space on the disk, publishers over AMQP wait and what others append is refused;
         /// reading and freeing go on.

@@ -22,6 +22,7 @@ fn with(flags: Flags, variables: &[(&str, &str)]) -> Result<Settings, ConfigErro
             .iter()
             .map(|(name, value)| (OsString::from(name), OsString::from(value))),
     )
+    .map(|loaded| loaded.settings)
 }
 
 fn flag(key: &str, text: &str) -> (&'static Definition, String) {

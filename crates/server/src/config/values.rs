@@ -29,16 +29,21 @@ impl Values {
     pub(crate) fn read<K: Kind>(&self, key: &str) -> Result<K::Value, ConfigError> {
         let definition = definition::find(key)
             .ok_or_else(|| ConfigError::unknown_key("the table of settings".to_owned(), key))?;
-        let (text, place) = match self.0.get(definition.key) {
-            None => (definition.default, "default".to_owned()),
-            Some((text, source)) => (text.as_str(), place(definition, source)),
-        };
+        let (text, place) = self.given(definition);
         K::read(text.trim(), definition.range).map_err(|expected| ConfigError::Invalid {
             place,
             key: definition.key,
             given: text.to_owned(),
             expected,
         })
+    }
+
+    /// Returns the text of a setting, and its source.
+    pub(super) fn given(&self, definition: &Definition) -> (&str, String) {
+        match self.0.get(definition.key) {
+            None => (definition.default, "default".to_owned()),
+            Some((text, source)) => (text.as_str(), place(definition, source)),
+        }
     }
 }
 

@@ -39,6 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "broker",
             "http",
+            "journal",
             "messaging",
             "model",
             "store",

@@ -4,8 +4,10 @@
 
 mod commands;
 mod common;
+mod guard;
 mod lab;
 mod layering;
+mod node;
 mod queues;
 mod refusals;
 mod reload;

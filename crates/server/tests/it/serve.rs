@@ -56,7 +56,7 @@ fn interrupt_ends_it_too_and_logs_are_json_if_asked() {
     running.signal(Signal::INT);
     let (status, _, logs) = running.end();
     assert_eq!(status.code(), Some(0));
-    assert!(logs.contains("\"signal\":\"SIGINT\""), "{logs}");
+    assert!(logs.contains("\"by\":\"SIGINT\""), "{logs}");
     assert!(
         logs.lines()
             .all(|line| line.starts_with('{') && line.ends_with('}')),

@@ -1,0 +1,48 @@
+//! The node's routes, over a node that takes no commands.
+
+use axum::http::StatusCode;
+use serde_json::json;
+
+use super::World;
+
+#[tokio::test]
+async fn a_node_shows_itself() {
+    let world = World::new().await;
+    let (_, node) = world.ask("GET /v1/node").await;
+    assert_eq!(node["state"], "ok");
+    assert_eq!(node["started_at"], "1970-01-01T00:00:00.000Z");
+    assert_eq!(node["epoch"], json!(null), "no journal is open");
+    assert_eq!(node["settings_changed"], json!(["durability"]));
+    let kafka = json!({ "protocol": "kafka", "address": "127.0.0.1:9092", "connections": 3 });
+    assert_eq!(node["listeners"][0], kafka);
+    let (_, nodes) = world.ask("GET /v1/nodes").await;
+    let addresses = json!({ "kafka": "127.0.0.1:9092", "http": "127.0.0.1:7070" });
+    assert_eq!(nodes["items"], json!([{ "state": "ok", "addresses": addresses }]));
+    let (_, threads) = world.ask("GET /v1/node/threads?log=true").await;
+    assert_eq!(threads["threads"][0]["name"], "journal-sync");
+    assert_eq!(threads["operations"], 0);
+    world.queue("/", "q").await;
+    let (_, memory) = world.ask("GET /v1/node/memory").await;
+    assert_eq!(
+        memory["request_memory"],
+        json!({ "used_bytes": 1, "max_bytes": 2 })
+    );
+    assert_eq!(memory["queues"], json!({ "count": 1, "in_flight": 0 }));
+    let (_, settings) = world.ask("GET /v1/node/settings?columns=key,source&q=DUR").await;
+    let expected = json!([{ "key": "durability", "source": "stafett.toml:7" }]);
+    assert_eq!(settings["items"], expected);
+}
+
+#[tokio::test]
+async fn a_node_takes_commands() {
+    let world = World::new().await;
+    let body = r#"{"level": "info,stafett_net=debug", "for_s": 600}"#;
+    let (status, level) = world.send("PUT /v1/node/log-level", body).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(level, json!({ "level": "info,stafett_net=debug", "for_s": 600 }));
+    let (status, why) = world.ask("POST /v1/node/reload").await;
+    assert_eq!((status.as_u16(), &why["code"]), (503, &json!("not_serving")));
+    let (status, draining) = world.send("POST /v1/node/shutdown", r#"{"drain_s": 30}"#).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    assert_eq!(draining, json!({ "state": "draining", "connections": 6 }));
+}

@@ -1,0 +1,303 @@
+//! Routes with their descriptions: a route is declared once, and [`crate::openapi`] makes a document of all.
+//!
+//! A described route refuses keys in its query that it does not describe, and values out of their bounds. Its
+//! handler takes the query as an argument of type [`Query`], and names in the path as [`Path`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{self, FromRequestParts, Request, State};
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::http::request::Parts;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{MethodFilter, on};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::code::Code;
+use crate::list::{self, List};
+use crate::problem::Problem;
+use crate::query::Query;
+
+/// Refusals of every described route.
+const COMMON: [Code; 4] = [
+    Code::BadRequest,
+    Code::UnknownField,
+    Code::CrossSite,
+    Code::BadHost,
+];
+/// Refusals of routes that take a body.
+const OF_BODIES: [Code; 3] = [Code::BadJson, Code::TooLarge, Code::SlowBody];
+
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// Key of a query.
+#[derive(Debug, Clone)]
+pub struct Parameter {
+    /// A name that ends with a dot stands for all that begin with it.
+    pub name: &'static str,
+    pub about: &'static str,
+    pub kind: Kind,
+}
+
+/// Values of a [`Parameter`].
+#[derive(Debug, Clone)]
+pub enum Kind {
+    Text,
+    /// `true` or `false`, the default.
+    Flag,
+    Number {
+        max: u64,
+    },
+    /// `20s`; a plain number is milliseconds.
+    Duration {
+        max: Duration,
+    },
+    /// Words, each also with `-` in front.
+    Sort(Vec<&'static str>),
+}
+
+impl Parameter {
+    #[must_use]
+    pub const fn text(name: &'static str, about: &'static str) -> Self {
+        let kind = Kind::Text;
+        Self { name, about, kind }
+    }
+
+    #[must_use]
+    pub const fn flag(name: &'static str, about: &'static str) -> Self {
+        let kind = Kind::Flag;
+        Self { name, about, kind }
+    }
+
+    #[must_use]
+    pub const fn duration(name: &'static str, max: Duration, about: &'static str) -> Self {
+        let kind = Kind::Duration { max };
+        Self { name, about, kind }
+    }
+
+    #[must_use]
+    pub const fn number(name: &'static str, max: u64, about: &'static str) -> Self {
+        let kind = Kind::Number { max };
+        Self { name, about, kind }
+    }
+
+    /// Refuses a query in which the value of this key is malformed or out of its bounds.
+    fn check(&self, query: &Query) -> Result<(), Problem> {
+        match &self.kind {
+            Kind::Text | Kind::Sort(_) => Ok(()),
+            Kind::Flag => query.flag(self.name).map(drop),
+            Kind::Number { max } => query.number(self.name, *max).map(drop),
+            Kind::Duration { max } => query.duration(self.name, *max).map(drop),
+        }
+    }
+}
+
+/// Description of a route: one method on one path.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) body: Option<SchemaOf>,
+    pub(crate) answers: Vec<(u16, SchemaOf)>,
+    pub(crate) refusals: Vec<Code>,
+}
+
+impl Endpoint {
+    #[must_use]
+    pub fn new(method: Method, path: &'static str, about: &'static str) -> Self {
+        Self {
+            method,
+            path,
+            about,
+            parameters: Vec::new(),
+            body: None,
+            answers: Vec::new(),
+            refusals: COMMON.to_vec(),
+        }
+    }
+
+    #[must_use]
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// Adds keys of the query.
+    #[must_use]
+    pub fn query(mut self, parameters: &[Parameter]) -> Self {
+        self.parameters.extend_from_slice(parameters);
+        self
+    }
+
+    /// Adds a JSON body.
+    #[must_use]
+    pub fn body<T: DeserializeOwned + JsonSchema>(mut self) -> Self {
+        self.body = Some(SchemaGenerator::subschema_for::<T>);
+        self.refuses(&OF_BODIES)
+    }
+
+    /// Adds an answer.
+    #[must_use]
+    pub fn answers<T: Serialize + JsonSchema>(mut self, status: u16) -> Self {
+        self.answers.push((status, SchemaGenerator::subschema_for::<T>));
+        self
+    }
+
+    /// Makes this a list: adds its keys and its answer.
+    #[must_use]
+    pub fn lists<T: 'static, E: Serialize + JsonSchema>(mut self, list: &List<T, E>) -> Self {
+        self.parameters.extend(list::parameters(list.sorts));
+        self.answers::<list::Page<E>>(200)
+    }
+
+    /// Adds codes of refusals.
+    #[must_use]
+    pub fn refuses(mut self, codes: &[Code]) -> Self {
+        self.refusals.extend(codes);
+        self
+    }
+}
+
+/// Describes a `GET`.
+#[must_use]
+pub fn get(path: &'static str, about: &'static str) -> Endpoint {
+    Endpoint::new(Method::GET, path, about)
+}
+
+/// Describes a `PUT`.
+#[must_use]
+pub fn put(path: &'static str, about: &'static str) -> Endpoint {
+    Endpoint::new(Method::PUT, path, about)
+}
+
+/// Describes a `POST`.
+#[must_use]
+pub fn post(path: &'static str, about: &'static str) -> Endpoint {
+    Endpoint::new(Method::POST, path, about)
+}
+
+/// Describes a `DELETE`.
+#[must_use]
+pub fn delete(path: &'static str, about: &'static str) -> Endpoint {
+    Endpoint::new(Method::DELETE, path, about)
+}
+
+/// Routes and their descriptions.
+#[derive(Debug, Clone)]
+pub struct Api<S = ()> {
+    router: Router<S>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl<S: Clone + Send + Sync + 'static> Default for Api<S> {
+    fn default() -> Self {
+        Self {
+            router: Router::new(),
+            endpoints: Vec::new(),
+        }
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Api<S> {
+    /// Adds a route.
+    #[must_use]
+    pub fn route<H, T>(mut self, endpoint: Endpoint, handler: H) -> Self
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        let method = MethodFilter::try_from(endpoint.method.clone()).unwrap_or(MethodFilter::GET);
+        let keys = Arc::new(Keys::of(&endpoint));
+        let route = on(method, handler).route_layer(middleware::from_fn_with_state(keys, read_query));
+        self.router = self.router.route(endpoint.path, route);
+        self.endpoints.push(endpoint);
+        self
+    }
+
+    /// Adds the routes of a resource.
+    #[must_use]
+    pub fn with(self, resource: fn(Self) -> Self) -> Self {
+        resource(self)
+    }
+
+    #[must_use]
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// Returns the routes. Other methods on their paths are refused.
+    pub fn into_router(self) -> Router<S> {
+        self.router.method_not_allowed_fallback(method_not_allowed)
+    }
+}
+
+/// Known keys of a query.
+struct Keys {
+    names: Vec<&'static str>,
+    parameters: Vec<Parameter>,
+}
+
+impl Keys {
+    fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            names: endpoint.parameters.iter().map(|it| it.name).collect(),
+            parameters: endpoint.parameters.clone(),
+        }
+    }
+}
+
+async fn read_query(
+    State(keys): State<Arc<Keys>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let query = Query::strict(request.uri().query(), &keys.names)?;
+    for parameter in &keys.parameters {
+        parameter.check(&query)?;
+    }
+    request.extensions_mut().insert(query);
+    Ok(next.run(request).await)
+}
+
+/// The header `Allow` is added by the router.
+async fn method_not_allowed(method: Method) -> Problem {
+    let why = format!("{method} is not possible here; the header Allow lists the methods that are");
+    Problem::new(Code::MethodNotAllowed, why)
+}
+
+/// Refuses a path that no route has.
+pub(crate) async fn no_such_path(uri: axum::http::Uri) -> Problem {
+    let why = format!(
+        "there is no {}; /v1/openapi.json describes what there is",
+        uri.path()
+    );
+    Problem::new(Code::NoSuchPath, why)
+}
+
+/// Names in the path of a request, percent-decoded.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = extract::Path::from_request_parts(parts, state).await;
+        let refused = |why: PathRejection| {
+            Problem::bad_request(format!("the path: expected percent-encoded UTF-8 ({why})"))
+        };
+        read.map(|extract::Path(names)| Self(names)).map_err(refused)
+    }
+}

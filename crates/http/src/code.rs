@@ -1,0 +1,176 @@
+//! Codes of refusals: the only list. A code has one status, and both stay.
+
+use axum::http::StatusCode;
+
+/// Use of sending a refused request again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// None: the request has to be another one, or something else has to change first.
+    Never,
+    /// The same request may succeed later.
+    Later,
+    /// The outcome is unknown: the same request with the same `Idempotency-Key`, where the route takes one.
+    SameKey,
+}
+
+impl Retry {
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Later => "later",
+            Self::SameKey => "same_key",
+        }
+    }
+}
+
+/// Generates the enumeration from a table: name, word, status, retry, explanation.
+macro_rules! codes {
+    ($( $name:ident $word:literal $status:literal $retry:ident $text:literal )*) => {
+        /// Reason of a refusal, for programs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Code {
+            $( #[doc = $text] $name, )*
+        }
+
+        impl Code {
+            pub const ALL: &'static [Self] = &[$( Self::$name, )*];
+
+            /// Returns the word in answers.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $( Self::$name => $word, )* }
+            }
+
+            #[must_use]
+            pub fn retry(self) -> Retry {
+                match self { $( Self::$name => Retry::$retry, )* }
+            }
+
+            /// Returns the explanation for people.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $( Self::$name => $text, )* }
+            }
+
+            fn number(self) -> u16 {
+                match self { $( Self::$name => $status, )* }
+            }
+        }
+    };
+}
+
+codes! {
+    BadRequest "bad_request" 400 Never
+        "A parameter, a name or a field of the body is missing, malformed or out of its bounds. The detail says which one."
+    UnknownField "unknown_field" 400 Never
+        "The request has a parameter, or asks for a field, that does not exist here. It is refused because its effect would not happen."
+    BadJson "bad_json" 400 Never
+        "The body is not JSON. The detail has the line and the column."
+    CrossSite "cross_site" 403 Never
+        "A web page of another site made a browser send the request. The settings http.origins and live.origins name sites whose pages may."
+    BadHost "bad_host" 403 Never
+        "The Host of the request is neither an address nor localhost. The setting http.hosts adds names."
+    Forbidden "forbidden" 403 Never
+        "The caller may not do this. The detail says which callers may."
+    NoSuchPath "no_such_path" 404 Never
+        "There is no route with this path. /v1/openapi.json describes those that there are."
+    NoSuchCode "no_such_code" 404 Never
+        "There is no code of this name. The schema Code in /v1/openapi.json lists all."
+    NoSuchNamespace "no_such_namespace" 404 Never
+        "There is no namespace of this name."
+    NoSuchQueue "no_such_queue" 404 Never
+        "There is no queue of this name in the namespace, which is / unless the request names another."
+    NoSuchTransaction "no_such_transaction" 404 Never
+        "There is no transactional id of this name."
+    NoSuchOperation "no_such_operation" 404 Never
+        "There is no operation with this id. Operations are forgotten an hour after their end, and before that when there are a thousand later ones."
+    MethodNotAllowed "method_not_allowed" 405 Never
+        "The path exists, and does not take this method. The header Allow lists those that it takes."
+    SlowBody "slow_body" 408 Later
+        "The body did not arrive in time, or made way to others while memory was short."
+    IsDefault "is_default" 409 Never
+        "The default namespace stays."
+    Closing "closing" 409 Later
+        "A namespace of this name is being deleted."
+    InUse "in_use" 409 Later
+        "The queue has consumers."
+    NotEmpty "not_empty" 409 Later
+        "The queue holds messages."
+    Exclusive "exclusive" 409 Never
+        "The queue belongs to a connection."
+    QueueFull "queue_full" 409 Later
+        "The queue is as long as it may be."
+    QueueGone "queue_gone" 409 Never
+        "The queue was deleted meanwhile. The detail says how far the request came."
+    MessageTooLarge "message_too_large" 409 Never
+        "A message is larger than its target takes. The detail says how far the request came."
+    BackupFailed "backup_failed" 409 Never
+        "The backup could not be made, and nothing of it is left. The detail says why."
+    NotStoppable "not_stoppable" 409 Never
+        "The operation cannot be stopped before its end."
+    TooLarge "too_large" 413 Never
+        "The body is larger than it may be. The detail has the bound, and the setting of it if there is one."
+    BadSettings "bad_settings" 422 Never
+        "The settings cannot be taken, and those before stay in force. The detail says which one, and where it was given."
+    NoWebsocket "no_websocket" 426 Never
+        "The route takes the opening handshake of a WebSocket of version 13 only."
+    NotStored "not_stored" 500 Never
+        "The journal refused the change, and nothing of it was stored. The detail says why."
+    OutcomeUnknown "outcome_unknown" 500 SameKey
+        "The journal stopped before it could tell whether the change was stored. Look at the thing before the request is sent again, or send it with the same Idempotency-Key."
+    NotServing "not_serving" 503 Later
+        "The broker is starting, stopping, or recovering from a failure."
+    Overloaded "overloaded" 503 Later
+        "Too much of this kind is going on already."
+    SpaceShort "space_short" 503 Later
+        "Little space is left on the disk. Reading, settling and deleting go on."
+    Unreadable "unreadable" 503 Later
+        "Something that is stored cannot be read now. The log of the broker says what."
+    DiskFull "disk_full" 507 Later
+        "The disk is full. Reading, settling and deleting go on."
+}
+
+impl Code {
+    /// Returns the code of a word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.word() == word)
+    }
+
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.number()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// Returns the word as a phrase: `No such queue`.
+    #[must_use]
+    pub fn title(self) -> String {
+        let mut words = self.word().replace('_', " ");
+        if let Some(first) = words.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_a_word_of_its_own_and_an_error_as_status() {
+        for (place, code) in Code::ALL.iter().enumerate() {
+            assert_eq!(Code::of(code.word()), Some(*code));
+            assert!(code.word().chars().all(|it| it.is_ascii_lowercase() || it == '_'));
+            let status = code.status();
+            assert!(status.is_client_error() || status.is_server_error(), "{code:?}");
+            assert_eq!(status.as_u16(), code.number(), "{code:?}");
+            assert!(code.text().ends_with('.') && !code.text().contains('\n'));
+            let later = Code::ALL.iter().skip(place + 1);
+            assert!(later.clone().all(|other| other.word() != code.word()));
+        }
+        assert_eq!(Code::of("none"), None);
+        assert_eq!(Code::NoSuchQueue.title(), "No such queue");
+    }
+}

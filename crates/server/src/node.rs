@@ -1,0 +1,184 @@
+//! This process as the node behind the HTTP API: its state, and the commands that it takes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_admin::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
+use stafett_http::{Code, Health, Problem, State, slot};
+use stafett_model::Lock;
+use stafett_net::{ByteBudget, NetMetrics};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::config::SettingsInForce;
+use crate::threads;
+use crate::usage;
+
+/// Time limit for a command.
+const COMMAND_MAX: Duration = Duration::from_secs(30);
+
+/// Command to change settings of the running process.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Reload(oneshot::Sender<Result<Reloaded, Problem>>),
+    LogLevel {
+        level: String,
+        /// Time after which the setting is in force again.
+        time: Option<Duration>,
+        reply: oneshot::Sender<Result<LogLevel, Problem>>,
+    },
+}
+
+/// Senders of commands, which outlive a restart of the process's parts.
+#[derive(Debug, Clone)]
+pub(crate) struct Commands {
+    pub(crate) settings: mpsc::Sender<Command>,
+    /// Requests to stop, with the time for connections to finish.
+    pub(crate) stop: mpsc::Sender<Option<Duration>>,
+}
+
+/// Receivers of commands.
+#[derive(Debug)]
+pub(crate) struct ReceivedCommands {
+    pub(crate) settings: mpsc::Receiver<Command>,
+    pub(crate) stop: mpsc::Receiver<Option<Duration>>,
+}
+
+/// Returns the two ends of commands.
+pub(crate) fn commands() -> (Commands, ReceivedCommands) {
+    let (settings, received_settings) = mpsc::channel(1);
+    let (stop, received_stop) = mpsc::channel(1);
+    let received = ReceivedCommands {
+        settings: received_settings,
+        stop: received_stop,
+    };
+    (Commands { settings, stop }, received)
+}
+
+/// This process.
+#[derive(Debug)]
+pub(crate) struct ThisNode {
+    pub(crate) started_at: i64,
+    pub(crate) health: Health,
+    pub(crate) net: Arc<NetMetrics>,
+    pub(crate) budget: Arc<ByteBudget>,
+    pub(crate) request_bytes_max: u64,
+    pub(crate) settings: SettingsInForce,
+    pub(crate) commands: Commands,
+    pub(crate) addresses: Lock<Vec<(&'static str, String)>>,
+}
+
+impl ThisNode {
+    /// Adds a listener, with the address that clients are told.
+    pub(crate) fn add_listener(&self, name: &'static str, address: String) {
+        self.addresses.lock().push((name, address));
+    }
+}
+
+/// Returns the address that clients of a listener are told.
+pub(crate) fn told(advertised: Option<&(String, u16)>, address: SocketAddr) -> String {
+    match advertised {
+        Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
+        Some((host, port)) => format!("{host}:{port}"),
+        None => address.to_string(),
+    }
+}
+
+impl Node for ThisNode {
+    fn state(&self) -> &'static str {
+        self.health.state().word()
+    }
+
+    fn started_at(&self) -> i64 {
+        self.started_at
+    }
+
+    fn listeners(&self) -> Vec<Listener> {
+        let addresses = self.addresses.lock();
+        let listener = |(protocol, address): &(&'static str, String)| Listener {
+            protocol,
+            address: address.clone(),
+            connections: self.net.listener(protocol).open.get(),
+        };
+        addresses.iter().map(listener).collect()
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        self.settings.list()
+    }
+
+    fn memory(&self) -> ProcessMemory {
+        ProcessMemory {
+            resident_bytes: usage::resident_bytes().and_then(|bytes| u64::try_from(bytes).ok()),
+            requests: (self.budget.in_use() as u64, self.request_bytes_max),
+        }
+    }
+
+    fn threads(&self) -> io::Result<Vec<Thread>> {
+        threads::all()
+    }
+
+    fn shut_down(&self, drain: Option<Duration>) -> Result<(), Problem> {
+        if self.health.state() == State::Draining {
+            return Ok(());
+        }
+        // A full channel has a request that was not seen yet.
+        match self.commands.stop.try_send(drain) {
+            Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => Ok(()),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(slot::closed()),
+        }
+    }
+
+    fn reload(&self) -> Commanded<Reloaded> {
+        self.command(Command::Reload)
+    }
+
+    fn set_log_level(&self, level: String, time: Option<Duration>) -> Commanded<LogLevel> {
+        self.command(|reply| Command::LogLevel { level, time, reply })
+    }
+}
+
+impl ThisNode {
+    /// Gives a command to the part that has the settings, which takes commands while the broker serves.
+    fn command<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, Problem>>) -> Command,
+    ) -> Commanded<T> {
+        let (reply, replied) = oneshot::channel();
+        let command = command(reply);
+        let commands = self.commands.settings.clone();
+        let is_serving = self.health.state() == State::Ready;
+        Box::pin(async move {
+            if !is_serving {
+                return Err(slot::closed());
+            }
+            let done = async {
+                commands.send(command).await.map_err(|_| slot::closed())?;
+                replied.await.unwrap_or_else(|_| Err(slot::closed()))
+            };
+            let late = "the command is not done yet; it may be later";
+            timeout(COMMAND_MAX, done)
+                .await
+                .unwrap_or_else(|_| Err(Problem::new(Code::NotServing, late)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advertised_address_is_the_one_that_clients_are_told() {
+        let bound: SocketAddr = "0.0.0.0:9092".parse().unwrap();
+        for (advertised, expected) in [
+            (None, "0.0.0.0:9092"),
+            (Some(("broker.example".to_owned(), 9093)), "broker.example:9093"),
+            (Some(("::1".to_owned(), 9093)), "[::1]:9093"),
+        ] {
+            assert_eq!(told(advertised.as_ref(), bound), expected);
+        }
+    }
+}
