@@ -136,7 +136,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             )
             .query(&[
                 NAMESPACE,
-                Parameter::duration("wait", "Time to wait, 10s if it is absent, at most 1m."),
+                Parameter::duration("wait", WAIT_MAX, "Time to wait; 10s if it is absent."),
                 Parameter::text("as", "Form of the content: auto, text, json or base64."),
             ])
             .body::<Outgoing>()

@@ -46,10 +46,7 @@ const COUNT: Parameter = Parameter::number("count", COUNT_MAX, "Number of messag
 const AFTER: Parameter = Parameter::text("after", "The next of an answer, to go on there.");
 const RECEIVE: [Parameter; 4] = [
     COUNT,
-    Parameter::duration(
-        "wait",
-        "Time to wait for a message, at most 1m; 0 if it is absent.",
-    ),
+    Parameter::duration("wait", WAIT_MAX, "Time to wait for a message; 0 if it is absent."),
     Parameter::text(
         "ack",
         "auto, the default: the messages are done with the answer. Or lease:30s: they are held until they are settled, \

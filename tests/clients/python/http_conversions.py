@@ -26,6 +26,7 @@ sent = ann.send(
     queues=["both"],
     priority=7,
     context=4711,
+    ttl_ms=60_000,
     headers={"shop": "north", "size": 3, "none": None},
 )
 method, properties, body = channel.basic_get("both", auto_ack=True)
@@ -33,6 +34,7 @@ assert body == b'{"n": 1.5}', body
 assert (properties.priority, properties.correlation_id) == (7, "4711"), properties
 assert (properties.user_id, properties.content_type) == ("ann", "application/json"), properties
 assert (properties.message_id, properties.delivery_mode) == (sent["message_id"], 2), properties
+assert properties.expiration == "60000", properties
 headers = properties.headers
 assert (headers["shop"], headers["size"], headers["none"]) == ("north", "3", None), headers
 assert (method.routing_key, method.exchange, method.redelivered) == ("both", "", False), method

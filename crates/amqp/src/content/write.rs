@@ -86,6 +86,8 @@ fn is_ours(message: &StoredMessage) -> bool {
 fn from_others(message: &StoredMessage) -> PropertiesBuilder {
     let mut read = PropertiesBuilder {
         delivery_mode: message.persistent().then_some(PERSISTENT),
+        priority: Some(message.priority()).filter(|priority| *priority > 0),
+        expiration: message.ttl_ms().map(|ms| ms.to_string().into()),
         ..PropertiesBuilder::default()
     };
     let is_foreign = !is_ours(message);
