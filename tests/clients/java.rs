@@ -1,4 +1,4 @@
-//! Kafka's own tools, and the two small programs of `bench/java`.
+//! Kafka's own tools, and small programs of `bench/java`.
 
 use std::process::Command;
 
@@ -190,6 +190,19 @@ fn end_to_end_latency_gets_each_record_before_it_sends_the_next() {
             .args("--topic jvm.latency --num-records 500 --producer-acks all --record-size 100".split(' ')),
     );
     assert!(report.contains("Percentiles"), "{report}");
+}
+
+#[test]
+fn a_record_that_a_share_group_cannot_process_takes_no_other_along() {
+    let Some(mut member) = tool("PoisonedShare") else {
+        return;
+    };
+    let broker = Broker::start();
+    let mut create = tool("TopicCommand").unwrap();
+    create.args(["--create", "--topic", "jvm.poisoned", "--partitions", "1"]);
+    peer::run(create.args(["--bootstrap-server", broker.kafka()]));
+    let report = peer::run_text(member.args([broker.kafka(), "jvm.poisoned", "40", "27"]));
+    assert!(report.starts_with("accepted=39 lost=0 "), "{report}");
 }
 
 /// The sum of a column of numbers.

@@ -30,6 +30,8 @@ use super::settings::{GroupOverrides, GroupSettings};
 use super::stored;
 
 const SHARDS: usize = 64;
+/// Number of groups of a shard below which its table does not shrink.
+const TABLE_MIN: usize = 16;
 /// Bound on the frames of one append. The parts of a larger commit have outcomes of their own.
 const FRAMES_MAX: usize = 1000;
 
@@ -243,6 +245,9 @@ impl Groups {
     /// Removes a group. `None` if it does not exist.
     pub(super) fn remove(&self, shard: &mut Shard, name: &str) -> Option<Group> {
         let group = shard.remove(name)?;
+        if shard.capacity() > 4 * shard.len().max(TABLE_MIN) {
+            shard.shrink_to(2 * shard.len());
+        }
         group.notify_state_change();
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);

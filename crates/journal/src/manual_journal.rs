@@ -42,6 +42,8 @@ enum Disk {
     UsedUp,
     /// Nothing is left but room for deletions.
     DeletionsOnly,
+    /// Appends of state with up to this many bytes fit.
+    BytesLeft(usize),
 }
 
 impl ManualJournal {
@@ -92,6 +94,12 @@ impl ManualJournal {
         self.set_disk(Disk::DeletionsOnly);
     }
 
+    /// Simulates a disk with room for small changes only: an append whose keys and values have more than
+    /// `bytes` is refused, as batches and new logs are.
+    pub fn set_bytes_left(&self, bytes: usize) {
+        self.set_disk(Disk::BytesLeft(bytes));
+    }
+
     fn set_disk(&self, disk: Disk) {
         self.lock().disk = disk;
         self.set_space_short(disk != Disk::HasSpace);
@@ -131,6 +139,16 @@ fn has_batches(append: &Append) -> bool {
     frames.any(|frame| matches!(frame, Frame::Batch(_)))
 }
 
+/// Returns the bytes of a change of state.
+fn state_bytes(frame: &Frame) -> usize {
+    let Frame::State(state) = frame else { return 0 };
+    let value = match &state.change {
+        Change::Put(value) | Change::Delta(value) => value.len(),
+        Change::Delete => 0,
+    };
+    state.key.len() + value
+}
+
 impl Journal for ManualJournal {
     fn epoch(&self) -> Epoch {
         self.behind.epoch()
@@ -154,6 +172,10 @@ impl Journal for ManualJournal {
                 Disk::HasSpace => false,
                 Disk::Full => append.frames.iter().any(takes_space),
                 Disk::UsedUp => true,
+                Disk::BytesLeft(left) => {
+                    let frames = append.frames.iter();
+                    frames.clone().any(takes_space) || frames.map(state_bytes).sum::<usize>() > left
+                }
             };
             if is_refused {
                 settler.settle(Outcome::Refused(Refusal::DiskFull));

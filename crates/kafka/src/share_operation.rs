@@ -25,8 +25,8 @@ pub(crate) enum ShareOperation {
         start: PlaceStart,
         then: Then<Vec<Result<Arc<Place>, NotStored>>>,
     },
-    /// Wait until acknowledgements are stored.
-    AwaitStored(Then<Result<(), NotStored>>),
+    /// Wait until acknowledgements in these places are stored.
+    AwaitStored(Vec<Arc<Place>>, Then<Result<(), NotStored>>),
     /// Wait until there may be messages, or `until`.
     AwaitMessages {
         waiter: Arc<Notify>,
@@ -55,7 +55,7 @@ impl ShareOperation {
                 }
                 then.on_done(context, places)
             }
-            Self::AwaitStored(then) => then.on_done(context, shares.stored().await),
+            Self::AwaitStored(places, then) => then.on_done(context, shares.stored(&places).await),
             Self::AwaitMessages { waiter, until, then } => {
                 tokio::select! {
                     () = waiter.notified() => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stafett_kafka_wire::messages::{share_acknowledge, share_fetch};
 use stafett_kafka_wire::{ErrorCode, Str};
-use stafett_messaging::share::{AcknowledgeError, AcknowledgeKind, Acknowledgement};
+use stafett_messaging::share::{AcknowledgeError, AcknowledgeKind, Acknowledgement, Place};
 use stafett_topics::TopicId;
 
 use crate::configs::{ShareSettings, share_settings};
@@ -34,6 +34,16 @@ pub(crate) struct AcknowledgedBatch {
 pub(crate) struct Acknowledged {
     pub partition: PartitionId,
     pub error: Option<(ErrorCode, String)>,
+    /// The place of which records were settled.
+    pub place: Option<Arc<Place>>,
+}
+
+/// Returns the places of which records were settled.
+pub(crate) fn settled_places(all: &[Acknowledged]) -> Vec<Arc<Place>> {
+    let places = all.iter().filter_map(|one| one.place.clone());
+    let mut places: Vec<_> = places.collect();
+    places.dedup_by(|next, place| Arc::ptr_eq(next, place));
+    places
 }
 
 impl From<share_fetch::AcknowledgementBatch> for AcknowledgedBatch {
@@ -86,9 +96,14 @@ pub(crate) fn acknowledge(
         .map(|PartitionAcknowledgements { partition, batches }| {
             let settled = read(batches, is_renewal, settings)
                 .and_then(|batches| settle(shared, member, settings, partition, &batches));
+            let (place, error) = match settled {
+                Ok(place) => (Some(place), None),
+                Err(error) => (None, Some(error)),
+            };
             Acknowledged {
                 partition,
-                error: settled.err(),
+                error,
+                place,
             }
         });
     outcomes.collect()
@@ -152,7 +167,7 @@ fn settle(
     settings: &ShareSettings,
     (topic, index): PartitionId,
     batches: &[Acknowledgement],
-) -> Result<(), (ErrorCode, String)> {
+) -> Result<Arc<Place>, (ErrorCode, String)> {
     let broker = &shared.broker;
     if broker.topics().with_id(topic).is_none() {
         return Err((
@@ -162,7 +177,10 @@ fn settle(
     }
     let place = broker.messaging().shares().get(&member.group, topic);
     let settled = match (place, u32::try_from(index)) {
-        (Some(place), Ok(index)) => place.acknowledge(index, &member.id, &settings.rules, batches),
+        (Some(place), Ok(index)) => {
+            let settled = place.acknowledge(index, &member.id, &settings.rules, batches);
+            settled.map(|()| place)
+        }
         (None, _) | (_, Err(_)) => Err(AcknowledgeError::NoSuchPlace),
     };
     settled.map_err(|error| {

@@ -224,19 +224,20 @@ impl Lane {
         Some(entry)
     }
 
-    /// Takes up to `count` ready messages of a range, in order. Only the next message and returned ones are
-    /// taken: nothing is passed over. Returns runs of messages with the same return count.
+    /// Takes ready messages of a range, in order, as long as `admits` returns true for their offsets and
+    /// return counts. Only the next message and returned ones are taken: nothing is passed over. Returns runs
+    /// of messages with the same return count.
     pub(crate) fn take_range(
         &mut self,
         range: Range<u64>,
-        count: u64,
         consumer: ConsumerKey,
+        mut admits: impl FnMut(u64, u32) -> bool,
     ) -> Vec<TakenRun> {
         let mut runs: Vec<TakenRun> = Vec::new();
-        let (mut left, mut from) = (count, range.start);
-        while left > 0
-            && let Some(at) = self.ready_from(from).filter(|at| *at < range.end)
+        let mut from = range.start;
+        while let Some(at) = self.ready_from(from).filter(|at| *at < range.end)
             && (at == self.next || self.returned.contains_key(&at))
+            && admits(at, self.returns(at))
         {
             let InFlight { returns, .. } = self.take(at, Some(consumer), 0);
             match runs.last_mut() {
@@ -247,9 +248,14 @@ impl Lane {
                 }),
             }
             from = at + 1;
-            left -= 1;
         }
         runs
+    }
+
+    /// Returns the return count of a ready message.
+    fn returns(&self, at: u64) -> u32 {
+        let count = self.returned.get(&at).or_else(|| self.counts.get(&at));
+        count.copied().unwrap_or(0)
     }
 
     /// Returns the number of messages from the head on that are not settled.

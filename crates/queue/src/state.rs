@@ -336,18 +336,18 @@ impl QueueState {
         Some(DeliveryInfo { redelivered, returns })
     }
 
-    /// Takes up to `count` ready messages of a range of a lane, in order, for a consumer that settles them.
-    /// Lanes do not take turns here: the caller chooses.
+    /// Takes ready messages of a range of a lane, in order, for a consumer that settles them, as long as
+    /// `admits` returns true for their offsets and return counts. Lanes do not take turns here: the caller chooses.
     pub fn take_range(
         &mut self,
         number: u32,
         range: Range<u64>,
-        count: u64,
         consumer: ConsumerKey,
+        admits: impl FnMut(u64, u32) -> bool,
     ) -> Vec<TakenRun> {
         let lane = self.lane_mut(number);
         let before = lane.in_flight();
-        let runs = lane.take_range(range, count, consumer);
+        let runs = lane.take_range(range, consumer, admits);
         self.in_flight += lane.in_flight() - before;
         runs
     }

@@ -162,7 +162,12 @@ impl Both {
 
     fn take(&mut self, from: u64, to: u64, count: u64) {
         let key = self.key();
-        let runs = self.state.take_range(0, from..to, count, key);
+        let mut left = count;
+        let runs = self.state.take_range(0, from..to, key, |_, _| {
+            let admits = left > 0;
+            left = left.saturating_sub(1);
+            admits
+        });
         let taken: Vec<(u64, u32)> = runs
             .into_iter()
             .flat_map(|run| run.offsets.map(move |at| (at, run.returns)))

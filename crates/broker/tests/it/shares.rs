@@ -82,11 +82,11 @@ async fn an_acknowledgement_for_which_there_is_no_space_is_not_told_as_stored() 
         let place = shares.get_or_make("g", &topic, PlaceStart::First).await.unwrap();
         assert_eq!(acquire(&broker, &topic, &place).await.records(), 3);
         accept(&place, 0);
-        assert_eq!(shares.stored().await, Ok(()));
+        assert_eq!(shares.stored(&[Arc::clone(&place)]).await, Ok(()));
         journal.set_deletions_only();
         accept(&place, 1);
         let refused = NotStored::Refused(Refusal::DiskFull);
-        assert_eq!(shares.stored().await, Err(refused));
+        assert_eq!(shares.stored(&[Arc::clone(&place)]).await, Err(refused));
         assert_eq!(
             place.next_offset(0, &RULES),
             None,
@@ -95,7 +95,7 @@ async fn an_acknowledgement_for_which_there_is_no_space_is_not_told_as_stored() 
         if has_space_again {
             journal.set_used_up(false);
             tokio::time::sleep(Duration::from_secs(2)).await;
-            assert_eq!(shares.stored().await, Ok(()));
+            assert_eq!(shares.stored(&[Arc::clone(&place)]).await, Ok(()));
         }
         let journal = Arc::new(behind.reopen());
         let broker = Broker::start(journal, BrokerSettings::default()).await.unwrap();
@@ -103,4 +103,61 @@ async fn an_acknowledgement_for_which_there_is_no_space_is_not_told_as_stored() 
         let start = if has_space_again { 2 } else { 1 };
         assert_eq!(place.next_offset(0, &RULES), Some(Offset(start)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_for_which_there_is_no_space_holds_up_no_other() {
+    let behind = Arc::new(MemoryJournal::new());
+    let journal = Arc::new(ManualJournal::over(Arc::clone(&behind)));
+    let broker = Broker::start(Arc::<ManualJournal>::clone(&journal), BrokerSettings::default()).await;
+    let broker = broker.unwrap();
+    let topic = topic(&broker, 100).await;
+    let shares = broker.messaging().shares();
+    let mut places = Vec::new();
+    for group in ["large", "small", "deleted"] {
+        let place = shares
+            .get_or_make(group, &topic, PlaceStart::First)
+            .await
+            .unwrap();
+        assert_eq!(acquire(&broker, &topic, &place).await.records(), 100);
+        places.push([place]);
+    }
+    let [large, small, deleted] = &places[..] else {
+        unreachable!("there are three")
+    };
+    let refused = NotStored::Refused(Refusal::DiskFull);
+    journal.set_used_up(true);
+    assert_eq!(shares.delete("deleted", topic.id).await, Err(refused));
+    for offset in (0..100).step_by(2) {
+        accept(&large[0], offset);
+    }
+    accept(&small[0], 0);
+    for all in [large, small, deleted] {
+        assert_eq!(shares.stored(all).await, Err(refused));
+    }
+    journal.set_bytes_left(30);
+    assert_eq!(shares.stored(small).await, Ok(()));
+    assert_eq!(shares.stored(large).await, Err(refused));
+    // It waits behind what was refused.
+    accept(&large[0], 1);
+    accept(&small[0], 1);
+    assert_eq!(shares.stored(small).await, Ok(()));
+    assert_eq!(shares.stored(large).await, Err(refused));
+    assert_eq!(starts(&behind, &topic).await, [Some(0), Some(2), None]);
+    journal.set_used_up(false);
+    for all in [large, small, deleted] {
+        assert_eq!(shares.stored(all).await, Ok(()));
+    }
+    assert_eq!(starts(&behind, &topic).await, [Some(3), Some(2), None]);
+}
+
+/// Returns where groups begin after a restart; `None` of one without a place.
+async fn starts(behind: &MemoryJournal, topic: &Topic) -> Vec<Option<u64>> {
+    let broker = Broker::start(Arc::new(behind.reopen()), BrokerSettings::default()).await;
+    let broker = broker.unwrap();
+    let start = |group: &&str| {
+        let place = broker.messaging().shares().get(group, topic.id)?;
+        Some(place.counts(0)?.start.0)
+    };
+    ["large", "small", "deleted"].iter().map(start).collect()
 }

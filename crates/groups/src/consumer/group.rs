@@ -58,10 +58,11 @@ pub struct ConsumerGroup {
     pub(super) assignor: Assignor,
     /// Hash of the topics that members want, as of the last epoch.
     pub(super) topics_hash: u64,
-    pub(crate) members: BTreeMap<Box<str>, Member>,
+    /// Boxed, as a map has room for eleven values from the first one on.
+    pub(crate) members: BTreeMap<Box<str>, Box<Member>>,
     /// Ids of static members, by instance name.
     pub(crate) instances: HashMap<Box<str>, Box<str>>,
-    pub(crate) interests: BTreeMap<InterestId, Interest>,
+    pub(crate) interests: BTreeMap<InterestId, Box<Interest>>,
     next_interest: u32,
     /// Version of the topics that the interests reflect.
     topics_version: u64,
@@ -108,11 +109,11 @@ impl ConsumerGroup {
 
     /// Returns the members, by id.
     pub fn members(&self) -> impl ExactSizeIterator<Item = &Member> {
-        self.members.values()
+        self.members.values().map(|member| &**member)
     }
 
     pub fn member(&self, id: &str) -> Option<&Member> {
-        self.members.get(id)
+        self.members.get(id).map(|member| &**member)
     }
 
     pub fn subscription(&self, member: &Member) -> Option<&Subscription> {
@@ -123,7 +124,7 @@ impl ConsumerGroup {
 
     /// Returns the names of the topics that members want, possibly repeated.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
-        self.interests.values().flat_map(Interest::names)
+        self.interests.values().flat_map(|interest| interest.names())
     }
 
     pub fn state(&self) -> ConsumerGroupState {
@@ -146,8 +147,8 @@ impl ConsumerGroup {
 
     /// Returns the approximate memory of the members, in bytes.
     pub fn bytes(&self) -> usize {
-        let members = self.members.values().map(Member::bytes);
-        let interests = self.interests.values().map(Interest::bytes);
+        let members = self.members.values().map(|member| member.bytes());
+        let interests = self.interests.values().map(|interest| interest.bytes());
         members.sum::<usize>() + interests.sum::<usize>() + self.held.len() * size_of::<Partition>()
     }
 
@@ -191,7 +192,7 @@ impl ConsumerGroup {
             interest.members += 1;
         }
         let id = member.id.clone();
-        self.members.insert(id.clone(), member);
+        self.members.insert(id.clone(), Box::new(member));
         self.on_changed(&id, UnstoredParts::ALL);
     }
 
@@ -213,7 +214,7 @@ impl ConsumerGroup {
         }
         self.leave_interest(member.interest);
         self.unstored_members.insert(id.into());
-        Some(member)
+        Some(*member)
     }
 
     /// Returns the interest of a subscription. A new one has no topics and no members yet.
@@ -228,7 +229,7 @@ impl ConsumerGroup {
         let interest = Interest::new(subscription)?;
         let id = InterestId(self.next_interest);
         self.next_interest = self.next_interest.wrapping_add(1);
-        self.interests.insert(id, interest);
+        self.interests.insert(id, Box::new(interest));
         Ok(id)
     }
 
@@ -287,7 +288,7 @@ impl ConsumerGroup {
             return true;
         }
         // Either the changed topics or all wanted ones are looked up, whichever are fewer.
-        let lookups: Option<usize> = self.interests.values().map(Interest::lookups).sum();
+        let lookups: Option<usize> = self.interests.values().map(|interest| interest.lookups()).sum();
         let mut changed = Vec::new();
         let mut is_more = false;
         let is_known = source.each_changed(known, &mut |name| {

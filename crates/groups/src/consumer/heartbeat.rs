@@ -203,8 +203,7 @@ impl ConsumerGroup {
                 });
             }
         }
-        self.members
-            .get(&beat.member)
+        self.member(&beat.member)
             .ok_or_else(|| HeartbeatError::UnknownMember(beat.member.clone()))
     }
 

@@ -174,12 +174,12 @@ impl ConsumerGroup {
             interest,
             // For a classic member, a CLASSIC piece follows.
             classic: None,
-            ..before.unwrap_or_else(|| Member::empty(now_ms))
+            ..before.map_or_else(|| Member::empty(now_ms), |member| *member)
         };
         if is_new {
             self.insert(member);
         } else {
-            self.members.insert(id, member);
+            self.members.insert(id, Box::new(member));
         }
     }
 

@@ -358,7 +358,8 @@ impl ActiveSegment {
         frame.head.body_checksum = crc32c(&frame.body);
     }
 
-    /// Writes a group with one call and adds it to the tail cache; returns its checksum.
+    /// Writes a group with one call and adds it to the tail cache, if it has bodies to read; returns its
+    /// checksum.
     fn write(
         &mut self,
         core: &Engine,
@@ -385,12 +386,16 @@ impl ActiveSegment {
         self.file.write_at(&mut slices, u64::from(start.byte))?;
         drop(slices);
         self.at += head.bytes;
-        let pinned_bytes = pinned(&pieces, staged);
-        core.tail.push(TailGroup {
-            start,
-            pieces,
-            pinned_bytes,
-        });
+        // State is never read: many small groups would take the place of batches, and scatter the memory.
+        let mut frames = staged.iter().flat_map(|append| &append.frames);
+        if frames.any(|frame| frame.head.kind != FrameKind::Control) {
+            let pinned_bytes = pinned(&pieces, staged);
+            core.tail.push(TailGroup {
+                start,
+                pieces,
+                pinned_bytes,
+            });
+        }
         Ok(checksum)
     }
 }

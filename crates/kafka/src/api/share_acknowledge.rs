@@ -11,7 +11,7 @@ use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::share_operation::ShareOperation;
 use crate::share_request::{
-    Acknowledged, PartitionAcknowledgements, acknowledge, member, settings_of, topic_id,
+    Acknowledged, PartitionAcknowledgements, acknowledge, member, settings_of, settled_places, topic_id,
 };
 use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN};
 
@@ -60,6 +60,7 @@ fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -
         shared.end_share_session(&member);
     }
     let lock_ms = settings.rules.lock_ms;
+    let places = settled_places(&done);
     let stored = then(move |context, stored| match stored {
         Ok(()) => respond(context, call, lock_ms, done),
         Err(why) => {
@@ -67,12 +68,14 @@ fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -
             refused(context, call, code, &message)
         }
     });
-    Ok(Step::Await(Operation::Share(ShareOperation::AwaitStored(stored))))
+    Ok(Step::Await(Operation::Share(ShareOperation::AwaitStored(
+        places, stored,
+    ))))
 }
 
 fn respond(context: &RequestContext, call: Call, lock_ms: u32, done: Vec<Acknowledged>) -> ResponseResult {
     let mut responses: Vec<ShareAcknowledgeTopicResponse> = Vec::new();
-    for Acknowledged { partition, error } in done {
+    for Acknowledged { partition, error, .. } in done {
         let (topic, index) = partition;
         let (code, message) = error.map_or((ErrorCode::None, None), |(code, why)| (code, Some(why.into())));
         let data = PartitionData {

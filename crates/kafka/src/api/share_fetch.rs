@@ -27,7 +27,9 @@ use crate::operation::{OnDone, Operation, Step};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::share_operation::ShareOperation;
 use crate::share_partition::{Failure, SharePartition};
-use crate::share_request::{PartitionAcknowledgements, acknowledge, member, settings_of, topic_id};
+use crate::share_request::{
+    PartitionAcknowledgements, acknowledge, member, settings_of, settled_places, topic_id,
+};
 use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, PartitionId, ShareMember};
 
 /// Mode of a request that takes no more than the records that it asks for; others take whole batches.
@@ -93,6 +95,7 @@ impl ShareFetch {
         let all = self.take_acknowledgements();
         let is_renewal = self.request.is_renew_ack;
         let settled = acknowledge(&context.shared, &member, &settings, is_renewal, all);
+        let places = settled_places(&settled);
         let settled = settled.into_iter().map(|one| (one.partition, one.error));
         self.acknowledged = settled.collect();
         if self.request.share_session_epoch == EPOCH_CLOSE {
@@ -102,7 +105,9 @@ impl ShareFetch {
         if self.acknowledged.is_empty() {
             return self.find_places(context);
         }
-        Ok(Step::Await(Operation::Share(ShareOperation::AwaitStored(self))))
+        Ok(Step::Await(Operation::Share(ShareOperation::AwaitStored(
+            places, self,
+        ))))
     }
 
     /// Checks the request, and opens, continues or closes its session.

@@ -350,16 +350,93 @@ async fn a_record_is_delivered_as_often_as_it_may_be() {
     client.produce("t", 0, batch(&["a", "b"])).await;
     let mut one = Sharer::join(&server, "one", topic).await;
     assert_eq!(one.fetch(&[]).await, [(0, 1, 1)]);
-    for deliveries in 2..=5 {
+    for deliveries in 2..=3 {
         assert_eq!(one.fetch(&[(0, 1, &[RELEASE])]).await, [(0, 1, deliveries)]);
     }
-    assert_eq!(one.fetch(&[(0, 1, &[RELEASE, ACCEPT])]).await, []);
+    assert_eq!(
+        one.fetch(&[(0, 1, &[RELEASE])]).await,
+        [(0, 0, 4)],
+        "half of them"
+    );
+    assert_eq!(one.fetch(&[(0, 0, &[RELEASE])]).await, [(0, 0, 5)]);
+    assert_eq!(one.fetch(&[(0, 0, &[RELEASE])]).await, [(1, 1, 4)]);
+    assert_eq!(one.fetch(&[(1, 1, &[RELEASE])]).await, [(1, 1, 5)]);
+    assert_eq!(one.fetch(&[(1, 1, &[ACCEPT])]).await, []);
     assert_eq!(place(&mut client).await, (2, 0));
     set(&mut client, "share.delivery.count.limit", "2").await;
     client.produce("t", 0, batch(&["c"])).await;
     assert_eq!(one.fetch(&[]).await, [(2, 2, 1)]);
     assert_eq!(one.fetch(&[(2, 2, &[RELEASE])]).await, [(2, 2, 2)]);
     assert_eq!(one.fetch(&[(2, 2, &[RELEASE])]).await, []);
+}
+
+#[tokio::test]
+async fn a_record_that_always_fails_takes_no_other_along() {
+    const FAILING: i64 = 5;
+    let (server, mut client, topic) = start().await;
+    for _ in 0..4 {
+        client.produce("t", 0, batch(&["a", "b", "c"])).await;
+    }
+    let mut one = Sharer::join(&server, "one", topic).await;
+    let (mut accepted, mut sizes) = (Vec::new(), Vec::new());
+    let mut held = one.fetch(&[]).await;
+    while !held.is_empty() {
+        // A client that fails with one record releases all that it has.
+        let fails = held
+            .iter()
+            .any(|(first, last, _)| (*first..=*last).contains(&FAILING));
+        let kind = if fails { RELEASE } else { ACCEPT };
+        let offsets = held.iter().flat_map(|(first, last, _)| *first..=*last);
+        let offsets: Vec<i64> = offsets.collect();
+        sizes.push(offsets.len());
+        if !fails {
+            accepted.extend(&offsets);
+        }
+        let kinds = [kind];
+        let settled: Vec<Settled<'_>> = held
+            .iter()
+            .map(|(first, last, _)| (*first, *last, &kinds[..]))
+            .collect();
+        held = one.fetch(&settled).await;
+    }
+    accepted.sort_unstable();
+    let others: Vec<i64> = (0..12).filter(|offset| *offset != FAILING).collect();
+    assert_eq!(accepted, others);
+    // All, three times; half of what was taken first; those of this half alone, and the rest.
+    assert_eq!(sizes, [12, 12, 12, 6, 1, 1, 1, 1, 1, 1, 6]);
+    assert_eq!(place(&mut client).await, (12, 0));
+}
+
+#[tokio::test]
+async fn a_member_that_leaves_or_is_missed_keeps_its_locks_until_their_time_is_over() {
+    let (server, mut client, topic) = start().await;
+    set(&mut client, "share.record.lock.duration.ms", "60000").await;
+    client.produce("t", 0, batch(&["a", "b"])).await;
+    let mut one = Sharer::join(&server, "one", topic).await;
+    let mut two = Sharer::join(&server, "two", topic).await;
+    let mut three = Sharer::join(&server, "three", topic).await;
+    for (member, offset) in [(&mut one, 0), (&mut two, 1)] {
+        let exact = ShareFetchRequest {
+            max_records: 1,
+            share_acquire_mode: 1,
+            ..member.request(&[])
+        };
+        assert_eq!(taken(&member.send(&exact).await), [(offset, offset, 1)]);
+    }
+    assert_eq!(one.report(-1).await.member_epoch, -1);
+    assert_eq!(three.fetch(&[]).await, []);
+    pass(Duration::from_secs(46)).await;
+    let missed = two.report(1).await.error_code;
+    assert_eq!(missed, ErrorCode::UnknownMemberId.code());
+    assert_eq!(three.fetch(&[]).await, []);
+    let waiting = ShareFetchRequest {
+        max_wait_ms: 60_000,
+        ..three.request(&[])
+    };
+    three.client.send(2, &waiting).await;
+    pass(Duration::from_secs(15)).await;
+    let (_, response) = three.client.receive::<ShareFetchRequest>(2).await;
+    assert_eq!(taken(&response), [(0, 1, 2)]);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use super::dispatcher::Dispatcher;
 use super::expiry_timer::{self, Timer};
 use super::metrics::DeliveryMetrics;
 use super::persistence::{self, Dirty};
-use super::wakeups::{self, Wakeups};
+use super::wakeups::{self, Token, Wakeups};
 
 #[derive(Debug)]
 pub(crate) struct DeliveryContext {
@@ -78,8 +78,8 @@ impl DeliveryContext {
     }
 
     /// Hands out when the log of a lane grows.
-    pub(crate) fn watch(&self, dispatcher: &Arc<Dispatcher>, lane: u32, log: LogId) {
-        self.wakeups.watch(&*self.journal, dispatcher, lane, log);
+    pub(super) fn watch(&self, dispatcher: &Arc<Dispatcher>, lane: u32, log: LogId) -> Option<Token> {
+        self.wakeups.watch(&*self.journal, dispatcher, lane, log)
     }
 
     /// Stops the tasks, and waits until they have ended.

@@ -267,6 +267,8 @@ impl Dispatcher {
         inner.wake_searches();
         inner.dead_letters.dismiss();
         inner.read_ahead.clear();
+        let tokens = inner.logs.iter_mut().filter_map(LaneLog::take_token);
+        context.wakeups.forget(self, tokens);
         for (key, link) in std::mem::take(&mut inner.links) {
             inner.state.consumers.remove(key);
             link.outbox.tell(Event::ConsumerGone { token: link.token });

@@ -10,6 +10,7 @@ use stafett_topics::Topic;
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
 use super::grown_lanes::GrownLanes;
+use super::wakeups::Token;
 
 /// Log of a lane.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,8 @@ pub(crate) struct LaneLog {
     pub(crate) log: LogId,
     /// Offset before which the log is freed.
     pub(super) freed: u64,
+    /// Token of its watch; `None` while it is not watched.
+    token: Option<Token>,
 }
 
 /// Owner of the logs.
@@ -33,8 +36,12 @@ pub(crate) enum LogOwnership {
 impl Dispatcher {
     /// Hands out when one of the logs grows.
     pub(crate) fn watch_logs(self: &Arc<Self>, context: &DeliveryContext) {
-        for lane in &self.lock().logs {
-            context.watch(self, lane.lane, lane.log);
+        let mut inner = self.lock();
+        if self.is_ended() {
+            return;
+        }
+        for lane in &mut inner.logs {
+            lane.watch(context, self);
         }
     }
 
@@ -89,10 +96,10 @@ impl Dispatcher {
         if self.is_ended() || known >= topic.partitions() {
             return;
         }
-        for lane in LaneLog::of_topic(topic, known) {
+        for mut lane in LaneLog::of_topic(topic, known) {
+            lane.watch(context, self);
             inner.logs.push(lane);
             inner.grown.note(lane.lane);
-            context.watch(self, lane.lane, lane.log);
         }
         drop(inner);
         context.wake(self);
@@ -215,7 +222,24 @@ impl DeliveryState {
 
 impl LaneLog {
     pub(crate) fn new(lane: u32, log: LogId) -> Self {
-        Self { lane, log, freed: 0 }
+        Self {
+            lane,
+            log,
+            freed: 0,
+            token: None,
+        }
+    }
+
+    /// Hands out when the log grows.
+    pub(crate) fn watch(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
+        if self.token.is_none() {
+            self.token = context.watch(dispatcher, self.lane, self.log);
+        }
+    }
+
+    /// Takes the token of its watch, to be freed.
+    pub(super) fn take_token(&mut self) -> Option<Token> {
+        self.token.take()
     }
 
     /// Returns the lanes of a topic's partitions, from `from` on.

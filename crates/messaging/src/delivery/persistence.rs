@@ -5,6 +5,8 @@
 //! (the disk is full), the changes return to their dispatcher and are retried at growing intervals, as are
 //! deletions of dispatchers; there are some last retries before a stop.
 
+use std::collections::BTreeSet;
+use std::slice;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -42,11 +44,19 @@ const LAST_TRIES: u32 = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     dispatchers: Lock<Vec<Arc<Dispatcher>>>,
-    /// Refused deletions of dispatchers, each one append.
-    refused: Lock<Vec<Vec<Frame>>>,
+    refused: Lock<Vec<RefusedDeletion>>,
     wake: Arc<Notify>,
     /// Held while changes are staged: after a flush, all earlier changes are staged.
     turn: Lock<()>,
+}
+
+/// Deletion of a dispatcher that was refused.
+#[derive(Debug)]
+struct RefusedDeletion {
+    /// The dispatcher's.
+    id: u64,
+    /// One append.
+    frames: Vec<Frame>,
 }
 
 impl Dirty {
@@ -67,12 +77,12 @@ impl Dirty {
     }
 
     /// Adds a refused deletion of a dispatcher, to be retried.
-    pub(crate) fn push_refused(&self, deletion: Vec<Frame>) {
-        self.refused().push(deletion);
+    pub(crate) fn push_refused(&self, id: u64, frames: Vec<Frame>) {
+        self.refused().push(RefusedDeletion { id, frames });
         self.wake.notify_one();
     }
 
-    fn refused(&self) -> MutexGuard<'_, Vec<Vec<Frame>>> {
+    fn refused(&self) -> MutexGuard<'_, Vec<RefusedDeletion>> {
         self.refused.lock()
     }
 
@@ -112,6 +122,14 @@ struct Piece {
     snapshots: u64,
 }
 
+/// A dispatcher of which changes were refused.
+#[derive(Debug)]
+struct Refused {
+    dispatcher: Arc<Dispatcher>,
+    /// Bytes of the changes.
+    bytes: usize,
+}
+
 impl Persistence {
     /// Drops all changes: a snapshot that includes them is being stored.
     pub(super) fn on_replaced(&mut self, bytes: usize) {
@@ -133,28 +151,50 @@ impl DeliveryContext {
         }
     }
 
-    /// Stores the changes of all dispatchers. False if some were refused and have to be retried.
-    pub(crate) fn flush(&self) -> bool {
+    /// Stores the changes of all dispatchers. Returns the ids of those of which something was refused: it has
+    /// to be retried.
+    pub(crate) fn flush(&self) -> BTreeSet<u64> {
         let _turn = self.dirty.lock_turn();
         // No log may be deleted between its check and its truncation.
         let _no_removal = self.lock_out_removals();
-        let are_gone = self.store_refused();
-        let mut pieces = Vec::new();
-        for dispatcher in self.dirty.take() {
-            let mut inner = dispatcher.lock();
-            inner.persistence.is_listed = false;
-            if !dispatcher.is_ended() {
-                inner.store(self, &dispatcher, &mut pieces);
-            }
+        let mut unstored = self.store_refused();
+        let dirty = self.dirty.take();
+        for dispatcher in &dirty {
+            dispatcher.lock().persistence.is_listed = false;
         }
-        self.store(pieces) && are_gone
+        let mut refused = self.store_changes(&dirty);
+        if refused.len() > 1 {
+            // Changes that need more space than there is hold up no others.
+            refused.sort_by_key(|one| one.bytes);
+            let fits = |one: &Refused| self.store_changes(slice::from_ref(&one.dispatcher)).is_empty();
+            let stored = refused.iter().take_while(|one| fits(one)).count();
+            refused.drain(..stored);
+        }
+        if !refused.is_empty() {
+            let count = refused.len();
+            tracing::warn!("the disk is full: changes of {count} delivery states wait to be stored");
+        }
+        unstored.extend(refused.iter().map(|one| one.dispatcher.id));
+        unstored
     }
 
-    /// Stores refused deletions. False if some are refused again.
-    fn store_refused(&self) -> bool {
+    /// Stores the changes of dispatchers. Returns those that were refused.
+    fn store_changes(&self, dispatchers: &[Arc<Dispatcher>]) -> Vec<Refused> {
+        let mut pieces = Vec::new();
+        for dispatcher in dispatchers {
+            let mut inner = dispatcher.lock();
+            if !dispatcher.is_ended() {
+                inner.store(self, dispatcher, &mut pieces);
+            }
+        }
+        self.store(pieces)
+    }
+
+    /// Stores refused deletions. Returns the ids of the dispatchers of which one is refused again.
+    fn store_refused(&self) -> BTreeSet<u64> {
         let mut refused = std::mem::take(&mut *self.dirty.refused());
         refused.retain(
-            |deletion| match StageOutcome::of(&*self.journal, deletion.iter().cloned()) {
+            |deletion| match StageOutcome::of(&*self.journal, deletion.frames.iter().cloned()) {
                 StageOutcome::Stored | StageOutcome::Waits(_) | StageOutcome::Refused(Refusal::Closed) => {
                     false
                 }
@@ -165,21 +205,21 @@ impl DeliveryContext {
                 StageOutcome::Refused(_) => true,
             },
         );
-        let is_stored = refused.is_empty();
+        let ids = refused.iter().map(|deletion| deletion.id).collect();
         self.dirty.refused().append(&mut refused);
-        is_stored
+        ids
     }
 
     /// Stores the state of every dispatcher, with exact marks: before a stop.
     pub(crate) async fn flush_all(&self, all: &[Arc<Dispatcher>]) {
         for _ in 1..LAST_TRIES {
             // Marks are exact only after everything else is stored.
-            if self.flush() && self.flush_exactly(all) {
+            if self.flush().is_empty() && self.flush_exactly(all) {
                 return;
             }
             tokio::time::sleep(AGAIN_MIN).await;
         }
-        if !(self.flush() && self.flush_exactly(all)) {
+        if !(self.flush().is_empty() && self.flush_exactly(all)) {
             tracing::error!(
                 "the disk is full: some of what consumers settled last is not stored, and comes again"
             );
@@ -203,44 +243,55 @@ impl DeliveryContext {
             }
             inner.store(self, dispatcher, &mut pieces);
         }
-        self.store(pieces)
+        self.store(pieces).is_empty()
     }
 
-    /// Stores pieces, many per append; refused ones return to their dispatchers. False if there are any.
-    fn store(&self, pieces: Vec<Piece>) -> bool {
-        let mut is_stored = true;
+    /// Stores pieces, many per append; refused ones return to their dispatchers. Returns these.
+    fn store(&self, pieces: Vec<Piece>) -> Vec<Refused> {
+        let mut refused: Vec<Piece> = Vec::new();
         let (mut together, mut frames, mut bytes) = (Vec::new(), 0, 0);
         for piece in pieces {
             frames += piece.frames.len();
             bytes += piece.bytes;
             together.push(piece);
             if frames >= FRAMES_MAX || bytes >= APPEND_BYTES_MAX {
-                is_stored &= self.store_together(std::mem::take(&mut together));
+                self.store_together(std::mem::take(&mut together), &mut refused);
                 (frames, bytes) = (0, 0);
             }
         }
-        self.store_together(together) && is_stored
+        self.store_together(together, &mut refused);
+        let mut dispatchers: Vec<Refused> = Vec::new();
+        // In reverse, so that the earliest changes end up first.
+        for piece in refused.into_iter().rev() {
+            match dispatchers.last_mut() {
+                Some(last) if last.dispatcher.id == piece.dispatcher.id => last.bytes += piece.bytes,
+                _ => dispatchers.push(Refused {
+                    dispatcher: Arc::clone(&piece.dispatcher),
+                    bytes: piece.bytes,
+                }),
+            }
+            piece.give_back(self);
+        }
+        dispatchers
     }
 
-    fn store_together(&self, mut pieces: Vec<Piece>) -> bool {
+    /// Stores pieces in one append, or adds them to `refused`.
+    fn store_together(&self, mut pieces: Vec<Piece>, refused: &mut Vec<Piece>) {
+        // What comes behind a refused piece of its dispatcher waits for it.
+        let last = refused.last().map(|piece| piece.dispatcher.id);
+        let behind = pieces
+            .iter()
+            .take_while(|piece| Some(piece.dispatcher.id) == last);
+        let behind = behind.count();
+        refused.extend(pieces.drain(..behind));
         if pieces.is_empty() {
-            return true;
+            return;
         }
         let frames = pieces.iter_mut().flat_map(|piece| piece.frames.drain(..));
         match StageOutcome::of_settlements(&*self.journal, frames) {
             // After the journal has stopped, nothing more can be stored.
-            StageOutcome::Stored | StageOutcome::Waits(_) | StageOutcome::Refused(Refusal::Closed) => true,
-            StageOutcome::Refused(why) => {
-                tracing::warn!(
-                    "{} changes of delivery state wait to be stored: {why}",
-                    pieces.len()
-                );
-                // In reverse, so that the earliest changes end up first.
-                for piece in pieces.into_iter().rev() {
-                    piece.give_back(self);
-                }
-                false
-            }
+            StageOutcome::Stored | StageOutcome::Waits(_) | StageOutcome::Refused(Refusal::Closed) => {}
+            StageOutcome::Refused(_) => refused.append(&mut pieces),
         }
     }
 }
@@ -406,7 +457,7 @@ pub(super) async fn run(context: Weak<DeliveryContext>, stop: CancellationToken)
         }
         tokio::time::sleep(GATHER).await;
         let mut pause = AGAIN_MIN;
-        while !context.upgrade().is_none_or(|context| context.flush()) {
+        while !context.upgrade().is_none_or(|context| context.flush().is_empty()) {
             if stop
                 .run_until_cancelled(tokio::time::sleep(pause))
                 .await

@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::dispatcher::Dispatcher;
 use super::lanes::LogOwnership;
 
-/// Number of watched lanes below which no sweep for deleted dispatchers is needed.
-const SWEEP_MIN: usize = 1024;
+/// Token of a watched lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token(u32);
 
 #[derive(Debug)]
 pub(super) struct Wakeups {
@@ -32,8 +33,6 @@ pub(super) struct Shard {
 struct Watched {
     dispatchers: Vec<(Weak<Dispatcher>, u32)>,
     free: Vec<u32>,
-    /// Number of entries at which the next sweep is due.
-    sweep_at: usize,
 }
 
 impl Wakeups {
@@ -55,9 +54,16 @@ impl Wakeups {
         self.wakeups.iter()
     }
 
-    /// Notifies a dispatcher when the log of one of its lanes grows.
-    pub(super) fn watch(&self, journal: &dyn Journal, dispatcher: &Arc<Dispatcher>, lane: u32, log: LogId) {
-        let Some(shard) = self.of(dispatcher) else { return };
+    /// Notifies a dispatcher when the log of one of its lanes grows. Returns the token of the lane, valid
+    /// until [`Self::forget`].
+    pub(super) fn watch(
+        &self,
+        journal: &dyn Journal,
+        dispatcher: &Arc<Dispatcher>,
+        lane: u32,
+        log: LogId,
+    ) -> Option<Token> {
+        let shard = self.of(dispatcher)?;
         let token = shard.lock_queues().add(dispatcher, lane);
         let watch = match dispatcher.ownership {
             // The topic's logs outlive the dispatcher.
@@ -65,6 +71,16 @@ impl Wakeups {
             LogOwnership::Own => &shard.watch,
         };
         journal.watch_log(watch, log, token);
+        Some(Token(token))
+    }
+
+    /// Frees the tokens of a dispatcher that has ended. Growth that is reported later may wake another one.
+    pub(super) fn forget(&self, dispatcher: &Dispatcher, tokens: impl Iterator<Item = Token>) {
+        let Some(shard) = self.of(dispatcher) else { return };
+        let mut watched = shard.lock_queues();
+        for Token(token) in tokens {
+            watched.remove(token);
+        }
     }
 
     /// Schedules a hand-out of a dispatcher.
@@ -84,9 +100,6 @@ impl Wakeups {
 impl Watched {
     fn add(&mut self, dispatcher: &Arc<Dispatcher>, lane: u32) -> u32 {
         let dispatcher = (Arc::downgrade(dispatcher), lane);
-        if self.free.is_empty() && self.dispatchers.len() >= self.sweep_at {
-            self.sweep();
-        }
         if let Some(token) = self.free.pop()
             && let Some(slot) = usize::try_from(token)
                 .ok()
@@ -104,15 +117,16 @@ impl Watched {
         Some((dispatcher.upgrade()?, *lane))
     }
 
-    /// Frees the tokens and weak references of dropped dispatchers.
-    fn sweep(&mut self) {
-        for (token, (dispatcher, _)) in (0_u32..).zip(&mut self.dispatchers) {
-            if dispatcher.strong_count() == 0 {
-                *dispatcher = Weak::new();
-                self.free.push(token);
-            }
+    /// Frees a token, and the weak reference: it keeps the memory of its dispatcher.
+    fn remove(&mut self, token: u32) {
+        let slot = usize::try_from(token).ok();
+        if let Some(slot) = slot.and_then(|at| self.dispatchers.get_mut(at)) {
+            *slot = (Weak::new(), 0);
+            self.free.push(token);
         }
-        self.sweep_at = (2 * (self.dispatchers.len() - self.free.len())).max(SWEEP_MIN);
+        if self.free.len() == self.dispatchers.len() {
+            *self = Self::default();
+        }
     }
 }
 

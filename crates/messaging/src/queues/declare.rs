@@ -213,8 +213,8 @@ impl Queues {
             inner.logs.truncate(known);
             return Err(Refused::Journal(refusal));
         }
-        for (priority, log) in (lowest..=highest).zip(first.0..) {
-            self.context.watch(queue, priority.into(), LogId(log));
+        for lane in inner.logs.iter_mut().skip(known) {
+            lane.watch(&self.context, queue);
         }
         self.publish_view(queue, inner);
         inner.log(highest.into()).ok_or(Refused::Gone)

@@ -182,7 +182,7 @@ impl Queues {
                 .journal
                 .append(vec![Append::state(frames.clone(), queue.state_wait())]);
             if staged.glance().committed() == Some(false) {
-                self.context.dirty.push_refused(frames);
+                self.context.dirty.push_refused(queue.id.0, frames);
             }
             ticket = Some(staged);
         };

@@ -176,6 +176,7 @@ impl Settling<'_> {
                 metrics.rejected.inc();
             }
             AcknowledgeKind::Release => {
+                self.locks.on_returned(key, offset);
                 return_one(self.inner, self.shares, id);
                 self.shares.metrics.released.inc();
                 self.returns = true;
@@ -207,10 +208,12 @@ impl Settling<'_> {
 }
 
 impl Shares {
-    /// Waits until all acknowledgements made before are stored, as durably as groups are. An error says that
-    /// some are not stored yet: they hold until a restart, and are stored once there is space.
-    pub async fn stored(self: &Arc<Self>) -> Result<(), NotStored> {
-        if !self.context.flush() {
+    /// Waits until all acknowledgements that were made before in these places are stored, as durably as
+    /// groups are. An error says that some are not stored yet: they hold until a restart, and are stored
+    /// once there is space.
+    pub async fn stored(self: &Arc<Self>, places: &[Arc<Place>]) -> Result<(), NotStored> {
+        let unstored = self.context.flush();
+        if places.iter().any(|place| unstored.contains(&place.id)) {
             // They are retried, but would come again after a restart meanwhile.
             return Err(NotStored::Refused(Refusal::DiskFull));
         }

@@ -3,7 +3,6 @@
 //! A caller asks where to read ([`Place::next_offset`]), reads the log, and takes messages of the read.
 //! Others may have taken some of them meanwhile; then it gets fewer.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use stafett_topics::{Batches, LogSlice};
 use super::locks::RecordLock;
 use super::place::Place;
 use super::places::ShareRules;
+use super::throttle::Throttle;
 
 /// Bounds of the messages that a member takes of one partition.
 #[derive(Debug, Clone)]
@@ -102,10 +102,13 @@ impl Place {
         let returns_max = rules.deliveries_max.saturating_sub(1);
         inner.state.set_delivery_limit(Some(returns_max));
         let key = locks.new_key();
-        let mut offsets: Vec<Range<u64>> = Vec::new();
+        let head = inner.state.lane(partition).map_or(0, stafett_queue::Lane::head);
+        locks.first_taken.forget_below(partition, head);
         let (mut left, mut at) = (wanted.records_max, from.0);
+        let mut throttle = Throttle::new(rules.deliveries_max);
         let mut batches = Batches::of(read);
         while left > 0
+            && !throttle.is_closed()
             && let Some((header, batch)) = batches.next_batch()
         {
             let Ok(base) = u64::try_from(header.base_offset) else {
@@ -125,23 +128,29 @@ impl Place {
                 .is_none_or(|lane| lane.in_flight() >= rules.locks_max);
             let new = state.lane(partition).map_or(0, stafett_queue::Lane::taken_to);
             let taken_end = if is_full { end.min(new) } else { end };
-            let count = if wanted.is_exact { left } else { u64::MAX };
-            let runs = state.take_range(partition, at.max(base)..taken_end, count, key);
+            let mut room = if wanted.is_exact { left } else { u64::MAX };
+            let runs = state.take_range(partition, at.max(base)..taken_end, key, |offset, deliveries| {
+                let neighbours = || locks.first_taken.neighbours(partition, offset);
+                let neighbours = || neighbours().unwrap_or_else(|| header.span());
+                let is_admitted = room > 0 && throttle.admits(deliveries, neighbours);
+                room -= u64::from(is_admitted);
+                is_admitted
+            });
             let taken: u64 = runs.iter().map(|run| run.offsets.end - run.offsets.start).sum();
             if taken > 0 {
                 left = left.saturating_sub(taken);
                 acquired.add(&runs, batch, wanted.range_records);
-                offsets.extend(runs.into_iter().map(|run| run.offsets));
             }
             at = at.max(end);
         }
         let held = acquired.records();
         if held > 0 {
             let until_ms = shares.context.clock.now_ms() + i64::from(rules.lock_ms);
+            let ranges = acquired.ranges.iter();
             let lock = RecordLock {
                 member: Arc::clone(&wanted.member),
                 partition,
-                offsets,
+                offsets: ranges.map(|range| range.first.0..range.last.0 + 1).collect(),
                 held,
                 until_ms,
             };

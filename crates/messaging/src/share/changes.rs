@@ -155,7 +155,7 @@ impl Shares {
                 .journal
                 .append(vec![Append::state(frames.clone(), self.wait)]);
             if ticket.glance().committed() == Some(false) {
-                self.context.dirty.push_refused(frames);
+                self.context.dirty.push_refused(place.id, frames);
             }
             ticket
         };

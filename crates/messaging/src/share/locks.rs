@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use stafett_queue::ConsumerKey;
 
+use super::throttle::FirstTaken;
+
 /// A lock of messages of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RecordLock {
@@ -28,6 +30,7 @@ pub(super) struct Locks {
     by_key: BTreeMap<ConsumerKey, RecordLock>,
     by_time: BTreeSet<(i64, ConsumerKey)>,
     last_key: u64,
+    pub(super) first_taken: FirstTaken,
 }
 
 impl Locks {
@@ -47,6 +50,23 @@ impl Locks {
         self.by_key.get(&key).map(|lock| &*lock.member)
     }
 
+    /// Records that a message with a lock is about to return.
+    pub(super) fn on_returned(&mut self, key: ConsumerKey, offset: u64) {
+        let Some(lock) = self.by_key.get(&key) else { return };
+        if let Some(range) = lock.offsets.iter().find(|range| range.contains(&offset)) {
+            self.first_taken.add(lock.partition, range);
+        }
+    }
+
+    /// Removes a lock with messages that are about to return.
+    fn remove_returning(&mut self, key: ConsumerKey) -> Option<RecordLock> {
+        let lock = self.remove(key)?;
+        for range in &lock.offsets {
+            self.first_taken.add(lock.partition, range);
+        }
+        Some(lock)
+    }
+
     /// Records that one message no longer has a lock.
     pub(super) fn on_released(&mut self, key: ConsumerKey) {
         let Some(lock) = self.by_key.get_mut(&key) else {
@@ -59,7 +79,7 @@ impl Locks {
     }
 
     /// Removes a lock.
-    pub(super) fn remove(&mut self, key: ConsumerKey) -> Option<RecordLock> {
+    fn remove(&mut self, key: ConsumerKey) -> Option<RecordLock> {
         let lock = self.by_key.remove(&key)?;
         self.by_time.remove(&(lock.until_ms, key));
         Some(lock)
@@ -69,7 +89,7 @@ impl Locks {
     pub(super) fn pop_due(&mut self, now_ms: i64) -> Option<(ConsumerKey, RecordLock)> {
         let (_, key) = self.by_time.first().filter(|(until, _)| *until <= now_ms)?;
         let key = *key;
-        Some((key, self.remove(key)?))
+        Some((key, self.remove_returning(key)?))
     }
 
     /// Returns the time at which the next lock is due.
@@ -87,7 +107,7 @@ impl Locks {
             .map(|(key, _)| *key)
             .collect();
         keys.into_iter()
-            .filter_map(|key| Some((key, self.remove(key)?)))
+            .filter_map(|key| Some((key, self.remove_returning(key)?)))
             .collect()
     }
 
@@ -95,6 +115,7 @@ impl Locks {
     pub(super) fn forget(&mut self, partition: u32) {
         self.by_key.retain(|_, lock| lock.partition != partition);
         self.by_time.retain(|(_, key)| self.by_key.contains_key(key));
+        self.first_taken.forget(partition);
     }
 
     #[cfg(test)]

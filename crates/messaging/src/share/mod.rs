@@ -7,7 +7,7 @@
 //!
 //! - `places`: all places; `load`: loading at the start; `changes`: places that are made, moved and deleted
 //! - `place`: the place of a group in a topic; `acquire`: taking messages; `acknowledge`: settling them
-//! - `locks`: locks of messages, a pure structure
+//! - `locks`: locks of messages; `throttle`: isolation of those that were delivered often; both pure
 
 mod acknowledge;
 mod acquire;
@@ -17,6 +17,7 @@ mod locks;
 mod metrics;
 mod place;
 mod places;
+mod throttle;
 
 pub use acknowledge::{AcknowledgeError, AcknowledgeKind, Acknowledgement};
 pub use acquire::{Acquire, Acquired, AcquiredRange};
