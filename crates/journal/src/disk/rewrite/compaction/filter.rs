@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use stafett_model::{BatchHeader, KeyedRecord, LogId, Offset, Retained, emptied, retain};
+use stafett_model::{BatchHeader, KeyedRecord, LogId, Offset, Retained, emptied, for_each_key, retain};
 
 use super::super::super::engine::Engine;
 use super::super::super::producers::sequence_after;
@@ -80,11 +80,7 @@ impl RecordFilter {
         if header.is_control() {
             return Filtered::Whole;
         }
-        let map = &self.map;
-        let hidden = core
-            .logs
-            .get(log)
-            .is_some_and(|log| is_hidden(&log.lock(), &header));
+        let (map, hidden) = (&self.map, is_hidden_in(core, log, &header));
         let mut tombstones = false;
         let retained = retain(batch, BATCH_BYTES_MAX, |record| {
             let stays = own.keeps(map, log, record) && !hidden;
@@ -107,6 +103,36 @@ impl RecordFilter {
         self.removed.count(&header, &filtered);
         filtered
     }
+
+    /// Returns true if a stored batch of a log, placed, stays as it is.
+    pub(in super::super) fn keeps_all(&mut self, core: &Engine, log: LogId, batch: &Bytes) -> bool {
+        let (Some(own), Ok(header)) = (self.logs.get_mut(&log), BatchHeader::parse(batch)) else {
+            return true;
+        };
+        if header.is_control() {
+            return true;
+        }
+        if header.record_count == 0 {
+            return own.needs(&header);
+        }
+        if is_hidden_in(core, log, &header) {
+            return false;
+        }
+        let (mut stays, mut tombstones) = (true, false);
+        let read = for_each_key(batch, BATCH_BYTES_MAX, |record| {
+            stays = own.keeps(&self.map, log, record);
+            tombstones |= stays && record.is_tombstone && record.offset < own.end;
+            stays
+        });
+        own.has_tombstones |= tombstones;
+        own.is_incomplete |= read.is_err();
+        stays
+    }
+}
+
+fn is_hidden_in(core: &Engine, log: LogId, header: &BatchHeader) -> bool {
+    let log = core.logs.get(log);
+    log.is_some_and(|log| is_hidden(&log.lock(), header))
 }
 
 impl LogFilter {

@@ -118,6 +118,17 @@ mod tests {
     }
 
     #[test]
+    fn the_table_takes_its_bytes_whatever_the_number_of_keys() {
+        for bytes in [1 << 12, 100_000, 1 << 20] {
+            let mut map = OffsetMap::new(bytes);
+            let taken = (0..1_000_000_u64).filter(|n| map.insert(LogId(1), &n.to_le_bytes(), Offset(*n)));
+            let taken = taken.count();
+            assert!(map.slots.capacity() * SLOT_BYTES <= bytes);
+            assert_eq!((taken, map.is_full()), (bytes / SLOT_BYTES / 5 * 4, true));
+        }
+    }
+
+    #[test]
     fn the_smallest_map_holds_a_key() {
         let mut map = OffsetMap::new(0);
         assert!(map.insert(LogId(1), b"", Offset(0)) && !map.insert(LogId(1), b"b", Offset(1)));

@@ -106,7 +106,7 @@ impl Pass {
                     return Some(offset);
                 }
             };
-            budget.spend(core, slice.bytes as u64).ok()?;
+            budget.spend_read(core, slice.bytes as u64).ok()?;
             for batch in &slice.pieces {
                 if let Some(full_at) = self.add(core, batch, range, own) {
                     return Some(full_at);
@@ -151,7 +151,12 @@ impl Pass {
             let view = segments.iter().find(|view| view.id == run.segment && view.free);
             return match view.map(|view| view.kind) {
                 None => PassStep::Blocked,
-                Some(SegmentKind::Sorted) => PassStep::Rewrite(vec![run.segment]),
+                Some(SegmentKind::Sorted) => {
+                    let behind = left.map(|run| run.segment);
+                    let bytes = core.settings.segment_bytes.into();
+                    let together = RewritePolicy::sorted_together(segments, run.segment, behind, bytes);
+                    PassStep::Rewrite(together)
+                }
                 Some(SegmentKind::Arrival) => {
                     let last = left.map(|run| run.segment).max().unwrap_or(run.segment);
                     PassStep::Rewrite(policy.arrivals_between(segments, run.segment, last))
