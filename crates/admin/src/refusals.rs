@@ -19,7 +19,8 @@ pub(crate) const STORAGE: [Code; 4] = [
 /// Codes of [`of_deletion`].
 pub(crate) const DELETION: [Code; 4] = [Code::NoSuchQueue, Code::InUse, Code::NotEmpty, Code::Exclusive];
 /// Codes of [`of_move`].
-pub(crate) const MOVE: [Code; 5] = [
+pub(crate) const MOVE: [Code; 6] = [
+    Code::MessageWithoutKey,
     Code::QueueFull,
     Code::QueueGone,
     Code::MessageTooLarge,
@@ -134,6 +135,7 @@ pub(crate) fn of_move(messages: u64, why: Stopped) -> Problem {
         Stopped::Full => Problem::new(Code::QueueFull, said),
         Stopped::TargetGone | Stopped::SourceGone => Problem::new(Code::QueueGone, said),
         Stopped::TooLarge => Problem::new(Code::MessageTooLarge, said),
+        Stopped::WithoutKey => Problem::new(Code::MessageWithoutKey, said),
         Stopped::NoSpace => Problem::new(Code::SpaceShort, said),
         Stopped::Unreadable => Problem::new(Code::Unreadable, said),
         Stopped::Stopping => Problem::new(Code::NotServing, said),
@@ -170,6 +172,7 @@ mod tests {
             (Stopped::TargetGone, (409, "queue_gone")),
             (Stopped::SourceGone, (409, "queue_gone")),
             (Stopped::TooLarge, (409, "message_too_large")),
+            (Stopped::WithoutKey, (409, "message_without_key")),
             (Stopped::NoSpace, (503, "space_short")),
             (Stopped::Unreadable, (503, "unreadable")),
             (Stopped::Stopping, (503, "not_serving")),

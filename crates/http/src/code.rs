@@ -119,6 +119,8 @@ codes! {
         "The queue was deleted meanwhile. The detail says how far the request came."
     MessageTooLarge "message_too_large" 409 Never
         "A message is larger than its target takes. The detail says how far the request came."
+    MessageWithoutKey "message_without_key" 409 Never
+        "A message has no key, and its target is a compacted topic. The detail says how far the request came."
     BackupFailed "backup_failed" 409 Never
         "The backup could not be made, and nothing of it is left. The detail says why."
     NotStoppable "not_stoppable" 409 Never

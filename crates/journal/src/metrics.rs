@@ -18,6 +18,7 @@ pub struct Metrics {
     pub(crate) segments_started: Counter,
     pub(crate) rewritten_bytes: Counter,
     pub(crate) compactions: Counter,
+    pub(crate) compaction_seals: Counter,
     pub(crate) compacted_records: Counter,
     pub(crate) compacted_bytes: Counter,
     pub(crate) dirty_percent: Gauge,
@@ -54,6 +55,7 @@ impl Metrics {
             segments_started: Counter::default(),
             rewritten_bytes: Counter::default(),
             compactions: Counter::default(),
+            compaction_seals: Counter::default(),
             compacted_records: Counter::default(),
             compacted_bytes: Counter::default(),
             dirty_percent: Gauge::default(),
@@ -114,6 +116,11 @@ impl Metrics {
 
     fn register_compaction(&self, registry: &mut Registry) {
         registry.register("compactions", "Passes of compaction", self.compactions.clone());
+        registry.register(
+            "compaction_seals",
+            "Segments sealed early, as records in them had to be compacted",
+            self.compaction_seals.clone(),
+        );
         registry.register(
             "compacted_records",
             "Records removed by compaction",

@@ -252,12 +252,6 @@ impl Lane {
         runs
     }
 
-    /// Returns the return count of a ready message.
-    fn returns(&self, at: u64) -> u32 {
-        let count = self.returned.get(&at).or_else(|| self.counts.get(&at));
-        count.copied().unwrap_or(0)
-    }
-
     /// Returns the number of messages from the head on that are not settled.
     pub fn unsettled(&self) -> u64 {
         self.end
@@ -300,9 +294,9 @@ impl Lane {
 
     /// Returns the return count of a message that is not settled.
     pub fn returns(&self, at: u64) -> u32 {
-        let in_flight = self.in_flight.get(at).map(|entry| entry.returns);
-        let ready = || self.returned.get(&at).or_else(|| self.counts.get(&at)).copied();
-        in_flight.or_else(ready).unwrap_or(0)
+        let ready = self.returned.get(&at).or_else(|| self.counts.get(&at)).copied();
+        let in_flight = || self.in_flight.get(at).map(|entry| entry.returns);
+        ready.or_else(in_flight).unwrap_or(0)
     }
 
     /// Returns true if a ready message was returned or put back since the start.

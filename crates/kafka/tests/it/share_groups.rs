@@ -378,7 +378,7 @@ async fn a_record_that_always_fails_takes_no_other_along() {
         client.produce("t", 0, batch(&["a", "b", "c"])).await;
     }
     let mut one = Sharer::join(&server, "one", topic).await;
-    let (mut accepted, mut sizes) = (Vec::new(), Vec::new());
+    let (mut accepted, mut sizes) = (Vec::<i64>::new(), Vec::new());
     let mut held = one.fetch(&[]).await;
     while !held.is_empty() {
         // A client that fails with one record releases all that it has.

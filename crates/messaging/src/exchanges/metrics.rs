@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry;
 pub(crate) struct ExchangeMetrics {
     pub(crate) published: Counter,
     pub(crate) unroutable: Counter,
+    pub(crate) without_key: Counter,
 }
 
 impl ExchangeMetrics {
@@ -18,5 +19,10 @@ impl ExchangeMetrics {
             self.published.clone(),
         );
         registry.register("unroutable", "Messages that led nowhere", self.unroutable.clone());
+        registry.register(
+            "without_key",
+            "Dead letters and delayed messages that a compacted topic did not get, as they have no key",
+            self.without_key.clone(),
+        );
     }
 }

@@ -6,7 +6,7 @@ use bytestring::ByteString;
 use smallvec::SmallVec;
 use stafett_journal::Frame;
 use stafett_model::{LogId, Message, Namespace, SharedLock};
-use stafett_routing::Routes;
+use stafett_routing::{Router, Routes};
 use stafett_store::Stored;
 use stafett_topics::{Topic, TopicDefaults, Topics};
 
@@ -36,6 +36,8 @@ pub(crate) struct ResolvedTargets {
     pub(crate) message_bytes_max: usize,
     /// True if a topic replaces the messages' timestamps by the time of arrival.
     pub(crate) append_time: bool,
+    /// True if a topic is compacted by key.
+    pub(crate) compacts: bool,
 }
 
 impl Resolver {
@@ -46,6 +48,7 @@ impl Resolver {
             topics: SmallVec::new(),
             message_bytes_max: usize::MAX,
             append_time: false,
+            compacts: false,
         };
         for target in targets {
             match target {
@@ -66,6 +69,7 @@ impl Resolver {
                 let rules = settings.rules(&topic.settings);
                 places.message_bytes_max = places.message_bytes_max.min(rules.single_message_bytes_max());
                 places.append_time |= rules.append_time;
+                places.compacts |= rules.compacts;
             }
         }
         places
@@ -126,7 +130,7 @@ impl Resolver {
     }
 
     /// Routes a message that was published before: a dead letter or a delayed message. It is not delayed
-    /// again.
+    /// again. Compacted topics are left out if it has no key: they would lose it.
     pub(crate) fn reroute(
         &self,
         routing: &NamespaceRouting,
@@ -134,6 +138,42 @@ impl Resolver {
         more_keys: &[ByteString],
         message: &Message,
     ) -> Targets {
+        let router = routing.router();
+        let place = (&routing.name, &router, exchange);
+        let Some(mut places) = self.places_again(place, more_keys, message) else {
+            return Targets::default();
+        };
+        if places.refuses_key_of(message) {
+            let settings = *self.settings.read();
+            let before = places.topics.len();
+            places
+                .topics
+                .retain(|topic| !settings.rules(&topic.settings).compacts);
+            let left_out = before - places.topics.len();
+            self.exchanges.metrics.without_key.inc_by(left_out as u64);
+        }
+        places.targets(message)
+    }
+
+    /// Returns true if a message that waits at an exchange would be refused for its missing key if it were
+    /// routed now.
+    pub(crate) fn would_miss_key(
+        &self,
+        place: (&Namespace, &Router<Target>, &str),
+        more_keys: &[ByteString],
+        message: &Message,
+    ) -> bool {
+        let compacts = |places: ResolvedTargets| places.compacts;
+        message.key.is_none() && self.places_again(place, more_keys, message).is_some_and(compacts)
+    }
+
+    /// Routes a message at an exchange of a namespace, and does not delay it.
+    fn places_again(
+        &self,
+        (namespace, router, exchange): (&Namespace, &Router<Target>, &str),
+        more_keys: &[ByteString],
+        message: &Message,
+    ) -> Option<ResolvedTargets> {
         let routed = RoutedMessage {
             key: &message.routing_key,
             more_keys,
@@ -142,17 +182,20 @@ impl Resolver {
             delayed: false,
         };
         let mut found = Routes::default();
-        let names = self.default_exchange_names(&routing.name);
-        match routing.router().route(exchange, &routed, &names, &mut found) {
-            Ok(()) => self.resolve(&routing.name, found.targets()).targets(message),
-            Err(_) => Targets::default(),
-        }
+        let names = self.default_exchange_names(namespace);
+        router.route(exchange, &routed, &names, &mut found).ok()?;
+        Some(self.resolve(namespace, found.targets()))
     }
 }
 
 impl ResolvedTargets {
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.topics.is_empty()
+    }
+
+    /// Returns true if a message cannot be stored in one of the topics, as it has no key.
+    pub(crate) fn refuses_key_of(&self, message: &Message) -> bool {
+        self.compacts && message.key.is_none()
     }
 
     /// Returns the logs that a message goes to: in each topic the partition of its key or, without one, of

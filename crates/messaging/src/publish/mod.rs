@@ -70,6 +70,8 @@ pub enum PublishRefusal {
     QueueFull,
     #[error("the message is too large")]
     TooLarge,
+    #[error("a topic is compacted by key, and the message has none")]
+    WithoutKey,
     #[error("a message waits {max_ms} ms at most")]
     DelayTooLong { max_ms: u64 },
     #[error(transparent)]

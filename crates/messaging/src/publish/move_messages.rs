@@ -42,6 +42,8 @@ pub enum Stopped {
     SourceGone,
     #[error("the next one is larger than what it goes to takes")]
     TooLarge,
+    #[error("the next one has no key, and what it goes to is compacted by key")]
+    WithoutKey,
     #[error("the disk is nearly full")]
     NoSpace,
     #[error("the next one cannot be read now")]
@@ -163,6 +165,10 @@ impl Transfer {
             let message = delivery.message.to_message();
             if message.bytes() > places.message_bytes_max {
                 let why = Stopped::TooLarge;
+                return Err(NotMoved::Misfit { at, why });
+            }
+            if places.refuses_key_of(&message) {
+                let why = Stopped::WithoutKey;
                 return Err(NotMoved::Misfit { at, why });
             }
             let targets = places.targets(&message);

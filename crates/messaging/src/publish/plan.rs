@@ -126,9 +126,16 @@ impl<'a> Plan<'a> {
             }
             return;
         }
-        if publish.message.bytes() > place.places.message_bytes_max {
+        let refusal = if publish.message.bytes() > place.places.message_bytes_max {
+            Some(PublishRefusal::TooLarge)
+        } else if place.places.refuses_key_of(&publish.message) {
+            Some(PublishRefusal::WithoutKey)
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
             if let Some(published) = self.published.last_mut() {
-                *published = Published::Refused(PublishRefusal::TooLarge);
+                *published = Published::Refused(why);
             }
             return;
         }
@@ -222,17 +229,11 @@ impl<'a> Plan<'a> {
             return usize::MAX;
         }
         for exchange in self.routes.delayed_at() {
-            let delayed = &self.resolver.delayed;
-            match delayed.wait(
-                (self.namespace, self.space),
-                exchange,
-                message,
-                &publish.more_keys,
-            ) {
+            match self.delay(exchange, publish) {
                 Ok(waiting) => self.waiting.push((index, waiting)),
                 Err(why) => {
                     if let Some(published) = self.published.last_mut() {
-                        *published = Published::Refused(why.into());
+                        *published = Published::Refused(why);
                     }
                 }
             }
@@ -261,6 +262,18 @@ impl<'a> Plan<'a> {
             DependsOn::Keys | DependsOn::Message => None,
         };
         at
+    }
+
+    /// Makes a message wait at an exchange. One is refused now that would be when its time comes.
+    fn delay(&self, exchange: &str, publish: &Publish) -> Result<DelayedMessage, PublishRefusal> {
+        let Publish { message, more_keys } = publish;
+        let place = (self.namespace, &self.router, exchange);
+        if self.resolver.would_miss_key(place, more_keys, message) {
+            return Err(PublishRefusal::WithoutKey);
+        }
+        let space = (self.namespace, self.space);
+        let waiting = self.resolver.delayed.wait(space, exchange, message, more_keys);
+        waiting.map_err(PublishRefusal::from)
     }
 }
 

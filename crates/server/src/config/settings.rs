@@ -239,6 +239,7 @@ settings! {
         arrival_bytes_max: Bytes = "8GiB", in 256 * MIB..=1024 * TIB;
 
         /// How fast the background may rewrite segments, so that it leaves the disk to writers and readers.
+        /// What compaction by key only reads counts a quarter.
         rewrite_bytes_per_second: Bytes = "64MiB", in MIB..=TIB;
 
         /// Memory for the keys of compacted topics while they are compacted: 30 bytes per key that is new

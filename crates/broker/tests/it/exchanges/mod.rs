@@ -1,5 +1,6 @@
 //! Exchanges and bindings over a journal, and publishing through them.
 
+mod compacted;
 mod definitions;
 mod delayed;
 mod faults;

@@ -27,7 +27,7 @@ use super::super::segment::Segment;
 use super::super::sidecar::IndexEntry;
 use super::compaction::{Filtered, RecordFilter};
 use super::input::{Entries, Input, LivenessCheck};
-use super::output::Output;
+use super::output::{Budget, Output};
 use super::ties::Ties;
 use crate::contract::Selection;
 
@@ -84,6 +84,28 @@ pub(super) fn merge(
             Err(error)
         }
     }
+}
+
+/// Returns true if `filter` leaves every batch of a segment as it is, so that it need not be written again.
+pub(super) fn is_unchanged(
+    core: &Engine,
+    segment: SegmentId,
+    filter: &mut RecordFilter,
+) -> Result<bool, MergeError> {
+    let input = Input::open(core, segment)?;
+    let (mut entries, mut alive) = (input.entries(), LivenessCheck::new(core));
+    let (mut buffer, mut budget) = (Vec::new(), Budget::new(core));
+    while let Some(entry) = entries.next()? {
+        if !filter.covers(entry.log, entry.base) || !alive.is(entry.log, entry.end()) {
+            continue;
+        }
+        let (_, _, batch) = read_part(&input, &entry, &mut buffer)?;
+        if !filter.keeps_all(core, entry.log, &batch) {
+            return Ok(false);
+        }
+        budget.spend_read(core, entry.bytes.into())?;
+    }
+    Ok(true)
 }
 
 struct Merge<'a> {
@@ -175,15 +197,8 @@ impl Merge<'_> {
 
     /// Copies a compacted log's part of a frame, as far as the filter leaves it.
     fn copy_filtered(&mut self, input: &Input, place: &IndexEntry) -> Result<(), MergeError> {
-        let damaged = || input.damaged(place.byte);
-        let bytes = u32_of(place.stored_bytes());
-        let (head, body) = read_frame(input, place.byte, bytes, &mut self.buffer)?;
-        let entry = *entry_of(&head, place.log, place).ok_or_else(damaged)?;
-        let body = match body {
-            FrameBody::Read(body) => Bytes::copy_from_slice(body),
-            FrameBody::Assembled(body) => body,
-        };
-        let part = part_of(&body, &head, &entry).ok_or_else(damaged)?;
+        let (head, entry, part) = read_part(input, place, &mut self.buffer)?;
+        self.output.on_read(part.len() as u64)?;
         let Some(filter) = &mut self.filter else {
             return Ok(());
         };
@@ -192,7 +207,7 @@ impl Merge<'_> {
             Filtered::Whole => part,
             Filtered::Replaced(batch) => batch,
         };
-        let header = BatchHeader::parse(&batch).map_err(|_| damaged())?;
+        let header = BatchHeader::parse(&batch).map_err(|_| input.damaged(place.byte))?;
         let date = match header.record_count {
             0 => dates::of_nothing(head.date),
             _ => dates::of_batch_again(header.max_timestamp, head.date),
@@ -211,6 +226,23 @@ impl Merge<'_> {
         };
         self.output.add(&head, &batch)
     }
+}
+
+/// Reads and verifies a log's part of a frame, placed.
+fn read_part(
+    input: &Input,
+    place: &IndexEntry,
+    buffer: &mut Vec<u8>,
+) -> Result<(Head, FrameEntry, Bytes), MergeError> {
+    let damaged = || input.damaged(place.byte);
+    let (head, body) = read_frame(input, place.byte, u32_of(place.stored_bytes()), buffer)?;
+    let entry = *entry_of(&head, place.log, place).ok_or_else(damaged)?;
+    let body = match body {
+        FrameBody::Read(body) => Bytes::copy_from_slice(body),
+        FrameBody::Assembled(body) => body,
+    };
+    let part = part_of(&body, &head, &entry).ok_or_else(damaged)?;
+    Ok((head, entry, part))
 }
 
 /// Body of a frame: read, or joined from the chunks of a cut batch.

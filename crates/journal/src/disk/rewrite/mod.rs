@@ -22,6 +22,7 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::position::SegmentId;
 use super::scrub::Scrubber;
+use super::segment::SegmentKind;
 use super::storage::is_full;
 
 pub(crate) use self::compaction::CompactionProgress;
@@ -123,6 +124,12 @@ impl Rewriter {
             Work::Ended => return true,
             Work::Rewrite(inputs) => inputs,
         };
+        if let [only] = inputs.as_slice()
+            && self.is_unchanged(core, segments, *only)
+        {
+            self.compactor.on_rewritten([*only]);
+            return true;
+        }
         // One is tried in any case: of what is alive, the filter may leave little.
         let room = self.room.find(core);
         inputs.truncate(fitting(segments, &inputs, room.bytes).max(1));
@@ -142,6 +149,16 @@ impl Rewriter {
         }
         self.compactor.stop();
         false
+    }
+
+    /// Returns true if the pass leaves a sorted segment as it is. Arrival segments become sorted ones anyway.
+    fn is_unchanged(&mut self, core: &Engine, segments: &[SegmentView], id: SegmentId) -> bool {
+        let is_sorted = |it: &SegmentView| it.id == id && it.kind == SegmentKind::Sorted;
+        let Some(filter) = self.compactor.filter().filter(|_| segments.iter().any(is_sorted)) else {
+            return false;
+        };
+        // A failure is one of the merge as well, which reports it.
+        merge::is_unchanged(core, id, filter).unwrap_or(false)
     }
 
     /// Merges neighbours: the first of `inputs`, and those behind it that hold each log in one piece with it.
@@ -195,9 +212,9 @@ enum Merged {
     Failed,
 }
 
-/// Returns how many of `inputs`, in the order of their arrival, can be merged together: no log may have
-/// batches between two of them in a segment that is not merged. Segments in between can have been rewritten
-/// before.
+/// Returns how many of `inputs`, in the order of their arrival, can be merged together: each log has them in
+/// this order, without batches between two of them in a segment that is not merged. Segments in between can
+/// have been rewritten before.
 fn neighbours(core: &Engine, inputs: &[SegmentId]) -> usize {
     let mut count = inputs.len();
     if count < 2 {
@@ -205,12 +222,12 @@ fn neighbours(core: &Engine, inputs: &[SegmentId]) -> usize {
     }
     let places: HashMap<SegmentId, usize> = inputs.iter().copied().zip(0..).collect();
     for log in core.logs.all() {
-        let (mut has_begun, mut has_ended) = (false, false);
+        let (mut last, mut has_ended) = (None, false);
         for run in &log.lock().runs {
             match places.get(&run.segment) {
-                Some(place) if has_ended => count = count.min(*place),
-                Some(_) => has_begun = true,
-                None => has_ended = has_begun,
+                Some(place) if has_ended || last > Some(*place) => count = count.min(*place),
+                Some(place) => last = Some(*place),
+                None => has_ended = last.is_some(),
             }
         }
     }

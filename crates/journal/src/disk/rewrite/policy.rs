@@ -159,6 +159,26 @@ impl RewritePolicy {
         taken.map(|it| it.id).collect()
     }
 
+    /// Returns a sorted segment with those of `behind` that fit into one segment of `segment_bytes` with it: a
+    /// log that is often compacted would get many small ones.
+    pub(super) fn sorted_together(
+        segments: &[SegmentView],
+        first: SegmentId,
+        behind: impl Iterator<Item = SegmentId>,
+        segment_bytes: u64,
+    ) -> Vec<SegmentId> {
+        let mut bytes = 0;
+        let views = std::iter::once(first).chain(behind).map_while(|id| {
+            let at = segments.binary_search_by_key(&id, |view| view.id).ok()?;
+            segments.get(at)
+        });
+        let fits = |it: &&SegmentView| {
+            bytes += it.live_bytes();
+            it.id == first || it.kind == SegmentKind::Sorted && it.free && bytes <= segment_bytes
+        };
+        views.take_while(fits).map(|it| it.id).collect()
+    }
+
     /// Returns the segment with the largest dead part, if too much is dead. Of the arrival segments only the
     /// oldest is taken alone: those on both sides of another could no longer be merged with each other.
     fn compact(&self, segments: &[SegmentView], room_bytes: u64) -> Option<Vec<SegmentId>> {
@@ -315,6 +335,23 @@ mod tests {
         assert_eq!(between(1, 9), ids([1, 2, 4, 6]));
         assert_eq!(between(7, 9), ids([7]));
         assert_eq!(between(3, 4), ids([3, 4]));
+    }
+
+    #[test]
+    fn small_sorted_neighbours_are_compacted_together() {
+        let mut segments: Vec<_> = (1..=6).map(mixed).collect();
+        for segment in &mut segments {
+            (segment.kind, segment.bytes) = (SegmentKind::Sorted, MIB);
+        }
+        segments[3].kind = SegmentKind::Arrival;
+        let together = |first, behind: &[u32], bytes| {
+            let behind = behind.iter().map(|id| SegmentId(*id));
+            RewritePolicy::sorted_together(&segments, SegmentId(first), behind, bytes)
+        };
+        assert_eq!(together(6, &[2, 3, 4, 5], 64 * MIB), ids([6, 2, 3]));
+        assert_eq!(together(6, &[2, 3, 4, 5], 2 * MIB), ids([6, 2]));
+        assert_eq!(together(6, &[2], 0), ids([6]), "one is rewritten in any case");
+        assert_eq!(together(6, &[9, 2], 64 * MIB), ids([6]), "not known yet");
     }
 
     #[test]

@@ -79,6 +79,13 @@ impl Bench {
         values.next().unwrap()
     }
 
+    /// Rewrites, and has what that leaves to do done: sidecars, and a checkpoint.
+    pub fn rewrite(&self) {
+        self.journal.rewrite();
+        self.journal.pump();
+        self.journal.checkpoint();
+    }
+
     /// Restarts the program, after a kill or a clean stop.
     pub fn restart(self, is_killed: bool) -> Self {
         if is_killed {

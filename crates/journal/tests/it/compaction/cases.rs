@@ -310,3 +310,50 @@ fn a_log_stays_in_order_when_segments_around_a_compacted_one_are_merged() {
     let read = support::read_all(&*bench.journal, plain, 3000).unwrap();
     assert!(read == expected, "the records are read in their order");
 }
+
+/// Each pass reads all of a log, but writes only the segments that lose something.
+#[test]
+fn segments_without_older_records_of_a_key_are_not_written_again() {
+    let bench = Bench::new(MAP_BYTES);
+    let log = bench.compacted(eager());
+    let value = "v".repeat(500);
+    for key in 0..60 {
+        put(&bench, log, &[pair(&key.to_string(), &value)]);
+    }
+    let bench = bench.settle();
+    let names = |bench: &Bench| {
+        let mut names = bench.disk.names();
+        names.retain(|name| name.starts_with("sorted"));
+        names
+    };
+    let before = names(&bench);
+    assert!(before.len() > 3, "{before:?}");
+    put(&bench, log, &[pair("60", &value)]);
+    let bench = bench.settle();
+    let (after, kept) = (names(&bench), before);
+    assert!(kept.iter().all(|name| after.contains(name)), "{kept:?} {after:?}");
+    put(&bench, log, &[pair("0", &value)]);
+    let bench = bench.settle();
+    let after = names(&bench);
+    let gone = kept.iter().filter(|name| !after.contains(name)).count();
+    assert!(gone > 0 && gone < kept.len() / 2, "{kept:?} {after:?}");
+    assert_eq!(offsets(&bench, log), (1..62).collect::<Vec<_>>());
+}
+
+/// The keys of a hundred maps: each pass takes the next of them, and each key's newest record stays.
+#[test]
+fn many_more_keys_than_the_map_holds_take_as_many_passes() {
+    const KEYS: u64 = 2000;
+    let bench = Bench::new(24 * 25);
+    let log = bench.compacted(eager());
+    for first in (0..2 * KEYS).step_by(50) {
+        let records: Vec<_> = (first..first + 50)
+            .map(|number| pair(&(number % KEYS).to_string(), "1"))
+            .collect();
+        put(&bench, log, &records);
+    }
+    let bench = bench.settle();
+    let passes = bench.metric("journal_compactions_total");
+    assert!((100..=220).contains(&passes), "{passes} passes of 20 keys each");
+    assert_eq!(offsets(&bench, log), (KEYS..2 * KEYS).collect::<Vec<_>>());
+}

@@ -3,4 +3,5 @@
 mod bench;
 mod cases;
 mod faults;
+mod lag;
 mod model;

@@ -7,6 +7,7 @@ use stafett_model::{LogId, Offset};
 use super::super::super::dates;
 use super::super::super::engine::Engine;
 use super::super::super::log::{Log, SegmentExtent};
+use super::super::super::position::SegmentId;
 use super::super::super::read::with_sidecar;
 use super::super::policy::SegmentView;
 use super::bounds::end_bound;
@@ -54,23 +55,17 @@ fn candidate(
         let state = log.lock();
         (state.runs.clone(), state.start, end_bound(&state))
     };
-    let is_free = |run: &SegmentExtent| {
-        let view = segments.binary_search_by_key(&run.segment, |view| view.id);
-        view.ok()
-            .and_then(|at| segments.get(at))
-            .is_some_and(|view| view.free)
-    };
     // Offsets behind a segment that cannot be rewritten would be compacted, and those in it not.
-    runs.truncate(runs.iter().take_while(|run| is_free(run)).count());
+    let free = runs.iter().take_while(|run| is_free(segments, run.segment));
+    runs.truncate(free.count());
     let from = progress.end.max(start);
     let end = range_end(core, log.id, &runs, spec, from, now)?.min(bound);
     let share = dirty_share(&runs, from, end);
-    let since = |time: Duration| now.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
-    let horizon = progress.horizon(since(spec.tombstones_kept));
+    let horizon = progress.horizon(before(now, spec.tombstones_kept));
     let is_late = || {
         let oldest = spec
             .lag_max
-            .and_then(|lag| Some((since(lag), first_date(core, log.id, &runs, from)?)));
+            .and_then(|lag| Some((before(now, lag), first_date(core, log.id, &runs, from)?)));
         oldest.is_some_and(|(late, date)| (0..late).contains(&date))
     };
     let is_dirty = end > from && (share > spec.dirty_share_min || is_late());
@@ -85,6 +80,19 @@ fn candidate(
     Some((candidate, is_due))
 }
 
+/// Returns true if a segment can be rewritten; `segments` are sorted by id.
+pub(super) fn is_free(segments: &[SegmentView], id: SegmentId) -> bool {
+    let view = segments.binary_search_by_key(&id, |view| view.id);
+    view.ok()
+        .and_then(|at| segments.get(at))
+        .is_some_and(|view| view.free)
+}
+
+/// Returns the time that lies `time` before `now`, in ms since 1970.
+pub(super) fn before(now: i64, time: Duration) -> i64 {
+    now.saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
 /// Returns the end of the batches in `runs` that are old enough; `None` if there are none.
 fn range_end(
     core: &Engine,
@@ -95,7 +103,7 @@ fn range_end(
     now: i64,
 ) -> Option<Offset> {
     let last = runs.last()?;
-    let young = now.saturating_sub(i64::try_from(spec.lag_min.as_millis()).unwrap_or(i64::MAX));
+    let young = before(now, spec.lag_min);
     let dirty = runs.partition_point(|run| run.first <= from).saturating_sub(1);
     let looked = if spec.lag_min.is_zero() {
         std::slice::from_ref(last)
@@ -169,7 +177,6 @@ fn first_date(core: &Engine, log: LogId, runs: &[SegmentExtent], from: Offset) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::super::position::SegmentId;
     use super::*;
 
     #[test]

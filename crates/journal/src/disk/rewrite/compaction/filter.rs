@@ -13,12 +13,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use stafett_model::{BatchHeader, KeyedRecord, LogId, Offset, Retained, emptied, retain};
+use stafett_model::{
+    BatchError, BatchHeader, KeyedRecord, LogId, Offset, Retained, emptied, for_each_key, retain,
+};
 
 use super::super::super::engine::Engine;
 use super::super::super::producers::sequence_after;
 use super::bounds::is_hidden;
-use super::offset_map::OffsetMap;
+use super::offset_map::{KeyHash, OffsetMap, TOGETHER};
 
 /// Most decompressed bytes of a batch. One that takes more stays as it is.
 pub(super) const BATCH_BYTES_MAX: usize = 256 << 20;
@@ -80,18 +82,18 @@ impl RecordFilter {
         if header.is_control() {
             return Filtered::Whole;
         }
-        let map = &self.map;
-        let hidden = core
-            .logs
-            .get(log)
-            .is_some_and(|log| is_hidden(&log.lock(), &header));
-        let mut tombstones = false;
-        let retained = retain(batch, BATCH_BYTES_MAX, |record| {
-            let stays = own.keeps(map, log, record) && !hidden;
-            tombstones |= stays && record.is_tombstone && record.offset < own.end;
-            stays
-        });
-        own.has_tombstones |= tombstones;
+        let retained = if is_hidden_in(core, log, &header) {
+            Ok(Retained::Nothing)
+        } else {
+            own.choose(&self.map, log, batch).and_then(|kept| match kept {
+                kept if !kept.contains(&false) => Ok(Retained::All),
+                kept if !kept.contains(&true) => Ok(Retained::Nothing),
+                kept => {
+                    let mut kept = kept.into_iter();
+                    retain(batch, BATCH_BYTES_MAX, |_| kept.next().unwrap_or(true))
+                }
+            })
+        };
         let filtered = match retained {
             Ok(Retained::All) if header.record_count > 0 => Filtered::Whole,
             Ok(Retained::Some(part)) => Filtered::Replaced(part),
@@ -107,16 +109,80 @@ impl RecordFilter {
         self.removed.count(&header, &filtered);
         filtered
     }
+
+    /// Returns true if a stored batch of a log, placed, stays as it is.
+    pub(in super::super) fn keeps_all(&mut self, core: &Engine, log: LogId, batch: &Bytes) -> bool {
+        let (Some(own), Ok(header)) = (self.logs.get_mut(&log), BatchHeader::parse(batch)) else {
+            return true;
+        };
+        if header.is_control() {
+            return true;
+        }
+        if header.record_count == 0 {
+            return own.needs(&header);
+        }
+        if is_hidden_in(core, log, &header) {
+            return false;
+        }
+        let kept = own.choose(&self.map, log, batch);
+        own.is_incomplete |= kept.is_err();
+        kept.is_ok_and(|kept| !kept.contains(&false))
+    }
+}
+
+fn is_hidden_in(core: &Engine, log: LogId, header: &BatchHeader) -> bool {
+    let log = core.logs.get(log);
+    log.is_some_and(|log| is_hidden(&log.lock(), header))
+}
+
+/// A record that stays unless the map has a newer one of its key.
+struct Unsure {
+    /// Index within the batch.
+    index: usize,
+    hash: KeyHash,
+    offset: Offset,
+    is_tombstone: bool,
 }
 
 impl LogFilter {
-    fn keeps(&self, map: &OffsetMap, log: LogId, record: KeyedRecord<'_>) -> bool {
-        if record.offset >= self.end {
-            return true;
-        }
-        let Some(key) = record.key else { return false };
-        let is_newest = map.newest(log, key).is_none_or(|newest| newest <= record.offset);
-        is_newest && !(record.is_tombstone && record.offset < self.horizon)
+    /// Returns for each record of a batch whether it stays.
+    fn choose(&mut self, map: &OffsetMap, log: LogId, batch: &Bytes) -> Result<Vec<bool>, BatchError> {
+        let (mut kept, mut unsure) = (Vec::new(), Vec::with_capacity(TOGETHER));
+        let mut tombstones = false;
+        let mut look_up = |kept: &mut Vec<bool>, unsure: &mut Vec<Unsure>| {
+            map.load(unsure.iter().map(|record| &record.hash));
+            for record in unsure.drain(..) {
+                let is_newest = map
+                    .newest(record.hash)
+                    .is_none_or(|newest| newest <= record.offset);
+                if let Some(kept) = kept.get_mut(record.index) {
+                    *kept = is_newest;
+                }
+                tombstones |= is_newest && record.is_tombstone;
+            }
+        };
+        for_each_key(batch, BATCH_BYTES_MAX, |record| {
+            let KeyedRecord {
+                offset, is_tombstone, ..
+            } = record;
+            kept.push(offset >= self.end);
+            let goes = is_tombstone && offset < self.horizon;
+            if let Some(key) = record.key.filter(|_| offset < self.end && !goes) {
+                unsure.push(Unsure {
+                    index: kept.len() - 1,
+                    hash: map.hash(log, key),
+                    offset,
+                    is_tombstone,
+                });
+            }
+            if unsure.len() == TOGETHER {
+                look_up(&mut kept, &mut unsure);
+            }
+            true
+        })?;
+        look_up(&mut kept, &mut unsure);
+        self.has_tombstones |= tombstones;
+        Ok(kept)
     }
 
     /// Returns true if a batch is kept although it has no records.

@@ -8,7 +8,8 @@
 //!
 //! `candidate` tells which logs are due. A `pass` reads the dirty ranges into an `offset_map` and rewrites
 //! segment by segment with the `filter`; arrival segments become sorted ones on the way. `progress` is stored
-//! at the end. `bounds` has the questions about readers and transactions.
+//! at the end. `bounds` has the questions about readers and transactions. `sealing` ends the segment being
+//! written if records in it wait for too long.
 //!
 //! A removed record has a durable newer one of its key, and a removed tombstone has nothing left to delete:
 //! a pass can end at any point.
@@ -19,11 +20,13 @@ mod filter;
 mod offset_map;
 mod pass;
 mod progress;
+mod sealing;
 
 use std::time::{Duration, Instant};
 
 use self::candidate::candidates;
 use self::pass::{Pass, PassStep};
+use self::sealing::Sealing;
 use super::super::control::Control;
 use super::super::control_append::append_control;
 use super::super::engine::Engine;
@@ -60,6 +63,7 @@ pub(super) struct Compactor {
     pass: Option<Pass>,
     /// Time of the last look that found nothing, or of the last failure.
     idle_since: Option<Instant>,
+    sealing: Sealing,
 }
 
 /// Next work of compaction.
@@ -79,8 +83,10 @@ impl Compactor {
             return Work::Nothing;
         }
         if self.pass.is_none() {
+            let now = core.now_ms();
             forget_deleted(core);
-            let mut due = candidates(core, segments, core.now_ms());
+            self.sealing.seal_if_due(core, segments, now);
+            let mut due = candidates(core, segments, now);
             due.truncate(LOGS_MAX);
             self.pass = Pass::begin(core, due);
         }

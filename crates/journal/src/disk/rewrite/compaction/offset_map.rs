@@ -11,6 +11,12 @@ use stafett_model::{LogId, Offset};
 /// Two halves of a hash, and an offset plus one; 0 in an empty slot.
 type Slot = [u64; 3];
 
+/// Hash of a log and a key.
+pub(super) type KeyHash = [u64; 2];
+
+/// Keys that are looked up together.
+pub(super) const TOGETHER: usize = 64;
+
 /// Bytes of a key in the map.
 const SLOT_BYTES: usize = size_of::<Slot>();
 
@@ -44,9 +50,26 @@ impl OffsetMap {
         self.len >= self.len_max
     }
 
+    /// Records later offsets of keys, up to [`TOGETHER`] of them. Returns the first one of a new key for which
+    /// there is no room; those behind it are not recorded.
+    pub(super) fn insert_all(&mut self, keys: &[(KeyHash, Offset)]) -> Option<Offset> {
+        self.load(keys.iter().map(|(hash, _)| hash));
+        let refused = keys.iter().find(|(hash, offset)| !self.insert(*hash, *offset));
+        refused.map(|(_, offset)| *offset)
+    }
+
+    /// Loads the slots of keys from memory, all at the same time: one by one, each look-up waits for its own.
+    pub(super) fn load<'a>(&self, hashes: impl Iterator<Item = &'a KeyHash>) {
+        let words = hashes.map(|hash| {
+            self.slots
+                .get(self.place(*hash))
+                .map_or(0, |slot| slot[0] ^ slot[2])
+        });
+        std::hint::black_box(words.fold(0, |all, word| all ^ word));
+    }
+
     /// Records a later offset of a key. False if the key is new and there is no room for it.
-    pub(super) fn insert(&mut self, log: LogId, key: &[u8], offset: Offset) -> bool {
-        let hash = self.hash(log, key);
+    fn insert(&mut self, hash: KeyHash, offset: Offset) -> bool {
         let at = self.slot(hash);
         let is_full = self.is_full();
         let Some(slot) = self.slots.get_mut(at) else {
@@ -62,23 +85,27 @@ impl OffsetMap {
     }
 
     /// Returns the newest offset of a key; `None` if the dirty ranges do not have it.
-    pub(super) fn newest(&self, log: LogId, key: &[u8]) -> Option<Offset> {
-        let found = self.slots.get(self.slot(self.hash(log, key)))?;
+    pub(super) fn newest(&self, hash: KeyHash) -> Option<Offset> {
+        let found = self.slots.get(self.slot(hash))?;
         found[2].checked_sub(1).map(Offset)
     }
 
-    fn hash(&self, log: LogId, key: &[u8]) -> [u64; 2] {
+    pub(super) fn hash(&self, log: LogId, key: &[u8]) -> KeyHash {
         self.hashers
             .each_ref()
             .map(|hasher| hasher.hash_one((log.0, key)))
     }
 
-    /// Returns the slot of a hash, or the empty one where it belongs. One is always empty.
-    fn slot(&self, hash: [u64; 2]) -> usize {
-        let count = self.slots.len();
+    /// Returns the first slot where a hash can be.
+    fn place(&self, hash: KeyHash) -> usize {
         // The upper half of the product spreads the hash over the slots.
-        let spread = (u128::from(hash[0]) * count as u128) >> 64;
-        let mut at = usize::try_from(spread).unwrap_or(0);
+        let spread = (u128::from(hash[0]) * self.slots.len() as u128) >> 64;
+        usize::try_from(spread).unwrap_or(0)
+    }
+
+    /// Returns the slot of a hash, or the empty one where it belongs. One is always empty.
+    fn slot(&self, hash: KeyHash) -> usize {
+        let (count, mut at) = (self.slots.len(), self.place(hash));
         while let Some(slot) = self.slots.get(at)
             && slot[2] != 0
             && [slot[0], slot[1]] != hash
@@ -101,7 +128,7 @@ mod tests {
         let mut known = HashMap::new();
         for n in 0..1000_u64 {
             let (log, key) = (LogId(n % 3), (n * 7 % 61).to_string());
-            let is_taken = map.insert(log, key.as_bytes(), Offset(n));
+            let is_taken = map.insert(map.hash(log, key.as_bytes()), Offset(n));
             assert_eq!(
                 is_taken,
                 known.len() < 80 || known.contains_key(&(log, key.clone()))
@@ -112,18 +139,34 @@ mod tests {
         }
         assert_eq!((map.len(), known.len()), (80, 80));
         for ((log, key), offset) in known {
-            assert_eq!(map.newest(log, key.as_bytes()), Some(offset));
+            assert_eq!(map.newest(map.hash(log, key.as_bytes())), Some(offset));
         }
-        assert_eq!(map.newest(LogId(9), b"1"), None);
+        assert_eq!(map.newest(map.hash(LogId(9), b"1")), None);
+    }
+
+    #[test]
+    fn the_table_takes_its_bytes_whatever_the_number_of_keys() {
+        for bytes in [1 << 12, 100_000, 1 << 20] {
+            let mut map = OffsetMap::new(bytes);
+            let taken = (0..1_000_000_u64)
+                .filter(|n| map.insert(map.hash(LogId(1), &n.to_le_bytes()), Offset(*n)))
+                .count();
+            assert!(map.slots.capacity() * SLOT_BYTES <= bytes);
+            assert_eq!((taken, map.is_full()), (bytes / SLOT_BYTES / 5 * 4, true));
+        }
     }
 
     #[test]
     fn the_smallest_map_holds_a_key() {
         let mut map = OffsetMap::new(0);
-        assert!(map.insert(LogId(1), b"", Offset(0)) && !map.insert(LogId(1), b"b", Offset(1)));
-        assert_eq!(
-            (map.newest(LogId(1), b""), map.newest(LogId(1), b"b")),
-            (Some(Offset(0)), None)
-        );
+        let [one, other] = [b"".as_slice(), b"b"].map(|key| map.hash(LogId(1), key));
+        let all = [
+            (one, Offset(0)),
+            (one, Offset(3)),
+            (other, Offset(4)),
+            (one, Offset(5)),
+        ];
+        assert_eq!(map.insert_all(&all), Some(Offset(4)));
+        assert_eq!((map.newest(one), map.newest(other)), (Some(Offset(3)), None));
     }
 }

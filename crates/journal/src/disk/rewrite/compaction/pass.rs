@@ -20,7 +20,7 @@ use super::super::policy::{RewritePolicy, SegmentView};
 use super::bounds::is_hidden;
 use super::candidate::Candidate;
 use super::filter::{BATCH_BYTES_MAX, LogFilter, RecordFilter, Removed};
-use super::offset_map::OffsetMap;
+use super::offset_map::{OffsetMap, TOGETHER};
 use crate::contract::{ReadError, ReadFrom, Visibility};
 
 /// Bytes read at once from a dirty range.
@@ -106,7 +106,7 @@ impl Pass {
                     return Some(offset);
                 }
             };
-            budget.spend(core, slice.bytes as u64).ok()?;
+            budget.spend_read(core, slice.bytes as u64).ok()?;
             for batch in &slice.pieces {
                 if let Some(full_at) = self.add(core, batch, range, own) {
                     return Some(full_at);
@@ -125,18 +125,21 @@ impl Pass {
         if header.is_control() || is_hidden(&log.lock(), &header) {
             return None;
         }
+        let (map, mut keys) = (&mut self.filter.map, Vec::with_capacity(TOGETHER));
         let mut full_at = None;
         let read = for_each_key(batch, BATCH_BYTES_MAX, |record| {
             let is_wanted = (range.from..range.end).contains(&record.offset);
-            if let Some(key) = record.key.filter(|_| is_wanted)
-                && !self.filter.map.insert(range.log, key, record.offset)
-            {
-                full_at = Some(record.offset);
+            if let Some(key) = record.key.filter(|_| is_wanted) {
+                keys.push((map.hash(range.log, key), record.offset));
+            }
+            if keys.len() == TOGETHER {
+                full_at = map.insert_all(&keys);
+                keys.clear();
             }
             full_at.is_none()
         });
         own.is_incomplete |= read.is_err();
-        full_at
+        full_at.or_else(|| map.insert_all(&keys))
     }
 
     /// Returns the next segments to rewrite.
@@ -151,7 +154,12 @@ impl Pass {
             let view = segments.iter().find(|view| view.id == run.segment && view.free);
             return match view.map(|view| view.kind) {
                 None => PassStep::Blocked,
-                Some(SegmentKind::Sorted) => PassStep::Rewrite(vec![run.segment]),
+                Some(SegmentKind::Sorted) => {
+                    let behind = left.map(|run| run.segment);
+                    let bytes = core.settings.segment_bytes.into();
+                    let together = RewritePolicy::sorted_together(segments, run.segment, behind, bytes);
+                    PassStep::Rewrite(together)
+                }
                 Some(SegmentKind::Arrival) => {
                     let last = left.map(|run| run.segment).max().unwrap_or(run.segment);
                     PassStep::Rewrite(policy.arrivals_between(segments, run.segment, last))
