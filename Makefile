@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz simulate torture clean
+.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture clean
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -13,6 +13,7 @@ help:
 	@echo 'make lab-clients build librdkafka and lapin for the lab (driver = "client")'
 	@echo 'make lab-smoke run every experiment of the lab at a small scale'
 	@echo 'make fuzz    run every fuzz target for a minute'
+	@echo 'make api-fuzz [CASES=n] [SEED=s] send the HTTP API requests made of its own document'
 	@echo 'make torture SECONDS=n kill the broker, fill its disk and fail its syncs under load'
 	@echo 'make simulate SECONDS=n [SEED=s] run the broker from seeds (docs/simulation.md)'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
@@ -53,6 +54,9 @@ lab-smoke: build lab-clients
 
 fuzz:
 	scripts/fuzz
+
+api-fuzz:
+	CASES=$(CASES) SEED=$(SEED) scripts/api-fuzz
 
 # How long the two machines that look for faults run.
 SECONDS ?= 60
