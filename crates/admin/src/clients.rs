@@ -21,7 +21,7 @@ use crate::message::{Choice, MessageOf};
 use crate::queues::{MessageCount, NAMESPACE};
 use crate::receive::{Wanted, with_messages};
 use crate::refusals::{self, of_deletion, of_storage};
-use crate::send::{Outgoing, Sender, to_client};
+use crate::sender::{Outgoing, Sender, to_client};
 use crate::time::rfc3339;
 use crate::{Routes, answer, namespace};
 

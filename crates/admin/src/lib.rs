@@ -9,7 +9,8 @@
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
 //! - `queues`, `definition`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
-//! - `send`, `receive`, `clients`: messages, and registered clients with queues of their own
+//! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
+//! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
 //! - `operations`: long work
@@ -31,6 +32,8 @@ mod queues;
 mod receive;
 mod refusals;
 mod send;
+mod sender;
+mod settle;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -113,6 +116,7 @@ fn routes() -> Routes {
         .with(definition::routes)
         .with(send::routes)
         .with(receive::routes)
+        .with(settle::routes)
         .with(clients::routes)
         .with(transactions::routes)
         .with(journal::routes)

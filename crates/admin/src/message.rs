@@ -101,7 +101,7 @@ impl MessageOf {
         let front = value.get(..SHOWN_BYTES_MAX).filter(|_| !shown.is_whole);
         cut |= front.is_some();
         let form = match front {
-            // What is cut is no JSON any more.
+            // A part of JSON is no JSON.
             Some(_) if shown.form != Form::Base64 => Form::Text,
             _ => shown.form,
         };

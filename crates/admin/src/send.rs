@@ -4,78 +4,27 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::{Code, Path, Problem, Query, Slot, body};
-use stafett_journal::RequestId;
-use stafett_messaging::{QUEUES_MAX, Send};
-use stafett_model::{Durability, Message, Namespace};
-use stafett_store::wall_ms;
-use uuid::Uuid;
+use stafett_model::Namespace;
 
-use crate::caller::{self, Caller, queue_name};
-use crate::content::{self, Headers, JSON};
-use crate::message::{CONTENT_TYPE, CONTEXT, MESSAGE_ID, REPLY_TO, SENDER};
-use crate::queues::{NAMESPACE, find};
-use crate::refusals::{self, of_sending};
+use crate::caller::Caller;
+use crate::content::{self, JSON};
+use crate::queues::NAMESPACE;
+use crate::refusals;
+use crate::sender::{CONTEXT_MAX, Outgoing, QueueRef, Sender, Sent, SentOrRefused};
 use crate::{Routes, answer, namespace};
 
 /// Bytes of a body with messages.
 const BODY_BYTES_MAX: usize = 16 << 20;
-/// Contexts are below this.
-const CONTEXT_MAX: u64 = 1 << 53;
 const NDJSON: &str = "application/x-ndjson";
 const HEADER: &str = "stafett-header-";
-
-/// A message to be sent.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Outgoing {
-    #[serde(default)]
-    pub(crate) to: To,
-    /// A text stands for itself, any other value for its JSON.
-    #[schemars(with = "Option<serde_json::Value>")]
-    pub(crate) content: Option<Box<RawValue>>,
-    pub(crate) content_base64: Option<String>,
-    /// 0, the default, up to `priority_max` of the queues.
-    pub(crate) priority: Option<u8>,
-    /// Context of the request to which this is the response.
-    #[schemars(range(max = 0x20_0000_0000_0000_u64))]
-    pub(crate) context: Option<u64>,
-    /// True to make a context, and to have responses sent to the sender's own queue.
-    #[serde(default)]
-    pub(crate) request: bool,
-    /// Longest time in the queue.
-    pub(crate) ttl_ms: Option<u64>,
-    pub(crate) content_type: Option<String>,
-    /// One is made if it is absent.
-    pub(crate) message_id: Option<String>,
-    #[serde(default)]
-    pub(crate) headers: Headers,
-}
-
-/// Targets of a message: all of them get it, or none.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct To {
-    #[serde(default)]
-    pub(crate) queues: Vec<QueueRef>,
-    #[serde(default)]
-    pub(crate) clients: Vec<QueueRef>,
-}
-
-/// A queue or a client, by name or by id.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub(crate) enum QueueRef {
-    Name(String),
-    Id { id: String },
-}
 
 /// Several messages.
 #[derive(Debug, Deserialize)]
@@ -101,27 +50,6 @@ impl<'de> Deserialize<'de> for Body {
     fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
         Err(serde::de::Error::custom("read by `read_messages`"))
     }
-}
-
-/// A message that is sent.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Sent {
-    message_id: String,
-    /// Context of a request or a response.
-    pub(crate) context: Option<u64>,
-    /// Names of the queues that have it.
-    queues: Vec<String>,
-    /// Durability of the strictest of these queues, which the message has now.
-    durability: String,
-}
-
-/// Result of each message of a list.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(untagged)]
-enum SentOrRefused {
-    Sent(Sent),
-    /// The refusal, as an answer of its own would have it.
-    Refused(serde_json::Value),
 }
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -300,242 +228,4 @@ fn idempotency_key(
     hash.update(key.as_bytes());
     let hash: [u8; 32] = hash.finalize().into();
     Ok(hash.first_chunk().copied())
-}
-
-/// A message that is ready to be stored, and its answer.
-type Ready = (Send, Sent);
-
-/// Sends messages of one request.
-pub(crate) struct Sender<'a> {
-    broker: &'a Broker,
-    caller: Caller,
-    namespace: Namespace,
-}
-
-impl<'a> Sender<'a> {
-    /// Checks that the sender, if one is named, is registered.
-    pub(crate) fn new(broker: &'a Broker, caller: Caller, namespace: Namespace) -> Result<Self, Problem> {
-        if caller.0.is_some() {
-            caller.own_queue(broker, &namespace)?;
-        }
-        Ok(Self {
-            broker,
-            caller,
-            namespace,
-        })
-    }
-
-    async fn send_all(
-        &self,
-        messages: Vec<Outgoing>,
-        atomic: bool,
-        is_one: bool,
-        key: Option<[u8; 16]>,
-    ) -> Result<Response, Problem> {
-        let ready = messages.into_iter().map(|message| self.prepare_json(&message));
-        if !atomic && !is_one {
-            return self.send_each(ready.collect(), key).await;
-        }
-        let ready = ready.collect::<Result<Vec<Ready>, Problem>>()?;
-        let (sends, mut sent): (Vec<Send>, Vec<Sent>) = ready.into_iter().unzip();
-        self.store(sends, key).await?;
-        match sent.pop().filter(|_| is_one) {
-            Some(one) => Ok(answer(StatusCode::CREATED, &one)),
-            None => Ok(answer(StatusCode::CREATED, &sent)),
-        }
-    }
-
-    /// Sends each message for itself, in their order.
-    async fn send_each(
-        &self,
-        messages: Vec<Result<Ready, Problem>>,
-        key: Option<[u8; 16]>,
-    ) -> Result<Response, Problem> {
-        // All are staged before the first is waited for.
-        let staged: Vec<_> = messages
-            .into_iter()
-            .enumerate()
-            .map(|(at, ready)| {
-                ready.map(|(send, sent)| {
-                    let key = key.map(|key| key_of(key, at));
-                    (self.begin(vec![send], key), sent)
-                })
-            })
-            .collect();
-        let mut status = StatusCode::CREATED;
-        let mut results = Vec::with_capacity(staged.len());
-        for one in staged {
-            let result = match one {
-                Ok((storing, sent)) => storing.await.map(|()| sent).map_err(|why| of_sending(&why)),
-                Err(why) => Err(why),
-            };
-            results.push(match result {
-                Ok(sent) => SentOrRefused::Sent(sent),
-                Err(why) => {
-                    status = StatusCode::OK;
-                    SentOrRefused::Refused(why.to_value())
-                }
-            });
-        }
-        Ok(answer(status, &results).into_response())
-    }
-
-    pub(crate) async fn store(&self, sends: Vec<Send>, key: Option<[u8; 16]>) -> Result<(), Problem> {
-        self.begin(sends, key).await.map_err(|why| of_sending(&why))
-    }
-
-    fn begin(
-        &self,
-        sends: Vec<Send>,
-        key: Option<[u8; 16]>,
-    ) -> impl Future<Output = Result<(), stafett_messaging::SendError>> + use<> {
-        let request = key.map(RequestId);
-        self.broker.messaging().send(&self.namespace, sends, request)
-    }
-
-    pub(crate) fn prepare_json(&self, message: &Outgoing) -> Result<Ready, Problem> {
-        let (content, is_json) =
-            content::read(message.content.as_deref(), message.content_base64.as_deref())?;
-        let kind = message.content_type.clone();
-        let kind = kind.or_else(|| is_json.then(|| JSON.to_owned()));
-        self.prepare(message, content, kind)
-    }
-
-    /// Checks a message, and builds what is stored.
-    fn prepare(
-        &self,
-        message: &Outgoing,
-        value: bytes::Bytes,
-        content_type: Option<String>,
-    ) -> Result<Ready, Problem> {
-        let (queues, level) = self.targets(message)?;
-        let context = match message.context {
-            Some(context) if context >= CONTEXT_MAX => {
-                return Err(Problem::bad_request("context is a number below 2^53"));
-            }
-            Some(_) if message.request => {
-                return Err(Problem::bad_request(
-                    "a request gets its context here: leave it out",
-                ));
-            }
-            Some(context) => Some(context),
-            None => message.request.then(|| self.broker.messaging().new_context()),
-        };
-        let reply_to = if message.request {
-            let own = self.caller.own_queue(self.broker, &self.namespace)?;
-            Some(own.name.to_string())
-        } else {
-            None
-        };
-        let message_id = message.message_id.clone();
-        let message_id = message_id.unwrap_or_else(|| Uuid::new_v4().to_string());
-        let mut headers: Vec<(String, Option<bytes::Bytes>)> = content::headers(message.headers.clone())?;
-        let fields = [
-            (SENDER, self.caller.0.clone()),
-            (CONTEXT, context.map(|context| context.to_string())),
-            (REPLY_TO, reply_to),
-            (CONTENT_TYPE, content_type),
-            (MESSAGE_ID, Some(message_id.clone())),
-        ];
-        for (name, value) in fields {
-            // Nobody sets the sender of a message.
-            let is_fixed = name == SENDER || value.is_some();
-            headers.retain(|(known, _)| !is_fixed || known != name);
-            headers.extend(value.map(|value| (name.to_owned(), Some(value.into()))));
-        }
-        let stored = Message {
-            routing_key: queues.first().cloned().unwrap_or_default().into(),
-            value,
-            timestamp_ms: wall_ms(),
-            priority: message.priority.unwrap_or(0),
-            ttl_ms: message.ttl_ms,
-            persistent: true,
-            headers: headers
-                .into_iter()
-                .map(|(name, value)| (name.into(), value))
-                .collect(),
-            ..Message::default()
-        };
-        let ready = Send {
-            message: stored,
-            queues: queues.iter().map(|name| name.as_str().into()).collect(),
-        };
-        let sent = Sent {
-            message_id,
-            context,
-            queues,
-            durability: level.to_string(),
-        };
-        Ok((ready, sent))
-    }
-
-    /// Returns the names of a message's queues, and the durability of the strictest.
-    fn targets(&self, message: &Outgoing) -> Result<(Vec<String>, Durability), Problem> {
-        let To { queues, clients } = &message.to;
-        let count = queues.len() + clients.len();
-        if count == 0 {
-            return Err(Problem::bad_request("to names at least one queue or client"));
-        }
-        if count > QUEUES_MAX {
-            let why = format!("a message goes to {QUEUES_MAX} queues at most");
-            return Err(Problem::new(Code::TooManyTargets, why).with("max", QUEUES_MAX));
-        }
-        let (mut names, mut level) = (Vec::with_capacity(count), Durability::Memory);
-        let queues = queues.iter().map(|queue| self.queue(queue));
-        let clients = clients.iter().map(|client| self.client(client));
-        for queue in queues.chain(clients) {
-            let queue = queue?;
-            let max = queue.settings.priority_max;
-            let priority = message.priority.unwrap_or(0);
-            if priority > max && !queue.settings.two_priorities && queue.over.is_none() {
-                let why = format!(
-                    "priority is at most {max} in queue {:?}, not {priority}",
-                    &*queue.name
-                );
-                let problem = Problem::new(Code::OutOfRange, why).with("field", "priority");
-                return Err(problem.with("min", 0).with("max", max));
-            }
-            level = level.or_higher(queue.durability().unwrap_or(Durability::Sync));
-            names.push(queue.name.to_string());
-        }
-        Ok((names, level))
-    }
-
-    fn queue(&self, queue: &QueueRef) -> Result<std::sync::Arc<stafett_messaging::queues::Queue>, Problem> {
-        match queue {
-            QueueRef::Name(name) => find(self.broker, &self.namespace, name),
-            QueueRef::Id { id } => crate::queues::with_id(self.broker, id)
-                .filter(|queue| queue.namespace == self.namespace)
-                .ok_or_else(|| Problem::new(Code::NoSuchQueue, format!("there is no queue with id {id:?}"))),
-        }
-    }
-
-    fn client(&self, client: &QueueRef) -> Result<std::sync::Arc<stafett_messaging::queues::Queue>, Problem> {
-        let (found, named) = match client {
-            QueueRef::Name(name) => (caller::find(self.broker, &self.namespace, name), name),
-            QueueRef::Id { id } => {
-                let queue = crate::queues::with_id(self.broker, id);
-                (
-                    queue.filter(|queue| queue.personal && queue.namespace == self.namespace),
-                    id,
-                )
-            }
-        };
-        found.ok_or_else(|| Problem::new(Code::NoSuchClient, format!("there is no client {named:?}")))
-    }
-}
-
-/// Returns the id of one message of a list.
-fn key_of(key: [u8; 16], at: usize) -> [u8; 16] {
-    let hash: [u8; 32] = Sha256::new()
-        .chain_update(key)
-        .chain_update((at as u64).to_be_bytes())
-        .finalize()
-        .into();
-    hash.first_chunk().copied().unwrap_or(key)
-}
-
-/// Returns the reference to a client's queue.
-pub(crate) fn to_client(name: &str) -> QueueRef {
-    QueueRef::Name(queue_name(name))
 }

@@ -337,7 +337,8 @@ impl QueueState {
     }
 
     /// Takes ready messages of a range of a lane, in order, for a consumer that settles them, as long as
-    /// `admits` returns true for their offsets and return counts. Lanes do not take turns here: the caller chooses.
+    /// `admits` returns true for their offsets and return counts. Lanes do not take turns here: the caller
+    /// chooses.
     pub fn take_range(
         &mut self,
         number: u32,

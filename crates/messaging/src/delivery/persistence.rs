@@ -277,7 +277,7 @@ impl DeliveryContext {
 
     /// Stores pieces in one append, or adds them to `refused`.
     fn store_together(&self, mut pieces: Vec<Piece>, refused: &mut Vec<Piece>) {
-        // What comes behind a refused piece of its dispatcher waits for it.
+        // Later pieces of a dispatcher wait for its refused one.
         let last = refused.last().map(|piece| piece.dispatcher.id);
         let behind = pieces
             .iter()

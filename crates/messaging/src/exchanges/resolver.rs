@@ -174,7 +174,7 @@ impl Resolver {
         more_keys: &[ByteString],
         message: &Message,
     ) -> Option<ResolvedTargets> {
-        let routed = RoutedMessage {
+        let seen = RoutedMessage {
             key: &message.routing_key,
             more_keys,
             message,
@@ -183,7 +183,7 @@ impl Resolver {
         };
         let mut found = Routes::default();
         let names = self.default_exchange_names(namespace);
-        router.route(exchange, &routed, &names, &mut found).ok()?;
+        router.route(exchange, &seen, &names, &mut found).ok()?;
         Some(self.resolve(namespace, found.targets()))
     }
 }

@@ -102,8 +102,8 @@ impl Place {
         let returns_max = rules.deliveries_max.saturating_sub(1);
         inner.state.set_delivery_limit(Some(returns_max));
         let key = locks.new_key();
-        let head = inner.state.lane(partition).map_or(0, stafett_queue::Lane::head);
-        locks.first_taken.forget_below(partition, head);
+        let first_open = inner.state.lane(partition).map_or(0, stafett_queue::Lane::head);
+        locks.first_taken.forget_below(partition, first_open);
         let (mut left, mut at) = (wanted.records_max, from.0);
         let mut throttle = Throttle::new(rules.deliveries_max);
         let mut batches = Batches::of(read);

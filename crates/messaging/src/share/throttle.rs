@@ -6,8 +6,8 @@
 //! taken together:      all                    half, a quarter, …   one
 //! ```
 //!
-//! Half of what was taken together with a message at its first delivery, that is. Pure: asked about each
-//! message of a partition that a member takes at once, in order.
+//! That is half of the messages that were taken together with it at its first delivery. Pure: asked about
+//! each message of a partition that a member takes at once, in order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -130,7 +130,7 @@ impl Rewriter {
             self.compactor.on_rewritten([*only]);
             return true;
         }
-        // One is tried in any case: of what is alive, the filter may leave little.
+        // One is tried in any case: the filter may leave little of the live data.
         let room = self.room.find(core);
         inputs.truncate(fitting(segments, &inputs, room.bytes).max(1));
         if needed(segments, &inputs) > self.room.tried() {

@@ -159,8 +159,8 @@ impl RewritePolicy {
         taken.map(|it| it.id).collect()
     }
 
-    /// Returns a sorted segment with those of `behind` that fit into one segment of `segment_bytes` with it: a
-    /// log that is often compacted would get many small ones.
+    /// Returns a sorted segment with those of `behind` that fit into one segment of `segment_bytes` with it:
+    /// a log that is often compacted would get many small ones.
     pub(super) fn sorted_together(
         segments: &[SegmentView],
         first: SegmentId,

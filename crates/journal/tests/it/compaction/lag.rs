@@ -132,7 +132,7 @@ fn a_log_that_is_often_compacted_does_not_become_many_small_segments() {
     let names = bench.disk.names();
     let sorted = names
         .iter()
-        .filter(|it| it.starts_with("sorted") && it.ends_with(".seg"))
+        .filter(|it| it.starts_with("sorted") && it.split('.').next_back() == Some("seg"))
         .count();
     assert!((1..=2).contains(&sorted), "{sorted} segments: {names:?}");
     let expected: Vec<u64> = (0..19).map(|round| 2 * round).chain([38, 39]).collect();

@@ -50,8 +50,8 @@ impl OffsetMap {
         self.len >= self.len_max
     }
 
-    /// Records later offsets of keys, up to [`TOGETHER`] of them. Returns the first one of a new key for which
-    /// there is no room; those behind it are not recorded.
+    /// Records later offsets of keys, up to [`TOGETHER`] of them. Returns the first one of a new key for
+    /// which there is no room; those behind it are not recorded.
     pub(super) fn insert_all(&mut self, keys: &[(KeyHash, Offset)]) -> Option<Offset> {
         self.load(keys.iter().map(|(hash, _)| hash));
         let refused = keys.iter().find(|(hash, offset)| !self.insert(*hash, *offset));

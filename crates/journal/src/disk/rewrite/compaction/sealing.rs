@@ -1,7 +1,7 @@
 //! Sealing of the segment being written, so that the records in it are compacted within their longest lag.
 //!
-//! Only sealed segments are compacted, and that of a quiet journal would stay open for long. A segment that is
-//! sealed early takes the space of a full one until it is rewritten. So at most one is sealed per
+//! Only sealed segments are compacted, and that of a quiet journal would stay open for long. A segment that
+//! is sealed early takes the space of a full one until it is rewritten. So at most one is sealed per
 //! [`SEAL_EVERY_MS`], for all logs together, and none for a log that could not be compacted afterwards.
 
 use super::super::super::control_append::{seal_synced, wait_synced};
