@@ -96,8 +96,8 @@ fn what_was_received_and_stored_as_settled_does_not_come_again_after_kills() {
         let mut taking = peer::command(&python);
         taking.arg(root().join("tests/clients/python/http_take.py"));
         taking.args([broker.http(), "q", &SENDERS.to_string()]);
-        let mut taker = taking.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = lines_of(taker.stdout.take().unwrap());
+        let mut reader = taking.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = lines_of(reader.stdout.take().unwrap());
         let is_last = round == 4;
         let mut count = 0;
         while let Ok(line) = lines.recv() {
@@ -108,7 +108,7 @@ fn what_was_received_and_stored_as_settled_does_not_come_again_after_kills() {
                 unknown += 1;
             }
         }
-        assert!(taker.wait().unwrap().success());
+        assert!(reader.wait().unwrap().success());
         if is_last {
             break;
         }
