@@ -4,16 +4,18 @@ mod checks;
 mod client;
 pub mod copies;
 mod moves;
+mod outcomes;
 mod patience;
 mod removal;
 mod spaces;
 mod streams;
+mod transactions;
 mod wire;
 
 use stafett_amqp_wire::methods::{basic, channel, connection, exchange, queue};
 use stafett_amqp_wire::{Method, TableBuilder, Value};
 
-use self::client::Client;
+use self::client::{Client, TRANSACTIONAL};
 use self::copies::{Copies, Origin};
 pub use self::moves::Move;
 pub use self::patience::Patience;
@@ -22,8 +24,9 @@ pub use self::removal::{Removal, Removing};
 use self::spaces::Space;
 pub use self::spaces::SpaceStep;
 pub use self::streams::StreamStep;
+pub use self::transactions::TxStep;
 use crate::server::Server;
-use crate::steps::{CLIENTS, Closing, Message, Settling};
+use crate::steps::{Closing, Message, Settling};
 use crate::world::{Broken, Death, Finding, World};
 
 /// Queues of a run.
@@ -39,6 +42,8 @@ pub const DEAD: u8 = 4;
 pub const DYING: [u8; 2] = [1, 3];
 /// Target besides the queues: a fanout exchange that leads to `plain` and `ranked`.
 pub const FAN: u8 = 8;
+/// A fanout exchange that leads to `plain`, and to the topic below `over`.
+pub const BOTH: u8 = 9;
 /// The queue that is published to through a delaying exchange.
 pub const LATE: u8 = 5;
 /// Target queue of moves.
@@ -68,7 +73,7 @@ pub struct Amqp {
 impl Amqp {
     pub fn new() -> Self {
         Self {
-            clients: (0..CLIENTS).map(Client::new).collect(),
+            clients: (0..TRANSACTIONAL.end).map(Client::new).collect(),
             admin: Client::new(u8::MAX),
             space: Space::new(),
             readers: streams::readers(),
@@ -106,9 +111,12 @@ impl Amqp {
     }
 
     /// Applies the way in which the program ended to the messages in the queues.
-    pub fn on_death(&mut self, death: Death, now_ms: i64) {
+    /// Returns the records of topics that are uncertain again.
+    pub fn on_death(&mut self, death: Death, now_ms: i64) -> Vec<usize> {
+        let records = self.copies.doubt_outcomes(death, now_ms);
         self.copies.on_death(death, now_ms);
         self.space.copies.on_death(death, now_ms);
+        records
     }
 
     fn client(&mut self, number: u8) -> Option<&mut Client> {
@@ -133,6 +141,13 @@ fn definitions() -> Vec<Method> {
         }
         .into(),
         exchange::Declare {
+            exchange: "both".into(),
+            kind: "fanout".into(),
+            durable: true,
+            ..exchange::Declare::default()
+        }
+        .into(),
+        exchange::Declare {
             exchange: "later".into(),
             kind: "x-delayed-message".into(),
             durable: true,
@@ -151,6 +166,7 @@ fn definitions() -> Vec<Method> {
         }
         .into(),
     );
+    methods.push(binding(STREAM, "both", "over"));
     for number in (0_u8..).take(QUEUE_COUNT) {
         methods.extend(queue_definition(number));
     }
@@ -184,24 +200,27 @@ fn queue_definition(number: u8) -> Vec<Method> {
             .into(),
         );
     }
-    let from = match number {
-        LATE => Some("later"),
-        _ if FAN_QUEUES.contains(&number) => Some("fan"),
-        _ => None,
-    };
-    if let Some(exchange) = from {
-        let name = QUEUES.get(usize::from(number)).copied().unwrap_or_default();
-        methods.push(
-            queue::Bind {
-                queue: name.into(),
-                exchange: exchange.into(),
-                routing_key: name.into(),
-                ..queue::Bind::default()
-            }
-            .into(),
-        );
+    let name = QUEUES.get(usize::from(number)).copied().unwrap_or_default();
+    if number == LATE {
+        methods.push(binding(name, "later", name));
+    }
+    if FAN_QUEUES.contains(&number) {
+        methods.push(binding(name, "fan", name));
+    }
+    if number == FAN_QUEUES[0] {
+        methods.push(binding(name, "both", name));
     }
     methods
+}
+
+fn binding(queue: &'static str, exchange: &'static str, routing_key: &'static str) -> Method {
+    let bind = queue::Bind {
+        queue: queue.into(),
+        exchange: exchange.into(),
+        routing_key: routing_key.into(),
+        ..queue::Bind::default()
+    };
+    bind.into()
 }
 
 impl World {
@@ -375,6 +394,11 @@ fn publish_method(target: u8) -> basic::Publish {
         },
         Some(name) => basic::Publish {
             routing_key: (*name).into(),
+            ..basic::Publish::default()
+        },
+        None if target == BOTH => basic::Publish {
+            exchange: "both".into(),
+            routing_key: "over".into(),
             ..basic::Publish::default()
         },
         None => basic::Publish {

@@ -111,7 +111,7 @@ impl Kafka {
     }
 
     /// Returns a new group of batches that keep their order.
-    fn new_group(&mut self) -> u64 {
+    pub fn new_group(&mut self) -> u64 {
         self.groups += 1;
         self.groups
     }
@@ -346,6 +346,9 @@ impl World {
                 .consumers
                 .iter()
                 .any(|consumer| consumer.is_waiting_for(number));
+        let batches = &self.kafka.ledger.batches;
+        let topic_of = |batch: usize| batches.get(batch).map(|batch| batch.log.topic);
+        let is_used = is_used || self.amqp.copies.may_get_records(number, topic_of);
         let Some(topic) = self.kafka.topics.get_mut(usize::from(number)) else {
             return Ok(());
         };

@@ -1,6 +1,7 @@
 //! Ledger of produced batches: their answers, and the expected content of the logs.
 
 pub mod compaction;
+mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +38,8 @@ pub struct Batch {
     pub sent: u32,
     /// Its transaction.
     pub transaction: Option<usize>,
+    /// True for a record that an AMQP client published.
+    pub is_message: bool,
 }
 
 /// Producer's knowledge of a batch.
@@ -47,6 +50,8 @@ pub enum State {
     Acknowledged {
         base: u64,
     },
+    /// Stored at an offset that was not told.
+    Somewhere,
     /// Not stored and never will be: it was refused, or lost in a failure that its durability does not
     /// survive.
     Never,
@@ -102,7 +107,9 @@ impl Ledger {
                 )));
             }
             State::Never => return Err(Finding(format!("batch {number} was refused and is acknowledged"))),
-            State::Unknown | State::Acknowledged { .. } => batch.state = State::Acknowledged { base },
+            State::Unknown | State::Somewhere | State::Acknowledged { .. } => {
+                batch.state = State::Acknowledged { base };
+            }
         }
         let (log, records) = (batch.log, batch.records);
         for index in 0..records {
@@ -113,6 +120,19 @@ impl Ledger {
 
     /// Records the record at an offset. Fails if another one was seen there.
     pub fn saw(&mut self, log: LogKey, offset: u64, id: RecordId) -> Result<(), Finding> {
+        let batch = self.batches.get(id.0);
+        if batch.is_none_or(|batch| batch.log != log || id.1 >= batch.records) {
+            return Err(Finding(format!("offset {offset} of {log:?} has {id:?}, which was not sent there")));
+        }
+        if let Some(batch) = self.batches.get_mut(id.0).filter(|batch| batch.is_message) {
+            match batch.state {
+                State::Never => {
+                    return Err(Finding(format!("{id:?} was dropped, and is at {offset} of {log:?}")));
+                }
+                State::Unknown | State::Somewhere => batch.state = State::Acknowledged { base: offset },
+                State::Acknowledged { .. } => {}
+            }
+        }
         let before = self.seen.entry(log).or_default().insert(offset, id);
         match before {
             Some(before) if before != id => Err(Finding(format!(
@@ -348,7 +368,7 @@ impl Ledger {
             (State::Acknowledged { base }, Some(at)) if base != at => Err(Finding(format!(
                 "batch {number} was acknowledged at {base} of {log:?} and is at {at}"
             ))),
-            (State::Acknowledged { base }, None) => match died {
+            (State::Acknowledged { .. } | State::Somewhere, None) => match died {
                 Some(death) if !survives(batch.level, death) => {
                     batch.state = State::Never;
                     Ok(())
@@ -357,7 +377,7 @@ impl Ledger {
                 None if batch.level == Durability::Memory => Ok(()),
                 _ if batch.date_ms < self.expired_ms => Ok(()),
                 _ => Err(Finding(format!(
-                    "batch {number} was acknowledged at {base} of {log:?} under {} and is gone ({died:?})",
+                    "batch {number} was acknowledged in {log:?} under {} and is gone ({died:?}): {batch:?}",
                     batch.level
                 ))),
             },
@@ -365,7 +385,7 @@ impl Ledger {
                 "batch {number} was refused or gone, and is at {at} of {log:?}"
             ))),
             // A batch that was seen must stay.
-            (State::Unknown, Some(at)) => {
+            (State::Unknown | State::Somewhere, Some(at)) => {
                 batch.state = State::Acknowledged { base: at };
                 Ok(())
             }

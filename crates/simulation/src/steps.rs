@@ -1,6 +1,6 @@
 //! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
-use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep};
+use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep, TxStep};
 use crate::full::UsedUp;
 use crate::kafka::{GroupStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
@@ -108,6 +108,8 @@ pub enum Action {
     },
     /// A client does not read for some time.
     Pause { client: u8, for_ms: u32 },
+    /// A transactional AMQP client acts.
+    Tx(TxStep),
     /// A reader of streams acts.
     Stream(StreamStep),
     /// A client of live topics acts.
@@ -161,6 +163,7 @@ impl Action {
             | Self::Close { .. }
             | Self::Pause { .. }
             | Self::Repeat { .. }
+            | Self::Tx(_)
             | Self::Rest { .. } => true,
             Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
             Self::Share(step) => !matches!(step, ShareStep::Empty { .. }),
@@ -312,6 +315,7 @@ enum Kind {
     Close,
     Pause,
     Remove,
+    Tx,
     Stream,
     Live,
     Move,
@@ -332,7 +336,7 @@ enum Kind {
 }
 
 /// Usual weights.
-const KINDS: [(u64, Kind); 32] = [
+const KINDS: [(u64, Kind); 33] = [
     (40, Kind::Produce),
     (2, Kind::Leave),
     (4, Kind::Read),
@@ -348,6 +352,7 @@ const KINDS: [(u64, Kind); 32] = [
     (6, Kind::Close),
     (2, Kind::Pause),
     (3, Kind::Remove),
+    (40, Kind::Tx),
     (12, Kind::Stream),
     (36, Kind::Live),
     (4, Kind::Move),
@@ -367,7 +372,8 @@ const KINDS: [(u64, Kind); 32] = [
     (1, Kind::Rest),
 ];
 /// Steps without a part in a seed with clients of Kafka only.
-const NOT_OF_KAFKA: [Kind; 10] = [
+const NOT_OF_KAFKA: [Kind; 11] = [
+    Kind::Tx,
     Kind::Publish,
     Kind::Consume,
     Kind::Get,
@@ -380,7 +386,8 @@ const NOT_OF_KAFKA: [Kind; 10] = [
     Kind::Space,
 ];
 /// Steps without a part in a seed with transactional clients only.
-const NOT_OF_TRANSACTIONS: [Kind; 16] = [
+const NOT_OF_TRANSACTIONS: [Kind; 17] = [
+    Kind::Tx,
     Kind::Share,
     Kind::Produce,
     Kind::Leave,
@@ -399,7 +406,8 @@ const NOT_OF_TRANSACTIONS: [Kind; 16] = [
     Kind::Space,
 ];
 /// Steps without a part in a seed with share groups.
-const NOT_OF_SHARES: [Kind; 15] = [
+const NOT_OF_SHARES: [Kind; 16] = [
+    Kind::Tx,
     Kind::Leave,
     Kind::Repeat,
     Kind::Group,
@@ -431,7 +439,13 @@ impl Mix {
         let is_uncertain = |kind| {
             matches!(
                 kind,
-                Kind::Group | Kind::Share | Kind::Transaction | Kind::Live | Kind::Move | Kind::Space
+                Kind::Group
+                    | Kind::Share
+                    | Kind::Transaction
+                    | Kind::Tx
+                    | Kind::Live
+                    | Kind::Move
+                    | Kind::Space
             )
         };
         let may_be = |kind| {
@@ -573,6 +587,7 @@ impl Mix {
                 client: small(CLIENTS),
                 for_ms: u32::try_from(random.below(300)).unwrap_or(0),
             },
+            Kind::Tx => Action::Tx(TxStep::draw(random, self.bytes_max)),
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),

@@ -198,7 +198,8 @@ impl World {
             self.live.on_end(died, self.amqp.is_stopping);
             self.amqp.on_end(self.steady_ms);
             if let Some(death) = died {
-                self.amqp.on_death(death, self.steady_ms);
+                let uncertain = self.amqp.on_death(death, self.steady_ms);
+                self.kafka.ledger.doubt_messages(uncertain);
             }
         }
         Err(Finding("it does not come to its end".to_owned()))
@@ -352,6 +353,7 @@ impl World {
             Action::Transaction(step) => self.transaction_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
+            Action::Tx(step) => self.tx_step(server, step)?,
             Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
             Action::Remove(removal) => self.remove(server, removal).await?,
@@ -438,6 +440,7 @@ impl World {
         notes.extend(self.live.turn(may_refuse)?);
         notes.extend(self.amqp.turn(may_refuse, self.steady_ms)?);
         self.check_received()?;
+        self.apply_outcomes()?;
         for note in notes {
             self.trace.note(|| note);
         }
