@@ -8,11 +8,13 @@ mod groups;
 mod left;
 mod owners;
 mod producer;
+mod readers;
 mod reading;
 mod sharing;
 mod transactional;
 
 pub use self::group_steps::GroupStep;
+pub use self::readers::ReaderStep;
 pub(crate) use self::reading::{ID, Reading, id_of};
 pub use self::sharing::ShareStep;
 pub use self::transactional::TransactionStep;
@@ -33,6 +35,7 @@ use self::consumers::Consumer;
 pub use self::consumers::SESSION_MS;
 use self::groups::Member;
 pub use self::producer::Producer;
+use self::readers::Reader;
 use self::sharing::Sharing;
 use self::transactional::Transactional;
 use crate::ledger::compaction::policy;
@@ -53,6 +56,7 @@ pub struct Kafka {
     members: Vec<Member>,
     consumers: Vec<Consumer>,
     sharing: Sharing,
+    readers: Vec<Reader>,
     commits: Commits,
     groups: u64,
 }
@@ -105,6 +109,7 @@ impl Kafka {
             members: groups::members(),
             consumers: consumers::consumers(),
             sharing: Sharing::new(),
+            readers: readers::readers(),
             commits: Commits::default(),
             groups: 0,
         }
@@ -141,6 +146,7 @@ impl Kafka {
         self.turn_consumers(may_refuse, now_ms, &mut notes)?;
         self.sharing
             .turn(&self.topics, &mut self.ledger, may_refuse, now_ms, &mut notes)?;
+        self.turn_readers(may_refuse, &mut notes)?;
         if let Some(admin) = &mut self.admin {
             admin.turn();
         }
@@ -153,6 +159,7 @@ impl Kafka {
         self.members.iter_mut().for_each(Member::on_end);
         self.consumers.iter_mut().for_each(Consumer::on_end);
         self.sharing.on_end();
+        self.readers.iter_mut().for_each(Reader::leave);
         for producer in &mut self.producers {
             producer.leave(&mut self.ledger);
         }
@@ -165,11 +172,20 @@ impl Kafka {
     pub fn on_death(&mut self, death: Option<Death>, is_clean: bool) {
         self.ledger.transactions.on_death(death);
         self.sharing.on_death(is_clean);
+        let topics = &self.topics;
+        let is_synced = |number: u8| {
+            let topic = topics.get(usize::from(number));
+            topic.is_some_and(|topic| topic.level == Durability::Sync)
+        };
+        for reader in &mut self.readers {
+            reader.on_death(death, is_synced);
+        }
     }
 
     /// Records that all topics are new: no earlier batch is resent.
     pub fn begin_anew(&mut self) {
         self.producers.iter_mut().for_each(Producer::forget_all);
+        self.readers.iter_mut().for_each(Reader::forget_all);
     }
 
     /// Gives up batches that were missing after a start and that no producer resends.

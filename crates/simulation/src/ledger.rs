@@ -63,6 +63,8 @@ pub struct Ledger {
     pub batches: Vec<Batch>,
     /// Every record ever seen, by offset.
     seen: BTreeMap<LogKey, BTreeMap<u64, RecordId>>,
+    /// Checksums of all records that were ever read, by offset.
+    contents: BTreeMap<LogKey, BTreeMap<u64, u64>>,
     /// Batches older than this may have been deleted.
     expired_ms: i64,
     passes: Passes,
@@ -140,6 +142,40 @@ impl Ledger {
             ))),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Records what records hold. Fails if one held something else when it was read before.
+    pub fn saw_contents(&mut self, log: LogKey, sums: &[(u64, u64)]) -> Result<(), Finding> {
+        let known = self.contents.entry(log).or_default();
+        for (offset, sum) in sums {
+            if known.insert(*offset, *sum).is_some_and(|before| before != *sum) {
+                return Err(Finding(format!("offset {offset} of {log:?} holds something else now")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the offset behind the last record that was seen.
+    pub fn known_end(&self, log: LogKey) -> u64 {
+        let last = self.seen.get(&log).and_then(BTreeMap::last_key_value);
+        last.map_or(0, |(offset, _)| offset + 1)
+    }
+
+    /// Returns the lowest offset from `from` on at which a reader must get a record.
+    pub fn owed(&self, log: LogKey, from: u64, is_committed: bool) -> Option<u64> {
+        if is_committed {
+            return self.stored_from(log, from, 0);
+        }
+        let mut seen = self.seen.get(&log)?.range(from..);
+        let is_there = |(offset, id): &(&u64, &RecordId)| {
+            self.batches.get(id.0).is_some_and(|batch| {
+                matches!(batch.state, State::Acknowledged { .. })
+                    && batch.level != Durability::Memory
+                    && batch.date_ms >= self.expired_ms
+                    && !self.may_be_replaced(log, **offset, **id)
+            })
+        };
+        seen.find(is_there).map(|(offset, _)| *offset)
     }
 
     /// Compares the complete content of a log with the ledger.

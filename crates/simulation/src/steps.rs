@@ -2,7 +2,7 @@
 
 use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep, TxStep};
 use crate::full::UsedUp;
-use crate::kafka::{GroupStep, ShareStep, TransactionStep};
+use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
 use crate::random::Random;
@@ -78,6 +78,8 @@ pub enum Action {
     Leave { producer: u8 },
     /// A partition is read from its beginning.
     Read { topic: u8, partition: u8 },
+    /// A reader beside the load acts.
+    Reader(ReaderStep),
     /// A topic is deleted and created again.
     Recreate { topic: u8 },
     /// A group member acts.
@@ -172,6 +174,7 @@ impl Action {
                 !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
             }
             Self::Read { .. }
+            | Self::Reader(_)
             | Self::Recreate { .. }
             | Self::Stream(_)
             | Self::Move(_)
@@ -303,6 +306,7 @@ enum Kind {
     Produce,
     Leave,
     Read,
+    Reader,
     Recreate,
     Group,
     Share,
@@ -336,10 +340,11 @@ enum Kind {
 }
 
 /// Usual weights.
-const KINDS: [(u64, Kind); 33] = [
+const KINDS: [(u64, Kind); 34] = [
     (40, Kind::Produce),
     (2, Kind::Leave),
     (4, Kind::Read),
+    (8, Kind::Reader),
     (2, Kind::Recreate),
     (20, Kind::Group),
     (50, Kind::Share),
@@ -534,6 +539,7 @@ impl Mix {
                 topic: small(TOPICS),
                 partition: small(PARTITIONS),
             },
+            Kind::Reader => Action::Reader(ReaderStep::draw(random)),
             Kind::Recreate => Action::Recreate { topic: small(TOPICS) },
             Kind::Group => Action::Group(GroupStep::draw(random)),
             Kind::Share => Action::Share(ShareStep::draw(random)),

@@ -274,6 +274,7 @@ impl World {
         let is_clean = died == Some(Death::Stopped) && !self.may_refuse;
         self.kafka.on_death(died, is_clean);
         self.settle_topics(server).await?;
+        self.kafka.resume_readers(server, &mut self.trace)?;
         self.configure_shares(server).await?;
         self.check_logs(server, died).await?;
         self.check_transactions(server).await?;
@@ -353,6 +354,7 @@ impl World {
             Action::Transaction(step) => self.transaction_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
+            Action::Reader(step) => self.reader_step(server, step).await?,
             Action::Tx(step) => self.tx_step(server, step)?,
             Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
