@@ -154,7 +154,9 @@ impl Clients {
         let (kafka, amqp, http) = (broker.kafka(), broker.amqp(), broker.http());
         let lanes = LANES.into_iter();
         let topics = kafka::topics().into_iter();
-        let kinds = kafka::topics().into_iter().flat_map(|topic| [(topic, false), (topic, true)]);
+        let kinds = kafka::topics()
+            .into_iter()
+            .flat_map(|topic| [(topic, false), (topic, true)]);
         Self {
             wanderers: kinds
                 .map(|((topic, partitions), is_committed)| {
@@ -216,8 +218,8 @@ impl Known {
                 let place = format!("{topic}/{partition}");
                 kafka::read_rest(broker.kafka(), topic, partition, read);
                 sent.check(&place, read.numbers(), load);
-                let passes = passed.iter().flatten().filter(|pass| pass.partition == partition);
-                passes.for_each(|pass| pass.check(&place, read.numbers()));
+                let of_partition = passed.iter().flatten().filter(|pass| pass.partition == partition);
+                of_partition.for_each(|pass| pass.check(&place, read.numbers()));
                 kafka::produce_one(broker.kafka(), topic, partition, sent);
                 kafka::read_rest(broker.kafka(), topic, partition, read);
                 sent.check(&place, read.numbers(), load);

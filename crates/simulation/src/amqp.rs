@@ -3,6 +3,7 @@
 mod checks;
 mod client;
 pub mod copies;
+mod definitions;
 mod moves;
 mod outcomes;
 mod patience;
@@ -10,13 +11,17 @@ mod removal;
 mod spaces;
 mod streams;
 mod transactions;
+mod views;
 mod wire;
 
 use stafett_amqp_wire::methods::{basic, channel, connection, exchange, queue};
 use stafett_amqp_wire::{Method, TableBuilder, Value};
+use stafett_journal::Journal;
 
 use self::client::{Client, TRANSACTIONAL};
 use self::copies::{Copies, Origin};
+pub use self::definitions::DefinitionStep;
+use self::definitions::Definitions;
 pub use self::moves::Move;
 pub use self::patience::Patience;
 use self::patience::Times;
@@ -25,6 +30,8 @@ use self::spaces::Space;
 pub use self::spaces::SpaceStep;
 pub use self::streams::StreamStep;
 pub use self::transactions::TxStep;
+use self::views::View;
+pub use self::views::ViewStep;
 use crate::server::Server;
 use crate::steps::{Closing, Message, Settling};
 use crate::world::{Broken, Death, Finding, World};
@@ -59,6 +66,8 @@ pub struct Amqp {
     clients: Vec<Client>,
     admin: Client,
     space: Space,
+    definitions: Definitions,
+    view: View,
     /// Clients that read streams, and where they are.
     readers: Vec<Client>,
     places: streams::Places,
@@ -76,6 +85,8 @@ impl Amqp {
             clients: (0..TRANSACTIONAL.end).map(Client::new).collect(),
             admin: Client::new(u8::MAX),
             space: Space::new(),
+            definitions: Definitions::new(),
+            view: View::new(),
             readers: streams::readers(),
             places: streams::Places::new(),
             copies: Copies::default(),
@@ -93,6 +104,10 @@ impl Amqp {
         }
         let Space { client, copies, .. } = &mut self.space;
         client.turn(copies, may_refuse, now_ms, &mut notes)?;
+        let definer = &mut self.definitions.client;
+        definer.turn(&mut self.copies, may_refuse, now_ms, &mut notes)?;
+        self.definitions.turn();
+        self.view.turn(may_refuse, now_ms, &mut notes)?;
         let paused = self.clients.iter().filter(|client| client.is_paused(now_ms));
         let paused: Vec<u8> = paused.map(|client| client.number).collect();
         self.copies.check_holders(self.is_stopping, &paused)?;
@@ -104,6 +119,9 @@ impl Amqp {
         self.is_stopping = false;
         self.copies.on_end();
         self.space.client.lose(&mut self.space.copies, now_ms);
+        self.definitions.client.lose(&mut self.copies, now_ms);
+        self.definitions.turn();
+        self.view.on_end(now_ms);
         let clients = self.clients.iter_mut().chain(&mut self.readers);
         for client in clients.chain([&mut self.admin]) {
             client.lose(&mut self.copies, now_ms);
@@ -116,7 +134,27 @@ impl Amqp {
         let records = self.copies.doubt_outcomes(death, now_ms);
         self.copies.on_death(death, now_ms);
         self.space.copies.on_death(death, now_ms);
+        self.view.copies.on_death(death, now_ms);
         records
+    }
+
+    /// Records that the disk is or may be full, or is not.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.copies.is_full = is_full;
+        self.view.copies.is_full = is_full;
+    }
+
+    /// Delays settlements while space is short.
+    pub fn wait_since(&mut self, from_ms: i64, now_ms: i64, all: bool) {
+        self.copies.wait_since(from_ms, now_ms, all);
+        self.view.copies.wait_since(from_ms, now_ms, all);
+    }
+
+    /// Records the start of a shutdown.
+    pub fn begin_stop(&mut self, now_ms: i64) {
+        self.is_stopping = true;
+        self.copies.doubt_all(now_ms);
+        self.view.copies.doubt_all(now_ms);
     }
 
     fn client(&mut self, number: u8) -> Option<&mut Client> {
@@ -255,6 +293,9 @@ impl World {
             if self.amqp.admin.declared == wanted {
                 self.amqp.admin.declared = 0;
                 return Ok(());
+            }
+            if self.has_failed() && server.journal.failure().is_some() {
+                return Err(Broken::Died(Death::Failed));
             }
             if !self.amqp.admin.is_connected() {
                 return Err(Finding("a definition ends the connection".to_owned()).into());

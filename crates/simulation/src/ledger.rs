@@ -124,12 +124,16 @@ impl Ledger {
     pub fn saw(&mut self, log: LogKey, offset: u64, id: RecordId) -> Result<(), Finding> {
         let batch = self.batches.get(id.0);
         if batch.is_none_or(|batch| batch.log != log || id.1 >= batch.records) {
-            return Err(Finding(format!("offset {offset} of {log:?} has {id:?}, which was not sent there")));
+            return Err(Finding(format!(
+                "offset {offset} of {log:?} has {id:?}, which was not sent there"
+            )));
         }
         if let Some(batch) = self.batches.get_mut(id.0).filter(|batch| batch.is_message) {
             match batch.state {
                 State::Never => {
-                    return Err(Finding(format!("{id:?} was dropped, and is at {offset} of {log:?}")));
+                    return Err(Finding(format!(
+                        "{id:?} was dropped, and is at {offset} of {log:?}"
+                    )));
                 }
                 State::Unknown | State::Somewhere => batch.state = State::Acknowledged { base: offset },
                 State::Acknowledged { .. } => {}
@@ -144,12 +148,14 @@ impl Ledger {
         }
     }
 
-    /// Records what records hold. Fails if one held something else when it was read before.
+    /// Records the contents of records. Fails if one had another content when it was read before.
     pub fn saw_contents(&mut self, log: LogKey, sums: &[(u64, u64)]) -> Result<(), Finding> {
         let known = self.contents.entry(log).or_default();
         for (offset, sum) in sums {
             if known.insert(*offset, *sum).is_some_and(|before| before != *sum) {
-                return Err(Finding(format!("offset {offset} of {log:?} holds something else now")));
+                return Err(Finding(format!(
+                    "offset {offset} of {log:?} holds something else now"
+                )));
             }
         }
         Ok(())

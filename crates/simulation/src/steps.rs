@@ -1,6 +1,9 @@
 //! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
-use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep, TxStep};
+use crate::amqp::{
+    DefinitionStep, FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep, TxStep,
+    ViewStep,
+};
 use crate::full::UsedUp;
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
@@ -110,6 +113,10 @@ pub enum Action {
     },
     /// A client does not read for some time.
     Pause { client: u8, for_ms: u32 },
+    /// Definitions are made or deleted.
+    Define(DefinitionStep),
+    /// A queue over a topic of Kafka's producers is used.
+    View(ViewStep),
     /// A transactional AMQP client acts.
     Tx(TxStep),
     /// A reader of streams acts.
@@ -166,19 +173,21 @@ impl Action {
             | Self::Pause { .. }
             | Self::Repeat { .. }
             | Self::Tx(_)
+            | Self::Define(_)
+            | Self::Move(_)
+            | Self::Space(_)
+            | Self::Recreate { .. }
             | Self::Rest { .. } => true,
             Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
             Self::Share(step) => !matches!(step, ShareStep::Empty { .. }),
+            Self::View(step) => !matches!(step, ViewStep::Look),
             Self::Live(step) => !matches!(step, LiveStep::Look),
             Self::Transaction(step) => {
                 !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
             }
             Self::Read { .. }
             | Self::Reader(_)
-            | Self::Recreate { .. }
             | Self::Stream(_)
-            | Self::Move(_)
-            | Self::Space(_)
             | Self::Remove(_)
             | Self::Look
             | Self::Fault { .. }
@@ -319,6 +328,8 @@ enum Kind {
     Close,
     Pause,
     Remove,
+    Define,
+    View,
     Tx,
     Stream,
     Live,
@@ -340,7 +351,7 @@ enum Kind {
 }
 
 /// Usual weights.
-const KINDS: [(u64, Kind); 34] = [
+const KINDS: [(u64, Kind); 36] = [
     (40, Kind::Produce),
     (2, Kind::Leave),
     (4, Kind::Read),
@@ -357,6 +368,8 @@ const KINDS: [(u64, Kind); 34] = [
     (6, Kind::Close),
     (2, Kind::Pause),
     (3, Kind::Remove),
+    (20, Kind::Define),
+    (24, Kind::View),
     (40, Kind::Tx),
     (12, Kind::Stream),
     (36, Kind::Live),
@@ -377,7 +390,8 @@ const KINDS: [(u64, Kind); 34] = [
     (1, Kind::Rest),
 ];
 /// Steps without a part in a seed with clients of Kafka only.
-const NOT_OF_KAFKA: [Kind; 11] = [
+const NOT_OF_KAFKA: [Kind; 12] = [
+    Kind::Define,
     Kind::Tx,
     Kind::Publish,
     Kind::Consume,
@@ -391,7 +405,9 @@ const NOT_OF_KAFKA: [Kind; 11] = [
     Kind::Space,
 ];
 /// Steps without a part in a seed with transactional clients only.
-const NOT_OF_TRANSACTIONS: [Kind; 17] = [
+const NOT_OF_TRANSACTIONS: [Kind; 19] = [
+    Kind::Define,
+    Kind::View,
     Kind::Tx,
     Kind::Share,
     Kind::Produce,
@@ -411,7 +427,9 @@ const NOT_OF_TRANSACTIONS: [Kind; 17] = [
     Kind::Space,
 ];
 /// Steps without a part in a seed with share groups.
-const NOT_OF_SHARES: [Kind; 16] = [
+const NOT_OF_SHARES: [Kind; 18] = [
+    Kind::Define,
+    Kind::View,
     Kind::Tx,
     Kind::Leave,
     Kind::Repeat,
@@ -447,6 +465,8 @@ impl Mix {
                 Kind::Group
                     | Kind::Share
                     | Kind::Transaction
+                    | Kind::Define
+                    | Kind::View
                     | Kind::Tx
                     | Kind::Live
                     | Kind::Move
@@ -466,6 +486,7 @@ impl Mix {
             &[][..],
             &[][..],
             &NOT_OF_KAFKA,
+            &NOT_OF_AMQP,
             &NOT_OF_AMQP,
             &NOT_OF_TRANSACTIONS,
             &NOT_OF_SHARES,
@@ -593,6 +614,8 @@ impl Mix {
                 client: small(CLIENTS),
                 for_ms: u32::try_from(random.below(300)).unwrap_or(0),
             },
+            Kind::Define => Action::Define(DefinitionStep::draw(random)),
+            Kind::View => Action::View(ViewStep::draw(random)),
             Kind::Tx => Action::Tx(TxStep::draw(random, self.bytes_max)),
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),

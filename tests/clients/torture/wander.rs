@@ -66,7 +66,8 @@ pub(super) fn wander(
                 is_committed,
                 bytes_max: BYTES[usize::try_from(draws.below(3)).unwrap()],
             };
-            let done = connect(address).and_then(|stream| read_on(stream, asked, &mut pass, &mut draws, load));
+            let done =
+                connect(address).and_then(|stream| read_on(stream, asked, &mut pass, &mut draws, load));
             if done.is_ok() {
                 break;
             }
@@ -103,7 +104,11 @@ fn read_on(
             return Ok(());
         }
         assert_eq!(code, 0, "{asked:?} at {next}");
-        let numbers = numbers_in(asked.topic, next, fetched.records.unwrap_or_default().into_bytes());
+        let numbers = numbers_in(
+            asked.topic,
+            next,
+            fetched.records.unwrap_or_default().into_bytes(),
+        );
         if numbers.is_empty() {
             return Ok(());
         }

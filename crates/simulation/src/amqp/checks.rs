@@ -97,7 +97,7 @@ impl World {
         for left in (0..QUIET_MS / 100).rev() {
             self.rest(server, 100).await?;
             let found = self.look_at_queues(server).await?;
-            match self.decide_and_check(&found, counts(server)) {
+            match self.decide_and_check(&found, &counts(server)) {
                 Ok(()) => return Ok(found),
                 Err(Finding(what)) if left == 0 => {
                     let counts = counts(server);
@@ -111,11 +111,11 @@ impl World {
         Err(Finding("it was not looked at".to_owned()).into())
     }
 
-    /// Compares what was found with the model, after the outcomes of transactions are decided by it.
+    /// Compares the queues' content with the model, which decides the outcomes of transactions by it before.
     fn decide_and_check(
         &mut self,
         found: &BTreeMap<(usize, Place), u32>,
-        counts: Vec<(u64, u64)>,
+        counts: &[(u64, u64)],
     ) -> Result<(), Finding> {
         let mut copies = self.amqp.copies.clone();
         let is_moving = counts.iter().any(|(_, in_flight)| *in_flight > 0);

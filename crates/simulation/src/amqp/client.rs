@@ -25,6 +25,8 @@ use crate::world::Finding;
 pub(super) struct Client {
     pub(super) number: u8,
     vhost: &'static str,
+    /// Names of its queues, by number.
+    queues: &'static [&'static str],
     connection: Option<Socket>,
     incoming: Incoming,
     is_open: bool,
@@ -115,6 +117,7 @@ impl Client {
         Self {
             number,
             vhost,
+            queues: &QUEUES,
             connection: None,
             incoming: Incoming::default(),
             is_open: false,
@@ -134,6 +137,22 @@ impl Client {
             settled: Vec::new(),
             declared: 0,
             paused_until_ms: 0,
+        }
+    }
+
+    /// Creates a client of other queues.
+    pub(super) fn of_queues(number: u8, queues: &'static [&'static str]) -> Self {
+        Self {
+            queues,
+            ..Self::new(number)
+        }
+    }
+
+    /// Returns the same client without a connection.
+    fn anew(&self) -> Self {
+        Self {
+            queues: self.queues,
+            ..Self::new_in(self.number, self.vhost)
         }
     }
 
@@ -184,7 +203,7 @@ impl Client {
     pub(super) fn lose(&mut self, copies: &mut Copies, now_ms: i64) {
         self.give_all_back(copies, now_ms);
         copies.doubt(&self.settled, now_ms);
-        *self = Self::new_in(self.number, self.vhost);
+        *self = self.anew();
     }
 
     fn send_bytes(&mut self, bytes: &[u8]) {
@@ -240,7 +259,7 @@ impl Client {
     }
 
     pub(super) fn consume(&mut self, copies: &Copies, queue: u8, now_ms: i64) {
-        let Some(name) = QUEUES.get(usize::from(queue)).filter(|_| !self.is_closing) else {
+        let Some(name) = self.queues.get(usize::from(queue)).filter(|_| !self.is_closing) else {
             return;
         };
         self.consumed += 1;
@@ -256,7 +275,7 @@ impl Client {
     }
 
     pub(super) fn get(&mut self, queue: u8) {
-        let Some(name) = QUEUES.get(usize::from(queue)).filter(|_| !self.is_closing) else {
+        let Some(name) = self.queues.get(usize::from(queue)).filter(|_| !self.is_closing) else {
             return;
         };
         self.gets.push_back(queue);
@@ -428,9 +447,13 @@ impl Client {
                 self.send_bytes(&later);
             }
             Method::Queue(
-                Queue::DeclareOk(_) | Queue::BindOk(_) | Queue::PurgeOk(_) | Queue::DeleteOk(_),
+                Queue::DeclareOk(_)
+                | Queue::BindOk(_)
+                | Queue::UnbindOk(_)
+                | Queue::PurgeOk(_)
+                | Queue::DeleteOk(_),
             )
-            | Method::Exchange(Exchange::DeclareOk(_)) => {
+            | Method::Exchange(Exchange::DeclareOk(_) | Exchange::DeleteOk(_)) => {
                 self.declared += 1;
             }
             Method::Connection(Connection::Close(close)) => {
@@ -574,7 +597,7 @@ impl Client {
             connection: self.connection.take(),
             incoming: std::mem::take(&mut self.incoming),
             settled: std::mem::take(&mut self.settled),
-            ..Self::new_in(self.number, self.vhost)
+            ..self.anew()
         };
         *self = fresh;
         self.open_channel();

@@ -500,7 +500,10 @@ impl Copies {
                 (Settled::No, false) if may_expire => copy.settled = Settled::Gone,
                 (Settled::Perhaps, true) => copy.settled = Settled::No,
                 (Settled::Perhaps, false) if copy.times.is_out(clock_ms) => copy.settled = Settled::Gone,
-                (Settled::No | Settled::Perhaps | Settled::Pending(_) | Settled::At(_) | Settled::Gone, _) => {}
+                (
+                    Settled::No | Settled::Perhaps | Settled::Pending(_) | Settled::At(_) | Settled::Gone,
+                    _,
+                ) => {}
             }
         }
     }

@@ -189,7 +189,7 @@ impl Copies {
         }
     }
 
-    /// Concludes from a delivery of a copy what became of the transactions that it is a part of.
+    /// Concludes the outcomes of the transactions of a copy from its delivery.
     pub(super) fn learn_from_delivery(&mut self, id: CopyId, now_ms: i64) -> Result<(), Finding> {
         let Some(copy) = self.all.get(&id) else {
             return Ok(());
@@ -222,10 +222,8 @@ impl Copies {
             let Some(transaction) = self.transactions.get_mut(number) else {
                 continue;
             };
-            let is_synced = transaction.is_alone()
-                && transaction
-                    .told_ms
-                    .is_some_and(|told| now_ms - told > SYNCED_MS);
+            let is_synced =
+                transaction.is_alone() && transaction.told_ms.is_some_and(|told| now_ms - told > SYNCED_MS);
             let lasts = is_synced
                 || (transaction.told_ms.is_some() && survives(transaction.level, death))
                 || !matches!(death, Death::Power(_) | Death::Failed | Death::Killed);
@@ -253,7 +251,7 @@ impl Copies {
         records
     }
 
-    /// Decides after a start the outcomes of transactions by what is there: one part decides all.
+    /// Decides after a start the outcomes of transactions by the parts that are there: one part decides all.
     /// `is_recorded` tells whether a record is there, `None` if it may have been deleted since.
     pub fn decide(
         &mut self,

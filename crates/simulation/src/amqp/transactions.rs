@@ -51,7 +51,7 @@ pub enum TxStep {
         count: u8,
         how: Settling,
     },
-    /// A commit, and what ends right behind it.
+    /// A commit, and an end of the channel or connection right behind it.
     Commit {
         client: u8,
         then: Option<Closing>,
@@ -72,7 +72,12 @@ impl TxStep {
         let kind = small(40);
         let (queue, target, count, topic, key) = (small(8), small(10), small(6), small(TOPICS), small(4));
         let (settled, delay) = (1 + small(20), small(u8::MAX));
-        let how = random.pick(&[Settling::Ack, Settling::AckAll, Settling::Requeue, Settling::Reject]);
+        let how = random.pick(&[
+            Settling::Ack,
+            Settling::AckAll,
+            Settling::Requeue,
+            Settling::Reject,
+        ]);
         let closing = random.pick(&[Closing::Channel, Closing::Connection, Closing::Cut]);
         // Several messages are one append.
         let bytes = u32::try_from(random.below(bytes_max.min(20_000).into())).unwrap_or(0);
@@ -251,7 +256,7 @@ impl World {
         Ok(())
     }
 
-    /// Tells the ledger what became of transactions, and learns from it.
+    /// Passes the outcomes of transactions on to the ledger, and learns outcomes from it.
     pub fn apply_outcomes(&mut self) -> Result<(), Finding> {
         let (copies, ledger) = (&mut self.amqp.copies, &mut self.kafka.ledger);
         for number in 0..copies.transactions.len() {

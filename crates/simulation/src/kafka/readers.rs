@@ -251,7 +251,9 @@ impl Reader {
             _ if may_refuse => Ok(()),
             code => {
                 let number = self.number;
-                Err(Finding(format!("reader {number} is answered with {code}: {place:?}")))
+                Err(Finding(format!(
+                    "reader {number} is answered with {code}: {place:?}"
+                )))
             }
         }
     }
@@ -276,7 +278,7 @@ impl Reader {
         self.waiting = Some(Asked::Start);
     }
 
-    /// Goes on at the beginning of what is kept: its place has expired. Without one, the topic is gone.
+    /// Goes on at the first record that is kept: its place has expired. Without one, the topic is gone.
     fn reset(&mut self, start: Option<u64>) -> Result<(), Finding> {
         match (self.place, start) {
             (Some(place), Some(start)) if start > place.next => {
@@ -320,7 +322,9 @@ impl Reader {
         for seen in reading.seen {
             let owed = ledger.owed(log, next, self.is_committed());
             if seen.offset < next || owed.is_some_and(|owed| owed < seen.offset) {
-                return Err(wrong(format!("{seen:?} comes in the place of {next}, and {owed:?} is there")));
+                return Err(wrong(format!(
+                    "{seen:?} comes in the place of {next}, and {owed:?} is there"
+                )));
             }
             if self.is_committed() {
                 if seen.offset >= stable {
@@ -343,13 +347,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Compares what it saw of a log with all that is there.
-    fn check(
-        &self,
-        log: LogKey,
-        all: &Reading,
-        counts: impl Fn(&Seen) -> bool,
-    ) -> Result<(), Finding> {
+    /// Compares its history of a log with the complete content.
+    fn check(&self, log: LogKey, all: &Reading, counts: impl Fn(&Seen) -> bool) -> Result<(), Finding> {
         let Some(history) = self.histories.get(&log) else {
             return Ok(());
         };
@@ -375,13 +374,16 @@ impl Kafka {
                 topic.is_some_and(|topic| topic.known == Known::There(place.id))
             };
             if let Some(place) = gone.filter(is_there) {
-                return Err(Finding(format!("reader {} does not find {place:?}", reader.number)));
+                return Err(Finding(format!(
+                    "reader {} does not find {place:?}",
+                    reader.number
+                )));
             }
         }
         Ok(())
     }
 
-    /// Compares what readers saw of a log with all that is there.
+    /// Compares the readers' histories of a log with its complete content.
     pub(super) fn check_readers(&self, log: LogKey, all: &Reading) -> Result<(), Finding> {
         let transactions = &self.ledger.transactions.all;
         let counts = |seen: &Seen| {

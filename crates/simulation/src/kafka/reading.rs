@@ -49,6 +49,11 @@ impl World {
             if let Some(answer) = admin.answer() {
                 return Ok(admin.read::<R>(version, answer)?);
             }
+            if !admin.socket.is_open && self.has_failed() && server.journal.failure().is_some() {
+                // Without knowing the outcome, the broker does not answer.
+                return Err(Broken::Died(Death::Failed));
+            }
+            let Some(admin) = &self.kafka.admin else { break };
             if !admin.socket.is_open {
                 return Err(
                     Finding(format!("{} was answered by the connection's end", R::KEY.name())).into(),

@@ -1,4 +1,4 @@
-//! A client whose channel is transactional: what it publishes and settles waits for its commit.
+//! A client whose channel is transactional: messages and settlements wait for its commit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,10 +34,7 @@ impl Client {
     /// Returns the open transaction, which begins if there is none.
     pub(in crate::amqp) fn transaction(&mut self, copies: &mut Copies) -> usize {
         let number = self.number;
-        *self
-            .transacting
-            .open
-            .get_or_insert_with(|| copies.begin(number))
+        *self.transacting.open.get_or_insert_with(|| copies.begin(number))
     }
 
     pub(super) fn is_committing(&self) -> bool {
@@ -81,7 +78,7 @@ impl Client {
         copies.on_commit_sent(number, completed)
     }
 
-    /// Rolls back: it holds again what it settled.
+    /// Rolls back: it holds the settled messages again.
     pub(in crate::amqp) fn roll_back(&mut self, copies: &mut Copies) -> Result<(), Finding> {
         if self.is_closing || !self.is_connected() {
             return Ok(());
@@ -106,7 +103,10 @@ impl Client {
         let number = self.transacting.sent.pop_front();
         let number = number.ok_or_else(|| Finding("a commit that nobody sent is answered".to_owned()))?;
         self.transacting.completing.pop_front();
-        notes.push(format!("transaction {number} of client {} is committed", self.number));
+        notes.push(format!(
+            "transaction {number} of client {} is committed",
+            self.number
+        ));
         copies.on_committed(number, Some(now_ms))
     }
 
