@@ -172,7 +172,6 @@ impl Action {
             | Self::Close { .. }
             | Self::Pause { .. }
             | Self::Repeat { .. }
-            | Self::Tx(_)
             | Self::Define(_)
             | Self::Move(_)
             | Self::Space(_)
@@ -180,6 +179,7 @@ impl Action {
             | Self::Rest { .. } => true,
             Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
             Self::Share(step) => !matches!(step, ShareStep::Empty { .. }),
+            Self::Tx(step) => !matches!(step, TxStep::CommitAndEnd { .. }),
             Self::View(step) => !matches!(step, ViewStep::Look),
             Self::Live(step) => !matches!(step, LiveStep::Look),
             Self::Transaction(step) => {
@@ -264,7 +264,7 @@ pub enum End {
 }
 
 impl End {
-    fn draw(random: &mut Random) -> Self {
+    pub fn draw(random: &mut Random) -> Self {
         match random.below(4) {
             0 => Self::Stop,
             1 => Self::Power(random.next()),

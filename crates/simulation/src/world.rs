@@ -379,7 +379,7 @@ impl World {
             Action::Reader(step) => self.reader_step(server, step).await?,
             Action::Define(step) => self.definition_step(server, step)?,
             Action::View(step) => self.view_step(server, step).await?,
-            Action::Tx(step) => self.tx_step(server, step)?,
+            Action::Tx(step) => self.tx_step(server, step).await?,
             Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
             Action::Remove(removal) => self.remove(server, removal).await?,

@@ -14,9 +14,11 @@ use crate::host;
 use crate::ledger::{Batch, State};
 use crate::random::Random;
 use crate::server::Server;
-use crate::steps::{Closing, Message, PARTITIONS, Settling};
+use crate::steps::{Closing, End, Message, PARTITIONS, Settling};
 use crate::world::{Broken, Finding, World};
 
+/// Milliseconds to wait for the answer to a commit before an end.
+const ANSWERED_MS: u32 = 60;
 /// Topics without keys, which records go to.
 const TOPICS: u8 = 4;
 /// Keys of records, which decide their partitions.
@@ -56,6 +58,11 @@ pub enum TxStep {
         client: u8,
         then: Option<Closing>,
     },
+    /// The program ends right behind the answer to a commit that settles everything its client holds.
+    CommitAndEnd {
+        client: u8,
+        end: End,
+    },
     Rollback {
         client: u8,
     },
@@ -69,7 +76,7 @@ impl TxStep {
     pub fn draw(random: &mut Random, bytes_max: u32) -> Self {
         let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
         let client = TRANSACTIONAL.start + small(2);
-        let kind = small(40);
+        let kind = small(42);
         let (queue, target, count, topic, key) = (small(8), small(10), small(6), small(TOPICS), small(4));
         let (settled, delay) = (1 + small(20), small(u8::MAX));
         let how = random.pick(&[
@@ -113,13 +120,17 @@ impl TxStep {
                 then: Some(closing),
             },
             36 | 37 => Self::Rollback { client },
+            38 | 39 => Self::CommitAndEnd {
+                client,
+                end: End::draw(random),
+            },
             _ => Self::Close { client, how: closing },
         }
     }
 }
 
 impl World {
-    pub fn tx_step(&mut self, server: &mut Server, step: TxStep) -> Result<(), Broken> {
+    pub async fn tx_step(&mut self, server: &mut Server, step: TxStep) -> Result<(), Broken> {
         match step {
             TxStep::Publish {
                 client,
@@ -137,15 +148,22 @@ impl World {
             TxStep::Get { client, queue } => self.get(server, client, queue)?,
             TxStep::Settle { client, count, how } => self.settle(client, count, how),
             TxStep::Commit { client, then } => {
-                let amqp = &mut self.amqp;
-                if let Some(it) = amqp.clients.get_mut(usize::from(client)) {
-                    it.connect(server)?;
-                    it.commit(&mut amqp.copies)?;
-                }
-                self.apply_outcomes()?;
+                self.commit_in_tx(server, client)?;
                 if let Some(how) = then {
                     self.close(client, how, None);
                 }
+            }
+            TxStep::CommitAndEnd { client, end } => {
+                self.settle(client, u8::MAX, Settling::Ack);
+                self.commit_in_tx(server, client)?;
+                for _ in 0..ANSWERED_MS {
+                    self.tick(server).await?;
+                    let client = self.amqp.clients.get(usize::from(client));
+                    if !client.is_some_and(Client::is_waiting) {
+                        break;
+                    }
+                }
+                return Err(self.end(server, end).await);
             }
             TxStep::Rollback { client } => {
                 let amqp = &mut self.amqp;
@@ -157,6 +175,15 @@ impl World {
             TxStep::Close { client, how } => self.close(client, how, None),
         }
         Ok(())
+    }
+
+    fn commit_in_tx(&mut self, server: &mut Server, client: u8) -> Result<(), Finding> {
+        let amqp = &mut self.amqp;
+        if let Some(it) = amqp.clients.get_mut(usize::from(client)) {
+            it.connect(server)?;
+            it.commit(&mut amqp.copies)?;
+        }
+        self.apply_outcomes()
     }
 
     /// Returns a client that can publish, and begins a stream of messages with its connection.
