@@ -120,19 +120,28 @@ impl World {
         match step {
             DefinitionStep::Make { pair } => {
                 let [queue, exchange] = names(pair);
-                let declare = queue::Declare {
+                let queue_declare = queue::Declare {
                     queue: queue.clone().into(),
                     durable: true,
                     ..queue::Declare::default()
                 };
-                it.ask(declare.into(), vec![(Thing::Queue(pair), true)]);
-                let declare = exchange::Declare {
+                let exchange_declare = exchange::Declare {
                     exchange: exchange.clone().into(),
                     kind: "direct".into(),
                     durable: true,
                     ..exchange::Declare::default()
                 };
-                it.ask(declare.into(), vec![(Thing::Exchange(pair), true)]);
+                let mut declarations: [(Method, Thing); 2] = [
+                    (queue_declare.into(), Thing::Queue(pair)),
+                    (exchange_declare.into(), Thing::Exchange(pair)),
+                ];
+                // The first one that is refused ends the connection.
+                if pair > 0 {
+                    declarations.reverse();
+                }
+                for (declare, thing) in declarations {
+                    it.ask(declare, vec![(thing, true)]);
+                }
                 let bind = queue::Bind {
                     queue: queue.into(),
                     exchange: exchange.into(),
