@@ -16,6 +16,8 @@ use crate::world::{Broken, Finding, World};
 const GROUPS: u8 = CLASSIC_GROUPS + 2;
 /// One in this many commits uses the previous generation.
 pub(super) const STALE_EVERY: u8 = 16;
+/// One in this many commits of a static member that came back is one of its former self.
+const GHOST_EVERY: u8 = 3;
 /// Commits that are sent together.
 pub(super) const COMMITS: u8 = 3;
 
@@ -90,6 +92,12 @@ impl World {
         member.connect(server)?;
         match step {
             GroupStep::Join { .. } => member.join(&self.kafka.commits),
+            // Static members come back rather than leave.
+            GroupStep::Leave { .. } | GroupStep::Cut { .. } if member.instance().is_some() => {
+                member.cut();
+                member.connect(server)?;
+                member.join(&self.kafka.commits);
+            }
             GroupStep::Leave { .. } => member.leave(),
             GroupStep::Cut { .. } => member.cut(),
             GroupStep::Commit { chosen, .. } => {
@@ -106,7 +114,7 @@ impl World {
         let Some(member) = self.kafka.members.get(usize::from(number)) else {
             return;
         };
-        let of_ghost = chosen.is_multiple_of(STALE_EVERY / 2);
+        let of_ghost = chosen.is_multiple_of(GHOST_EVERY);
         let ghost = member.ghost.clone().filter(|_| of_ghost);
         let partitions = ghost
             .as_ref()
