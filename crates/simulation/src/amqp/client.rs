@@ -481,7 +481,10 @@ impl Client {
                 if let Some(socket) = &mut self.connection {
                     socket.send(&encode(1, &channel::CloseOk {}.into()));
                 }
-                self.begin_again(copies, now_ms);
+                // If both sides close the channel, the answer to its own comes next.
+                if !self.is_closing {
+                    self.begin_again(copies, now_ms);
+                }
             }
             Method::Channel(Channel::Close(close)) => {
                 return Err(Finding(format!("the channel was closed: {close:?}")));
