@@ -48,6 +48,8 @@ pub struct Search {
     looked_at: u64,
     lanes: Vec<SearchedLane>,
     is_unreadable: bool,
+    /// True if it finds messages too that no consumer would get.
+    finds_all: bool,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,7 @@ impl Dispatcher {
             left: bounds,
             looked_at: 0,
             is_unreadable: false,
+            finds_all: false,
         })
     }
 }
@@ -155,7 +158,8 @@ impl Dispatcher {
         lanes.next().map(|(number, _)| number)
     }
 
-    /// Visits ready messages in hand-out order, until `visit` breaks or there are no more.
+    /// Visits ready messages in hand-out order, until `visit` breaks or there are no more. Those that no
+    /// consumer would get are among them, until they are dropped or dead-lettered.
     pub async fn peek(
         self: &Arc<Self>,
         mut visit: impl FnMut(DeliveryId, &StoredMessage) -> ControlFlow<()> + Send,
@@ -163,6 +167,7 @@ impl Dispatcher {
         let Some(mut search) = self.search(SearchOrder::Priority, SearchBounds::NONE, &[]) else {
             return;
         };
+        search.finds_all = true;
         while let Some((id, message)) = search.next(|_| true).await {
             if visit(id, &message).is_break() {
                 return;
@@ -267,7 +272,9 @@ impl Search {
             let Some(message) = message else { continue };
             self.left.messages -= 1;
             self.left.bytes = self.left.bytes.saturating_sub(message.bytes());
-            if self.dispatcher.is_deliverable(&self.context, &message, stored_by) && wants(&message) {
+            let is_there =
+                self.finds_all || self.dispatcher.is_deliverable(&self.context, &message, stored_by);
+            if is_there && wants(&message) {
                 lane.found = Some((offset, message));
             }
         }
