@@ -159,8 +159,9 @@ impl RewritePolicy {
         taken.map(|it| it.id).collect()
     }
 
-    /// Returns a sorted segment with those of `behind` that fit into one segment of `segment_bytes` with it:
-    /// a log that is often compacted would get many small ones.
+    /// Returns a sorted segment with those of `behind` that fill at most three quarters of a segment of
+    /// `segment_bytes` with it, so that they certainly become one: a log that is often compacted would get
+    /// many small ones.
     pub(super) fn sorted_together(
         segments: &[SegmentView],
         first: SegmentId,
@@ -174,7 +175,7 @@ impl RewritePolicy {
         });
         let fits = |it: &&SegmentView| {
             bytes += it.live_bytes();
-            it.id == first || it.kind == SegmentKind::Sorted && it.free && bytes <= segment_bytes
+            it.id == first || it.kind == SegmentKind::Sorted && it.free && bytes <= segment_bytes / 4 * 3
         };
         views.take_while(fits).map(|it| it.id).collect()
     }
@@ -349,7 +350,7 @@ mod tests {
             RewritePolicy::sorted_together(&segments, SegmentId(first), behind, bytes)
         };
         assert_eq!(together(6, &[2, 3, 4, 5], 64 * MIB), ids([6, 2, 3]));
-        assert_eq!(together(6, &[2, 3, 4, 5], 2 * MIB), ids([6, 2]));
+        assert_eq!(together(6, &[2, 3, 4, 5], 3 * MIB), ids([6, 2]));
         assert_eq!(together(6, &[2], 0), ids([6]), "one is rewritten in any case");
         assert_eq!(together(6, &[9, 2], 64 * MIB), ids([6]), "not known yet");
     }
