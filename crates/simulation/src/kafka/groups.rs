@@ -276,8 +276,10 @@ impl Member {
             Asked::Heartbeat => connection.read::<HeartbeatRequest>(3, answer)?.error_code,
             Asked::Leave => {
                 let left = connection.read::<LeaveGroupRequest>(3, answer)?;
-                let member = left.members.first();
-                let code = member.map_or(left.error_code, |member| member.error_code);
+                let code = left
+                    .members
+                    .first()
+                    .map_or(left.error_code, |member| member.error_code);
                 if code == 0 {
                     self.id.clear();
                     self.generation = None;
