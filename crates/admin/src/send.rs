@@ -1,12 +1,14 @@
 //! Sending messages to queues and clients.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use stafett_broker::Broker;
@@ -23,6 +25,8 @@ use crate::{Routes, answer, namespace};
 
 /// Bytes of a body with messages.
 const BODY_BYTES_MAX: usize = 16 << 20;
+/// Bound on the messages of a body.
+const MESSAGES_MAX: usize = 10_000;
 const NDJSON: &str = "application/x-ndjson";
 const HEADER: &str = "stafett-header-";
 
@@ -30,10 +34,38 @@ const HEADER: &str = "stafett-header-";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Several {
-    messages: Vec<Outgoing>,
+    messages: Bounded,
     /// True if all of them are stored, or none.
     #[serde(default)]
     atomic: bool,
+}
+
+/// A list of messages of bounded length: read one by one, so that a long list takes no memory.
+#[derive(Debug)]
+struct Bounded(Vec<Outgoing>);
+
+impl<'de> Deserialize<'de> for Bounded {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_seq(Bounded(Vec::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of {MESSAGES_MAX} messages at most")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Self, A::Error> {
+        while let Some(message) = list.next_element()? {
+            if self.0.len() == MESSAGES_MAX {
+                return Err(de::Error::invalid_length(MESSAGES_MAX + 1, &self));
+            }
+            self.0.push(message);
+        }
+        Ok(self)
+    }
 }
 
 /// One message, a list of messages, or a list that is stored as a whole.
@@ -47,8 +79,8 @@ enum Body {
 }
 
 impl<'de> Deserialize<'de> for Body {
-    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-        Err(serde::de::Error::custom("read by `read_messages`"))
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(de::Error::custom("read by `read_messages`"))
     }
 }
 
@@ -127,12 +159,26 @@ async fn send_raw(
     }
     let text = body.text()?;
     let mut messages = Vec::new();
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let (content, is_json) = line_content(line, messages.len())?;
+    for (at, line) in lines(text)? {
+        let (content, is_json) = line_content(line, at)?;
         let kind = is_json.then(|| JSON.to_owned());
         messages.push(sender.prepare(&template, content, kind));
     }
     sender.send_each(messages, key).await
+}
+
+/// Returns the lines of NDJSON that are not empty, with their indexes.
+fn lines(text: &str) -> Result<Vec<(usize, &str)>, Problem> {
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
+    let lines: Vec<_> = lines.take(MESSAGES_MAX + 1).collect();
+    if lines.len() > MESSAGES_MAX {
+        let why = format!("a body has {MESSAGES_MAX} lines at most");
+        return Err(Problem::bad_request(why));
+    }
+    Ok(lines)
 }
 
 fn line_content(line: &str, at: usize) -> Result<(bytes::Bytes, bool), Problem> {
@@ -147,10 +193,7 @@ fn line_content(line: &str, at: usize) -> Result<(bytes::Bytes, bool), Problem> 
 fn read_messages(bytes: &[u8], is_ndjson: bool) -> Result<(Vec<Outgoing>, bool, bool), Problem> {
     if is_ndjson {
         let text = std::str::from_utf8(bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
-        let lines = text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty());
+        let lines = lines(text)?.into_iter();
         let read = |(at, line): (usize, &str)| {
             body::parse::<Outgoing>(line.as_bytes()).map_err(|why| why.with("line", at + 1))
         };
@@ -158,11 +201,15 @@ fn read_messages(bytes: &[u8], is_ndjson: bool) -> Result<(Vec<Outgoing>, bool, 
         return Ok((messages, false, false));
     }
     if bytes.trim_ascii_start().starts_with(b"[") {
-        return Ok((body::parse(bytes)?, false, false));
+        let Bounded(messages) = body::parse(bytes)?;
+        return Ok((messages, false, false));
     }
     let keys: Result<BTreeMap<String, &RawValue>, _> = serde_json::from_slice(bytes);
     if keys.is_ok_and(|keys| keys.contains_key("messages")) {
-        let Several { messages, atomic } = body::parse(bytes)?;
+        let Several {
+            messages: Bounded(messages),
+            atomic,
+        } = body::parse(bytes)?;
         return Ok((messages, atomic, false));
     }
     Ok((vec![body::parse(bytes)?], false, true))

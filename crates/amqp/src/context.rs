@@ -35,7 +35,8 @@ impl AmqpContext {
 
     /// Returns the type with which a queue was declared.
     pub(crate) fn queue_type(queue: &Queue) -> QueueType {
-        QueueType::of(&Table::decode(queue.arguments.clone()).unwrap_or_default())
+        let declared = queue.arguments.clone().unwrap_or_default();
+        QueueType::of(&Table::decode(declared).unwrap_or_default())
     }
 
     /// Opens a virtual host, which is created if it does not exist and that is allowed. Also predeclares its

@@ -160,6 +160,16 @@ async fn lists_and_lines_are_units_of_their_own_and_atomic_ones_are_not() {
         .response_to("POST /v1/queues/q/messages", &headers, "five")
         .await;
     assert_eq!(read(raw).await.1["context"], 4711);
+    let many = format!("[{}{{}}]", "{},".repeat(10_000));
+    let lines = "1\n".repeat(10_001);
+    for (request, headers, body) in [
+        ("POST /v1/messages", &[][..], &many),
+        ("POST /v1/queues/q/messages", &ndjson[..], &lines),
+        ("POST /v1/messages", &ndjson[..], &lines),
+    ] {
+        let refused = world.response_to(request, headers, body).await;
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{request}");
+    }
     let (_, all) = world.ask("POST /v1/queues/q/receive?count=10").await;
     assert_eq!(
         contents(&all),

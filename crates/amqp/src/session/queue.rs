@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
 use stafett_amqp_wire::{Table, Value};
@@ -141,7 +142,7 @@ impl Session {
             // An equivalent declaration keeps the arguments of the queue.
             arguments: match &existing {
                 Some(existing) => existing.arguments.clone(),
-                None => arguments::canonical(&method.arguments),
+                None => Some(arguments::canonical(&method.arguments)),
             },
         };
         let declared = self.context.queues().begin_declaring(&vhost, &name, declare);
@@ -383,10 +384,14 @@ fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Resu
             ));
         }
     }
-    if queue.arguments.is_empty() && arguments::queue_settings(&method.arguments, what)?.1 == *queue.settings
-    {
-        // No declaration of AMQP made it: there are settings only.
-        return Ok(());
-    }
-    error::check_arguments(&method.arguments, &queue.arguments, what)
+    let settings = || arguments::queue_settings(&method.arguments, what);
+    let declared = match &queue.arguments {
+        Some(declared) => declared.clone(),
+        // A queue that was not declared over AMQP has settings only.
+        None if QueueType::of(&method.arguments) != QueueType::Stream && settings()?.1 == *queue.settings => {
+            return Ok(());
+        }
+        None => Bytes::new(),
+    };
+    error::check_arguments(&method.arguments, &declared, what)
 }

@@ -107,48 +107,52 @@ async fn an_acknowledgement_for_which_there_is_no_space_is_not_told_as_stored() 
 
 #[tokio::test(start_paused = true)]
 async fn a_group_for_which_there_is_no_space_holds_up_no_other() {
-    let behind = Arc::new(MemoryJournal::new());
-    let journal = Arc::new(ManualJournal::over(Arc::clone(&behind)));
-    let broker = Broker::start(Arc::<ManualJournal>::clone(&journal), BrokerSettings::default()).await;
-    let broker = broker.unwrap();
-    let topic = topic(&broker, 100).await;
-    let shares = broker.messaging().shares();
-    let mut places = Vec::new();
-    for group in ["large", "small", "deleted"] {
-        let place = shares
-            .get_or_make(group, &topic, PlaceStart::First)
-            .await
-            .unwrap();
-        assert_eq!(acquire(&broker, &topic, &place).await.records(), 100);
-        places.push([place]);
+    for has_space_again in [false, true] {
+        let behind = Arc::new(MemoryJournal::new());
+        let journal = Arc::new(ManualJournal::over(Arc::clone(&behind)));
+        let broker = Broker::start(Arc::<ManualJournal>::clone(&journal), BrokerSettings::default()).await;
+        let broker = broker.unwrap();
+        let topic = topic(&broker, 100).await;
+        let shares = broker.messaging().shares();
+        let mut places = Vec::new();
+        for group in ["large", "small", "deleted"] {
+            let place = shares
+                .get_or_make(group, &topic, PlaceStart::First)
+                .await
+                .unwrap();
+            assert_eq!(acquire(&broker, &topic, &place).await.records(), 100);
+            places.push([place]);
+        }
+        let [large, small, deleted] = &places[..] else {
+            unreachable!("there are three")
+        };
+        let refused = NotStored::Refused(Refusal::DiskFull);
+        journal.set_used_up(true);
+        assert_eq!(shares.delete("deleted", topic.id).await, Err(refused));
+        for offset in (0..100).step_by(2) {
+            accept(&large[0], offset);
+        }
+        accept(&small[0], 0);
+        for all in [large, small, deleted] {
+            assert_eq!(shares.stored(all).await, Err(refused));
+        }
+        journal.set_bytes_left(30);
+        assert_eq!(shares.stored(small).await, Ok(()));
+        assert_eq!(shares.stored(large).await, Err(refused));
+        // It waits behind what was refused.
+        accept(&large[0], 1);
+        accept(&small[0], 1);
+        assert_eq!(shares.stored(small).await, Ok(()));
+        assert_eq!(shares.stored(large).await, Err(refused));
+        if has_space_again {
+            journal.set_used_up(false);
+            for all in [large, small, deleted] {
+                assert_eq!(shares.stored(all).await, Ok(()));
+            }
+        }
+        let start = if has_space_again { 3 } else { 0 };
+        assert_eq!(starts(&behind, &topic).await, [Some(start), Some(2), None]);
     }
-    let [large, small, deleted] = &places[..] else {
-        unreachable!("there are three")
-    };
-    let refused = NotStored::Refused(Refusal::DiskFull);
-    journal.set_used_up(true);
-    assert_eq!(shares.delete("deleted", topic.id).await, Err(refused));
-    for offset in (0..100).step_by(2) {
-        accept(&large[0], offset);
-    }
-    accept(&small[0], 0);
-    for all in [large, small, deleted] {
-        assert_eq!(shares.stored(all).await, Err(refused));
-    }
-    journal.set_bytes_left(30);
-    assert_eq!(shares.stored(small).await, Ok(()));
-    assert_eq!(shares.stored(large).await, Err(refused));
-    // It waits behind what was refused.
-    accept(&large[0], 1);
-    accept(&small[0], 1);
-    assert_eq!(shares.stored(small).await, Ok(()));
-    assert_eq!(shares.stored(large).await, Err(refused));
-    assert_eq!(starts(&behind, &topic).await, [Some(0), Some(2), None]);
-    journal.set_used_up(false);
-    for all in [large, small, deleted] {
-        assert_eq!(shares.stored(all).await, Ok(()));
-    }
-    assert_eq!(starts(&behind, &topic).await, [Some(3), Some(2), None]);
 }
 
 /// Returns where groups begin after a restart; `None` of one without a place.

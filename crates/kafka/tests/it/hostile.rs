@@ -64,7 +64,7 @@ async fn frames_that_mean_nothing_end_the_connection_and_are_counted() {
         ("negative API", request(-1, 0, &NO_CLIENT), "unknown_api"),
         (
             "an API that is not served",
-            request(ApiKey::WriteTxnMarkers.code(), 0, &NO_CLIENT),
+            request(ApiKey::AddRaftVoter.code(), 0, &[0xff, 0xff, 0]),
             "unserved_api",
         ),
         (

@@ -4,11 +4,12 @@
 //! low bits first. Texts and bytes are preceded by their length as a number.
 //!
 //! ```text
-//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic, 16 of a client),
+//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic, 16 of a client,
+//!     32 with arguments),
 //! text namespace, text name
 //! number logs, each: u8 priority, number log
 //! number settings, each: u8 tag (constants from `TTL` on), number or text
-//! bytes arguments
+//! bytes arguments: only with such
 //! u128 topic, little-endian: only over a topic; the queue's own log is then empty and only gives it its id
 //! ```
 
@@ -38,8 +39,8 @@ pub struct Declare {
     /// True if the queue is that of a registered client.
     pub personal: bool,
     pub settings: QueueSettings,
-    /// Declaration in the front end's own format: compared and returned, opaque to the core.
-    pub arguments: Bytes,
+    /// Declaration in the format of the front end, if it has one: compared and returned, opaque to the core.
+    pub arguments: Option<Bytes>,
     /// Stored topic whose messages are those of the queue.
     pub over: Option<TopicQueueSpec>,
 }
@@ -82,7 +83,7 @@ pub(crate) struct Definition {
     pub(crate) auto_delete: bool,
     pub(crate) personal: bool,
     pub(crate) settings: QueueSettings,
-    pub(crate) arguments: Bytes,
+    pub(crate) arguments: Option<Bytes>,
     /// Logs by priority.
     pub(crate) logs: Vec<(u8, LogId)>,
     pub(crate) over: Option<TopicId>,
@@ -94,6 +95,7 @@ const EXCLUSIVE: u8 = 2;
 const AUTO_DELETE: u8 = 4;
 const OVER: u8 = 8;
 const PERSONAL: u8 = 16;
+const ARGUMENTS: u8 = 32;
 
 impl Definition {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -102,7 +104,8 @@ impl Definition {
             | flag(self.exclusive, EXCLUSIVE)
             | flag(self.auto_delete, AUTO_DELETE)
             | flag(self.over.is_some(), OVER)
-            | flag(self.personal, PERSONAL);
+            | flag(self.personal, PERSONAL)
+            | flag(self.arguments.is_some(), ARGUMENTS);
         let mut out = vec![VERSION, flags];
         put(self.namespace.as_str().as_bytes(), &mut out);
         put(self.name.as_bytes(), &mut out);
@@ -112,7 +115,9 @@ impl Definition {
             write_number(log.0, &mut out);
         }
         encode_settings(&self.settings, &mut out);
-        put(&self.arguments, &mut out);
+        if let Some(arguments) = &self.arguments {
+            put(arguments, &mut out);
+        }
         if let Some(topic) = self.over {
             out.extend_from_slice(&topic.0.to_le_bytes());
         }
@@ -131,7 +136,10 @@ impl Definition {
             .map(|_| Some((byte(&mut rest)?, LogId(number(&mut rest)?))))
             .collect::<Option<Vec<_>>>()?;
         let settings = decode_settings(&mut rest)?;
-        let arguments = Bytes::copy_from_slice(take(&mut rest)?);
+        let arguments = match flags & ARGUMENTS {
+            0 => None,
+            _ => Some(Bytes::copy_from_slice(take(&mut rest)?)),
+        };
         let mut over = None;
         if flags & OVER != 0 {
             let (topic, behind) = rest.split_first_chunk()?;
@@ -331,7 +339,7 @@ mod tests {
             auto_delete: true,
             personal: true,
             settings,
-            arguments: Bytes::from_static(b"args"),
+            arguments: Some(Bytes::from_static(b"args")),
             logs: vec![(0, LogId(7)), (9, LogId(300))],
             over: Some(TopicId(u128::MAX - 5)),
         };

@@ -32,8 +32,8 @@ pub struct Queue {
     /// True if the queue is that of a registered client.
     pub personal: bool,
     pub settings: Arc<QueueSettings>,
-    /// Declaration in the front end's own format.
-    pub arguments: Bytes,
+    /// Declaration in the format of the front end that made the queue, if it has one.
+    pub arguments: Option<Bytes>,
     /// Stored topic whose messages are those of the queue.
     pub over: Option<TopicId>,
     dispatcher: Arc<Dispatcher>,

@@ -173,19 +173,17 @@ async fn a_time_of_arrival_that_two_stretches_have_is_that_of_the_later() {
     assert!(!clock.follow());
     set_clock(-5_000);
     assert!(clock.follow() && !clock.follow());
-    assert_eq!(
-        clock.arrival(before, true),
-        clock.now_ms(),
-        "only the earlier has it"
-    );
-    assert_eq!(clock.arrival(before, false), clock.now_ms() + 5_000);
+    // The clock of the system goes on between two looks at it.
+    let assert_near = |arrival: i64, expected: i64| {
+        assert!((arrival - expected).abs() < 1_000, "{arrival} {expected}");
+    };
+    // Only the earlier has it.
+    assert_near(clock.arrival(before, true), clock.now_ms());
+    assert_near(clock.arrival(before, false), clock.now_ms() + 5_000);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(
-        clock.arrival(before, true),
-        clock.now_ms() - 5_000,
-        "both have it"
-    );
-    assert_eq!(clock.arrival(before - 9_000, true), clock.now_ms() - 19_000);
+    // Both have it.
+    assert_near(clock.arrival(before, true), clock.now_ms() - 5_000);
+    assert_near(clock.arrival(before - 9_000, true), clock.now_ms() - 19_000);
 }
 
 #[tokio::test(start_paused = true)]
