@@ -357,7 +357,7 @@ const KINDS: [(u64, Kind); 36] = [
     (4, Kind::Read),
     (8, Kind::Reader),
     (2, Kind::Recreate),
-    (20, Kind::Group),
+    (50, Kind::Group),
     (50, Kind::Share),
     (50, Kind::Transaction),
     (30, Kind::Publish),
@@ -447,6 +447,26 @@ const NOT_OF_SHARES: [Kind; 18] = [
     Kind::Move,
     Kind::Space,
 ];
+/// Steps without a part in a seed with consumer groups.
+const NOT_OF_GROUPS: [Kind; 17] = [
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+];
 /// Steps without a part in a seed with clients of AMQP only.
 const NOT_OF_AMQP: [Kind; 5] = [
     Kind::Produce,
@@ -491,6 +511,7 @@ impl Mix {
             &NOT_OF_TRANSACTIONS,
             &NOT_OF_SHARES,
             &NOT_OF_SHARES,
+            &NOT_OF_GROUPS,
         ]);
         let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
         let weights: Vec<_> = KINDS

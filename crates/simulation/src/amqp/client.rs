@@ -481,7 +481,10 @@ impl Client {
                 if let Some(socket) = &mut self.connection {
                     socket.send(&encode(1, &channel::CloseOk {}.into()));
                 }
-                self.begin_again(copies, now_ms);
+                // Its own close, sent meanwhile, is answered as well.
+                if !self.is_closing {
+                    self.begin_again(copies, now_ms);
+                }
             }
             Method::Channel(Channel::Close(close)) => {
                 return Err(Finding(format!("the channel was closed: {close:?}")));
