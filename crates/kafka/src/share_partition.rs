@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stafett_kafka_wire::messages::share_fetch::{AcquiredRecords, PartitionData};
 use stafett_kafka_wire::{ErrorCode, Records};
 use stafett_messaging::share::{Acquired, AcquiredRange, Place};
+use stafett_model::Offset;
 
 use crate::share_sessions::PartitionId;
 
@@ -17,6 +18,9 @@ pub(crate) struct SharePartition {
     pub place: Option<Arc<Place>>,
     pub acquired: Acquired,
     pub error: Option<Failure>,
+    /// Offset at which a read found the end of the log, though the log's bounds go on: after a crash they
+    /// end with offsets that are not given out. It is not read again until there may be records.
+    pub ended_at: Option<Offset>,
 }
 
 impl SharePartition {
@@ -26,6 +30,7 @@ impl SharePartition {
             place: None,
             acquired: Acquired::default(),
             error: None,
+            ended_at: None,
         }
     }
 
@@ -56,7 +61,7 @@ impl SharePartition {
 }
 
 fn acquired_records(range: AcquiredRange) -> AcquiredRecords {
-    let offset = |offset: stafett_model::Offset| i64::try_from(offset.0).unwrap_or(i64::MAX);
+    let offset = |offset: Offset| i64::try_from(offset.0).unwrap_or(i64::MAX);
     AcquiredRecords {
         first_offset: offset(range.first),
         last_offset: offset(range.last),

@@ -238,7 +238,9 @@ impl ShareFetch {
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             let log = context.shared.broker.topics().with_id(topic);
             let log = log.and_then(|topic| topic.log(index));
-            if let Some((log, offset)) = log.zip(place.next_offset(index, &settings.rules)) {
+            let next = place.next_offset(index, &settings.rules);
+            let next = next.filter(|offset| partition.ended_at != Some(*offset));
+            if let Some((log, offset)) = log.zip(next) {
                 let from = ReadFrom {
                     log,
                     offset,
@@ -264,6 +266,7 @@ impl ShareFetch {
     /// Waits for records, if there is time.
     fn wait(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
         self.memory = None;
+        self.partitions.iter_mut().for_each(|one| one.ended_at = None);
         let has_error = self.partitions.iter().any(|one| one.error.is_some());
         let may_wait =
             |until: &Instant| !has_error && Instant::now() < *until && !context.drain.is_cancelled();
@@ -316,6 +319,7 @@ impl ShareFetch {
                     partition.error = Some((error::read(&why), why.to_string()));
                     has_any = true;
                 }
+                LogRead::End(ReadEnd::AtEnd) => partition.ended_at = Some(from.offset),
                 LogRead::Batches(_) | LogRead::End(_) => {}
             }
         }

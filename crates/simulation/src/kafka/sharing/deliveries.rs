@@ -72,8 +72,8 @@ pub(super) struct Deliveries {
     places: BTreeMap<PlaceKey, BTreeMap<u64, Delivered>>,
     /// Fetches without an answer, by group: they may have taken any records.
     unseen: [u32; GROUPS as usize],
-    /// True while the program stops. Connections end one by one, so a record goes on to a second member, whose
-    /// answer may be read first.
+    /// True while the program stops: connections end one by one, so a record goes on to a second member,
+    /// whose answer may be read first.
     pub(super) is_stopping: bool,
     /// Unanswered fetches before a place was emptied.
     emptied: BTreeMap<PlaceKey, u32>,
