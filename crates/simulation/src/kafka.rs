@@ -153,6 +153,11 @@ impl Kafka {
         Ok(notes)
     }
 
+    /// Handles the start of a shutdown.
+    pub fn begin_stop(&mut self) {
+        self.sharing.begin_stop();
+    }
+
     /// Handles the end of the program: no connection is left.
     pub fn on_end(&mut self) {
         self.admin = None;

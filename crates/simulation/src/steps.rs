@@ -357,7 +357,7 @@ const KINDS: [(u64, Kind); 36] = [
     (4, Kind::Read),
     (8, Kind::Reader),
     (2, Kind::Recreate),
-    (20, Kind::Group),
+    (50, Kind::Group),
     (50, Kind::Share),
     (50, Kind::Transaction),
     (30, Kind::Publish),
@@ -476,6 +476,21 @@ const NOT_OF_AMQP: [Kind; 5] = [
     Kind::Live,
 ];
 
+/// Steps without a part in a seed with transactional clients of AMQP and few others.
+const NOT_OF_TX: [Kind; 11] = [
+    Kind::Produce,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Live,
+    Kind::Stream,
+    Kind::Move,
+    Kind::Space,
+    Kind::View,
+    Kind::Define,
+    Kind::Remove,
+];
+
 impl Mix {
     fn new(random: &mut Random) -> Self {
         let has_losses = random.below(3) == 0;
@@ -507,7 +522,7 @@ impl Mix {
             &[][..],
             &NOT_OF_KAFKA,
             &NOT_OF_AMQP,
-            &NOT_OF_AMQP,
+            &NOT_OF_TX,
             &NOT_OF_TRANSACTIONS,
             &NOT_OF_SHARES,
             &NOT_OF_SHARES,

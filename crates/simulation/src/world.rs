@@ -524,6 +524,7 @@ impl World {
     /// Stops the program as on request.
     async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.amqp.begin_stop(self.steady_ms);
+        self.kafka.begin_stop();
         let mut heard = Ok(());
         let stopped = server
             .stop(|| {
