@@ -30,6 +30,8 @@ const QUEUE: u8 = 0;
 /// Number of the client, which also decides its prefetch.
 const NUMBER: u8 = 14;
 const PARTITIONS_MAX: u8 = 4;
+/// Kafka's error code for a topic that is there: an earlier request, without an answer, made it.
+const ALREADY_EXISTS: i16 = 36;
 /// Milliseconds after which the queue has everything.
 const QUIET_MS: u32 = 10_000;
 
@@ -173,7 +175,7 @@ impl World {
         if self.may_refuse {
             return Ok(false);
         }
-        if self.amqp.view.partitions.1 == 0 {
+        if self.amqp.view.partitions.0 == 0 {
             self.amqp.view.partitions = (0, 1);
             let topic = CreatableTopic {
                 name: TOPIC.into(),
@@ -197,7 +199,7 @@ impl World {
             };
             let answer = self.ask(server, 7, &request).await?;
             match answer.topics.first().map(|topic| topic.error_code) {
-                Some(0) => {}
+                Some(0 | ALREADY_EXISTS) => {}
                 _ if self.may_refuse || self.has_failed() => return Ok(false),
                 _ => return Err(Finding(format!("the topic of a view is not made: {answer:?}")).into()),
             }
