@@ -8,7 +8,7 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `definition`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
+//! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
@@ -19,10 +19,12 @@
 //! - `time`: times in answers
 
 mod about;
+mod bindings;
 mod caller;
 mod clients;
 mod content;
 mod definition;
+mod exchanges;
 mod journal;
 mod message;
 mod namespaces;
@@ -118,6 +120,8 @@ fn routes() -> Routes {
         .with(receive::routes)
         .with(settle::routes)
         .with(clients::routes)
+        .with(exchanges::routes)
+        .with(bindings::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

@@ -6,7 +6,7 @@ use stafett_http::{Code, Problem};
 use stafett_journal::Refusal;
 use stafett_messaging::exchanges::NamespaceError;
 use stafett_messaging::queues::{DeleteQueueError, ReceiveError, Refused};
-use stafett_messaging::{SendError, Stopped};
+use stafett_messaging::{PublishError, PublishRefusal, Published, SendError, Stopped};
 use stafett_store::NotStored;
 
 /// Codes of [`of_storage`].
@@ -42,6 +42,18 @@ pub(crate) const SENDING: [Code; 11] = [
     Code::BadJson,
     Code::TooLarge,
 ];
+/// Codes of [`of_publishing`].
+pub(crate) const PUBLISHING: [Code; 9] = [
+    Code::NoSuchNamespace,
+    Code::NoSuchExchange,
+    Code::InternalExchange,
+    Code::Unroutable,
+    Code::QueueFull,
+    Code::MessageTooLarge,
+    Code::MessageWithoutKey,
+    Code::OutOfRange,
+    Code::NotRegistered,
+];
 /// Codes of [`of_receiving`].
 pub(crate) const RECEIVING: [Code; 7] = [
     Code::NoSuchQueue,
@@ -71,6 +83,39 @@ pub(crate) fn of_sending(error: &SendError) -> Problem {
         SendError::NotStored(NotStored::Refused(Refusal::TooLarge { .. })) => problem(Code::MessageTooLarge),
         SendError::NotStored(why) => of_storage(*why, error),
     }
+}
+
+pub(crate) fn of_publishing(error: PublishError) -> Problem {
+    let code = match error {
+        PublishError::NoSuchNamespace => Code::NoSuchNamespace,
+        PublishError::NoSuchExchange => Code::NoSuchExchange,
+        PublishError::Internal => Code::InternalExchange,
+    };
+    Problem::new(code, error)
+}
+
+/// Refuses a message for its outcome, unless it is stored.
+pub(crate) fn of_outcome(outcome: Published) -> Result<(), Problem> {
+    let why = match outcome {
+        Published::Stored => return Ok(()),
+        Published::Unroutable => {
+            let said = "no binding leads to a queue or topic for this message";
+            return Err(Problem::new(Code::Unroutable, said));
+        }
+        Published::Unknown => return Err(of_storage(NotStored::Unknown, NotStored::Unknown)),
+        Published::Refused(why) => why,
+    };
+    let code = match why {
+        PublishRefusal::QueueFull => Code::QueueFull,
+        PublishRefusal::TooLarge | PublishRefusal::Journal(Refusal::TooLarge { .. }) => Code::MessageTooLarge,
+        PublishRefusal::WithoutKey => Code::MessageWithoutKey,
+        PublishRefusal::DelayTooLong { max_ms } => {
+            let problem = Problem::new(Code::OutOfRange, why).with("field", "delay_ms");
+            return Err(problem.with("min", 0).with("max", max_ms));
+        }
+        PublishRefusal::Journal(refusal) => return Err(of_storage(NotStored::Refused(refusal), why)),
+    };
+    Err(Problem::new(code, why))
 }
 
 pub(crate) fn of_receiving(error: ReceiveError) -> Problem {

@@ -14,7 +14,7 @@ use stafett_http::{Code, Problem};
 use stafett_journal::RequestId;
 use stafett_messaging::queues::Queue;
 use stafett_messaging::{QUEUES_MAX, Send, SendError};
-use stafett_model::{Durability, Message, Namespace};
+use stafett_model::{Durability, Message, MessageHeaders, Namespace};
 use stafett_store::wall_ms;
 use uuid::Uuid;
 
@@ -221,20 +221,12 @@ impl<'a> Sender<'a> {
         };
         let message_id = message.message_id.clone();
         let message_id = message_id.unwrap_or_else(|| Uuid::new_v4().to_string());
-        let mut headers: Vec<(String, Option<Bytes>)> = content::headers(message.headers.clone())?;
         let fields = [
-            (SENDER, self.caller.0.clone()),
             (CONTEXT, context.map(|context| context.to_string())),
             (REPLY_TO, reply_to),
             (CONTENT_TYPE, content_type),
             (MESSAGE_ID, Some(message_id.clone())),
         ];
-        for (name, value) in fields {
-            // A request cannot set the sender.
-            let is_fixed = name == SENDER || value.is_some();
-            headers.retain(|(known, _)| !is_fixed || known != name);
-            headers.extend(value.map(|value| (name.to_owned(), Some(value.into()))));
-        }
         let stored = Message {
             routing_key: queues.first().cloned().unwrap_or_default().into(),
             value,
@@ -242,10 +234,7 @@ impl<'a> Sender<'a> {
             priority: message.priority.unwrap_or(0),
             ttl_ms: message.ttl_ms,
             persistent: true,
-            headers: headers
-                .into_iter()
-                .map(|(name, value)| (name.into(), value))
-                .collect(),
+            headers: self.headers(&message.headers, fields)?,
             ..Message::default()
         };
         let ready = Send {
@@ -259,6 +248,23 @@ impl<'a> Sender<'a> {
             durability: level.to_string(),
         };
         Ok((ready, sent))
+    }
+
+    /// Returns the headers of a stored message: those of the request, and fields with names of their own.
+    pub(crate) fn headers(
+        &self,
+        given: &Headers,
+        fields: [(&str, Option<String>); 4],
+    ) -> Result<MessageHeaders, Problem> {
+        let mut headers = content::headers(given.clone())?;
+        for (name, value) in [(SENDER, self.caller.0.clone())].into_iter().chain(fields) {
+            // A request cannot set the sender.
+            let is_fixed = name == SENDER || value.is_some();
+            headers.retain(|(known, _)| !is_fixed || known != name);
+            headers.extend(value.map(|value| (name.to_owned(), Some(value.into()))));
+        }
+        let headers = headers.into_iter();
+        Ok(headers.map(|(name, value)| (name.into(), value)).collect())
     }
 
     /// Returns the names of a message's queues, and the durability of the strictest.

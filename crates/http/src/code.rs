@@ -89,6 +89,10 @@ codes! {
         "There is no message with this id in the queue, or it is not stored any more."
     NoSuchTopic "no_such_topic" 404 Never
         "There is no topic of this name."
+    NoSuchExchange "no_such_exchange" 404 Never
+        "There is no exchange of this name in the namespace, which is / unless the request names another."
+    NoSuchBinding "no_such_binding" 404 Never
+        "There is no binding with this id in the namespace, which is / unless the request names another."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchOperation "no_such_operation" 404 Never
@@ -98,11 +102,11 @@ codes! {
     SlowBody "slow_body" 408 Later
         "The body did not arrive in time, or made way to others while memory was short."
     IsDefault "is_default" 409 Never
-        "The default namespace stays."
+        "The default namespace and the default exchange stay as they are."
     Closing "closing" 409 Later
         "A namespace of this name is being deleted."
     InUse "in_use" 409 Later
-        "The queue has consumers."
+        "The queue has consumers, or the exchange has bindings."
     NotEmpty "not_empty" 409 Later
         "The queue holds messages."
     ExistsDifferently "exists_differently" 409 Never
@@ -111,6 +115,8 @@ codes! {
         "The queue of the client would have the name of another queue."
     TooManyInFlight "too_many_in_flight" 409 Later
         "As many messages of the queue are in flight as may be: a million. Some have to be settled first."
+    InternalExchange "internal_exchange" 409 Never
+        "The exchange takes messages from other exchanges only."
     Exclusive "exclusive" 409 Never
         "The queue belongs to a connection."
     QueueFull "queue_full" 409 Later
@@ -131,6 +137,8 @@ codes! {
         "A number is beyond its bounds, which the refusal has as min and max."
     TooManyTargets "too_many_targets" 422 Never
         "A message goes to 4096 queues at most."
+    Unroutable "unroutable" 422 Never
+        "No binding of the exchange, nor of its alternate exchange, leads to a queue or topic for this message."
     BadSettings "bad_settings" 422 Never
         "The settings cannot be taken, and those before stay in force. The detail says which one, and where it was given."
     NoWebsocket "no_websocket" 426 Never

@@ -22,7 +22,7 @@ pub mod share;
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
 pub use publish::{
-    CommitError, Committed, Moved, Publish, PublishError, PublishRefusal, PublishTicket, Published,
+    CommitError, Committed, Moved, Preview, Publish, PublishError, PublishRefusal, PublishTicket, Published,
     QUEUES_MAX, Send, SendError, Stopped, Transaction,
 };
 pub use queues::Queues;

@@ -14,8 +14,8 @@ use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
 use crate::publish::{
-    self, CommitError, Committed, Moved, Publish, PublishError, PublishTicket, ReleaseTask, Send, SendError,
-    Transaction, move_messages,
+    self, CommitError, Committed, Moved, Preview, Publish, PublishError, PublishTicket, ReleaseTask, Send,
+    SendError, Transaction, move_messages,
 };
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
@@ -153,6 +153,16 @@ impl Messaging {
         messages: &mut Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
         publish::publish(&self.resolver, namespace, exchange, messages)
+    }
+
+    /// Returns the targets that a message to an exchange would have. Nothing is stored.
+    pub fn preview(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        message: &Publish,
+    ) -> Result<Preview, PublishError> {
+        publish::preview(&self.resolver, namespace, exchange, message)
     }
 
     /// Stores the messages and settlements of a transaction as one append, or nothing. Everything is staged

@@ -14,6 +14,7 @@ mod send;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytestring::ByteString;
@@ -110,6 +111,15 @@ pub enum PublishError {
     Internal,
 }
 
+/// Targets that a message would have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preview {
+    pub queues: Vec<Arc<str>>,
+    pub topics: Vec<Arc<str>>,
+    /// Exchanges at which it would wait before it is routed further.
+    pub delayed_at: Vec<Arc<str>>,
+}
+
 /// Future of the outcomes of all messages, in order.
 #[derive(Debug)]
 pub struct PublishTicket {
@@ -190,4 +200,16 @@ pub(crate) fn publish(
     plan.set_exchange(exchange)?;
     plan.add_all(std::mem::take(messages));
     Ok(plan.store())
+}
+
+/// Returns the targets that a message to an exchange would have. Nothing is stored.
+pub(crate) fn preview(
+    resolver: &Resolver,
+    namespace: &Namespace,
+    exchange: &str,
+    message: &Publish,
+) -> Result<Preview, PublishError> {
+    let mut plan = Plan::new(resolver, namespace, Publication::default(), 0)?;
+    plan.set_exchange(exchange)?;
+    Ok(plan.preview(message))
 }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use stafett_model::{LogId, Namespace, NamespaceId};
 use stafett_routing::{DependsOn, PREFETCH_MAX, Router, Routes};
 
-use super::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
+use super::{Preview, Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use crate::delayed::{Bucket, DelayedMessage};
 use crate::delivery::OpenMove;
 use crate::exchanges::Target;
@@ -211,7 +211,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn route(&mut self, index: usize, publish: &Publish) -> usize {
+    /// Looks up the targets of a message. False if it cannot be routed.
+    fn find_targets(&mut self, publish: &Publish) -> bool {
         let message = &publish.message;
         let seen = RoutedMessage {
             key: &message.routing_key,
@@ -221,11 +222,31 @@ impl<'a> Plan<'a> {
             delayed: message.delay_ms.is_some_and(|ms| ms > 0),
         };
         let names = self.resolver.default_exchange_names(self.namespace);
-        if self
+        let routed = self
             .router
-            .route(self.exchange, &seen, &names, &mut self.routes)
-            .is_err()
-        {
+            .route(self.exchange, &seen, &names, &mut self.routes);
+        routed.is_ok()
+    }
+
+    /// Returns the targets that a message has now, and the exchanges at which it would wait.
+    pub(super) fn preview(mut self, publish: &Publish) -> Preview {
+        let mut preview = Preview::default();
+        if !self.find_targets(publish) {
+            return preview;
+        }
+        preview.delayed_at = self.routes.delayed_at().to_vec();
+        for target in self.routes.targets() {
+            match target {
+                Target::Queue(name) => preview.queues.push(Arc::clone(name)),
+                Target::Topic(name) => preview.topics.push(Arc::clone(name)),
+            }
+        }
+        preview
+    }
+
+    fn route(&mut self, index: usize, publish: &Publish) -> usize {
+        let message = &publish.message;
+        if !self.find_targets(publish) {
             return usize::MAX;
         }
         for exchange in self.routes.delayed_at() {

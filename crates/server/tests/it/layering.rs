@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "messaging",
             "model",
+            "routing",
             "store",
             "topics",
             "transactions",

@@ -198,7 +198,7 @@ impl Ledger {
     }
 
     /// True if a record of a compacted log may be gone, as far as is known without a read: there may be a
-    /// newer one of its key, or it may have been deleted.
+    /// newer one of its key, or it may have been deleted or aborted.
     pub(super) fn may_be_replaced(&self, log: LogKey, offset: u64, id: RecordId) -> bool {
         if policy(log.topic).is_none() {
             return false;
@@ -214,6 +214,7 @@ impl Ledger {
             .enumerate()
             .filter(|(_, batch)| batch.log == log && !matches!(batch.state, State::Acknowledged { .. }));
         is_known_newer
+            || self.batches.get(id.0).is_some_and(|batch| self.may_be_aborted(batch))
             || self.passes.expired.contains(&id.0) && is_tombstone(id)
             || unknown.any(|(number, batch)| records(number, batch).any(|other| key_of(other) == key))
     }
