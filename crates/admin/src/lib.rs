@@ -8,8 +8,10 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
+//! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
+//!   resources
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
+//! - `publish`: messages to exchanges
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
@@ -30,6 +32,7 @@ mod message;
 mod namespaces;
 pub mod node;
 mod operations;
+mod publish;
 mod queues;
 mod receive;
 mod refusals;
@@ -122,6 +125,7 @@ fn routes() -> Routes {
         .with(clients::routes)
         .with(exchanges::routes)
         .with(bindings::routes)
+        .with(publish::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

@@ -222,9 +222,7 @@ impl<'a> Plan<'a> {
             delayed: message.delay_ms.is_some_and(|ms| ms > 0),
         };
         let names = self.resolver.default_exchange_names(self.namespace);
-        let routed = self
-            .router
-            .route(self.exchange, &seen, &names, &mut self.routes);
+        let routed = self.router.route(self.exchange, &seen, &names, &mut self.routes);
         routed.is_ok()
     }
 

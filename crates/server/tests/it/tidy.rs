@@ -422,7 +422,7 @@ fn no_crate_grows_beyond_its_size() {
         let name = source.path.split('/').next().unwrap().to_owned();
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 13_600), ("lab", 23_300)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 13_650), ("lab", 23_300)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

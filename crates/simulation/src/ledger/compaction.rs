@@ -214,7 +214,10 @@ impl Ledger {
             .enumerate()
             .filter(|(_, batch)| batch.log == log && !matches!(batch.state, State::Acknowledged { .. }));
         is_known_newer
-            || self.batches.get(id.0).is_some_and(|batch| self.may_be_aborted(batch))
+            || self
+                .batches
+                .get(id.0)
+                .is_some_and(|batch| self.may_be_aborted(batch))
             || self.passes.expired.contains(&id.0) && is_tombstone(id)
             || unknown.any(|(number, batch)| records(number, batch).any(|other| key_of(other) == key))
     }
