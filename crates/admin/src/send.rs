@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::de::{self, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use stafett_broker::Broker;
@@ -75,7 +75,21 @@ impl<'de> Visitor<'de> for Bounded {
 enum Body {
     One(Box<Outgoing>),
     Several(Vec<Outgoing>),
-    Together { messages: Vec<Outgoing>, atomic: bool },
+    Together {
+        messages: Vec<Outgoing>,
+        /// True if all of them are stored, or none.
+        #[serde(default)]
+        atomic: bool,
+    },
+}
+
+/// Answer where every message is sent: that of one message, or a list.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the answer")]
+enum AllSent {
+    One(Sent),
+    Several(Vec<Sent>),
 }
 
 impl<'de> Deserialize<'de> for Body {
@@ -95,7 +109,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             )
             .query(&[NAMESPACE])
             .body::<Body>()
-            .answers::<Sent>(201)
+            .answers::<AllSent>(201)
             .answers::<Vec<SentOrRefused>>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::SENDING),
@@ -109,7 +123,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                  Stafett-Header-NAME, Idempotency-Key.",
             )
             .query(&[NAMESPACE])
-            .answers::<Sent>(201)
+            .answers::<AllSent>(201)
             .answers::<Vec<SentOrRefused>>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::SENDING)

@@ -40,8 +40,7 @@ pub(crate) struct Outgoing {
     pub(crate) content_base64: Option<String>,
     /// 0, the default, up to `priority_max` of the queues.
     pub(crate) priority: Option<u8>,
-    /// Context of the request to which this is the response.
-    #[schemars(range(max = 0x20_0000_0000_0000_u64))]
+    /// Context of the request to which this is the response: below 2^53.
     pub(crate) context: Option<u64>,
     /// True to make a context, and to have responses sent to the sender's own queue.
     #[serde(default)]

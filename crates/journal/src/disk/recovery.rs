@@ -427,10 +427,7 @@ impl<'a> Recovery<'a> {
             });
             self.sorted.insert(id, false);
         }
-        match self.sorted.iter().find(|(_, missing)| **missing) {
-            Some((id, _)) => Err(OpenError::Start(format!("sorted {id} is missing"))),
-            None => Ok(()),
-        }
+        self.check_sorted()
     }
 
     /// Adds to every log the segments that hold it.

@@ -104,6 +104,24 @@ impl Recovery<'_> {
         }
     }
 
+    /// Checks that no sorted segment in force is missing. Without a checkpoint, the record that replaced one
+    /// may be gone, with the arrival segment that held it: then it is reported.
+    pub(super) fn check_sorted(&mut self) -> Result<(), OpenError> {
+        let missing = self.sorted.iter().filter(|(_, is_missing)| **is_missing);
+        let missing: Vec<SegmentId> = missing.map(|(id, _)| *id).collect();
+        for id in missing {
+            if !self.is_anew {
+                return Err(OpenError::Start(format!("sorted {id} is missing")));
+            }
+            self.sorted.remove(&id);
+            self.segments_added.retain(|added| *added != id);
+            let name = FileRole::Segment(SegmentKind::Sorted, id).name();
+            self.report.missing_segments.push(name);
+            self.has_holes = true;
+        }
+        Ok(())
+    }
+
     /// Reads the sidecar of a segment; `None` if there is no readable one.
     pub(super) fn read_sidecar(&self, kind: SegmentKind, id: SegmentId) -> Option<(Summary, Vec<Row>)> {
         if !self.sidecars.contains(&(kind, id)) {

@@ -204,6 +204,33 @@ fn ids_are_not_used_again_when_the_checkpoint_is_lost() {
     }
 }
 
+/// A rewrite replaced a sorted segment, and the record of it is gone with the checkpoint.
+#[test]
+fn without_the_checkpoint_a_missing_sorted_segment_is_reported() {
+    let (disk, ledger) = flips::played(End::Killed);
+    disk.delete("checkpoint.redb");
+    let is_sorted = |name: &String| name.starts_with("sorted") && !name.contains(".idx");
+    let names = disk.names().into_iter().filter(is_sorted);
+    let mut reported = 0;
+    for name in names {
+        let (disk, whole) = (disk.fork(), disk.fork());
+        disk.delete(&name);
+        disk.delete(&name.replace(".seg", ".idx"));
+        let journal = open(&disk, 1).unwrap();
+        // One that nothing left in the journal says is in force is set aside where it is there.
+        let is_in_force = !open(&whole, 1).unwrap().report().set_aside.contains(&name);
+        let report = journal.report();
+        assert!(report.checkpoint_lost);
+        assert_eq!(report.missing_segments.contains(&name), is_in_force, "{report:?}");
+        check_records(&journal, &ledger);
+        reported += usize::from(is_in_force);
+        disk.kill();
+        drop(journal);
+        assert!(!open(&disk, 1).unwrap().report().checkpoint_lost);
+    }
+    assert!(reported > 0);
+}
+
 fn create(journal: &DiskJournal) -> LogId {
     let first = journal.allocate(1);
     let frame = stafett_journal::Frame::CreateLogs {
