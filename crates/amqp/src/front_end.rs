@@ -9,6 +9,7 @@ use stafett_net::{Connection, Protocol};
 
 use crate::context::AmqpContext;
 use crate::message_attributes::KeptProperties;
+use crate::management::Management;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
 use crate::settings::AmqpSettings;
@@ -38,6 +39,11 @@ impl Amqp {
                 replies: Addresses::default(),
             }),
         }
+    }
+
+    /// Makes the HTTP API answer for this front end.
+    pub fn open_management(&self, management: &Management) {
+        management.slot.open(Arc::clone(&self.context));
     }
 }
 

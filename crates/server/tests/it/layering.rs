@@ -53,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp-wire",
             "broker",
+            "http",
             "messaging",
             "model",
             "net",
