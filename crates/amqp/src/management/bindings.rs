@@ -4,7 +4,7 @@
 use axum::http::Method;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use stafett_amqp_wire::Table;
 use stafett_amqp_wire::methods::{Method as AmqpMethod, exchange, queue};
 use stafett_http::query::decoded;
@@ -58,13 +58,14 @@ impl Entry {
         self.source.is_empty()
     }
 
-    /// Returns the definition of the binding for an export.
-    pub(super) fn definition(&self) -> Value {
-        let mut shown = self.shown();
-        if let Some(fields) = shown.as_object_mut() {
-            fields.remove("properties_key");
-        }
-        shown
+    /// Returns the definition for an export.
+    pub(super) fn definition(&self) -> Map<String, Value> {
+        let mut fields = match self.shown() {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        fields.remove("properties_key");
+        fields
     }
 }
 
@@ -149,7 +150,11 @@ fn between_ends(
         "e" => (name_of(source), name_of(destination)),
         _ => (name_of(source), destination),
     };
-    let mut entries = all(call, Some(vhost))?;
+    // RabbitMQ does not look whether the virtual host exists.
+    let mut entries = match call.vhost(vhost) {
+        Some(_) => all(call, Some(vhost))?,
+        None => Vec::new(),
+    };
     entries.retain(|entry| {
         entry.source == source && entry.destination_type == destination_type && entry.destination == destination
     });

@@ -82,6 +82,9 @@ impl Call {
             allow.push_str(", ");
         }
         allow.push_str("OPTIONS");
+        if self.method == Method::OPTIONS {
+            return Err(Refusal::options(&allow));
+        }
         Err(Refusal::wrong_method(&allow))
     }
 

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use stafett_amqp_wire::methods::exchange;
 use stafett_messaging::NewExchange;
 use stafett_messaging::exchanges::Exchange;
 use stafett_model::Namespace;
 use stafett_routing::ExchangeKind;
 
-use super::call::{Call, changed, short};
+use super::call::{Call, Fields, changed, short};
 use super::client::Client;
 use super::refusal::{Answered, Refusal};
 use super::statistics::counts;
-use super::{list, values};
+use super::{USER, list, values};
 use crate::exchange_kinds::type_name;
 
 /// Name of the exchange without a name, in paths.
@@ -53,9 +53,10 @@ pub(super) fn list(call: &Call, vhost: Option<&str>) -> Answered {
     list::entries(call, all, name, |(vhost, exchange)| shown(call, vhost, exchange))
 }
 
-fn shown(call: &Call, vhost: &Namespace, exchange: &Exchange) -> Value {
+/// Returns the definition for an export.
+pub(super) fn definition(vhost: &Namespace, exchange: &Exchange) -> Map<String, Value> {
     let is = &exchange.is;
-    let mut shown = json!({
+    let definition = json!({
         "name": &*exchange.name,
         "vhost": vhost.as_str(),
         "type": type_name(is),
@@ -63,14 +64,28 @@ fn shown(call: &Call, vhost: &Namespace, exchange: &Exchange) -> Value {
         "auto_delete": is.auto_delete,
         "internal": is.internal,
         "arguments": values::stored(&is.arguments),
-        "policy": null,
-        "user_who_performed_action": super::USER,
     });
-    if let Some(fields) = shown.as_object_mut().filter(|_| !call.flag("disable_stats")) {
+    match definition {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn shown(call: &Call, vhost: &Namespace, exchange: &Exchange) -> Value {
+    let user = if is_predeclared(exchange) { "rmq-internal" } else { USER };
+    let mut fields = definition(vhost, exchange);
+    fields.insert("policy".to_owned(), Value::Null);
+    fields.insert("user_who_performed_action".to_owned(), json!(user));
+    if !call.flag("disable_stats") {
         let stats = counts(&[("publish_in", 0), ("publish_out", 0)]);
         fields.insert("message_stats".to_owned(), stats);
     }
-    shown
+    Value::Object(fields)
+}
+
+/// Returns true for the exchanges that every virtual host has.
+pub(super) fn is_predeclared(exchange: &Exchange) -> bool {
+    exchange.name.is_empty() || exchange.name.starts_with("amq.")
 }
 
 pub(super) async fn exchange(call: &Call, vhost: &str, path: &str) -> Answered {
@@ -94,19 +109,7 @@ pub(super) async fn exchange(call: &Call, vhost: &str, path: &str) -> Answered {
 async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     let vhost = call.vhost(vhost).ok_or_else(Refusal::no_vhost)?;
     let fields = call.fields()?;
-    let kind = match fields.get("type") {
-        None => "direct".to_owned(),
-        Some(_) => fields.text("type")?,
-    };
-    let declare = exchange::Declare {
-        exchange: short(name)?.into(),
-        kind: short(&kind)?.into(),
-        durable: fields.flag("durable")?,
-        auto_delete: fields.flag("auto_delete")?,
-        internal: fields.flag("internal")?,
-        arguments: values::arguments(fields.get("arguments"))?,
-        ..exchange::Declare::default()
-    };
+    let declare = declaration(name, &fields)?;
     let is_new = find(call, &vhost, name).is_none();
     let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;
     let declared = client.call(declare).await;
@@ -114,8 +117,25 @@ async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     Ok(changed(is_new))
 }
 
+/// Returns the declaration of an exchange.
+pub(super) fn declaration(name: &str, fields: &Fields) -> Result<exchange::Declare, Refusal> {
+    let kind = match fields.get("type") {
+        None => "direct".to_owned(),
+        Some(_) => fields.text("type")?,
+    };
+    Ok(exchange::Declare {
+        exchange: short(name)?.into(),
+        kind: short(&kind)?.into(),
+        durable: fields.flag("durable")?,
+        auto_delete: fields.flag("auto_delete")?,
+        internal: fields.flag("internal")?,
+        arguments: values::arguments(fields.get("arguments"))?,
+        ..exchange::Declare::default()
+    })
+}
+
 /// Returns the text that tools compare, where AMQP has another.
-fn of_kind(text: &str) -> String {
+pub(super) fn of_kind(text: &str) -> String {
     text.replacen("invalid exchange type", "unknown exchange type", 1)
 }
 

@@ -10,16 +10,21 @@
 //! - `refusal`: refusals in RabbitMQ's form
 //! - `list`: pages, order and columns
 //! - `values`: JSON to tables and back; `statistics`: numbers that every tool expects
-//! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources
+//! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `access`:
+//!   lists of what does not exist here, and the only user
+//! - `definitions`: all definitions as one file; `import`: the way back
 //!
 //! Source: the documentation that RabbitMQ 4.0 serves below `/api`, and its answers as they were recorded in
 //! `tests/clients/odd/management.tsv`.
 
+mod access;
 mod bindings;
 mod call;
 mod client;
+mod definitions;
 mod exchanges;
 mod health;
+mod import;
 mod list;
 mod messages;
 mod overview;
@@ -180,9 +185,11 @@ async fn dispatch(call: &Call) -> Answered {
         ["health", "checks", check @ ..] => call.only_get(|| health::check(call, check)),
         ["healthchecks", "node"] | ["healthchecks", "node", _] => call.only_get(|| Ok(health::ok())),
         ["aliveness-test", vhost] => health::aliveness(call, vhost).await,
+        ["definitions"] | ["all-configuration"] => definitions::definitions(call, None).await,
+        ["definitions", vhost] => definitions::definitions(call, Some(vhost)).await,
         ["feature-flags"] | ["deprecated-features"] | ["deprecated-features", "used"] => {
             call.only_get(|| list::values(call, Vec::new()))
         }
-        _ => Err(Refusal::no_object()),
+        _ => access::dispatch(call, path.as_slice()),
     }
 }

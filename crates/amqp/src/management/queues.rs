@@ -11,7 +11,7 @@ use stafett_model::Namespace;
 use stafett_topics::Topic;
 use stafett_topics::names::name_in;
 
-use super::call::{Call, changed, short};
+use super::call::{Call, Fields, changed, short};
 use super::client::Client;
 use super::refusal::{Answered, Refusal};
 use super::statistics::{Lengths, message_stats, put};
@@ -59,14 +59,14 @@ impl Entry {
         }
     }
 
-    pub(super) fn is_durable(&self) -> bool {
+    fn is_durable(&self) -> bool {
         match self {
             Self::Queue(queue) => queue.durable,
             Self::Stream { .. } => true,
         }
     }
 
-    pub(super) fn is_auto_delete(&self) -> bool {
+    fn is_auto_delete(&self) -> bool {
         match self {
             Self::Queue(queue) => queue.auto_delete,
             Self::Stream { .. } => false,
@@ -89,7 +89,7 @@ impl Entry {
     }
 
     /// Returns the arguments, with the type, which RabbitMQ adds to all.
-    pub(super) fn arguments(&self) -> Value {
+    fn arguments(&self) -> Value {
         let table = self.table();
         let mut shown = values::shown(&table);
         if let Some(fields) = shown.as_object_mut() {
@@ -123,7 +123,7 @@ impl Entry {
     }
 
     fn shown(&self, call: &Call) -> Value {
-        let mut fields = self.definition();
+        let mut fields = self.named();
         let has_stats = !call.flag("disable_stats");
         if has_stats || call.flag("enable_queue_totals") {
             let lengths = self.lengths(call);
@@ -135,17 +135,27 @@ impl Entry {
         Value::Object(fields)
     }
 
-    fn definition(&self) -> Map<String, Value> {
+    fn named(&self) -> Map<String, Value> {
+        let mut fields = self.definition();
+        for (name, value) in [
+            ("type", json!(self.kind().name())),
+            ("exclusive", json!(self.is_exclusive())),
+            ("node", json!(NODE)),
+            ("state", json!("running")),
+        ] {
+            fields.insert(name.to_owned(), value);
+        }
+        fields
+    }
+
+    /// Returns the definition for an export.
+    pub(super) fn definition(&self) -> Map<String, Value> {
         let definition = json!({
             "name": self.name(),
             "vhost": self.vhost().as_str(),
-            "type": self.kind().name(),
             "durable": self.is_durable(),
             "auto_delete": self.is_auto_delete(),
-            "exclusive": self.is_exclusive(),
             "arguments": self.arguments(),
-            "node": NODE,
-            "state": "running",
         });
         match definition {
             Value::Object(fields) => fields,
@@ -271,19 +281,23 @@ async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     if name.is_empty() {
         return Err(Refusal::wrong_method("HEAD, GET, OPTIONS"));
     }
-    let declare = queue::Declare {
-        queue: short(name)?.into(),
-        durable: fields.flag("durable")?,
-        auto_delete: fields.flag("auto_delete")?,
-        // An exclusive queue would end with the request; RabbitMQ passes the field over.
-        exclusive: false,
-        arguments: values::arguments(fields.get("arguments"))?,
-        ..queue::Declare::default()
-    };
+    let declare = declaration(name, &fields)?;
     let is_new = Entry::find(call, &vhost, name).is_none();
     let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;
     client.call(declare).await.map_err(|error| error.of_change())?;
     Ok(changed(is_new))
+}
+
+/// Returns the declaration of a queue. The field `exclusive` is passed over, as such a queue would end with the
+/// request.
+pub(super) fn declaration(name: &str, fields: &Fields) -> Result<queue::Declare, Refusal> {
+    Ok(queue::Declare {
+        queue: short(name)?.into(),
+        durable: fields.flag("durable")?,
+        auto_delete: fields.flag("auto_delete")?,
+        arguments: values::arguments(fields.get("arguments"))?,
+        ..queue::Declare::default()
+    })
 }
 
 async fn delete(call: &Call, vhost: &str, name: &str) -> Answered {

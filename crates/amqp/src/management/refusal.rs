@@ -96,6 +96,14 @@ impl Refusal {
         }
     }
 
+    /// Answers `OPTIONS`.
+    pub(super) fn options(allow: &str) -> Self {
+        Self {
+            allow: Some(allow.to_owned()),
+            ..Self::empty(StatusCode::OK)
+        }
+    }
+
     pub(super) fn wrong_content_type() -> Self {
         Self::empty(StatusCode::UNSUPPORTED_MEDIA_TYPE)
     }
@@ -131,6 +139,18 @@ impl Refusal {
         }
     }
 
+    /// Names the item that is refused.
+    pub(super) fn on(mut self, what: &str) -> Self {
+        let reason = self.body.as_mut().and_then(|body| body.get_mut("reason"));
+        if let Some(reason) = reason {
+            *reason = match reason.take() {
+                Value::String(text) => json!(format!("{what}: {text}")),
+                other => json!([what, other]),
+            };
+        }
+        self
+    }
+
     /// Reports why a declaration or deletion was refused.
     pub(super) fn of_change(closed: Closed) -> Self {
         match closed.code {
@@ -146,7 +166,10 @@ impl Refusal {
         if closed.code == ReplyCode::InternalError.code() {
             return Self::unavailable(closed.reason());
         }
-        Self::bad_request(format!("{} {}", closed.code, closed.text))
+        // An exception that ends the connection has no name in RabbitMQ's answer.
+        let has_name = closed.code < ReplyCode::FrameError.code();
+        let text = if has_name { &closed.text } else { closed.reason() };
+        Self::bad_request(format!("{} {text}", closed.code))
     }
 }
 
