@@ -182,10 +182,10 @@ async fn bind(call: &Call, [vhost, source, kind, destination]: [&str; 4]) -> Ans
     let arguments = values::arguments(fields.get("arguments"))?;
     let key = fields.text("routing_key")?;
     let binding = Ends {
-        source: short(name_of(source))?,
+        source: short(name_of(source), "source")?,
         kind,
-        destination: short(destination)?,
-        key: short(&key)?,
+        destination: short(destination, "destination")?,
+        key: short(&key, "routing_key")?,
         arguments: &arguments,
     };
     let mut client = Client::open(call, &namespace, 0).await.map_err(|error| error.of_change())?;

@@ -190,10 +190,12 @@ impl Fields {
     }
 }
 
-/// Checks the length of a name.
-pub(super) fn short(text: &str) -> Result<&str, Refusal> {
+/// Checks the length of a name. `field` is its name in AMQP.
+pub(super) fn short<'a>(text: &'a str, field: &str) -> Result<&'a str, Refusal> {
     if text.len() > NAME_BYTES_MAX {
-        let reason = format!("a name has at most {NAME_BYTES_MAX} bytes");
+        let bytes = text.len();
+        // RabbitMQ's words: 255 bytes are possible.
+        let reason = format!("{field} should be less than {NAME_BYTES_MAX} bytes, actually was {bytes}\n");
         return Err(Refusal::bad_request(reason));
     }
     Ok(text)

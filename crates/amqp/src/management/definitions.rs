@@ -13,9 +13,9 @@ use super::{NODE, VERSION, bindings, exchanges, import, queues};
 
 /// Answers for a virtual host, or for all.
 pub(super) async fn definitions(call: &Call, vhost: Option<&str>) -> Answered {
-    let vhost = vhost.or_else(|| call.query("vhost"));
     match *call.allow(&[Method::GET, Method::POST])? {
         Method::POST => {
+            let vhost = vhost.or_else(|| call.query("vhost"));
             if vhost.is_some_and(|vhost| call.vhost(vhost).is_none()) {
                 return Err(Refusal::no_vhost());
             }
@@ -88,6 +88,9 @@ fn head(call: &Call, vhost: Option<&str>) -> Map<String, Value> {
             "rabbitmq_definition_format": "single_virtual_host",
             "original_vhost_name": vhost,
             "explanation": format!("Definitions of virtual host '{vhost}'"),
+            "metadata": { "description": "", "tags": [], "default_queue_type": "classic" },
+            "description": "",
+            "default_queue_type": "classic",
             "limits": [],
         }),
         None => json!({

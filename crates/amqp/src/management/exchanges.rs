@@ -124,8 +124,8 @@ pub(super) fn declaration(name: &str, fields: &Fields) -> Result<exchange::Decla
         Some(_) => fields.text("type")?,
     };
     Ok(exchange::Declare {
-        exchange: short(name)?.into(),
-        kind: short(&kind)?.into(),
+        exchange: short(name, "exchange")?.into(),
+        kind: short(&kind, "type")?.into(),
         durable: fields.flag("durable")?,
         auto_delete: fields.flag("auto_delete")?,
         internal: fields.flag("internal")?,
@@ -143,7 +143,7 @@ async fn delete(call: &Call, vhost: &str, name: &str) -> Answered {
     let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
     find(call, &vhost, name).ok_or_else(Refusal::no_object)?;
     let delete = exchange::Delete {
-        exchange: short(name)?.into(),
+        exchange: short(name, "exchange")?.into(),
         if_unused: call.flag("if-unused"),
         ..exchange::Delete::default()
     };

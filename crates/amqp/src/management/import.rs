@@ -201,10 +201,10 @@ impl Import<'_> {
         let what = format!("binding '{key}' from '{source}' to '{destination}' in vhost '{vhost}'");
         let arguments = values::arguments(item.get("arguments")).map_err(|refusal| refusal.on(&what))?;
         let ends = bindings::Ends {
-            source: short(&source)?,
+            source: short(&source, "source")?,
             kind,
-            destination: short(&destination)?,
-            key: short(&key)?,
+            destination: short(&destination, "destination")?,
+            key: short(&key, "routing_key")?,
             arguments: &arguments,
         };
         let bound = self.client(&vhost).await?.call(ends.bind()?).await;

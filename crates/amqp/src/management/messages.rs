@@ -32,8 +32,8 @@ pub(super) async fn publish(call: &Call, vhost: &str, path: &str) -> Answered {
     let body = payload(&fields)?;
     let properties = properties(fields.get("properties"))?;
     let publish = basic::Publish {
-        exchange: short(name)?.into(),
-        routing_key: short(&routing_key)?.into(),
+        exchange: short(name, "exchange")?.into(),
+        routing_key: short(&routing_key, "routing_key")?.into(),
         mandatory: true,
         ..basic::Publish::default()
     };
@@ -45,7 +45,7 @@ pub(super) async fn publish(call: &Call, vhost: &str, path: &str) -> Answered {
     match published.map_err(|error| error.of_messages())? {
         Outcome::Routed => Ok(ok(&json!({ "routed": true }))),
         Outcome::Unroutable => Ok(ok(&json!({ "routed": false }))),
-        Outcome::Refused => Err(Refusal::bad_request("rejected")),
+        Outcome::Refused => Err(Refusal::bad_request("rejected Unable to publish message. Check queue limits.")),
     }
 }
 
@@ -101,7 +101,7 @@ fn properties(given: Option<&Value>) -> Result<Properties, Refusal> {
 fn text(fields: &Map<String, Value>, name: &str) -> Result<Option<ByteString>, Refusal> {
     match fields.get(name) {
         None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(short(text)?.into())),
+        Some(Value::String(text)) => Ok(Some(short(text, name)?.into())),
         Some(_) => Err(Refusal::bad_request(json!(["not_string", name]))),
     }
 }
@@ -168,7 +168,7 @@ pub(super) async fn get(call: &Call, vhost: &str, name: &str) -> Answered {
     let mut client = opened.map_err(|error| error.of_messages())?;
     let (mut bytes, mut messages) = (0, Vec::new());
     for _ in 0..count {
-        let got = client.get(short(name)?, mode == AckMode::Ack).await;
+        let got = client.get(short(name, "queue")?, mode == AckMode::Ack).await;
         let Some(got) = got.map_err(|error| error.of_messages())? else {
             break;
         };

@@ -292,7 +292,7 @@ async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
 /// request.
 pub(super) fn declaration(name: &str, fields: &Fields) -> Result<queue::Declare, Refusal> {
     Ok(queue::Declare {
-        queue: short(name)?.into(),
+        queue: short(name, "queue")?.into(),
         durable: fields.flag("durable")?,
         auto_delete: fields.flag("auto_delete")?,
         arguments: values::arguments(fields.get("arguments"))?,
@@ -304,7 +304,7 @@ async fn delete(call: &Call, vhost: &str, name: &str) -> Answered {
     let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
     Entry::find(call, &vhost, name).ok_or_else(Refusal::no_object)?;
     let delete = queue::Delete {
-        queue: short(name)?.into(),
+        queue: short(name, "queue")?.into(),
         if_unused: call.flag("if-unused"),
         if_empty: call.flag("if-empty"),
         ..queue::Delete::default()
@@ -320,7 +320,7 @@ pub(super) async fn contents(call: &Call, vhost: &str, name: &str) -> Answered {
     let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
     Entry::find(call, &vhost, name).ok_or_else(Refusal::no_object)?;
     let purge = queue::Purge {
-        queue: short(name)?.into(),
+        queue: short(name, "queue")?.into(),
         ..queue::Purge::default()
     };
     let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;

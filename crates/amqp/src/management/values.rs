@@ -26,7 +26,7 @@ pub(super) fn arguments(given: Option<&Value>) -> Result<Table, Refusal> {
 pub(super) fn table(fields: &Map<String, Value>, depth: usize) -> Result<Table, Refusal> {
     let mut table = TableBuilder::new();
     for (name, value) in fields {
-        table.push(short(name)?, &amqp(value, depth + 1)?);
+        table.push(short(name, "argument")?, &amqp(value, depth + 1)?);
     }
     Ok(table.finish())
 }
