@@ -93,7 +93,10 @@ fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Auth
 /// Value of the header `Authorization`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Basic {
-    Credentials { user: String, password: String },
+    Credentials {
+        user: String,
+        password: String,
+    },
     /// Another scheme than `Basic`.
     OtherScheme,
     Malformed,

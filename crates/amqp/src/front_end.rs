@@ -8,8 +8,8 @@ use stafett_model::Namespace;
 use stafett_net::{Connection, Protocol};
 
 use crate::context::AmqpContext;
-use crate::message_attributes::KeptProperties;
 use crate::management::Management;
+use crate::message_attributes::KeptProperties;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
 use crate::settings::AmqpSettings;

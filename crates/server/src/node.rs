@@ -193,9 +193,13 @@ impl ManagedNode for ThisNode {
                 .collect(),
             connections: amqp.open.get(),
             connections_accepted: amqp.accepted.get(),
-            memory_bytes: memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default(),
+            memory_bytes: memory_bytes
+                .and_then(|bytes| u64::try_from(bytes).ok())
+                .unwrap_or_default(),
             memory_bytes_max: usage::machine_bytes().unwrap_or_default(),
-            descriptors: descriptors.and_then(|count| u64::try_from(count).ok()).unwrap_or_default(),
+            descriptors: descriptors
+                .and_then(|count| u64::try_from(count).ok())
+                .unwrap_or_default(),
             descriptors_max: self.descriptors_max,
             disk_free_bytes: usage::disk_free_bytes(&self.data_dir).unwrap_or_default(),
             disk_free_bytes_min: self.disk_free_bytes_min,

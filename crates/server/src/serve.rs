@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_amqp::Management;
 use stafett_admin::{Backend, JournalDesk, Operations};
+use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;

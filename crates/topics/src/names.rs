@@ -44,12 +44,18 @@ fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = behind
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = digits
             .filter(|digits| *byte == b'_' && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.push(escaped.unwrap_or(*byte));
-        rest = if escaped.is_some() { behind.get(2..)? } else { behind };
+        rest = if escaped.is_some() {
+            behind.get(2..)?
+        } else {
+            behind
+        };
     }
     String::from_utf8(bytes).ok()
 }

@@ -12,13 +12,13 @@ use super::{NODE, USER, list};
 pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
     match path {
         ["users"] => call.only_get(|| list::values(call, vec![user()])),
-        ["users", USER] => call.only_get(|| list::object(call, user())),
+        ["users", USER] if call.method == Method::GET => list::object(call, user()),
         ["permissions"] | ["users", USER, "permissions"] => call.only_get(|| permissions(call, None)),
         ["vhosts", vhost, "permissions"] => call.only_get(|| permissions(call, Some(vhost))),
-        ["permissions", vhost, USER] => call.only_get(|| {
+        ["permissions", vhost, USER] if call.method == Method::GET => {
             let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
             list::object(call, permission(&vhost))
-        }),
+        }
         [
             "policies" | "operator-policies" | "parameters" | "global-parameters" | "vhost-limits"
             | "user-limits" | "topic-permissions",
@@ -32,7 +32,9 @@ pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
         ["parameters", _] => call.only_get(|| list::values(call, Vec::new())),
         [kind @ ("policies" | "operator-policies" | "vhost-limits"), _, _]
         | [kind @ "parameters", _, _, _]
-        | [kind @ "global-parameters", _] => unserved(call, kind),
+        | [kind @ ("global-parameters" | "users"), _]
+        | [kind @ ("permissions" | "topic-permissions"), _, _]
+        | [kind @ "user-limits", _, _] => unserved(call, kind),
         ["auth", "attempts", NODE] => call.only_get(|| list::values(call, Vec::new())),
         ["rebalance", "queues"] => {
             call.allow(&[Method::POST])?;
@@ -42,11 +44,11 @@ pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
     }
 }
 
-/// Refuses to make what has no effect here. None of these exists.
+/// Refuses to make what would have no effect. Nothing else of the kind exists.
 fn unserved(call: &Call, kind: &str) -> Answered {
     match *call.allow(&[Method::GET, Method::PUT, Method::DELETE])? {
         Method::PUT => {
-            let reason = format!("{kind} are not served: give queues their arguments when they are declared");
+            let reason = format!("{kind} cannot be set");
             Err(Refusal::bad_request(reason))
         }
         _ => Err(Refusal::no_object()),

@@ -1,6 +1,5 @@
 //! Bindings. In a path, a binding is named by its `properties_key`: routing key and a digest of its arguments.
 
-
 use axum::http::Method;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -19,7 +18,11 @@ use super::refusal::{Answered, Refusal};
 use super::{list, queues, values};
 
 /// Letters that are escaped in a `properties_key`.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b' ');
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b' ');
 
 /// A binding as RabbitMQ shows it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +37,9 @@ pub(super) struct Entry {
 
 impl Entry {
     fn properties_key(&self) -> String {
-        let key = utf8_percent_encode(&self.key, ESCAPED).to_string().replace(' ', "+");
+        let key = utf8_percent_encode(&self.key, ESCAPED)
+            .to_string()
+            .replace(' ', "+");
         match (key.is_empty(), self.arguments.is_empty()) {
             (true, true) => "~".to_owned(),
             (_, true) => key,
@@ -81,7 +86,10 @@ pub(super) fn all(call: &Call, vhost: Option<&str>) -> Result<Vec<Entry>, Refusa
                 Destination::Queue(name) => ("queue", name.to_string()),
                 Destination::Exchange(name) => ("exchange", name.to_string()),
                 // A stream is a queue; our own argument leads to any other topic.
-                Destination::Topic(topic) => ("queue", name_in(&vhost, topic).unwrap_or_else(|| topic.to_string())),
+                Destination::Topic(topic) => (
+                    "queue",
+                    name_in(&vhost, topic).unwrap_or_else(|| topic.to_string()),
+                ),
             };
             all.push(Entry {
                 vhost: vhost.to_string(),
@@ -137,10 +145,7 @@ pub(super) fn of_exchange(call: &Call, vhost: &str, path: &str, side: &str) -> A
 }
 
 /// Returns the bindings between two ends.
-fn between_ends(
-    call: &Call,
-    [vhost, source, kind, destination]: [&str; 4],
-) -> Result<Vec<Entry>, Refusal> {
+fn between_ends(call: &Call, [vhost, source, kind, destination]: [&str; 4]) -> Result<Vec<Entry>, Refusal> {
     let destination_type = match kind {
         "q" => "queue",
         "e" => "exchange",
@@ -156,7 +161,9 @@ fn between_ends(
         None => Vec::new(),
     };
     entries.retain(|entry| {
-        entry.source == source && entry.destination_type == destination_type && entry.destination == destination
+        entry.source == source
+            && entry.destination_type == destination_type
+            && entry.destination == destination
     });
     Ok(entries)
 }
@@ -188,8 +195,13 @@ async fn bind(call: &Call, [vhost, source, kind, destination]: [&str; 4]) -> Ans
         key: short(&key, "routing_key")?,
         arguments: &arguments,
     };
-    let mut client = Client::open(call, &namespace, 0).await.map_err(|error| error.of_change())?;
-    client.call(binding.bind()?).await.map_err(|error| error.of_change())?;
+    let mut client = Client::open(call, &namespace, 0)
+        .await
+        .map_err(|error| error.of_change())?;
+    client
+        .call(binding.bind()?)
+        .await
+        .map_err(|error| error.of_change())?;
     let entry = Entry {
         key,
         arguments: crate::arguments::canonical(&arguments),
@@ -271,10 +283,14 @@ pub(super) async fn binding(
     let is_meant = |entry: &Entry| {
         let key = entry.properties_key();
         key == properties
-            || entry.arguments.is_empty() && (entry.key == properties || Some(&entry.key) == unquoted.as_ref())
+            || entry.arguments.is_empty()
+                && (entry.key == properties || Some(&entry.key) == unquoted.as_ref())
     };
     let entries = between_ends(call, [vhost, source, kind, destination])?;
-    let found = entries.into_iter().find(is_meant).ok_or_else(Refusal::no_object)?;
+    let found = entries
+        .into_iter()
+        .find(is_meant)
+        .ok_or_else(Refusal::no_object)?;
     if *method == Method::GET {
         return list::object(call, found.shown());
     }
@@ -287,8 +303,13 @@ pub(super) async fn binding(
         key: &found.key,
         arguments: &arguments,
     };
-    let mut client = Client::open(call, &namespace, 0).await.map_err(|error| error.of_change())?;
-    client.call(ends.unbind()?).await.map_err(|error| error.of_change())?;
+    let mut client = Client::open(call, &namespace, 0)
+        .await
+        .map_err(|error| error.of_change())?;
+    client
+        .call(ends.unbind()?)
+        .await
+        .map_err(|error| error.of_change())?;
     Ok(changed(false))
 }
 

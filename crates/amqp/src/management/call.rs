@@ -52,11 +52,13 @@ impl Call {
             bytes_max,
             setting: "of /api",
         };
-        let body = body::read(request, limit).await.map_err(|problem| match problem.code {
-            Code::TooLarge => Refusal::too_large(bytes_max),
-            Code::SlowBody => Refusal::slow(),
-            _ => Refusal::malformed(),
-        })?;
+        let body = body::read(request, limit)
+            .await
+            .map_err(|problem| match problem.code {
+                Code::TooLarge => Refusal::too_large(bytes_max),
+                Code::SlowBody => Refusal::slow(),
+                _ => Refusal::malformed(),
+            })?;
         Ok(Self {
             context,
             node,
@@ -97,7 +99,9 @@ impl Call {
     /// Returns the last value of a key.
     pub(super) fn query(&self, key: &str) -> Option<&str> {
         let mut pairs = self.query.iter();
-        pairs.rfind(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        pairs
+            .rfind(|(known, _)| known == key)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns true if a key has the value `true`.
@@ -131,7 +135,10 @@ impl Call {
     /// Returns a virtual host that exists. An empty name is `/`.
     pub(super) fn vhost(&self, name: &str) -> Option<Namespace> {
         let namespace = Namespace::new(if name.is_empty() { Namespace::DEFAULT } else { name });
-        self.context.exchanges().has_namespace(&namespace).then_some(namespace)
+        self.context
+            .exchanges()
+            .has_namespace(&namespace)
+            .then_some(namespace)
     }
 
     /// Returns the given virtual host or all.
@@ -257,7 +264,10 @@ fn undecodable(part: &str) -> Refusal {
 }
 
 fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, Refusal> {
-    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    let pairs = query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty());
     let text = |text: &str| decoded(&text.replace('+', " ")).ok_or_else(Refusal::malformed);
     pairs
         .map(|pair| {

@@ -26,7 +26,9 @@ pub(super) async fn definitions(call: &Call, vhost: Option<&str>) -> Answered {
 }
 
 fn export(call: &Call, vhost: Option<&str>) -> Answered {
-    let vhosts = call.vhosts(vhost).map_err(|_| Refusal::bad_request("vhost_not_found"))?;
+    let vhosts = call
+        .vhosts(vhost)
+        .map_err(|_| Refusal::bad_request("vhost_not_found"))?;
     // Those of one virtual host do not name it, so that they can be imported into another one.
     let item = |mut fields: Map<String, Value>| {
         if vhost.is_some() {
@@ -72,7 +74,8 @@ fn own_exchanges(call: &Call) -> impl Fn(&Namespace) -> Vec<Map<String, Value>> 
     move |vhost| {
         let all = call.context.exchanges().list(vhost);
         let own = all.iter().filter(|exchange| !exchanges::is_predeclared(exchange));
-        own.map(|exchange| exchanges::definition(vhost, exchange)).collect()
+        own.map(|exchange| exchanges::definition(vhost, exchange))
+            .collect()
     }
 }
 

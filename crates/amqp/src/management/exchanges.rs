@@ -72,7 +72,11 @@ pub(super) fn definition(vhost: &Namespace, exchange: &Exchange) -> Map<String, 
 }
 
 fn shown(call: &Call, vhost: &Namespace, exchange: &Exchange) -> Value {
-    let user = if is_predeclared(exchange) { "rmq-internal" } else { USER };
+    let user = if is_predeclared(exchange) {
+        "rmq-internal"
+    } else {
+        USER
+    };
     let mut fields = definition(vhost, exchange);
     fields.insert("policy".to_owned(), Value::Null);
     fields.insert("user_who_performed_action".to_owned(), json!(user));
@@ -111,7 +115,9 @@ async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     let fields = call.fields()?;
     let declare = declaration(name, &fields)?;
     let is_new = find(call, &vhost, name).is_none();
-    let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;
+    let mut client = Client::open(call, &vhost, 0)
+        .await
+        .map_err(|error| error.of_change())?;
     let declared = client.call(declare).await;
     declared.map_err(|error| error.with_reason(of_kind).of_change())?;
     Ok(changed(is_new))
@@ -147,7 +153,9 @@ async fn delete(call: &Call, vhost: &str, name: &str) -> Answered {
         if_unused: call.flag("if-unused"),
         ..exchange::Delete::default()
     };
-    let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;
+    let mut client = Client::open(call, &vhost, 0)
+        .await
+        .map_err(|error| error.of_change())?;
     client.call(delete).await.map_err(|error| error.of_change())?;
     Ok(changed(false))
 }

@@ -43,7 +43,11 @@ pub(super) fn check(call: &Call, path: &[&str]) -> Answered {
         }
         ["port-listener", port] => port_listener(call, port),
         ["protocol-listener", protocol] => protocol_listener(call, protocol),
-        ["certificate-expiration", count, "days" | "weeks" | "months" | "years"] => {
+        [
+            "certificate-expiration",
+            count,
+            "days" | "weeks" | "months" | "years",
+        ] => {
             match count.parse::<u32>() {
                 // No listener has a certificate.
                 Ok(_) => Ok(ok()),
@@ -58,7 +62,12 @@ fn port_listener(call: &Call, port: &str) -> Answered {
     let Ok(port) = port.parse::<u16>() else {
         return Err(Refusal::bad_request("Invalid port"));
     };
-    let ports: Vec<u16> = call.node.listeners.iter().map(|(_, address)| address.port()).collect();
+    let ports: Vec<u16> = call
+        .node
+        .listeners
+        .iter()
+        .map(|(_, address)| address.port())
+        .collect();
     if ports.contains(&port) {
         return Ok(call::ok(&json!({ "status": "ok", "port": port })));
     }

@@ -76,7 +76,9 @@ fn body(call: &Call) -> Result<Map<String, Value>, Refusal> {
         "application/json" => call.body().clone(),
         "multipart/form-data" => {
             let boundary = parts.find_map(|part| part.strip_prefix("boundary="));
-            let boundary = boundary.map(|text| text.trim_matches('"')).filter(|text| !text.is_empty());
+            let boundary = boundary
+                .map(|text| text.trim_matches('"'))
+                .filter(|text| !text.is_empty());
             let file = boundary.and_then(|boundary| file_of(call.body(), boundary));
             file.ok_or_else(unreadable)?
         }
@@ -132,7 +134,10 @@ fn passed_over(fields: &Map<String, Value>) -> Result<String, Refusal> {
             "permissions" => item.get("user") == Some(&json!(USER)),
             "global_parameters" => {
                 let name = item.get("name").and_then(Value::as_str);
-                matches!(name, Some("cluster_tags" | "internal_cluster_id" | "cluster_name"))
+                matches!(
+                    name,
+                    Some("cluster_tags" | "internal_cluster_id" | "cluster_name")
+                )
             }
             _ => false,
         };
@@ -246,7 +251,11 @@ fn refused(error: ClientError, what: &str) -> Refusal {
         ClientError::Closed(closed) => {
             let (code, reason) = closed.text.split_once(" - ").unwrap_or((&closed.text, ""));
             let text = format!("{}: {reason}", code.to_ascii_lowercase());
-            let text = if text.contains(what) { text } else { format!("{what}: {text}") };
+            let text = if text.contains(what) {
+                text
+            } else {
+                format!("{what}: {text}")
+            };
             Refusal::bad_request(text)
         }
         other @ (ClientError::Ended | ClientError::NoSpace) => other.of_change(),
@@ -283,7 +292,10 @@ mod tests {
             "policies": [{}, {}],
             "global_parameters": [{ "name": "internal_cluster_id" }],
         });
-        assert_eq!(passed_over(fields.as_object().unwrap()).unwrap(), "users=1, policies=2");
+        assert_eq!(
+            passed_over(fields.as_object().unwrap()).unwrap(),
+            "users=1, policies=2"
+        );
         let wrong = json!({ "users": 7 });
         assert!(passed_over(wrong.as_object().unwrap()).is_err());
     }

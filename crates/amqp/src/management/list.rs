@@ -55,7 +55,10 @@ pub(super) fn entries<T>(
     }
     let wanted = Columns::of(call);
     let Some(page) = page else {
-        let texts: Vec<String> = all.iter().map(|entry| wanted.of_value(shown(entry)).to_string()).collect();
+        let texts: Vec<String> = all
+            .iter()
+            .map(|entry| wanted.of_value(shown(entry)).to_string())
+            .collect();
         return Ok(answer::json(StatusCode::OK, format!("[{}]", texts.join(","))));
     };
     let count = all.len();
@@ -100,7 +103,8 @@ impl Page {
             Some(size) => Some(size.parse().map_err(|_| invalid())?),
             None => None,
         };
-        let in_bounds = |number: i128, max: usize| usize::try_from(number).ok().filter(|it| (1..=max).contains(it));
+        let in_bounds =
+            |number: i128, max: usize| usize::try_from(number).ok().filter(|it| (1..=max).contains(it));
         let both = (
             in_bounds(number, usize::MAX),
             size.map_or(Some(PAGE_SIZE), |size| in_bounds(size, PAGE_SIZE_MAX)),
@@ -164,13 +168,19 @@ impl<'a> Columns<'a> {
         for column in columns {
             keep(&value, column, &mut kept);
         }
-        if kept.is_empty() { json!([]) } else { Value::Object(kept) }
+        if kept.is_empty() {
+            json!([])
+        } else {
+            Value::Object(kept)
+        }
     }
 }
 
 /// Copies a field to the same place.
 fn keep(from: &Value, path: &str, to: &mut Map<String, Value>) {
-    let (field, rest) = path.split_once('.').map_or((path, None), |(field, rest)| (field, Some(rest)));
+    let (field, rest) = path
+        .split_once('.')
+        .map_or((path, None), |(field, rest)| (field, Some(rest)));
     let Some(found) = from.get(field) else {
         return;
     };
@@ -203,7 +213,10 @@ fn compare(one: &Value, other: &Value) -> Ordering {
     };
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
-            let (one, other) = (one.as_f64().unwrap_or_default(), other.as_f64().unwrap_or_default());
+            let (one, other) = (
+                one.as_f64().unwrap_or_default(),
+                other.as_f64().unwrap_or_default(),
+            );
             one.total_cmp(&other)
         }
         (Value::String(one), Value::String(other)) => one.cmp(other),
@@ -232,7 +245,14 @@ mod tests {
 
     #[test]
     fn values_of_all_kinds_have_an_order() {
-        let mut values = vec![json!("b"), json!(2), Value::Null, json!(true), json!("a"), json!(-1.5)];
+        let mut values = vec![
+            json!("b"),
+            json!(2),
+            Value::Null,
+            json!(true),
+            json!("a"),
+            json!(-1.5),
+        ];
         values.sort_by(compare);
         assert_eq!(json!(values), json!([null, -1.5, 2, true, "a", "b"]));
     }

@@ -45,7 +45,9 @@ pub(super) async fn publish(call: &Call, vhost: &str, path: &str) -> Answered {
     match published.map_err(|error| error.of_messages())? {
         Outcome::Routed => Ok(ok(&json!({ "routed": true }))),
         Outcome::Unroutable => Ok(ok(&json!({ "routed": false }))),
-        Outcome::Refused => Err(Refusal::bad_request("rejected Unable to publish message. Check queue limits.")),
+        Outcome::Refused => Err(Refusal::bad_request(
+            "rejected Unable to publish message. Check queue limits.",
+        )),
     }
 }
 
@@ -158,7 +160,11 @@ pub(super) async fn get(call: &Call, vhost: &str, name: &str) -> Answered {
     let only_base64 = match fields.get("encoding").and_then(Value::as_str) {
         Some("auto") => false,
         Some("base64") => true,
-        _ => return Err(Refusal::bad_request("Unsupported encoding. Please use auto or base64.")),
+        _ => {
+            return Err(Refusal::bad_request(
+                "Unsupported encoding. Please use auto or base64.",
+            ));
+        }
     };
     let truncate = match fields.get("truncate") {
         Some(given) => usize::try_from(integer(Some(given))?).unwrap_or(usize::MAX),
@@ -242,5 +248,9 @@ fn shown_properties(properties: &Properties) -> Value {
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect();
-    if there.is_empty() { json!([]) } else { Value::Object(there) }
+    if there.is_empty() {
+        json!([])
+    } else {
+        Value::Object(there)
+    }
 }

@@ -101,9 +101,7 @@ fn object_totals(call: &Call, lengths: Lengths) -> Value {
 }
 
 fn exchange_types() -> Value {
-    let of = |(name, description): (&str, &str)| {
-        json!({ "name": name, "description": description, "enabled": true })
-    };
+    let of = |(name, description): (&str, &str)| json!({ "name": name, "description": description, "enabled": true });
     EXCHANGE_TYPES.map(of).into_iter().collect()
 }
 
@@ -121,7 +119,11 @@ fn listeners(call: &Call) -> Vec<Value> {
 }
 
 fn contexts(call: &Call) -> Value {
-    let http = call.node.listeners.iter().filter(|(protocol, _)| *protocol == "http");
+    let http = call
+        .node
+        .listeners
+        .iter()
+        .filter(|(protocol, _)| *protocol == "http");
     http.map(|(_, address)| {
         json!({
             "ssl_opts": [],
@@ -171,7 +173,11 @@ pub(super) fn memory(call: &Call, name: &str) -> Answered {
 }
 
 fn known(name: &str) -> Result<(), Refusal> {
-    if name == NODE { Ok(()) } else { Err(Refusal::no_object()) }
+    if name == NODE {
+        Ok(())
+    } else {
+        Err(Refusal::no_object())
+    }
 }
 
 fn status(call: &Call) -> Value {

@@ -203,14 +203,23 @@ fn statistics(fields: &mut Map<String, Value>, lengths: Lengths) {
 /// Returns the queues and streams of a virtual host or of all, by virtual host and name.
 pub(super) fn all(call: &Call, vhost: Option<&str>) -> Result<Vec<Entry>, Refusal> {
     let vhosts = call.vhosts(vhost)?;
-    let mut entries: Vec<Entry> = call.context.queues().all().into_iter().map(Entry::Queue).collect();
+    let mut entries: Vec<Entry> = call
+        .context
+        .queues()
+        .all()
+        .into_iter()
+        .map(Entry::Queue)
+        .collect();
     for topic in call.context.broker.topics().all() {
         if topic.settings.declared.is_none() {
             continue;
         }
         // A name that fits several is that of the namespace with the longest prefix.
         let in_vhost = |vhost: &Namespace| Some((vhost.clone(), name_in(vhost, &topic.name)?));
-        let found = vhosts.iter().filter_map(in_vhost).min_by_key(|(_, name)| name.len());
+        let found = vhosts
+            .iter()
+            .filter_map(in_vhost)
+            .min_by_key(|(_, name)| name.len());
         if let Some((vhost, name)) = found {
             entries.push(Entry::Stream { topic, vhost, name });
         }
@@ -245,7 +254,12 @@ pub(super) fn total_of(call: &Call, vhost: &Namespace) -> Lengths {
 
 pub(super) fn list(call: &Call, vhost: Option<&str>) -> Answered {
     let entries = all(call, vhost)?;
-    list::entries(call, entries, |entry| entry.name().to_owned(), |entry| entry.shown(call))
+    list::entries(
+        call,
+        entries,
+        |entry| entry.name().to_owned(),
+        |entry| entry.shown(call),
+    )
 }
 
 pub(super) async fn queue(call: &Call, vhost: &str, name: &str) -> Answered {
@@ -275,15 +289,23 @@ pub(super) async fn queue(call: &Call, vhost: &str, name: &str) -> Answered {
 async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     let vhost = call.vhost(vhost).ok_or_else(Refusal::no_vhost)?;
     let fields = call.fields()?;
-    if let Some(node) = fields.get("node").and_then(Value::as_str).filter(|node| *node != NODE) {
-        return Err(Refusal::bad_request(format!("Node {node} could not be contacted")));
+    if let Some(node) = fields
+        .get("node")
+        .and_then(Value::as_str)
+        .filter(|node| *node != NODE)
+    {
+        return Err(Refusal::bad_request(format!(
+            "Node {node} could not be contacted"
+        )));
     }
     if name.is_empty() {
         return Err(Refusal::wrong_method("HEAD, GET, OPTIONS"));
     }
     let declare = declaration(name, &fields)?;
     let is_new = Entry::find(call, &vhost, name).is_none();
-    let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;
+    let mut client = Client::open(call, &vhost, 0)
+        .await
+        .map_err(|error| error.of_change())?;
     client.call(declare).await.map_err(|error| error.of_change())?;
     Ok(changed(is_new))
 }
@@ -309,7 +331,9 @@ async fn delete(call: &Call, vhost: &str, name: &str) -> Answered {
         if_empty: call.flag("if-empty"),
         ..queue::Delete::default()
     };
-    let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;
+    let mut client = Client::open(call, &vhost, 0)
+        .await
+        .map_err(|error| error.of_change())?;
     client.call(delete).await.map_err(|error| error.of_change())?;
     Ok(changed(false))
 }
@@ -323,7 +347,9 @@ pub(super) async fn contents(call: &Call, vhost: &str, name: &str) -> Answered {
         queue: short(name, "queue")?.into(),
         ..queue::Purge::default()
     };
-    let mut client = Client::open(call, &vhost, 0).await.map_err(|error| error.of_change())?;
+    let mut client = Client::open(call, &vhost, 0)
+        .await
+        .map_err(|error| error.of_change())?;
     client.call(purge).await.map_err(|error| error.of_change())?;
     Ok(changed(false))
 }

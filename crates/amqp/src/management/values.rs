@@ -68,9 +68,7 @@ fn json(value: &AmqpValue) -> Value {
         AmqpValue::Bool(value) => json!(value),
         AmqpValue::F32(number) => float(f64::from(*number)),
         AmqpValue::F64(number) => float(*number),
-        AmqpValue::Decimal(places, digits) => {
-            float(f64::from(*digits) / 10_f64.powi(i32::from(*places)))
-        }
+        AmqpValue::Decimal(places, digits) => float(f64::from(*digits) / 10_f64.powi(i32::from(*places))),
         AmqpValue::Timestamp(seconds) => json!(seconds),
         AmqpValue::LongString(bytes) | AmqpValue::Bytes(bytes) => json!(String::from_utf8_lossy(bytes)),
         AmqpValue::Array(items) => items.iter().map(|item| json(&item)).collect(),

@@ -49,7 +49,8 @@ pub(super) fn check(fields: &Map<String, Value>) -> Result<(), Refusal> {
     match fields.get("default_queue_type").and_then(Value::as_str) {
         None | Some("" | "classic" | "undefined") => {}
         Some(other) => {
-            let reason = format!("default_queue_type '{other}' is not possible: queues are classic by default");
+            let reason =
+                format!("default_queue_type '{other}' is not possible: queues are classic by default");
             return Err(Refusal::bad_request(reason));
         }
     }
