@@ -76,7 +76,7 @@ pub(crate) fn check_arguments(received: &Table, current: &Bytes, what: &str) -> 
     let (new, old) = (QueueType::of(received), QueueType::of(&there));
     // A type that does not exist is compared before it is refused.
     let given = received.get("x-queue-type");
-    let given = given.as_ref().and_then(Value::text).unwrap_or(new.name());
+    let given = given.as_ref().and_then(Value::text).unwrap_or_else(|| new.name());
     if given != old.name() {
         let differs = (
             "x-queue-type".into(),

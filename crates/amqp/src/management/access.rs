@@ -30,11 +30,14 @@ pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
             list::values(call, Vec::new())
         }),
         ["parameters", _] => call.only_get(|| list::values(call, Vec::new())),
-        [kind @ ("policies" | "operator-policies" | "vhost-limits"), _, _]
+        [
+            kind @ ("policies" | "operator-policies" | "vhost-limits" | "user-limits" | "permissions"
+            | "topic-permissions"),
+            _,
+            _,
+        ]
         | [kind @ "parameters", _, _, _]
-        | [kind @ ("global-parameters" | "users"), _]
-        | [kind @ ("permissions" | "topic-permissions"), _, _]
-        | [kind @ "user-limits", _, _] => unserved(call, kind),
+        | [kind @ ("global-parameters" | "users"), _] => unserved(call, kind),
         ["auth", "attempts", NODE] => call.only_get(|| list::values(call, Vec::new())),
         ["rebalance", "queues"] => {
             call.allow(&[Method::POST])?;

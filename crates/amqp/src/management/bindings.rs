@@ -12,7 +12,7 @@ use stafett_model::Namespace;
 use stafett_topics::names::name_in;
 
 use super::call::{Call, changed, created, short};
-use super::client::Client;
+use super::client::{ClientError, change};
 use super::exchanges::name_of;
 use super::refusal::{Answered, Refusal};
 use super::{list, queues, values};
@@ -65,10 +65,7 @@ impl Entry {
 
     /// Returns the definition for an export.
     pub(super) fn definition(&self) -> Map<String, Value> {
-        let mut fields = match self.shown() {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        };
+        let mut fields = values::fields(self.shown());
         fields.remove("properties_key");
         fields
     }
@@ -195,13 +192,8 @@ async fn bind(call: &Call, [vhost, source, kind, destination]: [&str; 4]) -> Ans
         key: short(&key, "routing_key")?,
         arguments: &arguments,
     };
-    let mut client = Client::open(call, &namespace, 0)
-        .await
-        .map_err(|error| error.of_change())?;
-    client
-        .call(binding.bind()?)
-        .await
-        .map_err(|error| error.of_change())?;
+    let done = change(call, &namespace, binding.bind()?).await;
+    done.map_err(ClientError::of_change)?;
     let entry = Entry {
         key,
         arguments: crate::arguments::canonical(&arguments),
@@ -303,13 +295,8 @@ pub(super) async fn binding(
         key: &found.key,
         arguments: &arguments,
     };
-    let mut client = Client::open(call, &namespace, 0)
-        .await
-        .map_err(|error| error.of_change())?;
-    client
-        .call(ends.unbind()?)
-        .await
-        .map_err(|error| error.of_change())?;
+    let done = change(call, &namespace, ends.unbind()?).await;
+    done.map_err(ClientError::of_change)?;
     Ok(changed(false))
 }
 

@@ -52,13 +52,15 @@ impl Call {
             bytes_max,
             setting: "of /api",
         };
-        let body = body::read(request, limit)
-            .await
-            .map_err(|problem| match problem.code {
-                Code::TooLarge => Refusal::too_large(bytes_max),
-                Code::SlowBody => Refusal::slow(),
-                _ => Refusal::malformed(),
-            })?;
+        let body = body::read(request, limit).await.map_err(|problem| {
+            if problem.code == Code::TooLarge {
+                Refusal::too_large(bytes_max)
+            } else if problem.code == Code::SlowBody {
+                Refusal::slow()
+            } else {
+                Refusal::malformed()
+            }
+        })?;
         Ok(Self {
             context,
             node,

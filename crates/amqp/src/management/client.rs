@@ -61,7 +61,7 @@ impl ClientError {
     /// Returns the refusal of a change.
     pub(super) fn of_change(self) -> Refusal {
         match self {
-            Self::Closed(closed) => Refusal::of_change(closed),
+            Self::Closed(closed) => Refusal::of_change(&closed),
             Self::Ended | Self::NoSpace => self.unavailable(),
         }
     }
@@ -107,6 +107,16 @@ pub(super) enum Outcome {
     Routed,
     Unroutable,
     Refused,
+}
+
+/// Makes one change in a virtual host.
+pub(super) async fn change(
+    call: &Call,
+    vhost: &Namespace,
+    method: impl Into<Method>,
+) -> Result<(), ClientError> {
+    let mut client = Client::open(call, vhost, 0).await?;
+    client.call(method).await.map(drop)
 }
 
 /// A session with one channel.
@@ -177,11 +187,12 @@ impl Client {
         let mut outcome = Outcome::Routed;
         loop {
             while let Some(method) = self.next_method().await? {
-                match method {
-                    Method::Basic(Basic::Return(_)) => outcome = Outcome::Unroutable,
-                    Method::Basic(Basic::Ack(_)) => return Ok(outcome),
-                    Method::Basic(Basic::Nack(_)) => return Ok(Outcome::Refused),
-                    _ => {}
+                if matches!(method, Method::Basic(Basic::Return(_))) {
+                    outcome = Outcome::Unroutable;
+                } else if matches!(method, Method::Basic(Basic::Ack(_))) {
+                    return Ok(outcome);
+                } else if matches!(method, Method::Basic(Basic::Nack(_))) {
+                    return Ok(Outcome::Refused);
                 }
             }
             let (confirms, ..) = self.session.parts();
@@ -266,13 +277,13 @@ impl Client {
                 continue;
             }
             let method = Method::decode(frame.payload).map_err(|_| ClientError::Ended)?;
-            return match method {
-                Method::Channel(Channel::Close(close)) => Err(closed(close.reply_code, &close.reply_text)),
-                Method::Connection(Connection::Close(close)) => {
-                    Err(closed(close.reply_code, &close.reply_text))
-                }
-                other => Ok(Some(other)),
-            };
+            if let Method::Channel(Channel::Close(close)) = method {
+                return Err(closed(close.reply_code, &close.reply_text));
+            }
+            if let Method::Connection(Connection::Close(close)) = method {
+                return Err(closed(close.reply_code, &close.reply_text));
+            }
+            return Ok(Some(method));
         }
         Ok(None)
     }

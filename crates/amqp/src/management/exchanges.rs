@@ -11,7 +11,7 @@ use stafett_model::Namespace;
 use stafett_routing::ExchangeKind;
 
 use super::call::{Call, Fields, changed, short};
-use super::client::Client;
+use super::client::{ClientError, change};
 use super::refusal::{Answered, Refusal};
 use super::statistics::counts;
 use super::{USER, list, values};
@@ -65,10 +65,7 @@ pub(super) fn definition(vhost: &Namespace, exchange: &Exchange) -> Map<String, 
         "internal": is.internal,
         "arguments": values::stored(&is.arguments),
     });
-    match definition {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    values::fields(definition)
 }
 
 fn shown(call: &Call, vhost: &Namespace, exchange: &Exchange) -> Value {
@@ -115,10 +112,7 @@ async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     let fields = call.fields()?;
     let declare = declaration(name, &fields)?;
     let is_new = find(call, &vhost, name).is_none();
-    let mut client = Client::open(call, &vhost, 0)
-        .await
-        .map_err(|error| error.of_change())?;
-    let declared = client.call(declare).await;
+    let declared = change(call, &vhost, declare).await;
     declared.map_err(|error| error.with_reason(of_kind).of_change())?;
     Ok(changed(is_new))
 }
@@ -153,9 +147,7 @@ async fn delete(call: &Call, vhost: &str, name: &str) -> Answered {
         if_unused: call.flag("if-unused"),
         ..exchange::Delete::default()
     };
-    let mut client = Client::open(call, &vhost, 0)
-        .await
-        .map_err(|error| error.of_change())?;
-    client.call(delete).await.map_err(|error| error.of_change())?;
+    let done = change(call, &vhost, delete).await;
+    done.map_err(ClientError::of_change)?;
     Ok(changed(false))
 }

@@ -10,7 +10,7 @@ use stafett_amqp_wire::methods::{basic, confirm};
 use stafett_amqp_wire::{Properties, PropertiesBuilder};
 
 use super::call::{Call, Fields, ok, short};
-use super::client::{Client, Got, Outcome};
+use super::client::{Client, ClientError, Got, Outcome};
 use super::queues::Entry;
 use super::refusal::{Answered, Refusal};
 use super::{exchanges, values};
@@ -38,11 +38,11 @@ pub(super) async fn publish(call: &Call, vhost: &str, path: &str) -> Answered {
         ..basic::Publish::default()
     };
     let opened = Client::open(call, &vhost, body.len()).await;
-    let mut client = opened.map_err(|error| error.of_messages())?;
+    let mut client = opened.map_err(ClientError::of_messages)?;
     let confirms = client.call(confirm::Select::default()).await;
-    confirms.map_err(|error| error.of_messages())?;
+    confirms.map_err(ClientError::of_messages)?;
     let published = client.publish(publish, properties, body).await;
-    match published.map_err(|error| error.of_messages())? {
+    match published.map_err(ClientError::of_messages)? {
         Outcome::Routed => Ok(ok(&json!({ "routed": true }))),
         Outcome::Unroutable => Ok(ok(&json!({ "routed": false }))),
         Outcome::Refused => Err(Refusal::bad_request(
@@ -171,11 +171,11 @@ pub(super) async fn get(call: &Call, vhost: &str, name: &str) -> Answered {
         None => usize::MAX,
     };
     let opened = Client::open(call, &vhost, 0).await;
-    let mut client = opened.map_err(|error| error.of_messages())?;
+    let mut client = opened.map_err(ClientError::of_messages)?;
     let (mut bytes, mut messages) = (0, Vec::new());
     for _ in 0..count {
         let got = client.get(short(name, "queue")?, mode == AckMode::Ack).await;
-        let Some(got) = got.map_err(|error| error.of_messages())? else {
+        let Some(got) = got.map_err(ClientError::of_messages)? else {
             break;
         };
         bytes += got.body.len().min(truncate);
@@ -191,7 +191,7 @@ pub(super) async fn get(call: &Call, vhost: &str, name: &str) -> Answered {
             requeue: mode == AckMode::Requeue,
         };
         let settled = client.tell(nack).await;
-        settled.map_err(|error| error.of_messages())?;
+        settled.map_err(ClientError::of_messages)?;
     }
     Ok(ok(&Value::Array(messages)))
 }

@@ -152,7 +152,7 @@ async fn dispatch(call: &Call) -> Answered {
         [] => call.only_get(|| Ok(overview::index())),
         ["overview"] => call.only_get(|| overview::overview(call)),
         ["whoami"] => call.only_get(|| overview::whoami(call)),
-        ["version"] => call.only_get(|| overview::version(call)),
+        ["version"] => call.only_get(|| Ok(overview::version())),
         ["cluster-name"] => call.only_get(|| overview::cluster_name(call)),
         ["extensions"] => call.only_get(|| overview::extensions(call)),
         ["auth"] => call.only_get(|| overview::auth(call)),
@@ -185,9 +185,9 @@ async fn dispatch(call: &Call) -> Answered {
         ["health", "checks", check @ ..] => call.only_get(|| health::check(call, check)),
         ["healthchecks", "node"] | ["healthchecks", "node", _] => call.only_get(|| Ok(health::ok())),
         ["aliveness-test", vhost] => health::aliveness(call, vhost).await,
-        ["definitions"] | ["all-configuration"] => definitions::definitions(call, None).await,
+        ["definitions" | "all-configuration"] => definitions::definitions(call, None).await,
         ["definitions", vhost] => definitions::definitions(call, Some(vhost)).await,
-        ["feature-flags"] | ["deprecated-features"] | ["deprecated-features", "used"] => {
+        ["feature-flags" | "deprecated-features"] | ["deprecated-features", "used"] => {
             call.only_get(|| list::values(call, Vec::new()))
         }
         _ => access::dispatch(call, path.as_slice()),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::refusal::{Answered, Refusal};
 use super::statistics::{Lengths, counts, message_stats, put};
-use super::{NODE, USER, VERSION, list, queues};
+use super::{NODE, USER, VERSION, list, queues, values};
 
 /// Types of exchanges, with their descriptions.
 const EXCHANGE_TYPES: [(&str, &str); 6] = [
@@ -28,6 +28,30 @@ const CHURN: [&str; 7] = [
     "queue_declared",
     "queue_created",
     "queue_deleted",
+];
+
+/// Figures of a node of RabbitMQ that have no counterpart here.
+const WITHOUT_COUNT: [&str; 20] = [
+    "gc_num",
+    "gc_bytes_reclaimed",
+    "context_switches",
+    "io_read_count",
+    "io_read_bytes",
+    "io_read_avg_time",
+    "io_write_count",
+    "io_write_bytes",
+    "io_write_avg_time",
+    "io_sync_count",
+    "io_sync_avg_time",
+    "io_seek_count",
+    "io_seek_avg_time",
+    "io_reopen_count",
+    "mnesia_ram_tx_count",
+    "mnesia_disk_tx_count",
+    "msg_store_read_count",
+    "msg_store_write_count",
+    "queue_index_read_count",
+    "queue_index_write_count",
 ];
 
 /// Leads to the description of the API, which is the project's.
@@ -142,8 +166,8 @@ pub(super) fn whoami(call: &Call) -> Answered {
     list::object(call, user)
 }
 
-pub(super) fn version(_: &Call) -> Answered {
-    Ok(super::call::ok(&json!(VERSION)))
+pub(super) fn version() -> Response {
+    super::call::ok(&json!(VERSION))
 }
 
 pub(super) fn cluster_name(call: &Call) -> Answered {
@@ -190,7 +214,7 @@ fn status(call: &Call) -> Value {
         "version": VERSION,
     });
     let is_short = call.context.broker.messaging().space().is_short();
-    let mut fields = match json!({
+    let mut fields = values::fields(json!({
         "partitions": [],
         "os_pid": std::process::id().to_string(),
         "fd_total": node.descriptors_max,
@@ -221,10 +245,7 @@ fn status(call: &Call) -> Value {
         "being_drained": false,
         "cluster_links": [],
         "metrics_gc_queue_length": {},
-    }) {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    };
+    }));
     let connections = u64::try_from(node.connections).unwrap_or_default();
     for (name, count) in [
         ("mem_used", node.memory_bytes),
@@ -232,28 +253,11 @@ fn status(call: &Call) -> Value {
         ("sockets_used", connections),
         ("proc_used", 1),
         ("disk_free", node.disk_free_bytes),
-        ("gc_num", 0),
-        ("gc_bytes_reclaimed", 0),
-        ("context_switches", 0),
-        ("io_read_count", 0),
-        ("io_read_bytes", 0),
-        ("io_read_avg_time", 0),
-        ("io_write_count", 0),
-        ("io_write_bytes", 0),
-        ("io_write_avg_time", 0),
-        ("io_sync_count", 0),
-        ("io_sync_avg_time", 0),
-        ("io_seek_count", 0),
-        ("io_seek_avg_time", 0),
-        ("io_reopen_count", 0),
-        ("mnesia_ram_tx_count", 0),
-        ("mnesia_disk_tx_count", 0),
-        ("msg_store_read_count", 0),
-        ("msg_store_write_count", 0),
-        ("queue_index_read_count", 0),
-        ("queue_index_write_count", 0),
     ] {
         put(&mut fields, name, count);
+    }
+    for name in WITHOUT_COUNT {
+        put(&mut fields, name, 0);
     }
     if let Value::Object(churn) = churn(call) {
         fields.extend(churn);

@@ -12,7 +12,7 @@ use stafett_topics::Topic;
 use stafett_topics::names::name_in;
 
 use super::call::{Call, Fields, changed, short};
-use super::client::Client;
+use super::client::{ClientError, change};
 use super::refusal::{Answered, Refusal};
 use super::statistics::{Lengths, message_stats, put};
 use super::{NODE, list, values};
@@ -157,10 +157,7 @@ impl Entry {
             "auto_delete": self.is_auto_delete(),
             "arguments": self.arguments(),
         });
-        match definition {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        values::fields(definition)
     }
 }
 
@@ -303,10 +300,8 @@ async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     }
     let declare = declaration(name, &fields)?;
     let is_new = Entry::find(call, &vhost, name).is_none();
-    let mut client = Client::open(call, &vhost, 0)
-        .await
-        .map_err(|error| error.of_change())?;
-    client.call(declare).await.map_err(|error| error.of_change())?;
+    let done = change(call, &vhost, declare).await;
+    done.map_err(ClientError::of_change)?;
     Ok(changed(is_new))
 }
 
@@ -331,10 +326,8 @@ async fn delete(call: &Call, vhost: &str, name: &str) -> Answered {
         if_empty: call.flag("if-empty"),
         ..queue::Delete::default()
     };
-    let mut client = Client::open(call, &vhost, 0)
-        .await
-        .map_err(|error| error.of_change())?;
-    client.call(delete).await.map_err(|error| error.of_change())?;
+    let done = change(call, &vhost, delete).await;
+    done.map_err(ClientError::of_change)?;
     Ok(changed(false))
 }
 
@@ -347,9 +340,7 @@ pub(super) async fn contents(call: &Call, vhost: &str, name: &str) -> Answered {
         queue: short(name, "queue")?.into(),
         ..queue::Purge::default()
     };
-    let mut client = Client::open(call, &vhost, 0)
-        .await
-        .map_err(|error| error.of_change())?;
-    client.call(purge).await.map_err(|error| error.of_change())?;
+    let done = change(call, &vhost, purge).await;
+    done.map_err(ClientError::of_change)?;
     Ok(changed(false))
 }

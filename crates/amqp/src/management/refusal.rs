@@ -143,16 +143,16 @@ impl Refusal {
     pub(super) fn on(mut self, what: &str) -> Self {
         let reason = self.body.as_mut().and_then(|body| body.get_mut("reason"));
         if let Some(reason) = reason {
-            *reason = match reason.take() {
-                Value::String(text) => json!(format!("{what}: {text}")),
-                other => json!([what, other]),
+            *reason = match reason.as_str() {
+                Some(text) => json!(format!("{what}: {text}")),
+                None => json!([what, reason.take()]),
             };
         }
         self
     }
 
     /// Reports why a declaration or deletion was refused.
-    pub(super) fn of_change(closed: Closed) -> Self {
+    pub(super) fn of_change(closed: &Closed) -> Self {
         match closed.code {
             code if code == ReplyCode::AccessRefused.code() => Self::not_authorised("Access refused."),
             code if code == ReplyCode::NotFound.code() => Self::not_found(closed.reason()),

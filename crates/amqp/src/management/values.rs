@@ -51,6 +51,15 @@ fn amqp(value: &Value, depth: usize) -> Result<AmqpValue, Refusal> {
     })
 }
 
+/// Returns the fields of an object.
+pub(super) fn fields(object: Value) -> Map<String, Value> {
+    if let Value::Object(fields) = object {
+        fields
+    } else {
+        Map::new()
+    }
+}
+
 /// Shows a table.
 pub(super) fn shown(table: &Table) -> Value {
     Value::Object(

@@ -8,12 +8,12 @@ use stafett_model::Namespace;
 use super::call::{Call, changed};
 use super::refusal::{Answered, Refusal};
 use super::statistics::message_stats;
-use super::{NODE, list, queues};
+use super::{NODE, list, queues, values};
 use crate::exchange_kinds;
 
 pub(super) fn list(call: &Call) -> Answered {
     let all = call.context.exchanges().namespaces();
-    list::entries(call, all, |vhost| vhost.to_string(), |vhost| shown(call, vhost))
+    list::entries(call, all, ToString::to_string, |vhost| shown(call, vhost))
 }
 
 pub(super) async fn vhost(call: &Call, name: &str) -> Answered {
@@ -77,7 +77,7 @@ fn shown(call: &Call, vhost: &Namespace) -> Value {
     } else {
         ""
     };
-    let mut fields = match json!({
+    let mut fields = values::fields(json!({
         "name": vhost.as_str(),
         "description": description,
         "metadata": { "description": description, "tags": [], "default_queue_type": "classic" },
@@ -86,10 +86,7 @@ fn shown(call: &Call, vhost: &Namespace) -> Value {
         "tracing": false,
         "cluster_state": { NODE: "running" },
         "message_stats": message_stats(),
-    }) {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    };
+    }));
     queues::total_of(call, vhost).show(&mut fields);
     Value::Object(fields)
 }

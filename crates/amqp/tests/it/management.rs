@@ -285,7 +285,7 @@ async fn no_request_is_answered_with_an_error_of_the_server() {
                 "99999999999999999999999999999999999999999",
                 "",
             ]);
-            path.push_str(&format!("?page=1&{key}={value}"));
+            path = format!("{path}?page=1&{key}={value}");
         }
         let fields: Vec<String> = (0..dice.roll(6))
             .map(|_| format!("\"{}\": {}", dice.pick(&KEYS), dice.pick(&VALUES)))
