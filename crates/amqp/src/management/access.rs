@@ -1,4 +1,4 @@
-//! The only user, and lists of what does not exist here: policies, parameters, limits, shovels.
+//! The only user, and the empty lists of policies, parameters and limits.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
     }
 }
 
-/// Refuses to make what would have no effect. Nothing else of the kind exists.
+/// Refuses a setting without effect. None of the kind exists.
 fn unserved(call: &Call, kind: &str) -> Answered {
     match *call.allow(&[Method::GET, Method::PUT, Method::DELETE])? {
         Method::PUT => {

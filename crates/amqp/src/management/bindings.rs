@@ -1,4 +1,4 @@
-//! Bindings. In a path, a binding is named by its `properties_key`: routing key and a digest of its arguments.
+//! Bindings. In a path, the name of a binding is its `properties_key`: routing key and a digest of arguments.
 
 use axum::http::Method;
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! Import of definitions: what is there stays as it is, the rest is added. An error ends the import and names
-//! the item; items before it remain.
+//! Import of definitions: existing items stay, missing ones are added. An error ends the import and names the
+//! item; items before it remain.
 
 use std::collections::HashMap;
 

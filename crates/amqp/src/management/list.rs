@@ -29,8 +29,8 @@ pub(super) fn values(call: &Call, values: Vec<Value>) -> Answered {
     entries(call, values, name, Value::clone)
 }
 
-/// Answers with a list. `name` is what the key `name` of the query looks at; `shown` is asked for the entries
-/// of the answer alone, unless their order depends on them.
+/// Answers with a list. The key `name` of the query is compared with `name`; `shown` is called for entries of
+/// the answer alone, unless the order depends on it.
 pub(super) fn entries<T>(
     call: &Call,
     mut all: Vec<T>,

@@ -117,7 +117,7 @@ fn number<T: TryFrom<u64>>(fields: &Map<String, Value>, name: &str) -> Result<Op
     number.map(Some).ok_or_else(wrong)
 }
 
-/// What becomes of messages that were taken.
+/// End of messages that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AckMode {
     /// They are settled.

@@ -11,7 +11,7 @@
 //! - `list`: pages, order and columns
 //! - `values`: JSON to tables and back; `statistics`: numbers that every tool expects
 //! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `access`:
-//!   lists of what does not exist here, and the only user
+//!   the only user, and empty lists
 //! - `definitions`: all definitions as one file; `import`: the way back
 //!
 //! Source: the documentation that RabbitMQ 4.0 serves below `/api`, and its answers as they were recorded in

@@ -305,7 +305,7 @@ async fn declare(call: &Call, vhost: &str, name: &str) -> Answered {
     Ok(changed(is_new))
 }
 
-/// Returns the declaration of a queue. The field `exclusive` is passed over, as such a queue would end with the
+/// Returns the declaration of a queue. The field `exclusive` is passed over: such a queue would end with the
 /// request.
 pub(super) fn declaration(name: &str, fields: &Fields) -> Result<queue::Declare, Refusal> {
     Ok(queue::Declare {

@@ -44,7 +44,7 @@ pub(super) async fn create(call: &Call, vhost: &Namespace) -> Result<bool, Refus
     Ok(is_new)
 }
 
-/// Refuses properties that would change what the virtual host does.
+/// Refuses properties with an effect on queues and messages.
 pub(super) fn check(fields: &Map<String, Value>) -> Result<(), Refusal> {
     match fields.get("default_queue_type").and_then(Value::as_str) {
         None | Some("" | "classic" | "undefined") => {}
