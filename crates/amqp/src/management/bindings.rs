@@ -1,5 +1,7 @@
 //! Bindings. In a path, the name of a binding is its `properties_key`: routing key and a digest of arguments.
 
+use std::sync::Arc;
+
 use axum::http::Method;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -8,8 +10,9 @@ use stafett_amqp_wire::Table;
 use stafett_amqp_wire::methods::{Method as AmqpMethod, exchange, queue};
 use stafett_http::query::decoded;
 use stafett_messaging::Destination;
+use stafett_messaging::exchanges::Binding;
 use stafett_model::Namespace;
-use stafett_topics::names::name_in;
+use stafett_topics::names::{name_in, topic_name};
 
 use super::call::{Call, changed, created, short};
 use super::client::{ClientError, change};
@@ -78,28 +81,31 @@ pub(super) fn all(call: &Call, vhost: Option<&str>) -> Result<Vec<Entry>, Refusa
         all.push(by_default(entry.vhost(), entry.name()));
     }
     for vhost in call.vhosts(vhost)? {
-        for binding in call.context.exchanges().bindings(&vhost) {
-            let (destination_type, destination) = match &binding.destination {
-                Destination::Queue(name) => ("queue", name.to_string()),
-                Destination::Exchange(name) => ("exchange", name.to_string()),
-                // A stream is a queue; our own argument leads to any other topic.
-                Destination::Topic(topic) => (
-                    "queue",
-                    name_in(&vhost, topic).unwrap_or_else(|| topic.to_string()),
-                ),
-            };
-            all.push(Entry {
-                vhost: vhost.to_string(),
-                source: binding.source.to_string(),
-                destination_type,
-                destination,
-                key: String::from_utf8_lossy(&binding.key).into_owned(),
-                arguments: binding.arguments.clone(),
-            });
-        }
+        let bindings = call.context.exchanges().bindings(&vhost);
+        all.extend(bindings.iter().map(|binding| entry(&vhost, binding)));
     }
     all.sort();
     Ok(all)
+}
+
+fn entry(vhost: &Namespace, binding: &Binding) -> Entry {
+    let (destination_type, destination) = match &binding.destination {
+        Destination::Queue(name) => ("queue", name.to_string()),
+        Destination::Exchange(name) => ("exchange", name.to_string()),
+        // A stream is a queue; our own argument leads to any other topic.
+        Destination::Topic(topic) => {
+            let name = name_in(vhost, topic).unwrap_or_else(|| topic.to_string());
+            ("queue", name)
+        }
+    };
+    Entry {
+        vhost: vhost.to_string(),
+        source: binding.source.to_string(),
+        destination_type,
+        destination,
+        key: String::from_utf8_lossy(&binding.key).into_owned(),
+        arguments: binding.arguments.clone(),
+    }
 }
 
 /// Returns the binding that every queue has to the exchange without a name.
@@ -123,8 +129,17 @@ pub(super) fn list(call: &Call, vhost: Option<&str>) -> Answered {
 }
 
 pub(super) fn of_queue(call: &Call, vhost: &str, name: &str) -> Answered {
-    let mut entries = all(call, Some(vhost))?;
-    entries.retain(|entry| entry.destination_type == "queue" && entry.destination == name);
+    let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+    let mut entries = Vec::new();
+    if queues::Entry::find(call, &vhost, name).is_some() {
+        entries.push(by_default(&vhost, name));
+    }
+    let topic = topic_name(&vhost, name).map(|topic| Destination::Topic(Arc::from(&*topic)));
+    for destination in topic.into_iter().chain([Destination::Queue(Arc::from(name))]) {
+        let bindings = call.context.exchanges().bindings_to(&vhost, &destination);
+        entries.extend(bindings.iter().map(|binding| entry(&vhost, binding)));
+    }
+    entries.sort();
     answer(call, entries)
 }
 
@@ -153,15 +168,20 @@ fn between_ends(call: &Call, [vhost, source, kind, destination]: [&str; 4]) -> R
         _ => (name_of(source), destination),
     };
     // RabbitMQ does not look whether the virtual host exists.
-    let mut entries = match call.vhost(vhost) {
-        Some(_) => all(call, Some(vhost))?,
-        None => Vec::new(),
+    let Some(vhost) = call.vhost(vhost) else {
+        return Ok(Vec::new());
     };
-    entries.retain(|entry| {
-        entry.source == source
-            && entry.destination_type == destination_type
-            && entry.destination == destination
-    });
+    if source.is_empty() {
+        let is_there = kind == "q" && queues::Entry::find(call, &vhost, destination).is_some();
+        return Ok(is_there
+            .then(|| by_default(&vhost, destination))
+            .into_iter()
+            .collect());
+    }
+    let bindings = call.context.exchanges().bindings_from(&vhost, source);
+    let mut entries: Vec<Entry> = bindings.iter().map(|binding| entry(&vhost, binding)).collect();
+    entries.retain(|entry| entry.destination_type == destination_type && entry.destination == destination);
+    entries.sort();
     Ok(entries)
 }
 

@@ -11,21 +11,18 @@ use super::call::{Call, ok};
 use super::refusal::{Answered, Refusal};
 use super::{NODE, VERSION, bindings, exchanges, import, queues};
 
-/// Answers for a virtual host, or for all.
-pub(super) async fn definitions(call: &Call, vhost: Option<&str>) -> Answered {
-    match *call.allow(&[Method::GET, Method::POST])? {
-        Method::POST => {
-            let vhost = vhost.or_else(|| call.query("vhost"));
-            if vhost.is_some_and(|vhost| call.vhost(vhost).is_none()) {
-                return Err(Refusal::no_vhost());
-            }
-            import::run(call, vhost).await
-        }
-        _ => export(call, vhost),
+/// Imports into a virtual host, or all.
+pub(super) async fn import(call: &Call, vhost: Option<&str>) -> Answered {
+    call.allow(&[Method::GET, Method::POST])?;
+    let vhost = vhost.or_else(|| call.query("vhost"));
+    if vhost.is_some_and(|vhost| call.vhost(vhost).is_none()) {
+        return Err(Refusal::no_vhost());
     }
+    import::run(call, vhost).await
 }
 
-fn export(call: &Call, vhost: Option<&str>) -> Answered {
+/// Answers for a virtual host, or for all.
+pub(super) fn export(call: &Call, vhost: Option<&str>) -> Answered {
     let vhosts = call
         .vhosts(vhost)
         .map_err(|_| Refusal::bad_request("vhost_not_found"))?;

@@ -40,10 +40,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use stafett_http::{Access, Policy, Slot};
+use tokio::task::spawn_blocking;
 
 use crate::auth;
 use crate::context::AmqpContext;
@@ -126,7 +127,39 @@ async fn respond(management: &Management, request: Request) -> Answered {
     let context = management.slot.get().map_err(|_| Refusal::starting())?;
     check_credentials(&request)?;
     let call = Call::read(context, management.node.facts(), request).await?;
-    dispatch(&call).await
+    let call = Arc::new(call);
+    let listing = Arc::clone(&call);
+    // Lists of many objects take a while: no connection waits for them.
+    let listed = spawn_blocking(move || lists(&listing)).await;
+    match listed.map_err(|_| Refusal::starting())? {
+        Some(answered) => answered,
+        None => dispatch(&call).await,
+    }
+}
+
+/// Answers with lists and sums of all objects. `None` for other requests.
+fn lists(call: &Call) -> Option<Answered> {
+    let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
+    let answered = match path.as_slice() {
+        ["overview"] => call.only_get(|| overview::overview(call)),
+        ["vhosts"] => call.only_get(|| vhosts::list(call)),
+        ["queues"] | ["queues", "detailed"] => call.only_get(|| queues::list(call, None)),
+        ["queues", vhost] => call.only_get(|| queues::list(call, Some(vhost))),
+        ["queues", vhost, name, "bindings"] => call.only_get(|| bindings::of_queue(call, vhost, name)),
+        ["exchanges"] => call.only_get(|| exchanges::list(call, None)),
+        ["exchanges", vhost] => call.only_get(|| exchanges::list(call, Some(vhost))),
+        ["exchanges", vhost, name, "bindings", side] => {
+            call.only_get(|| bindings::of_exchange(call, vhost, name, side))
+        }
+        ["bindings"] => call.only_get(|| bindings::list(call, None)),
+        ["bindings", vhost] => call.only_get(|| bindings::list(call, Some(vhost))),
+        ["definitions" | "all-configuration"] if call.method == Method::GET => {
+            definitions::export(call, None)
+        }
+        ["definitions", vhost] if call.method == Method::GET => definitions::export(call, Some(vhost)),
+        _ => return None,
+    };
+    Some(answered)
 }
 
 fn check_credentials(request: &Request) -> Result<(), Refusal> {
@@ -146,11 +179,11 @@ fn check_credentials(request: &Request) -> Result<(), Refusal> {
     }
 }
 
+/// Answers all requests but lists.
 async fn dispatch(call: &Call) -> Answered {
     let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
     match path.as_slice() {
         [] => call.only_get(|| Ok(overview::index())),
-        ["overview"] => call.only_get(|| overview::overview(call)),
         ["whoami"] => call.only_get(|| overview::whoami(call)),
         ["version"] => call.only_get(|| Ok(overview::version())),
         ["cluster-name"] => call.only_get(|| overview::cluster_name(call)),
@@ -159,23 +192,12 @@ async fn dispatch(call: &Call) -> Answered {
         ["nodes"] => call.only_get(|| overview::nodes(call)),
         ["nodes", name] => call.only_get(|| overview::node(call, name)),
         ["nodes", name, "memory"] => call.only_get(|| overview::memory(call, name)),
-        ["vhosts"] => call.only_get(|| vhosts::list(call)),
         ["vhosts", vhost] => vhosts::vhost(call, vhost).await,
-        ["queues"] | ["queues", "detailed"] => call.only_get(|| queues::list(call, None)),
-        ["queues", vhost] => call.only_get(|| queues::list(call, Some(vhost))),
         ["queues", vhost, name] => queues::queue(call, vhost, name).await,
         ["queues", vhost, name, "contents"] => queues::contents(call, vhost, name).await,
         ["queues", vhost, name, "get"] => messages::get(call, vhost, name).await,
-        ["queues", vhost, name, "bindings"] => call.only_get(|| bindings::of_queue(call, vhost, name)),
-        ["exchanges"] => call.only_get(|| exchanges::list(call, None)),
-        ["exchanges", vhost] => call.only_get(|| exchanges::list(call, Some(vhost))),
         ["exchanges", vhost, name] => exchanges::exchange(call, vhost, name).await,
         ["exchanges", vhost, name, "publish"] => messages::publish(call, vhost, name).await,
-        ["exchanges", vhost, name, "bindings", side] => {
-            call.only_get(|| bindings::of_exchange(call, vhost, name, side))
-        }
-        ["bindings"] => call.only_get(|| bindings::list(call, None)),
-        ["bindings", vhost] => call.only_get(|| bindings::list(call, Some(vhost))),
         ["bindings", vhost, "e", source, kind, destination] => {
             bindings::between(call, vhost, source, kind, destination).await
         }
@@ -185,8 +207,8 @@ async fn dispatch(call: &Call) -> Answered {
         ["health", "checks", check @ ..] => call.only_get(|| health::check(call, check)),
         ["healthchecks", "node"] | ["healthchecks", "node", _] => call.only_get(|| Ok(health::ok())),
         ["aliveness-test", vhost] => health::aliveness(call, vhost).await,
-        ["definitions" | "all-configuration"] => definitions::definitions(call, None).await,
-        ["definitions", vhost] => definitions::definitions(call, Some(vhost)).await,
+        ["definitions" | "all-configuration"] => definitions::import(call, None).await,
+        ["definitions", vhost] => definitions::import(call, Some(vhost)).await,
         ["feature-flags" | "deprecated-features"] | ["deprecated-features", "used"] => {
             call.only_get(|| list::values(call, Vec::new()))
         }

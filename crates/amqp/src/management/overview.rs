@@ -61,7 +61,11 @@ pub(super) fn index() -> Response {
 }
 
 pub(super) fn overview(call: &Call) -> Answered {
-    let lengths = queues::total(call);
+    let (by_vhost, queues) = queues::totals(call);
+    let mut lengths = Lengths::default();
+    for of_vhost in by_vhost.into_values() {
+        lengths.add(of_vhost);
+    }
     let mut totals = Map::new();
     lengths.show(&mut totals);
     let listeners: Vec<Value> = listeners(call);
@@ -88,7 +92,7 @@ pub(super) fn overview(call: &Call) -> Answered {
             "message_stats": message_stats(),
             "churn_rates": churn(call),
             "queue_totals": totals,
-            "object_totals": object_totals(call, lengths),
+            "object_totals": object_totals(call, queues, lengths.consumers),
             "statistics_db_event_queue": 0,
             "node": NODE,
             "listeners": listeners,
@@ -110,16 +114,16 @@ fn churn(call: &Call) -> Value {
     }))
 }
 
-fn object_totals(call: &Call, lengths: Lengths) -> Value {
+fn object_totals(call: &Call, queues: usize, consumers: u64) -> Value {
     let exchanges = call.context.exchanges();
     let names = exchanges.namespaces();
     // Each virtual host has the exchange without a name.
     let exchanges: usize = names.iter().map(|name| exchanges.list(name).len() + 1).sum();
     json!({
         "channels": call.context.metrics.channels.get(),
-        "consumers": lengths.consumers,
+        "consumers": consumers,
         "exchanges": exchanges,
-        "queues": queues::all(call, None).map_or(0, |all| all.len()),
+        "queues": queues,
         "connections": call.node.connections,
     })
 }

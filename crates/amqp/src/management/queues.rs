@@ -1,5 +1,7 @@
 //! Queues, and stored topics that were declared as streams.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 use std::sync::Arc;
 
 use axum::http::Method;
@@ -199,7 +201,15 @@ fn statistics(fields: &mut Map<String, Value>, lengths: Lengths) {
 
 /// Returns the queues and streams of a virtual host or of all, by virtual host and name.
 pub(super) fn all(call: &Call, vhost: Option<&str>) -> Result<Vec<Entry>, Refusal> {
-    let vhosts = call.vhosts(vhost)?;
+    let mut entries = unsorted(call, &call.vhosts(vhost)?);
+    let key = |entry: &Entry| (entry.vhost().as_str().to_owned(), entry.name().to_owned());
+    entries.sort_by_cached_key(key);
+    Ok(entries)
+}
+
+/// Returns the queues and streams of virtual hosts in no order.
+fn unsorted(call: &Call, vhosts: &[Namespace]) -> Vec<Entry> {
+    let wanted: BTreeSet<&Namespace> = vhosts.iter().collect();
     let mut entries: Vec<Entry> = call
         .context
         .queues()
@@ -207,43 +217,43 @@ pub(super) fn all(call: &Call, vhost: Option<&str>) -> Result<Vec<Entry>, Refusa
         .into_iter()
         .map(Entry::Queue)
         .collect();
-    for topic in call.context.broker.topics().all() {
-        if topic.settings.declared.is_none() {
-            continue;
-        }
+    entries.retain(|entry| wanted.contains(entry.vhost()));
+    let streams = call.context.broker.topics().all();
+    let streams = streams
+        .into_iter()
+        .filter(|topic| topic.settings.declared.is_some());
+    let every = call.context.exchanges().namespaces();
+    for topic in streams {
         // A name that fits several is that of the namespace with the longest prefix.
         let in_vhost = |vhost: &Namespace| Some((vhost.clone(), name_in(vhost, &topic.name)?));
-        let found = vhosts
+        let found = every
             .iter()
             .filter_map(in_vhost)
             .min_by_key(|(_, name)| name.len());
-        if let Some((vhost, name)) = found {
+        if let Some((vhost, name)) = found.filter(|(vhost, _)| wanted.contains(vhost)) {
             entries.push(Entry::Stream { topic, vhost, name });
         }
     }
-    if vhost.is_some() {
-        entries.retain(|entry| vhosts.contains(entry.vhost()));
-    }
-    entries.sort_by(|one, other| {
-        let key = |entry: &Entry| (entry.vhost().as_str().to_owned(), entry.name().to_owned());
-        key(one).cmp(&key(other))
-    });
-    Ok(entries)
+    entries
 }
 
-/// Returns the lengths of all queues together.
-pub(super) fn total(call: &Call) -> Lengths {
-    let mut total = Lengths::default();
-    for entry in all(call, None).unwrap_or_default() {
-        total.add(entry.lengths(call));
+/// Returns the lengths of the queues of each virtual host, and the number of queues.
+pub(super) fn totals(call: &Call) -> (BTreeMap<Namespace, Lengths>, usize) {
+    let entries = unsorted(call, &call.context.exchanges().namespaces());
+    let mut totals = BTreeMap::<Namespace, Lengths>::new();
+    for entry in &entries {
+        totals
+            .entry(entry.vhost().clone())
+            .or_default()
+            .add(entry.lengths(call));
     }
-    total
+    (totals, entries.len())
 }
 
 /// Returns the lengths of the queues of a virtual host.
 pub(super) fn total_of(call: &Call, vhost: &Namespace) -> Lengths {
     let mut total = Lengths::default();
-    for entry in all(call, Some(vhost.as_str())).unwrap_or_default() {
+    for entry in unsorted(call, slice::from_ref(vhost)) {
         total.add(entry.lengths(call));
     }
     total

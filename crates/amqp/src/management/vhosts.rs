@@ -7,13 +7,15 @@ use stafett_model::Namespace;
 
 use super::call::{Call, changed};
 use super::refusal::{Answered, Refusal};
-use super::statistics::message_stats;
+use super::statistics::{Lengths, message_stats};
 use super::{NODE, list, queues, values};
 use crate::exchange_kinds;
 
 pub(super) fn list(call: &Call) -> Answered {
     let all = call.context.exchanges().namespaces();
-    list::entries(call, all, ToString::to_string, |vhost| shown(call, vhost))
+    let (lengths, _) = queues::totals(call);
+    let shown = |vhost: &Namespace| shown(vhost, lengths.get(vhost).copied().unwrap_or_default());
+    list::entries(call, all, ToString::to_string, shown)
 }
 
 pub(super) async fn vhost(call: &Call, name: &str) -> Answered {
@@ -30,7 +32,7 @@ pub(super) async fn vhost(call: &Call, name: &str) -> Answered {
         }
         _ => {
             let vhost = call.vhost(name).ok_or_else(Refusal::no_object)?;
-            list::object(call, shown(call, &vhost))
+            list::object(call, shown(&vhost, queues::total_of(call, &vhost)))
         }
     }
 }
@@ -71,7 +73,7 @@ fn refused(error: &NamespaceError) -> Refusal {
     }
 }
 
-fn shown(call: &Call, vhost: &Namespace) -> Value {
+fn shown(vhost: &Namespace, lengths: Lengths) -> Value {
     let description = if vhost.as_str() == Namespace::DEFAULT {
         "Default virtual host"
     } else {
@@ -87,6 +89,6 @@ fn shown(call: &Call, vhost: &Namespace) -> Value {
         "cluster_state": { NODE: "running" },
         "message_stats": message_stats(),
     }));
-    queues::total_of(call, vhost).show(&mut fields);
+    lengths.show(&mut fields);
     Value::Object(fields)
 }

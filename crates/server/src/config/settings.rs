@@ -89,8 +89,8 @@ settings! {
         /// it.
         listen: Listen = "127.0.0.1:5672", flag "amqp";
 
-        /// Where RabbitMQ's management HTTP API (`/api`) is served alone, such as `127.0.0.1:15672`, the port of
-        /// its tools. The HTTP listener always serves it too. Empty: no listener of its own.
+        /// Where RabbitMQ's management HTTP API (`/api`) is served alone, such as `127.0.0.1:15672`, the port
+        /// of its tools. The HTTP listener always serves it too. Empty: no listener of its own.
         management: OptionalListen = "";
 
         /// Size of the largest frame, as clients are told. They may agree on less.
