@@ -145,6 +145,72 @@ async fn every_statistic_is_a_number() {
     assert_eq!(overview["object_totals"]["queues"], json!(1));
 }
 
+#[tokio::test]
+async fn tools_find_the_fields_that_they_read() {
+    let api = Api::start().await;
+    api.ask("PUT", "/api/queues/%2F/q", r#"{"durable": true}"#).await;
+    for (path, fields) in [
+        // rabbitmqadmin 2, Telegraf, Nagios
+        (
+            "/api/overview",
+            "cluster_name node erlang_version rabbitmq_version product_name product_version listeners exchange_types \
+             statistics_db_event_queue churn_rates.channel_created_details.rate queue_totals.messages_ready_details.rate \
+             object_totals.consumers message_stats.return_unroutable_details.rate management_version rates_mode",
+        ),
+        // exporters, rabbitmqadmin 2
+        (
+            "/api/nodes",
+            "0.name 0.type 0.running 0.uptime 0.run_queue 0.processors 0.os_pid 0.fd_used 0.fd_total 0.sockets_used \
+             0.sockets_total 0.proc_used 0.proc_total 0.mem_used 0.mem_limit 0.mem_alarm 0.disk_free 0.disk_free_limit \
+             0.disk_free_alarm 0.rates_mode 0.enabled_plugins 0.applications 0.being_drained 0.partitions",
+        ),
+        ("/api/nodes/stafett@localhost/memory", "memory"),
+        (
+            "/api/vhosts",
+            "0.name 0.tracing 0.tags 0.metadata.tags 0.default_queue_type 0.messages_unacknowledged",
+        ),
+        // KEDA, and the list of Flower, which leaves the virtual host out
+        (
+            "/api/queues/%2F/q",
+            "messages messages_ready messages_unacknowledged message_stats.publish_details.rate \
+             message_stats.deliver_get_details.rate consumer_details deliveries incoming type arguments.x-queue-type",
+        ),
+        (
+            "/api/queues?page=1&use_regex=true&pagination=false&name=%5Eq&page_size=100",
+            "page_count items.0.messages items.0.message_stats.publish_details.rate",
+        ),
+        (
+            "/api/queues//",
+            "0.name 0.messages 0.consumers 0.state 0.memory 0.message_bytes_ram",
+        ),
+        (
+            "/api/exchanges",
+            "0.message_stats.publish_in 0.message_stats.publish_out_details.rate 0.internal",
+        ),
+        (
+            "/api/bindings",
+            "0.source 0.destination_type 0.properties_key 0.arguments 0.vhost",
+        ),
+    ] {
+        let (status, answer) = api.ask("GET", path, "").await;
+        assert_eq!(status, 200, "{path}");
+        for field in fields.split_whitespace() {
+            let pointer = format!("/{}", field.replace('.', "/"));
+            assert!(answer.pointer(&pointer).is_some(), "{path} {field}");
+        }
+    }
+    let (_, bare) = api.ask("GET", "/api/queues?disable_stats=true", "").await;
+    assert!(bare[0].get("messages").is_none() && bare[0].get("name").is_some());
+    let (_, totals) = api
+        .ask(
+            "GET",
+            "/api/queues?disable_stats=true&enable_queue_totals=true",
+            "",
+        )
+        .await;
+    assert!(totals[0].get("messages").is_some() && totals[0].get("message_stats").is_none());
+}
+
 /// Checks that each number has its rate, and that both are numbers.
 fn check_numbers(path: &str, object: &Value) {
     for (name, value) in object.as_object().unwrap() {
@@ -354,7 +420,7 @@ async fn each_of_many_queues_is_in_one_page_of_any_order() {
 async fn what_the_journal_refuses_is_unavailable() {
     let api = Api::start().await;
     api.ask("PUT", "/api/queues/%2F/q", r#"{"durable": true}"#).await;
-    api.journal.set_full(true);
+    api.journal.set_used_up(true);
     for (method, path, body) in [
         ("PUT", "/api/queues/%2F/new", r#"{"durable": true}"#),
         (
