@@ -14,11 +14,13 @@ const TABLE: &str = "tests/clients/odd/management.tsv";
 /// Definitions that RabbitMQ 4.0.5 has exported.
 const DEFINITIONS: &str = "tests/clients/odd/rabbitmq_definitions.json";
 
-/// A broker with the listener for the tools, and `rabbitmqadmin` that asks it.
+/// A broker, and `rabbitmqadmin` that asks it.
 struct Admin {
     broker: Broker,
     script: PathBuf,
     python: PathBuf,
+    /// Port of the API.
+    port: String,
 }
 
 impl Admin {
@@ -27,20 +29,22 @@ impl Admin {
             return None;
         }
         let (python, script) = peer::rabbitmqadmin()?;
-        let broker = Broker::start();
+        let broker = Broker::start_with("sync", &["amqp.management=127.0.0.1:0"]);
+        let (_, port) = broker.http().rsplit_once(':').unwrap();
+        let port = port.to_owned();
         Some(Self {
             broker,
             script,
             python,
+            port,
         })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let (host, port) = self.broker.http().rsplit_once(':').unwrap();
         let mut command = peer::command(&self.python);
         command
             .arg(&self.script)
-            .args(["-H", host, "-P", port])
+            .args(["-H", "127.0.0.1", "-P", &self.port])
             .args(arguments);
         command
     }
@@ -142,10 +146,9 @@ fn rabbitmqadmin_declares_publishes_gets_purges_and_deletes() {
 #[test]
 fn rabbitmqadmin_lists_what_there_is() {
     let Some(admin) = Admin::start() else { return };
-    let overview = admin.rows(&["show", "overview"]);
-    let overview = overview.get(0).unwrap_or(&overview);
-    assert_eq!(overview["rabbitmq_version"], json!("4.0.5"));
-    assert_eq!(overview["product_name"], json!("Stafett"));
+    let overview = admin.rows(&["show", "overview", "rabbitmq_version", "product_name"]);
+    let expected = json!([{ "rabbitmq_version": "4.0.5", "product_name": "Stafett" }]);
+    assert_eq!(overview, expected);
     for kind in ["users", "vhosts", "nodes", "permissions", "exchanges"] {
         let rows = admin.rows(&["list", kind]);
         assert!(!rows.as_array().unwrap().is_empty(), "{kind}");
@@ -161,6 +164,21 @@ fn rabbitmqadmin_lists_what_there_is() {
     }
     let refused = admin.fails(&["-u", "ann", "list", "queues"]);
     assert!(refused.contains("Access refused"), "{refused}");
+}
+
+#[test]
+fn the_api_is_also_alone_on_a_port_of_its_own() {
+    let Some(mut admin) = Admin::start() else { return };
+    let listeners = admin.rows(&["show", "overview", "listeners"]);
+    let listeners = listeners[0]["listeners"].as_array().unwrap();
+    let ports = listeners
+        .iter()
+        .filter(|listener| listener["protocol"] == json!("http"));
+    let ports: Vec<String> = ports.map(|listener| listener["port"].to_string()).collect();
+    let own = ports.into_iter().find(|port| *port != admin.port);
+    admin.port = own.unwrap();
+    admin.run(&["declare", "queue", "name=q"]);
+    assert_eq!(admin.rows(&["list", "queues", "name"]), json!([{ "name": "q" }]));
 }
 
 #[test]
