@@ -16,6 +16,7 @@ mod half;
 mod kafka;
 mod live;
 mod load;
+mod wander;
 
 use std::env;
 use std::ops::Range;
@@ -27,6 +28,7 @@ use self::consumer::Taken;
 use self::faults::Faults;
 use self::kafka::{Lane, Read};
 use self::load::{Load, Sent};
+use self::wander::Pass;
 use crate::broker::{Broker, external, get};
 use crate::peer;
 
@@ -118,6 +120,8 @@ fn round(faults: &mut Faults, is_small: bool, time: Duration) {
 struct Clients {
     producers: Vec<JoinHandle<Vec<Sent>>>,
     readers: Vec<JoinHandle<Vec<Read>>>,
+    /// Two for each topic: of all records, and of committed ones.
+    wanderers: Vec<JoinHandle<Vec<Pass>>>,
     publishers: Vec<JoinHandle<Sent>>,
     consumers: Vec<JoinHandle<Taken>>,
     live: JoinHandle<Sent>,
@@ -129,6 +133,7 @@ struct Clients {
 struct Known {
     produced: Vec<Vec<Sent>>,
     read: Vec<Vec<Read>>,
+    passed: Vec<Vec<Pass>>,
     published: Vec<Sent>,
     taken: Vec<Taken>,
     live: Sent,
@@ -149,7 +154,17 @@ impl Clients {
         let (kafka, amqp, http) = (broker.kafka(), broker.amqp(), broker.http());
         let lanes = LANES.into_iter();
         let topics = kafka::topics().into_iter();
+        let kinds = kafka::topics()
+            .into_iter()
+            .flat_map(|topic| [(topic, false), (topic, true)]);
         Self {
+            wanderers: kinds
+                .map(|((topic, partitions), is_committed)| {
+                    start(kafka, load, move |to, load| {
+                        wander::wander(to, topic, partitions, is_committed, load)
+                    })
+                })
+                .collect(),
             producers: lanes
                 .map(|lane| start(kafka, load, move |to, load| kafka::produce(to, &lane, load)))
                 .collect(),
@@ -180,6 +195,7 @@ impl Clients {
         Known {
             produced: join(self.producers),
             read: join(self.readers),
+            passed: join(self.wanderers),
             published: join(self.publishers),
             taken: join(self.consumers),
             live: self.live.join().unwrap(),
@@ -192,7 +208,8 @@ impl Clients {
 impl Known {
     /// Compares the results with the stored data, and checks that every place still accepts data.
     fn check(&mut self, broker: &Broker, load: &Load) {
-        for ((topic, _), read) in kafka::topics().into_iter().zip(&mut self.read) {
+        let passed = self.passed.chunks(2);
+        for (((topic, _), read), passed) in kafka::topics().into_iter().zip(&mut self.read).zip(passed) {
             let lanes = LANES.iter().zip(&mut self.produced);
             let sent = lanes
                 .filter(|(lane, _)| lane.topic == topic)
@@ -201,6 +218,8 @@ impl Known {
                 let place = format!("{topic}/{partition}");
                 kafka::read_rest(broker.kafka(), topic, partition, read);
                 sent.check(&place, read.numbers(), load);
+                let of_partition = passed.iter().flatten().filter(|pass| pass.partition == partition);
+                of_partition.for_each(|pass| pass.check(&place, read.numbers()));
                 kafka::produce_one(broker.kafka(), topic, partition, sent);
                 kafka::read_rest(broker.kafka(), topic, partition, read);
                 sent.check(&place, read.numbers(), load);

@@ -3,18 +3,25 @@
 mod checks;
 mod client;
 pub mod copies;
+mod definitions;
 mod moves;
+mod outcomes;
 mod patience;
 mod removal;
 mod spaces;
 mod streams;
+mod transactions;
+mod views;
 mod wire;
 
 use stafett_amqp_wire::methods::{basic, channel, connection, exchange, queue};
 use stafett_amqp_wire::{Method, TableBuilder, Value};
+use stafett_journal::Journal;
 
-use self::client::Client;
+use self::client::{Client, TRANSACTIONAL};
 use self::copies::{Copies, Origin};
+pub use self::definitions::DefinitionStep;
+use self::definitions::Definitions;
 pub use self::moves::Move;
 pub use self::patience::Patience;
 use self::patience::Times;
@@ -22,8 +29,11 @@ pub use self::removal::{Removal, Removing};
 use self::spaces::Space;
 pub use self::spaces::SpaceStep;
 pub use self::streams::StreamStep;
+pub use self::transactions::TxStep;
+use self::views::View;
+pub use self::views::ViewStep;
 use crate::server::Server;
-use crate::steps::{CLIENTS, Closing, Message, Settling};
+use crate::steps::{Closing, Message, Settling};
 use crate::world::{Broken, Death, Finding, World};
 
 /// Queues of a run.
@@ -39,6 +49,8 @@ pub const DEAD: u8 = 4;
 pub const DYING: [u8; 2] = [1, 3];
 /// Target besides the queues: a fanout exchange that leads to `plain` and `ranked`.
 pub const FAN: u8 = 8;
+/// A fanout exchange that leads to `plain`, and to the topic below `over`.
+pub const BOTH: u8 = 9;
 /// The queue that is published to through a delaying exchange.
 pub const LATE: u8 = 5;
 /// Target queue of moves.
@@ -54,6 +66,8 @@ pub struct Amqp {
     clients: Vec<Client>,
     admin: Client,
     space: Space,
+    definitions: Definitions,
+    view: View,
     /// Clients that read streams, and where they are.
     readers: Vec<Client>,
     places: streams::Places,
@@ -68,9 +82,11 @@ pub struct Amqp {
 impl Amqp {
     pub fn new() -> Self {
         Self {
-            clients: (0..CLIENTS).map(Client::new).collect(),
+            clients: (0..TRANSACTIONAL.end).map(Client::new).collect(),
             admin: Client::new(u8::MAX),
             space: Space::new(),
+            definitions: Definitions::new(),
+            view: View::new(),
             readers: streams::readers(),
             places: streams::Places::new(),
             copies: Copies::default(),
@@ -88,6 +104,10 @@ impl Amqp {
         }
         let Space { client, copies, .. } = &mut self.space;
         client.turn(copies, may_refuse, now_ms, &mut notes)?;
+        let definer = &mut self.definitions.client;
+        definer.turn(&mut self.copies, may_refuse, now_ms, &mut notes)?;
+        self.definitions.turn();
+        self.view.turn(may_refuse, now_ms, &mut notes)?;
         let paused = self.clients.iter().filter(|client| client.is_paused(now_ms));
         let paused: Vec<u8> = paused.map(|client| client.number).collect();
         self.copies.check_holders(self.is_stopping, &paused)?;
@@ -99,6 +119,9 @@ impl Amqp {
         self.is_stopping = false;
         self.copies.on_end();
         self.space.client.lose(&mut self.space.copies, now_ms);
+        self.definitions.client.lose(&mut self.copies, now_ms);
+        self.definitions.turn();
+        self.view.on_end(now_ms);
         let clients = self.clients.iter_mut().chain(&mut self.readers);
         for client in clients.chain([&mut self.admin]) {
             client.lose(&mut self.copies, now_ms);
@@ -106,9 +129,32 @@ impl Amqp {
     }
 
     /// Applies the way in which the program ended to the messages in the queues.
-    pub fn on_death(&mut self, death: Death, now_ms: i64) {
+    /// Returns the records of topics that are uncertain again.
+    pub fn on_death(&mut self, death: Death, now_ms: i64) -> Vec<usize> {
+        let records = self.copies.doubt_outcomes(death, now_ms);
         self.copies.on_death(death, now_ms);
         self.space.copies.on_death(death, now_ms);
+        self.view.copies.on_death(death, now_ms);
+        records
+    }
+
+    /// Records that the disk is or may be full, or is not.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.copies.is_full = is_full;
+        self.view.copies.is_full = is_full;
+    }
+
+    /// Delays settlements while space is short.
+    pub fn wait_since(&mut self, from_ms: i64, now_ms: i64, all: bool) {
+        self.copies.wait_since(from_ms, now_ms, all);
+        self.view.copies.wait_since(from_ms, now_ms, all);
+    }
+
+    /// Records the start of a shutdown.
+    pub fn begin_stop(&mut self, now_ms: i64) {
+        self.is_stopping = true;
+        self.copies.doubt_all(now_ms);
+        self.view.copies.doubt_all(now_ms);
     }
 
     fn client(&mut self, number: u8) -> Option<&mut Client> {
@@ -133,6 +179,13 @@ fn definitions() -> Vec<Method> {
         }
         .into(),
         exchange::Declare {
+            exchange: "both".into(),
+            kind: "fanout".into(),
+            durable: true,
+            ..exchange::Declare::default()
+        }
+        .into(),
+        exchange::Declare {
             exchange: "later".into(),
             kind: "x-delayed-message".into(),
             durable: true,
@@ -151,6 +204,7 @@ fn definitions() -> Vec<Method> {
         }
         .into(),
     );
+    methods.push(binding(STREAM, "both", "over"));
     for number in (0_u8..).take(QUEUE_COUNT) {
         methods.extend(queue_definition(number));
     }
@@ -184,24 +238,27 @@ fn queue_definition(number: u8) -> Vec<Method> {
             .into(),
         );
     }
-    let from = match number {
-        LATE => Some("later"),
-        _ if FAN_QUEUES.contains(&number) => Some("fan"),
-        _ => None,
-    };
-    if let Some(exchange) = from {
-        let name = QUEUES.get(usize::from(number)).copied().unwrap_or_default();
-        methods.push(
-            queue::Bind {
-                queue: name.into(),
-                exchange: exchange.into(),
-                routing_key: name.into(),
-                ..queue::Bind::default()
-            }
-            .into(),
-        );
+    let name = QUEUES.get(usize::from(number)).copied().unwrap_or_default();
+    if number == LATE {
+        methods.push(binding(name, "later", name));
+    }
+    if FAN_QUEUES.contains(&number) {
+        methods.push(binding(name, "fan", name));
+    }
+    if number == FAN_QUEUES[0] {
+        methods.push(binding(name, "both", name));
     }
     methods
+}
+
+fn binding(queue: &'static str, exchange: &'static str, routing_key: &'static str) -> Method {
+    let bind = queue::Bind {
+        queue: queue.into(),
+        exchange: exchange.into(),
+        routing_key: routing_key.into(),
+        ..queue::Bind::default()
+    };
+    bind.into()
 }
 
 impl World {
@@ -236,6 +293,9 @@ impl World {
             if self.amqp.admin.declared == wanted {
                 self.amqp.admin.declared = 0;
                 return Ok(());
+            }
+            if self.has_failed() && server.journal.failure().is_some() {
+                return Err(Broken::Died(Death::Failed));
             }
             if !self.amqp.admin.is_connected() {
                 return Err(Finding("a definition ends the connection".to_owned()).into());
@@ -375,6 +435,11 @@ fn publish_method(target: u8) -> basic::Publish {
         },
         Some(name) => basic::Publish {
             routing_key: (*name).into(),
+            ..basic::Publish::default()
+        },
+        None if target == BOTH => basic::Publish {
+            exchange: "both".into(),
+            routing_key: "over".into(),
             ..basic::Publish::default()
         },
         None => basic::Publish {

@@ -50,7 +50,8 @@ impl World {
         };
         backup.kafka.on_end();
         backup.amqp.on_end(now_ms);
-        backup.amqp.on_death(LIKE, now_ms);
+        let uncertain = backup.amqp.on_death(LIKE, now_ms);
+        backup.kafka.ledger.doubt_messages(uncertain);
         backup.live.on_end(Some(LIKE), false);
         self.backup = Some(backup);
         Ok(())

@@ -8,11 +8,13 @@ mod groups;
 mod left;
 mod owners;
 mod producer;
+mod readers;
 mod reading;
 mod sharing;
 mod transactional;
 
 pub use self::group_steps::GroupStep;
+pub use self::readers::ReaderStep;
 pub(crate) use self::reading::{ID, Reading, id_of};
 pub use self::sharing::ShareStep;
 pub use self::transactional::TransactionStep;
@@ -33,6 +35,7 @@ use self::consumers::Consumer;
 pub use self::consumers::SESSION_MS;
 use self::groups::Member;
 pub use self::producer::Producer;
+use self::readers::Reader;
 use self::sharing::Sharing;
 use self::transactional::Transactional;
 use crate::ledger::compaction::policy;
@@ -53,6 +56,7 @@ pub struct Kafka {
     members: Vec<Member>,
     consumers: Vec<Consumer>,
     sharing: Sharing,
+    readers: Vec<Reader>,
     commits: Commits,
     groups: u64,
 }
@@ -105,13 +109,14 @@ impl Kafka {
             members: groups::members(),
             consumers: consumers::consumers(),
             sharing: Sharing::new(),
+            readers: readers::readers(),
             commits: Commits::default(),
             groups: 0,
         }
     }
 
     /// Returns a new group of batches that keep their order.
-    fn new_group(&mut self) -> u64 {
+    pub fn new_group(&mut self) -> u64 {
         self.groups += 1;
         self.groups
     }
@@ -141,10 +146,16 @@ impl Kafka {
         self.turn_consumers(may_refuse, now_ms, &mut notes)?;
         self.sharing
             .turn(&self.topics, &mut self.ledger, may_refuse, now_ms, &mut notes)?;
+        self.turn_readers(may_refuse, &mut notes)?;
         if let Some(admin) = &mut self.admin {
             admin.turn();
         }
         Ok(notes)
+    }
+
+    /// Handles the start of a shutdown.
+    pub fn begin_stop(&mut self) {
+        self.sharing.begin_stop();
     }
 
     /// Handles the end of the program: no connection is left.
@@ -153,6 +164,7 @@ impl Kafka {
         self.members.iter_mut().for_each(Member::on_end);
         self.consumers.iter_mut().for_each(Consumer::on_end);
         self.sharing.on_end();
+        self.readers.iter_mut().for_each(Reader::leave);
         for producer in &mut self.producers {
             producer.leave(&mut self.ledger);
         }
@@ -165,11 +177,20 @@ impl Kafka {
     pub fn on_death(&mut self, death: Option<Death>, is_clean: bool) {
         self.ledger.transactions.on_death(death);
         self.sharing.on_death(is_clean);
+        let topics = &self.topics;
+        let is_synced = |number: u8| {
+            let topic = topics.get(usize::from(number));
+            topic.is_some_and(|topic| topic.level == Durability::Sync)
+        };
+        for reader in &mut self.readers {
+            reader.on_death(death, is_synced);
+        }
     }
 
     /// Records that all topics are new: no earlier batch is resent.
     pub fn begin_anew(&mut self) {
         self.producers.iter_mut().for_each(Producer::forget_all);
+        self.readers.iter_mut().for_each(Reader::forget_all);
     }
 
     /// Gives up batches that were missing after a start and that no producer resends.
@@ -305,7 +326,7 @@ impl World {
             ..CreateTopicsRequest::default()
         };
         let answer = self.ask(server, 7, &request).await?;
-        let may_refuse = self.may_refuse || self.has_failed();
+        let (has_failed, may_refuse) = (self.has_failed(), self.may_refuse);
         let Some((made, topic)) = answer
             .topics
             .first()
@@ -318,6 +339,8 @@ impl World {
                 return Err(Finding(format!("the id of a deleted topic came again: {made:?}")).into());
             }
             0 => topic.known = Known::There(made.topic_id),
+            // A failed journal cannot tell whether it is stored.
+            _ if has_failed => {}
             _ if may_refuse => topic.known = Known::Missing,
             _ => return Err(Finding(format!("a topic was not created: {made:?}")).into()),
         }
@@ -346,6 +369,9 @@ impl World {
                 .consumers
                 .iter()
                 .any(|consumer| consumer.is_waiting_for(number));
+        let batches = &self.kafka.ledger.batches;
+        let topic_of = |batch: usize| batches.get(batch).map(|batch| batch.log.topic);
+        let is_used = is_used || self.amqp.copies.may_get_records(number, topic_of);
         let Some(topic) = self.kafka.topics.get_mut(usize::from(number)) else {
             return Ok(());
         };
@@ -370,7 +396,9 @@ impl World {
         let code = answer.responses.first().map(|topic| topic.error_code);
         match code {
             Some(0) => {}
-            _ if self.may_refuse || self.has_failed() => {}
+            // The metadata of a failed broker may not be stored.
+            _ if self.has_failed() => return Ok(()),
+            _ if self.may_refuse => {}
             _ => return Err(Finding(format!("a topic was not deleted: {answer:?}")).into()),
         }
         self.look_at_topic(server, number).await?;

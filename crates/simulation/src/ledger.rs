@@ -1,6 +1,7 @@
 //! Ledger of produced batches: their answers, and the expected content of the logs.
 
 pub mod compaction;
+mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +38,8 @@ pub struct Batch {
     pub sent: u32,
     /// Its transaction.
     pub transaction: Option<usize>,
+    /// True for a record that an AMQP client published.
+    pub is_message: bool,
 }
 
 /// Producer's knowledge of a batch.
@@ -47,6 +50,8 @@ pub enum State {
     Acknowledged {
         base: u64,
     },
+    /// Stored at an offset that was not told.
+    Somewhere,
     /// Not stored and never will be: it was refused, or lost in a failure that its durability does not
     /// survive.
     Never,
@@ -58,6 +63,8 @@ pub struct Ledger {
     pub batches: Vec<Batch>,
     /// Every record ever seen, by offset.
     seen: BTreeMap<LogKey, BTreeMap<u64, RecordId>>,
+    /// Checksums of all records that were ever read, by offset.
+    contents: BTreeMap<LogKey, BTreeMap<u64, u64>>,
     /// Batches older than this may have been deleted.
     expired_ms: i64,
     passes: Passes,
@@ -102,7 +109,9 @@ impl Ledger {
                 )));
             }
             State::Never => return Err(Finding(format!("batch {number} was refused and is acknowledged"))),
-            State::Unknown | State::Acknowledged { .. } => batch.state = State::Acknowledged { base },
+            State::Unknown | State::Somewhere | State::Acknowledged { .. } => {
+                batch.state = State::Acknowledged { base };
+            }
         }
         let (log, records) = (batch.log, batch.records);
         for index in 0..records {
@@ -113,6 +122,23 @@ impl Ledger {
 
     /// Records the record at an offset. Fails if another one was seen there.
     pub fn saw(&mut self, log: LogKey, offset: u64, id: RecordId) -> Result<(), Finding> {
+        let batch = self.batches.get(id.0);
+        if batch.is_none_or(|batch| batch.log != log || id.1 >= batch.records) {
+            return Err(Finding(format!(
+                "offset {offset} of {log:?} has {id:?}, which was not sent there"
+            )));
+        }
+        if let Some(batch) = self.batches.get_mut(id.0).filter(|batch| batch.is_message) {
+            match batch.state {
+                State::Never => {
+                    return Err(Finding(format!(
+                        "{id:?} was dropped, and is at {offset} of {log:?}"
+                    )));
+                }
+                State::Unknown | State::Somewhere => batch.state = State::Acknowledged { base: offset },
+                State::Acknowledged { .. } => {}
+            }
+        }
         let before = self.seen.entry(log).or_default().insert(offset, id);
         match before {
             Some(before) if before != id => Err(Finding(format!(
@@ -120,6 +146,42 @@ impl Ledger {
             ))),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Records the contents of records. Fails if one had another content when it was read before.
+    pub fn saw_contents(&mut self, log: LogKey, sums: &[(u64, u64)]) -> Result<(), Finding> {
+        let known = self.contents.entry(log).or_default();
+        for (offset, sum) in sums {
+            if known.insert(*offset, *sum).is_some_and(|before| before != *sum) {
+                return Err(Finding(format!(
+                    "offset {offset} of {log:?} holds something else now"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the offset behind the last record that was seen.
+    pub fn known_end(&self, log: LogKey) -> u64 {
+        let last = self.seen.get(&log).and_then(BTreeMap::last_key_value);
+        last.map_or(0, |(offset, _)| offset + 1)
+    }
+
+    /// Returns the lowest offset from `from` on at which a reader must get a record.
+    pub fn owed(&self, log: LogKey, from: u64, is_committed: bool) -> Option<u64> {
+        if is_committed {
+            return self.stored_from(log, from, 0);
+        }
+        let mut seen = self.seen.get(&log)?.range(from..);
+        let is_there = |(offset, id): &(&u64, &RecordId)| {
+            self.batches.get(id.0).is_some_and(|batch| {
+                matches!(batch.state, State::Acknowledged { .. })
+                    && batch.level != Durability::Memory
+                    && batch.date_ms >= self.expired_ms
+                    && !self.may_be_replaced(log, **offset, **id)
+            })
+        };
+        seen.find(is_there).map(|(offset, _)| *offset)
     }
 
     /// Compares the complete content of a log with the ledger.
@@ -348,7 +410,7 @@ impl Ledger {
             (State::Acknowledged { base }, Some(at)) if base != at => Err(Finding(format!(
                 "batch {number} was acknowledged at {base} of {log:?} and is at {at}"
             ))),
-            (State::Acknowledged { base }, None) => match died {
+            (State::Acknowledged { .. } | State::Somewhere, None) => match died {
                 Some(death) if !survives(batch.level, death) => {
                     batch.state = State::Never;
                     Ok(())
@@ -357,7 +419,7 @@ impl Ledger {
                 None if batch.level == Durability::Memory => Ok(()),
                 _ if batch.date_ms < self.expired_ms => Ok(()),
                 _ => Err(Finding(format!(
-                    "batch {number} was acknowledged at {base} of {log:?} under {} and is gone ({died:?})",
+                    "batch {number} was acknowledged in {log:?} under {} and is gone ({died:?}): {batch:?}",
                     batch.level
                 ))),
             },
@@ -365,7 +427,7 @@ impl Ledger {
                 "batch {number} was refused or gone, and is at {at} of {log:?}"
             ))),
             // A batch that was seen must stay.
-            (State::Unknown, Some(at)) => {
+            (State::Unknown | State::Somewhere, Some(at)) => {
                 batch.state = State::Acknowledged { base: at };
                 Ok(())
             }

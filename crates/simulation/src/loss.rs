@@ -17,7 +17,7 @@ use crate::amqp::{DEAD, DYING, QUEUES};
 use crate::kafka::Reading;
 use crate::ledger::Left;
 use crate::random::Random;
-use crate::server::{Server, pumped};
+use crate::server::{Failed, Server, pumped};
 use crate::steps::{PARTITIONS, TOPICS};
 use crate::world::{Broken, Death, Finding, World};
 
@@ -69,6 +69,15 @@ pub struct Lost {
 }
 
 impl Lost {
+    /// True if the broker may refuse to start so: the flipped bit was in the record that a sorted segment was
+    /// replaced, so the journal asks for a file that is gone.
+    pub fn hides_replacement(&self, failed: &Failed) -> bool {
+        let Failed(why) = failed;
+        matches!(self.loss, Loss::Bit(_) | Loss::Group(_))
+            && why.contains("sorted segment")
+            && why.ends_with("is missing")
+    }
+
     /// Handles a start that ended before its report was seen.
     pub fn on_end_of_start(&mut self) {
         self.may_be_told = true;

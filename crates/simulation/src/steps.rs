@@ -1,8 +1,11 @@
 //! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
-use crate::amqp::{FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep};
+use crate::amqp::{
+    DefinitionStep, FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep, TxStep,
+    ViewStep,
+};
 use crate::full::UsedUp;
-use crate::kafka::{GroupStep, ShareStep, TransactionStep};
+use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
 use crate::random::Random;
@@ -78,6 +81,8 @@ pub enum Action {
     Leave { producer: u8 },
     /// A partition is read from its beginning.
     Read { topic: u8, partition: u8 },
+    /// A reader beside the load acts.
+    Reader(ReaderStep),
     /// A topic is deleted and created again.
     Recreate { topic: u8 },
     /// A group member acts.
@@ -108,6 +113,12 @@ pub enum Action {
     },
     /// A client does not read for some time.
     Pause { client: u8, for_ms: u32 },
+    /// Definitions are made or deleted.
+    Define(DefinitionStep),
+    /// A queue over a topic of Kafka's producers is used.
+    View(ViewStep),
+    /// A transactional AMQP client acts.
+    Tx(TxStep),
     /// A reader of streams acts.
     Stream(StreamStep),
     /// A client of live topics acts.
@@ -161,18 +172,22 @@ impl Action {
             | Self::Close { .. }
             | Self::Pause { .. }
             | Self::Repeat { .. }
+            | Self::Define(_)
+            | Self::Move(_)
+            | Self::Space(_)
+            | Self::Recreate { .. }
             | Self::Rest { .. } => true,
             Self::Group(step) => !matches!(step, GroupStep::Fetch { .. } | GroupStep::Quiet),
             Self::Share(step) => !matches!(step, ShareStep::Empty { .. }),
+            Self::Tx(step) => !matches!(step, TxStep::CommitAndEnd { .. }),
+            Self::View(step) => !matches!(step, ViewStep::Look),
             Self::Live(step) => !matches!(step, LiveStep::Look),
             Self::Transaction(step) => {
                 !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
             }
             Self::Read { .. }
-            | Self::Recreate { .. }
+            | Self::Reader(_)
             | Self::Stream(_)
-            | Self::Move(_)
-            | Self::Space(_)
             | Self::Remove(_)
             | Self::Look
             | Self::Fault { .. }
@@ -249,7 +264,7 @@ pub enum End {
 }
 
 impl End {
-    fn draw(random: &mut Random) -> Self {
+    pub fn draw(random: &mut Random) -> Self {
         match random.below(4) {
             0 => Self::Stop,
             1 => Self::Power(random.next()),
@@ -300,6 +315,7 @@ enum Kind {
     Produce,
     Leave,
     Read,
+    Reader,
     Recreate,
     Group,
     Share,
@@ -312,6 +328,9 @@ enum Kind {
     Close,
     Pause,
     Remove,
+    Define,
+    View,
+    Tx,
     Stream,
     Live,
     Move,
@@ -332,12 +351,13 @@ enum Kind {
 }
 
 /// Usual weights.
-const KINDS: [(u64, Kind); 32] = [
+const KINDS: [(u64, Kind); 36] = [
     (40, Kind::Produce),
     (2, Kind::Leave),
     (4, Kind::Read),
+    (8, Kind::Reader),
     (2, Kind::Recreate),
-    (20, Kind::Group),
+    (50, Kind::Group),
     (50, Kind::Share),
     (50, Kind::Transaction),
     (30, Kind::Publish),
@@ -348,6 +368,9 @@ const KINDS: [(u64, Kind); 32] = [
     (6, Kind::Close),
     (2, Kind::Pause),
     (3, Kind::Remove),
+    (20, Kind::Define),
+    (24, Kind::View),
+    (40, Kind::Tx),
     (12, Kind::Stream),
     (36, Kind::Live),
     (4, Kind::Move),
@@ -367,7 +390,9 @@ const KINDS: [(u64, Kind); 32] = [
     (1, Kind::Rest),
 ];
 /// Steps without a part in a seed with clients of Kafka only.
-const NOT_OF_KAFKA: [Kind; 10] = [
+const NOT_OF_KAFKA: [Kind; 12] = [
+    Kind::Define,
+    Kind::Tx,
     Kind::Publish,
     Kind::Consume,
     Kind::Get,
@@ -380,7 +405,10 @@ const NOT_OF_KAFKA: [Kind; 10] = [
     Kind::Space,
 ];
 /// Steps without a part in a seed with transactional clients only.
-const NOT_OF_TRANSACTIONS: [Kind; 16] = [
+const NOT_OF_TRANSACTIONS: [Kind; 19] = [
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
     Kind::Share,
     Kind::Produce,
     Kind::Leave,
@@ -399,7 +427,10 @@ const NOT_OF_TRANSACTIONS: [Kind; 16] = [
     Kind::Space,
 ];
 /// Steps without a part in a seed with share groups.
-const NOT_OF_SHARES: [Kind; 15] = [
+const NOT_OF_SHARES: [Kind; 18] = [
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
     Kind::Leave,
     Kind::Repeat,
     Kind::Group,
@@ -416,6 +447,26 @@ const NOT_OF_SHARES: [Kind; 15] = [
     Kind::Move,
     Kind::Space,
 ];
+/// Steps without a part in a seed with consumer groups.
+const NOT_OF_GROUPS: [Kind; 17] = [
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+];
 /// Steps without a part in a seed with clients of AMQP only.
 const NOT_OF_AMQP: [Kind; 5] = [
     Kind::Produce,
@@ -425,13 +476,36 @@ const NOT_OF_AMQP: [Kind; 5] = [
     Kind::Live,
 ];
 
+/// Steps without a part in a seed with transactional clients of AMQP and few others.
+const NOT_OF_TX: [Kind; 11] = [
+    Kind::Produce,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Live,
+    Kind::Stream,
+    Kind::Move,
+    Kind::Space,
+    Kind::View,
+    Kind::Define,
+    Kind::Remove,
+];
+
 impl Mix {
     fn new(random: &mut Random) -> Self {
         let has_losses = random.below(3) == 0;
         let is_uncertain = |kind| {
             matches!(
                 kind,
-                Kind::Group | Kind::Share | Kind::Transaction | Kind::Live | Kind::Move | Kind::Space
+                Kind::Group
+                    | Kind::Share
+                    | Kind::Transaction
+                    | Kind::Define
+                    | Kind::View
+                    | Kind::Tx
+                    | Kind::Live
+                    | Kind::Move
+                    | Kind::Space
             )
         };
         let may_be = |kind| {
@@ -448,9 +522,11 @@ impl Mix {
             &[][..],
             &NOT_OF_KAFKA,
             &NOT_OF_AMQP,
+            &NOT_OF_TX,
             &NOT_OF_TRANSACTIONS,
             &NOT_OF_SHARES,
             &NOT_OF_SHARES,
+            &NOT_OF_GROUPS,
         ]);
         let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
         let weights: Vec<_> = KINDS
@@ -520,6 +596,7 @@ impl Mix {
                 topic: small(TOPICS),
                 partition: small(PARTITIONS),
             },
+            Kind::Reader => Action::Reader(ReaderStep::draw(random)),
             Kind::Recreate => Action::Recreate { topic: small(TOPICS) },
             Kind::Group => Action::Group(GroupStep::draw(random)),
             Kind::Share => Action::Share(ShareStep::draw(random)),
@@ -573,6 +650,9 @@ impl Mix {
                 client: small(CLIENTS),
                 for_ms: u32::try_from(random.below(300)).unwrap_or(0),
             },
+            Kind::Define => Action::Define(DefinitionStep::draw(random)),
+            Kind::View => Action::View(ViewStep::draw(random)),
+            Kind::Tx => Action::Tx(TxStep::draw(random, self.bytes_max)),
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),

@@ -41,6 +41,8 @@ pub enum Death {
 pub enum Broken {
     Died(Death),
     Found(Finding),
+    /// The run ends here: the broker does not start on damaged files.
+    Over,
 }
 
 impl From<Finding> for Broken {
@@ -189,6 +191,7 @@ impl World {
                 Ok(()) if is_last => return Ok(()),
                 Ok(()) => died = Some(Death::Stopped),
                 Err(Broken::Found(finding)) => return Err(finding),
+                Err(Broken::Over) => return Ok(()),
                 Err(Broken::Died(death)) => died = Some(death),
             }
             if PANICKED.load(Relaxed) {
@@ -198,7 +201,8 @@ impl World {
             self.live.on_end(died, self.amqp.is_stopping);
             self.amqp.on_end(self.steady_ms);
             if let Some(death) = died {
-                self.amqp.on_death(death, self.steady_ms);
+                let uncertain = self.amqp.on_death(death, self.steady_ms);
+                self.kafka.ledger.doubt_messages(uncertain);
             }
         }
         Err(Finding("it does not come to its end".to_owned()))
@@ -261,6 +265,13 @@ impl World {
                     lost.on_end_of_start();
                 }
                 self.fired()?;
+                if self
+                    .lost
+                    .as_ref()
+                    .is_some_and(|lost| lost.hides_replacement(&failed))
+                {
+                    return Err(Broken::Over);
+                }
                 return Err(Finding(failed.0).into());
             }
         };
@@ -269,26 +280,7 @@ impl World {
         if report.is_damaged() && !self.has_lost {
             return Err(Finding(format!("it starts with damage: {report:?}")).into());
         }
-        self.check_loss(server).await?;
-        let is_clean = died == Some(Death::Stopped) && !self.may_refuse;
-        self.kafka.on_death(died, is_clean);
-        self.settle_topics(server).await?;
-        self.configure_shares(server).await?;
-        self.check_logs(server, died).await?;
-        self.check_transactions(server).await?;
-        self.check_groups(server).await?;
-        self.kafka.forget_lost();
-        self.declare(server).await?;
-        if steps.is_empty() {
-            self.await_delayed(server).await?;
-        }
-        self.check_queues(server).await?;
-        self.check_space(server).await?;
-        if !server.open_live().await.is_ok_and(|is_open| is_open) {
-            self.tick(server).await?;
-            return Err(Finding("live topics have no log".to_owned()).into());
-        }
-        self.check_lives(server).await?;
+        self.check_start(server, died, steps.is_empty()).await?;
         while let Some(step) = steps.pop_front() {
             self.failing.is_served = step.action.may_meet_failure();
             if let Err(broken) = self.look(server) {
@@ -315,6 +307,38 @@ impl World {
         }
         self.rest(server, 200).await?;
         self.stop(server).await
+    }
+
+    /// Compares everything with the clients' knowledge after a start. `is_last`: no steps are left.
+    async fn check_start(
+        &mut self,
+        server: &mut Server,
+        died: Option<Death>,
+        is_last: bool,
+    ) -> Result<(), Broken> {
+        self.check_loss(server).await?;
+        let is_clean = died == Some(Death::Stopped) && !self.may_refuse;
+        self.kafka.on_death(died, is_clean);
+        self.settle_topics(server).await?;
+        self.kafka.resume_readers(server, &mut self.trace)?;
+        self.configure_shares(server).await?;
+        self.check_logs(server, died).await?;
+        self.check_transactions(server).await?;
+        self.check_groups(server).await?;
+        self.kafka.forget_lost();
+        self.declare(server).await?;
+        if is_last {
+            self.await_delayed(server).await?;
+        }
+        self.check_queues(server).await?;
+        self.check_space(server).await?;
+        self.check_definitions(server)?;
+        self.check_view(server).await?;
+        if !server.open_live().await.is_ok_and(|is_open| is_open) {
+            self.tick(server).await?;
+            return Err(Finding("live topics have no log".to_owned()).into());
+        }
+        self.check_lives(server).await
     }
 
     async fn step(&mut self, server: &mut Server, step: Step) -> Result<(), Broken> {
@@ -352,6 +376,10 @@ impl World {
             Action::Transaction(step) => self.transaction_step(server, step).await?,
             Action::Move(step) => self.move_messages(server, step).await?,
             Action::Space(step) => self.space_step(server, step).await?,
+            Action::Reader(step) => self.reader_step(server, step).await?,
+            Action::Define(step) => self.definition_step(server, step)?,
+            Action::View(step) => self.view_step(server, step).await?,
+            Action::Tx(step) => self.tx_step(server, step).await?,
             Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
             Action::Remove(removal) => self.remove(server, removal).await?,
@@ -438,6 +466,7 @@ impl World {
         notes.extend(self.live.turn(may_refuse)?);
         notes.extend(self.amqp.turn(may_refuse, self.steady_ms)?);
         self.check_received()?;
+        self.apply_outcomes()?;
         for note in notes {
             self.trace.note(|| note);
         }
@@ -494,8 +523,8 @@ impl World {
 
     /// Stops the program as on request.
     async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
-        self.amqp.is_stopping = true;
-        self.amqp.copies.doubt_all(self.steady_ms);
+        self.amqp.begin_stop(self.steady_ms);
+        self.kafka.begin_stop();
         let mut heard = Ok(());
         let stopped = server
             .stop(|| {

@@ -12,8 +12,11 @@ use bytes::Bytes;
 use stafett_kafka_wire::messages::create_topics::CreatableTopic;
 use stafett_kafka_wire::messages::delete_records::{DeleteRecordsPartition, DeleteRecordsTopic};
 use stafett_kafka_wire::messages::fetch::{FetchPartition, FetchTopic, PartitionData};
+use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use stafett_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
-use stafett_kafka_wire::messages::{CreateTopicsRequest, DeleteRecordsRequest, FetchRequest, ProduceRequest};
+use stafett_kafka_wire::messages::{
+    CreateTopicsRequest, DeleteRecordsRequest, FetchRequest, ListOffsetsRequest, ProduceRequest,
+};
 use stafett_kafka_wire::{DecodeLimits, ErrorCode, Request, Str, frame};
 use stafett_model::{BatchBuilder, BatchHeader, Codec, Record};
 
@@ -55,7 +58,7 @@ fn work(topic: &str) -> Work {
     }
 }
 
-fn connect(address: &str) -> io::Result<TcpStream> {
+pub(super) fn connect(address: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -252,7 +255,7 @@ fn follow_on(mut stream: TcpStream, topic: &'static str, load: &Load, read: &mut
 pub(super) fn read_rest(address: &str, topic: &'static str, partition: u32, read: &mut Read) {
     let mut stream = connect(address).unwrap();
     if read.deleted > 0 {
-        let (code, _) = fetch_at(&mut stream, topic, partition, read.deleted - 1).unwrap();
+        let (code, _) = fetch_at(&mut stream, Asked::all(topic, partition), read.deleted - 1).unwrap();
         assert_eq!(
             code,
             ErrorCode::OffsetOutOfRange.code(),
@@ -281,39 +284,67 @@ fn fetch(
     read: &mut Read,
 ) -> io::Result<(u64, i64)> {
     let place = format!("{topic}/{partition} at {}", read.offset());
-    let (code, fetched) = fetch_at(stream, topic, partition, read.offset())?;
+    let (code, fetched) = fetch_at(stream, Asked::all(topic, partition), read.offset())?;
     assert_eq!(code, 0, "{place}");
-    let mut bytes = fetched.records.unwrap_or_default().into_bytes();
-    let before = read.offset();
+    let bytes = fetched.records.unwrap_or_default().into_bytes();
+    let numbers = numbers_in(topic, read.offset(), bytes);
+    let count = numbers.len() as u64;
+    read.numbers.extend(numbers);
+    Ok((count, fetched.high_watermark))
+}
+
+/// Returns the numbers of fetched records, which must begin at an offset and have no gap.
+pub(super) fn numbers_in(topic: &'static str, from: i64, mut bytes: Bytes) -> Vec<u64> {
+    let mut numbers = Vec::new();
     while !bytes.is_empty() {
         let header = BatchHeader::verify(&bytes).unwrap();
-        assert_eq!(header.base_offset, read.offset(), "{place}");
+        let next = from + i64::try_from(numbers.len()).unwrap();
+        assert_eq!(header.base_offset, next, "{topic} from {from} on");
         let batch = bytes.split_to(header.bytes);
         for record in stafett_model::records(&batch, 1 << 20).unwrap() {
             let record = record.unwrap();
-            read.numbers
-                .push(number_of(topic, &record.value.unwrap(), &BATCH));
+            numbers.push(number_of(topic, &record.value.unwrap(), &BATCH));
         }
     }
-    Ok(((read.offset() - before).cast_unsigned(), fetched.high_watermark))
+    numbers
 }
 
-fn fetch_at(
+/// A partition that is fetched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) topic: &'static str,
+    pub(super) partition: u32,
+    pub(super) is_committed: bool,
+    pub(super) bytes_max: i32,
+}
+
+impl Asked {
+    fn all(topic: &'static str, partition: u32) -> Self {
+        Self {
+            topic,
+            partition,
+            is_committed: false,
+            bytes_max: 8 << 20,
+        }
+    }
+}
+
+pub(super) fn fetch_at(
     stream: &mut TcpStream,
-    topic: &'static str,
-    partition: u32,
+    asked: Asked,
     offset: i64,
 ) -> io::Result<(i16, PartitionData)> {
-    let asked = FetchPartition {
-        partition: partition.cast_signed(),
+    let partition = FetchPartition {
+        partition: asked.partition.cast_signed(),
         fetch_offset: offset,
-        partition_max_bytes: 8 << 20,
+        partition_max_bytes: asked.bytes_max,
         ..FetchPartition::default()
     };
     let request = FetchRequest {
+        isolation_level: asked.is_committed.into(),
         topics: vec![FetchTopic {
-            topic: topic.into(),
-            partitions: vec![asked],
+            topic: asked.topic.into(),
+            partitions: vec![partition],
             ..FetchTopic::default()
         }],
         ..FetchRequest::default()
@@ -322,6 +353,28 @@ fn fetch_at(
     let mut response = receive::<FetchRequest>(stream, 12)?;
     let fetched = response.responses.remove(0).partitions.remove(0);
     Ok((fetched.error_code, fetched))
+}
+
+/// Returns the offset for a timestamp.
+pub(super) fn offset_of(stream: &mut TcpStream, asked: Asked, timestamp: i64) -> io::Result<i64> {
+    let partition = ListOffsetsPartition {
+        partition_index: asked.partition.cast_signed(),
+        timestamp,
+        ..ListOffsetsPartition::default()
+    };
+    let request = ListOffsetsRequest {
+        isolation_level: asked.is_committed.into(),
+        topics: vec![ListOffsetsTopic {
+            name: asked.topic.into(),
+            partitions: vec![partition],
+        }],
+        ..ListOffsetsRequest::default()
+    };
+    send(stream, 7, &request)?;
+    let answer = receive::<ListOffsetsRequest>(stream, 7)?;
+    let partition = &answer.topics[0].partitions[0];
+    assert_eq!(partition.error_code, 0, "{asked:?}");
+    Ok(partition.offset)
 }
 
 /// Deletes the records read from a partition, if the broker can do that now.

@@ -7,6 +7,7 @@ use stafett_model::Namespace;
 
 use super::QUEUES;
 use super::copies::Place;
+use super::outcomes::Outcome;
 use crate::server::{Server, pumped};
 use crate::world::{Broken, Finding, World};
 
@@ -96,7 +97,7 @@ impl World {
         for left in (0..QUIET_MS / 100).rev() {
             self.rest(server, 100).await?;
             let found = self.look_at_queues(server).await?;
-            match self.amqp.copies.check(&found) {
+            match self.decide_and_check(&found, &counts(server)) {
                 Ok(()) => return Ok(found),
                 Err(Finding(what)) if left == 0 => {
                     let counts = counts(server);
@@ -108,6 +109,24 @@ impl World {
             }
         }
         Err(Finding("it was not looked at".to_owned()).into())
+    }
+
+    /// Compares the queues' content with the model, which decides the outcomes of transactions by it before.
+    fn decide_and_check(
+        &mut self,
+        found: &BTreeMap<(usize, Place), u32>,
+        counts: &[(u64, u64)],
+    ) -> Result<(), Finding> {
+        let mut copies = self.amqp.copies.clone();
+        let is_moving = counts.iter().any(|(_, in_flight)| *in_flight > 0);
+        if is_moving && copies.transactions.iter().any(|it| it.outcome == Outcome::Sent) {
+            return Err(Finding("messages are in flight that no client holds".to_owned()));
+        }
+        let ledger = &self.kafka.ledger;
+        copies.decide(found, |batch| ledger.is_message_there(batch))?;
+        copies.check(found)?;
+        self.amqp.copies = copies;
+        self.apply_outcomes()
     }
 
     async fn look_at_queues(&mut self, server: &mut Server) -> Result<BTreeMap<(usize, Place), u32>, Broken> {

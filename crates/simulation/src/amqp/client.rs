@@ -1,13 +1,17 @@
 //! A client: one connection with one channel, on which it publishes with confirms and consumes.
 
+mod transacting;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use stafett_amqp_wire::methods::{
-    Basic, Channel, Confirm, Connection, Exchange, Queue, basic, channel, confirm, connection,
+    Basic, Channel, Confirm, Connection, Exchange, Queue, Tx, basic, channel, confirm, connection, tx,
 };
 use stafett_amqp_wire::{Method, PropertiesBuilder, TableBuilder, Value, frame};
 
+pub(super) use self::transacting::TRANSACTIONAL;
+use self::transacting::Transacting;
 use super::copies::{Copies, CopyId, Made};
 use super::streams::{Stream, is_gone};
 use super::wire::{FRAME_BYTES_MAX, Incoming, encode, encode_content};
@@ -21,6 +25,8 @@ use crate::world::Finding;
 pub(super) struct Client {
     pub(super) number: u8,
     vhost: &'static str,
+    /// Names of its queues, by number.
+    queues: &'static [&'static str],
     connection: Option<Socket>,
     incoming: Incoming,
     is_open: bool,
@@ -33,6 +39,9 @@ pub(super) struct Client {
     published: u64,
     /// Number of its connection among those that publish.
     pub(super) stream: u64,
+    /// Group of its records in topics, which keep their order.
+    pub(super) group: u64,
+    transacting: Transacting,
     /// Consumers by tag.
     consumers: BTreeMap<String, Consumer>,
     /// Consumers of streams by tag.
@@ -108,6 +117,7 @@ impl Client {
         Self {
             number,
             vhost,
+            queues: &QUEUES,
             connection: None,
             incoming: Incoming::default(),
             is_open: false,
@@ -116,6 +126,8 @@ impl Client {
             unconfirmed: BTreeMap::new(),
             published: 0,
             stream: 0,
+            group: 0,
+            transacting: Transacting::default(),
             consumers: BTreeMap::new(),
             streams: BTreeMap::new(),
             asked: 0,
@@ -128,13 +140,30 @@ impl Client {
         }
     }
 
+    /// Creates a client of other queues.
+    pub(super) fn of_queues(number: u8, queues: &'static [&'static str]) -> Self {
+        Self {
+            queues,
+            ..Self::new(number)
+        }
+    }
+
+    /// Returns the same client without a connection.
+    fn anew(&self) -> Self {
+        Self {
+            queues: self.queues,
+            ..Self::new_in(self.number, self.vhost)
+        }
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
 
     /// Returns the messages that it holds, each with its queue. Those of deleted queues are left out.
     pub(super) fn held(&self, copies: &Copies) -> impl Iterator<Item = (CopyId, u8)> {
-        let held = self.held.values().filter(|held| copies.is_now(held.from));
+        let held = self.held.values().chain(self.held_by_transactions());
+        let held = held.filter(|held| copies.is_now(held.from));
         held.map(|held| (held.id, held.from.queue))
     }
 
@@ -147,10 +176,15 @@ impl Client {
     /// True if it waits for an answer or a confirm.
     pub(super) fn is_waiting(&self) -> bool {
         self.is_closing
+            || self.is_committing()
             || self.asked > 0
             || !self.unconfirmed.is_empty()
             || !self.gets.is_empty()
             || !self.later.is_empty()
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing
     }
 
     /// Connects if necessary. Returns true if nothing was published on the connection.
@@ -169,7 +203,7 @@ impl Client {
     pub(super) fn lose(&mut self, copies: &mut Copies, now_ms: i64) {
         self.give_all_back(copies, now_ms);
         copies.doubt(&self.settled, now_ms);
-        *self = Self::new_in(self.number, self.vhost);
+        *self = self.anew();
     }
 
     fn send_bytes(&mut self, bytes: &[u8]) {
@@ -207,12 +241,25 @@ impl Client {
             body.as_bytes(),
         );
         self.send_bytes(&bytes);
-        self.published += 1;
-        self.unconfirmed.insert(self.published, number);
+        if !self.is_transactional() {
+            self.published += 1;
+            self.unconfirmed.insert(self.published, number);
+        }
+    }
+
+    /// Publishes a message with a key.
+    pub(super) fn publish_with_key(&mut self, method: &Method, key: &'static str, body: &str) {
+        let headers = TableBuilder::new().with("stafett-key", key).finish();
+        let properties = PropertiesBuilder {
+            headers: Some(headers),
+            delivery_mode: Some(2),
+            ..PropertiesBuilder::default()
+        };
+        self.send_bytes(&encode_content(method, properties.finish(), body.as_bytes()));
     }
 
     pub(super) fn consume(&mut self, copies: &Copies, queue: u8, now_ms: i64) {
-        let Some(name) = QUEUES.get(usize::from(queue)).filter(|_| !self.is_closing) else {
+        let Some(name) = self.queues.get(usize::from(queue)).filter(|_| !self.is_closing) else {
             return;
         };
         self.consumed += 1;
@@ -228,7 +275,7 @@ impl Client {
     }
 
     pub(super) fn get(&mut self, queue: u8) {
-        let Some(name) = QUEUES.get(usize::from(queue)).filter(|_| !self.is_closing) else {
+        let Some(name) = self.queues.get(usize::from(queue)).filter(|_| !self.is_closing) else {
             return;
         };
         self.gets.push_back(queue);
@@ -267,6 +314,7 @@ impl Client {
                 copies.give_back(held.id, self.number);
             }
         }
+        self.end_transactions(copies);
         let consumed = self.consumers.values().map(|consumer| consumer.from.queue);
         for queue in consumed.chain(self.gets.iter().copied()) {
             copies.on_consumer_end(queue, now_ms);
@@ -310,6 +358,10 @@ impl Client {
                     delivery_tag,
                     requeue: false,
                 }),
+            }
+            if self.is_transactional() {
+                self.settle_in_transaction(copies, delivery_tag, Held { id, from }, how);
+                continue;
             }
             match how {
                 // It was deleted with its queue.
@@ -388,15 +440,20 @@ impl Client {
                 Some(stream) => stream.confirm(),
                 None => self.asked = self.asked.saturating_sub(1),
             },
-            Method::Confirm(Confirm::SelectOk(_)) => {
+            Method::Tx(Tx::CommitOk(_)) => self.on_committed(copies, now_ms, notes)?,
+            Method::Confirm(Confirm::SelectOk(_)) | Method::Tx(Tx::SelectOk(_)) => {
                 self.is_open = true;
                 let later = std::mem::take(&mut self.later);
                 self.send_bytes(&later);
             }
             Method::Queue(
-                Queue::DeclareOk(_) | Queue::BindOk(_) | Queue::PurgeOk(_) | Queue::DeleteOk(_),
+                Queue::DeclareOk(_)
+                | Queue::BindOk(_)
+                | Queue::UnbindOk(_)
+                | Queue::PurgeOk(_)
+                | Queue::DeleteOk(_),
             )
-            | Method::Exchange(Exchange::DeclareOk(_)) => {
+            | Method::Exchange(Exchange::DeclareOk(_) | Exchange::DeleteOk(_)) => {
                 self.declared += 1;
             }
             Method::Connection(Connection::Close(close)) => {
@@ -417,6 +474,17 @@ impl Client {
             }
             Method::Channel(Channel::Close(close)) if !self.streams.is_empty() && is_gone(&close) => {
                 self.lose(copies, now_ms);
+            }
+            Method::Channel(Channel::Close(close)) if self.is_transactional() => {
+                notes.push(format!("client {}: {}", self.number, close.reply_text));
+                self.on_commit_refused(&close, copies, may_refuse)?;
+                if let Some(socket) = &mut self.connection {
+                    socket.send(&encode(1, &channel::CloseOk {}.into()));
+                }
+                // If both sides close the channel, the answer to its own comes next.
+                if !self.is_closing {
+                    self.begin_again(copies, now_ms);
+                }
             }
             Method::Channel(Channel::Close(close)) => {
                 return Err(Finding(format!("the channel was closed: {close:?}")));
@@ -532,7 +600,7 @@ impl Client {
             connection: self.connection.take(),
             incoming: std::mem::take(&mut self.incoming),
             settled: std::mem::take(&mut self.settled),
-            ..Self::new_in(self.number, self.vhost)
+            ..self.anew()
         };
         *self = fresh;
         self.open_channel();
@@ -546,10 +614,15 @@ impl Client {
                 .unwrap_or_default(),
             ..basic::Qos::default()
         };
+        let select: Method = if self.is_transactional() {
+            tx::Select {}.into()
+        } else {
+            confirm::Select::default().into()
+        };
         if let Some(socket) = &mut self.connection {
             socket.send(&encode(1, &channel::Open::default().into()));
             socket.send(&encode(1, &qos.into()));
-            socket.send(&encode(1, &confirm::Select::default().into()));
+            socket.send(&encode(1, &select));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::outcomes::{Outcome, Transaction};
 use super::patience::Times;
 use super::{DEAD, DYING, QUEUE_COUNT, RANKED};
 use crate::world::{Death, Finding};
@@ -53,6 +54,8 @@ pub struct Copied {
     delivered_ms: i64,
     /// Clients that hold it. More than one only until all clients have read their input.
     pub holders: Vec<u8>,
+    /// Transaction that it was published in.
+    pub transaction: Option<usize>,
 }
 
 /// Storage state, as far as the publisher knows.
@@ -71,6 +74,8 @@ pub enum Settled {
     At(i64),
     /// The connection or the program ended right after the settlement.
     Perhaps,
+    /// A transaction settles it whose outcome is not known.
+    Pending(usize),
     /// Settled durably.
     Gone,
 }
@@ -94,6 +99,7 @@ pub struct Copies {
     was_clock_set: bool,
     /// Time of the run; see [`Times`].
     pub clock_ms: i64,
+    pub transactions: Vec<Transaction>,
 }
 
 impl Copied {
@@ -105,8 +111,14 @@ impl Copied {
     }
 
     /// True if it may wait at its exchange or may have expired.
-    fn may_be_elsewhere(&self, clock_ms: i64) -> bool {
+    pub(super) fn may_be_elsewhere(&self, clock_ms: i64) -> bool {
         !self.times.is_out(clock_ms) || (self.times.may_expire(clock_ms) && self.holders.is_empty())
+    }
+
+    /// True if it is part of a transaction whose commit was not sent.
+    fn is_to_come(&self, transactions: &[Transaction]) -> bool {
+        let transaction = self.transaction.and_then(|number| transactions.get(number));
+        transaction.is_some_and(|it| it.outcome == Outcome::Open)
     }
 
     fn doubt(&mut self, now_ms: i64) {
@@ -135,13 +147,14 @@ impl Copies {
                     delivered_from: None,
                     delivered_ms: 0,
                     holders: Vec::new(),
+                    transaction: None,
                 },
             );
         }
         self.messages
     }
 
-    fn of_message(&mut self, number: usize) -> impl Iterator<Item = &mut Copied> {
+    pub(super) fn of_message(&mut self, number: usize) -> impl Iterator<Item = &mut Copied> {
         self.all
             .range_mut((number, 0)..=(number, u8::MAX))
             .map(|(_, copy)| copy)
@@ -190,6 +203,7 @@ impl Copies {
                 "message {number} was delivered from queue {queue}, where nobody sent it"
             ))
         })?;
+        self.learn_from_delivery(id, now_ms)?;
         let copy = self
             .all
             .get_mut(&id)
@@ -205,7 +219,7 @@ impl Copies {
         match copy.settled {
             Settled::No => {}
             Settled::Perhaps => copy.settled = Settled::No,
-            Settled::At(_) | Settled::Gone => {
+            Settled::At(_) | Settled::Pending(_) | Settled::Gone => {
                 return Err(Finding(format!("{id:?} was settled, and was delivered")));
             }
         }
@@ -294,9 +308,11 @@ impl Copies {
     /// Returns those that a deletion removes for certain.
     pub fn endanger(&mut self, queue: u8, held: &BTreeSet<CopyId>) -> Vec<CopyId> {
         let mut certain = Vec::new();
+        let transactions = &self.transactions;
         for (id, copy) in self.all.iter_mut().filter(|(id, _)| !held.contains(id)) {
             let is_here = copy.places(id.1).any(|place| place.0 == queue);
-            if is_here && copy.settled == Settled::No && copy.stored != Stored::Never {
+            let may_go = matches!(copy.settled, Settled::No | Settled::Pending(_));
+            if is_here && may_go && copy.stored != Stored::Never && !copy.is_to_come(transactions) {
                 copy.settled = Settled::Perhaps;
                 if copy.stored == Stored::Confirmed && copy.places(id.1).eq([Place(queue)]) {
                     certain.push(*id);
@@ -333,12 +349,13 @@ impl Copies {
         for copy in self.all.values() {
             match (copy.stored, copy.settled) {
                 (Stored::Never, _) | (_, Settled::At(_) | Settled::Gone) => {}
+                _ if copy.is_to_come(&self.transactions) => {}
                 _ if copy.may_be_elsewhere(self.clock_ms) => most += 1,
                 (Stored::Confirmed, Settled::No) => {
                     least += 1;
                     most += 1;
                 }
-                (Stored::Unknown, _) | (_, Settled::Perhaps) => most += 1,
+                (Stored::Unknown, _) | (_, Settled::Perhaps | Settled::Pending(_)) => most += 1,
             }
         }
         (least, most)
@@ -405,7 +422,9 @@ impl Copies {
         for copy in self.all.values_mut() {
             (copy.stored, copy.settled) = (Stored::Never, Settled::Gone);
             copy.holders.clear();
+            copy.transaction = None;
         }
+        self.transactions.clear();
     }
 
     /// Applies the way in which the program ended to the state of each copy.
@@ -455,7 +474,7 @@ impl Copies {
                 (Stored::Confirmed, Settled::No, 0) if copy.may_be_elsewhere(clock_ms) => true,
                 (Stored::Never, _, times) | (_, Settled::Gone | Settled::At(_), times) => times == 0,
                 (Stored::Confirmed, Settled::No, times) => times == 1,
-                (Stored::Unknown, _, _) | (_, Settled::Perhaps, _) => true,
+                (Stored::Unknown, _, _) | (_, Settled::Perhaps | Settled::Pending(_), _) => true,
             };
             if !is_good {
                 return Err(Finding(format!("{id:?} is there {times} times: {copy:?}")));
@@ -481,7 +500,10 @@ impl Copies {
                 (Settled::No, false) if may_expire => copy.settled = Settled::Gone,
                 (Settled::Perhaps, true) => copy.settled = Settled::No,
                 (Settled::Perhaps, false) if copy.times.is_out(clock_ms) => copy.settled = Settled::Gone,
-                (Settled::No | Settled::Perhaps | Settled::At(_) | Settled::Gone, _) => {}
+                (
+                    Settled::No | Settled::Perhaps | Settled::Pending(_) | Settled::At(_) | Settled::Gone,
+                    _,
+                ) => {}
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::steps::{PARTITIONS, TOPICS};
 use crate::world::{Broken, Finding, World};
 
 /// Numbers of the clients that read streams, which also decide their prefetch.
-pub(super) const READERS: [u8; 2] = [6, 7];
+pub(super) const READERS: [u8; 2] = [10, 11];
 /// Milliseconds after which a reader has everything.
 const QUIET_MS: u32 = 10_000;
 /// A client with an odd number acknowledges this many messages together.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::groups::STATIC_NAME;
 use crate::ledger::LogKey;
 use crate::world::Finding;
 
@@ -152,6 +153,7 @@ impl Commits {
             )));
         }
         known.joined = known.joined.max(generation);
+        let leader = lasting(leader);
         let before = known.leaders.insert(generation, leader.to_owned());
         if before.as_ref().is_some_and(|before| before != leader) {
             return Err(Finding(format!(
@@ -163,6 +165,10 @@ impl Commits {
 
     /// Records an assignment by a leader.
     pub(super) fn share(&mut self, group: u8, generation: i32, shares: BTreeMap<String, String>) {
+        let shares = shares.into_iter();
+        let shares = shares
+            .map(|(member, share)| (lasting(&member).to_owned(), share))
+            .collect();
         let known = self.groups.entry(group).or_default();
         known.shares.entry(generation).or_default().push(shares);
     }
@@ -180,7 +186,7 @@ impl Commits {
         let shares = known.shares.get(&generation).into_iter().flatten();
         if !shares
             .clone()
-            .any(|all| all.get(member).is_some_and(|share| share == given))
+            .any(|all| all.get(lasting(member)).is_some_and(|share| share == given))
         {
             return Err(Finding(format!(
                 "member {member} of generation {generation} of group {group} was given {given:?}; \
@@ -189,5 +195,13 @@ impl Commits {
             )));
         }
         Ok(())
+    }
+}
+
+/// Returns the name of a static member, whose ids begin with it, or the id of another one.
+fn lasting(member: &str) -> &str {
+    match member.split_once('-') {
+        Some((name, _)) if name.starts_with(STATIC_NAME) => name,
+        _ => member,
     }
 }

@@ -16,6 +16,8 @@ use crate::world::{Broken, Finding, World};
 const GROUPS: u8 = CLASSIC_GROUPS + 2;
 /// One in this many commits uses the previous generation.
 pub(super) const STALE_EVERY: u8 = 16;
+/// One in this many commits of a static member that came back is one of its former self.
+const GHOST_EVERY: u8 = 3;
 /// Commits that are sent together.
 pub(super) const COMMITS: u8 = 3;
 
@@ -90,6 +92,12 @@ impl World {
         member.connect(server)?;
         match step {
             GroupStep::Join { .. } => member.join(&self.kafka.commits),
+            // Static members come back rather than leave.
+            GroupStep::Leave { .. } | GroupStep::Cut { .. } if member.instance().is_some() => {
+                member.cut();
+                member.connect(server)?;
+                member.join(&self.kafka.commits);
+            }
             GroupStep::Leave { .. } => member.leave(),
             GroupStep::Cut { .. } => member.cut(),
             GroupStep::Commit { chosen, .. } => {
@@ -106,11 +114,16 @@ impl World {
         let Some(member) = self.kafka.members.get(usize::from(number)) else {
             return;
         };
+        let of_ghost = chosen.is_multiple_of(GHOST_EVERY);
+        let ghost = member.ghost.clone().filter(|_| of_ghost);
+        let partitions = ghost
+            .as_ref()
+            .map_or(&member.partitions, |ghost| &ghost.partitions);
         let place = if number == LONER {
             Some((chosen % TOPICS, chosen / TOPICS % PARTITIONS))
         } else {
-            let count = member.partitions.len().max(1);
-            member.partitions.get(usize::from(chosen) % count).copied()
+            let count = partitions.len().max(1);
+            partitions.get(usize::from(chosen) % count).copied()
         };
         let Some((topic, partition)) = place else { return };
         let is_there = self.kafka.topic(topic).is_some_and(super::Topic::is_there);
@@ -122,22 +135,29 @@ impl World {
             return;
         };
         let mut generation = member.generation.unwrap_or(-1);
+        if let Some(ghost) = &ghost {
+            generation = ghost.generation;
+        }
         if number != LONER && generation < 0 {
             return;
         }
-        if number != LONER && chosen.is_multiple_of(STALE_EVERY) {
+        if number != LONER && ghost.is_none() && chosen.is_multiple_of(STALE_EVERY) {
             // Like a member that missed the last rebalance.
             generation -= 1;
         }
         let key = (member.group(), log);
         let offset = commits.send(key);
-        let request = commit_request(key, &member.id, generation, offset);
+        let id = ghost.as_ref().map_or(&member.id, |ghost| &ghost.id);
+        let mut request = commit_request(key, id, generation, offset);
+        request.group_instance_id = member.instance();
         if let Some(connection) = &mut member.connection {
             connection.send(8, &request);
             member.waiting.push_back(Asked::Commit {
                 key,
                 offset,
-                is_fenced: generation < commits.given(key.0) && number != LONER,
+                is_fenced: number != LONER
+                    && (generation < commits.given(key.0) || ghost.as_ref().is_some_and(|it| it.is_fenced)),
+                is_of_ghost: ghost.is_some(),
             });
         }
         self.trace

@@ -25,6 +25,9 @@ pub(super) const LONER: u8 = 4;
 /// Number of classic groups. The groups that the broker assigns follow.
 pub(super) const CLASSIC_GROUPS: u8 = 3;
 const HEARTBEAT_MS: i64 = 1_000;
+/// Static members, which keep their places when they come back without their ids, and their name.
+const STATIC: std::ops::Range<u8> = 2..4;
+pub(super) const STATIC_NAME: &str = "static";
 
 /// A member of a group.
 #[derive(Debug, Clone)]
@@ -38,6 +41,18 @@ pub(super) struct Member {
     pub(super) generation: Option<i32>,
     pub(super) partitions: Vec<(u8, u8)>,
     heartbeat_ms: i64,
+    /// The static member that it replaces.
+    pub(super) ghost: Option<Ghost>,
+}
+
+/// Former self of a static member: the id before it came back without one.
+#[derive(Debug, Clone)]
+pub(super) struct Ghost {
+    pub(super) id: String,
+    pub(super) generation: i32,
+    pub(super) partitions: Vec<(u8, u8)>,
+    /// True once its successor has its answer: it must be refused from then on.
+    pub(super) is_fenced: bool,
 }
 
 /// A pending request.
@@ -51,8 +66,9 @@ pub(super) enum Asked {
     Commit {
         key: PlaceKey,
         offset: u64,
-        /// True if a later generation already had its assignment.
+        /// True if a later generation already had its assignment, or a static member was replaced.
         is_fenced: bool,
+        is_of_ghost: bool,
     },
 }
 
@@ -63,6 +79,7 @@ pub(super) mod code {
     pub(in crate::kafka) const REBALANCING: i16 = 27;
     pub(in crate::kafka) const NO_GROUP: i16 = 69;
     pub(in crate::kafka) const MEMBER_ID_REQUIRED: i16 = 79;
+    pub(in crate::kafka) const FENCED_INSTANCE: i16 = 82;
     pub(in crate::kafka) const FENCED_EPOCH: i16 = 110;
     pub(in crate::kafka) const STALE_EPOCH: i16 = 113;
 }
@@ -81,6 +98,7 @@ impl Member {
             generation: None,
             partitions: Vec::new(),
             heartbeat_ms: 0,
+            ghost: None,
         }
     }
 
@@ -90,6 +108,13 @@ impl Member {
 
     fn group_name(&self) -> stafett_kafka_wire::Str {
         format!("g{}", self.group()).into()
+    }
+
+    /// Returns its name as a static member, if it is one.
+    pub(super) fn instance(&self) -> Option<stafett_kafka_wire::Str> {
+        STATIC
+            .contains(&self.number)
+            .then(|| format!("{STATIC_NAME}{}", self.number).into())
     }
 
     /// True if it waits for a commit in a topic.
@@ -105,9 +130,20 @@ impl Member {
         self.waiting.clear();
     }
 
-    /// Drops its connection and its identity.
+    /// Drops its connection and its identity. A static member leaves a ghost.
     pub(super) fn cut(&mut self) {
-        *self = Self::new(self.number);
+        let ghost = self.generation.map(|generation| Ghost {
+            id: self.id.clone(),
+            generation,
+            partitions: self.partitions.clone(),
+            is_fenced: false,
+        });
+        *self = Self {
+            ghost: ghost
+                .or_else(|| self.ghost.take())
+                .filter(|_| self.instance().is_some()),
+            ..Self::new(self.number)
+        };
     }
 
     pub(super) fn connect(&mut self, server: &mut Server) -> Result<(), Finding> {
@@ -136,6 +172,7 @@ impl Member {
             session_timeout_ms: 10_000,
             rebalance_timeout_ms: 3_000,
             member_id: self.id.clone().into(),
+            group_instance_id: self.instance(),
             protocol_type: "simulated".into(),
             protocols: vec![JoinGroupRequestProtocol {
                 name: "all".into(),
@@ -175,6 +212,7 @@ impl Member {
             group_id: self.group_name(),
             generation_id: joined.generation_id,
             member_id: self.id.clone().into(),
+            group_instance_id: self.instance(),
             assignments: shares.into_iter().map(assignment).collect(),
             ..SyncGroupRequest::default()
         };
@@ -192,7 +230,7 @@ impl Member {
             group_id: self.group_name(),
             generation_id: generation,
             member_id: self.id.clone().into(),
-            ..HeartbeatRequest::default()
+            group_instance_id: self.instance(),
         };
         if now_ms >= self.heartbeat_ms + HEARTBEAT_MS
             && let Some(connection) = &mut self.connection
@@ -211,6 +249,7 @@ impl Member {
             group_id: self.group_name(),
             members: vec![MemberIdentity {
                 member_id: self.id.clone().into(),
+                group_instance_id: self.instance(),
                 ..MemberIdentity::default()
             }],
             ..LeaveGroupRequest::default()
@@ -276,10 +315,8 @@ impl Member {
             Asked::Heartbeat => connection.read::<HeartbeatRequest>(3, answer)?.error_code,
             Asked::Leave => {
                 let left = connection.read::<LeaveGroupRequest>(3, answer)?;
-                let code = left
-                    .members
-                    .first()
-                    .map_or(left.error_code, |member| member.error_code);
+                let member = left.members.first();
+                let code = member.map_or(left.error_code, |member| member.error_code);
                 if code == 0 {
                     self.id.clear();
                     self.generation = None;
@@ -299,12 +336,17 @@ impl Member {
             key,
             offset,
             is_fenced,
+            is_of_ghost,
         } = asked
         {
+            if is_of_ghost && code != 0 {
+                commits.refuse(key, offset);
+                return Ok(());
+            }
             match code {
                 0 if is_fenced => {
                     return Err(Finding(format!(
-                        "commit {offset} of a generation that is over was taken"
+                        "commit {offset} of a generation that is over, or of a replaced member, was taken"
                     )));
                 }
                 0 => commits.acknowledge(key, offset),
@@ -331,6 +373,9 @@ impl Member {
             }
             (0, Asked::Join(least)) => {
                 self.id = joined.member_id.to_string();
+                if let Some(ghost) = &mut self.ghost {
+                    ghost.is_fenced = true;
+                }
                 commits.on_joined(self.group(), joined.generation_id, *least, &joined.leader)?;
                 self.sync(joined, commits);
                 Ok(())
@@ -343,8 +388,10 @@ impl Member {
     fn on_code(&mut self, code: i16, commits: &Commits, may_refuse: bool) -> Result<(), Finding> {
         match code {
             0 => Ok(()),
-            code::UNKNOWN_MEMBER | code::ILLEGAL_GENERATION | code::REBALANCING if self.number != LONER => {
-                if code == code::UNKNOWN_MEMBER {
+            code::UNKNOWN_MEMBER | code::ILLEGAL_GENERATION | code::REBALANCING | code::FENCED_INSTANCE
+                if self.number != LONER && (code != code::FENCED_INSTANCE || self.instance().is_some()) =>
+            {
+                if matches!(code, code::UNKNOWN_MEMBER | code::FENCED_INSTANCE) {
                     self.id.clear();
                 }
                 self.join(commits);

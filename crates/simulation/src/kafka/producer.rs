@@ -337,6 +337,7 @@ impl World {
             state: State::Unknown,
             sent: 1,
             transaction: None,
+            is_message: false,
         });
         let numbering = producer.id.zip(sequence).map(|(id, sequence)| (id, 0, sequence));
         let body = batch_of((batch, log), records, bytes, age, numbering, false)

@@ -1,6 +1,7 @@
 //! Reads partitions from start to end, and sends administrative requests.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 use stafett_journal::Journal;
@@ -48,6 +49,11 @@ impl World {
             if let Some(answer) = admin.answer() {
                 return Ok(admin.read::<R>(version, answer)?);
             }
+            if !admin.socket.is_open && self.has_failed() && server.journal.failure().is_some() {
+                // Without knowing the outcome, the broker does not answer.
+                return Err(Broken::Died(Death::Failed));
+            }
+            let Some(admin) = &self.kafka.admin else { break };
             if !admin.socket.is_open {
                 return Err(
                     Finding(format!("{} was answered by the connection's end", R::KEY.name())).into(),
@@ -100,6 +106,9 @@ impl World {
             .collect();
         self.kafka.ledger.check(log, &all.seen, died, &before)?;
         self.kafka.check_ends(log, &committed, &all, &closed)?;
+        self.kafka.ledger.saw_contents(log, &committed.sums)?;
+        self.kafka.ledger.saw_contents(log, &all.sums)?;
+        self.kafka.check_readers(log, &all)?;
         self.kafka.ledger.check_compacted(log, &all.seen, died, &before)?;
         // After a loss, the affected producer may be out of sequence.
         let batches = self.kafka.ledger.batches.iter();
@@ -172,6 +181,8 @@ pub(crate) struct Reading {
     pub(crate) is_committed: bool,
     pub(crate) start: u64,
     pub(crate) seen: Vec<Seen>,
+    /// Checksums of the records, by offset.
+    pub(crate) sums: Vec<(u64, u64)>,
     /// Ends of transactions: offset, producer.
     pub(crate) ends: Vec<(u64, i64, TransactionEnd)>,
     /// Last stable offset, and end, of the last answer.
@@ -180,7 +191,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    fn new(is_committed: bool) -> Self {
+    pub(super) fn new(is_committed: bool) -> Self {
         Self {
             is_committed,
             ..Self::default()
@@ -189,7 +200,7 @@ impl Reading {
 
     /// Adds fetched batches. Like a client, it leaves out control batches, and the records of `aborted`
     /// transactions, which are first offsets and producers.
-    fn add(
+    pub(super) fn add(
         &mut self,
         log: LogKey,
         at: &mut u64,
@@ -198,11 +209,16 @@ impl Reading {
     ) -> Result<(), Finding> {
         let unreadable = |error| Finding(format!("{log:?} has an unreadable batch: {error}"));
         let mut ended = BTreeSet::new();
+        let mut behind = 0;
         while !bytes.is_empty() {
             let header = BatchHeader::verify(&bytes).map_err(unreadable)?;
             let batch = bytes.split_to(header.bytes);
             let (base, producer) = (header.base_offset, header.producer_id);
             let next = u64::try_from(base + i64::from(header.last_offset_delta) + 1).unwrap_or(0);
+            if u64::try_from(base).unwrap_or(0) < behind {
+                return Err(Finding(format!("{log:?} goes back from {behind} to {base}")));
+            }
+            behind = next;
             if header.is_control() {
                 let end = transaction_end(&header, &batch)
                     .ok_or_else(|| Finding(format!("{log:?} has an unknown control batch at {base}")))?;
@@ -228,6 +244,7 @@ impl Reading {
                     .ok_or_else(|| Finding(format!("{log:?} holds a foreign record")))?;
                 let offset = record.offset.0;
                 if offset >= *at && !is_aborted {
+                    self.sums.push((offset, sum_of(&record)));
                     self.seen.push(Seen { offset, id });
                 }
             }
@@ -235,6 +252,13 @@ impl Reading {
         }
         Ok(())
     }
+}
+
+/// Returns a checksum of all that a record holds.
+fn sum_of(record: &StoredRecord) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (record.timestamp, &record.key, &record.value).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Header of records without a value that holds their id.

@@ -133,6 +133,11 @@ impl Context<'_> {
         Some(topic.log(u8::try_from(partition).ok()?))
     }
 
+    /// True if the deletion of a topic was requested.
+    fn is_going(&self, id: stafett_kafka_wire::Uuid) -> bool {
+        self.topics.iter().any(|topic| topic.known == Known::Deleting(id))
+    }
+
     /// Takes the records of a fetch.
     fn take(
         &mut self,
@@ -145,7 +150,7 @@ impl Context<'_> {
                 let Some(log) = self.log((topic.topic_id, partition.partition_index)) else {
                     continue;
                 };
-                if partition.error_code != 0 && !self.may_refuse {
+                if partition.error_code != 0 && !self.may_refuse && !self.is_going(topic.topic_id) {
                     return Err(Finding(format!("{log:?} cannot be shared: {partition:?}")));
                 }
                 let seen = records_of(log, partition.records.clone().into_bytes())?;
@@ -270,11 +275,17 @@ impl Sharing {
         Ok(())
     }
 
+    /// Handles the start of a shutdown.
+    pub(super) fn begin_stop(&mut self) {
+        self.deliveries.is_stopping = true;
+    }
+
     /// Handles the end of the program: no connection is left.
     pub(super) fn on_end(&mut self) {
         for member in &mut self.members {
             member.lose(&mut self.deliveries);
         }
+        self.deliveries.is_stopping = false;
     }
 
     /// Handles the end of the program as it was: deliveries count that were stored, all after a clean stop.

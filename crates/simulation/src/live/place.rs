@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::messages::Messages;
-use super::{Asked, Client, KEPT, Known, RESUMER};
+use super::{Asked, Client, KEPT, Known, RESUMER, pattern_of};
 use crate::server::Server;
 use crate::world::{Death, Finding, World};
+
+/// Number of missed messages with which the client also subscribes to a pattern when it resumes.
+const BY_PATTERN: u8 = 5;
 
 /// Messages that a client with a place received, by topic and number.
 #[derive(Debug, Clone, Default)]
@@ -66,15 +69,21 @@ impl Client {
     /// Resumes after a start, if it has a place.
     pub(super) fn resume_again(&mut self) {
         if self.place.has_begun {
-            self.resume();
+            self.resume(false);
         }
     }
 
-    /// Listens and asks for the missed messages, or for all if it has no place yet.
-    fn resume(&mut self) {
+    /// Listens and asks for the missed messages, or for all if it has no place yet. `by_pattern`: it also
+    /// subscribes to a pattern that brings the same topics.
+    fn resume(&mut self, by_pattern: bool) {
         self.listen();
+        let pattern = pattern_of(KEPT[0]);
+        if by_pattern {
+            self.subscribe(pattern, true, None);
+        }
         let has_begun = self.place.has_begun;
-        self.place.may_repeat = !has_begun && KEPT.iter().any(|topic| self.knows(*topic) != Known::No);
+        let mut known = KEPT.iter().chain([&pattern]);
+        self.place.may_repeat = !has_begun && known.any(|topic| self.knows(*topic) != Known::No);
         for topic in KEPT {
             self.subscribe(topic, true, Some(if has_begun { "resume" } else { "earliest" }));
         }
@@ -106,7 +115,7 @@ impl World {
         let client = self.live.client(RESUMER)?;
         if !client.listens && client.waiting.is_empty() {
             client.connect(server)?;
-            client.resume();
+            client.resume(missed == BY_PATTERN);
         } else if client.is_placed() {
             client.place.is_clean = client.owed(&messages).is_none();
             client.ask("leave", json!({}), Asked::Leave);

@@ -33,7 +33,7 @@ impl World {
             self.full_until_ms = None;
             self.spacious_from_ms = self.steady_ms + SPACE_MS;
         }
-        self.amqp.copies.is_full = self.may_refuse;
+        self.amqp.set_full(self.may_refuse);
         let has_failed = self.has_failed();
         if self.may_refuse || has_failed {
             // On a disk that has failed, settlements wait until the journal notices.
@@ -43,7 +43,7 @@ impl World {
                 self.steady_ms
             };
             let all = self.settlements_wait || has_failed;
-            self.amqp.copies.wait_since(from_ms, self.steady_ms, all);
+            self.amqp.wait_since(from_ms, self.steady_ms, all);
         }
         if self.full_until_ms.is_none() && self.spacious_from_ms <= self.steady_ms {
             self.may_refuse = false;

@@ -369,6 +369,7 @@ impl World {
             state: State::Unknown,
             sent: 1,
             transaction: Some(transaction),
+            is_message: false,
         });
         let numbering = Some((producer, epoch, sequence));
         let body = batch_of((batch, log), records, bytes, Age::Now, numbering, true)
