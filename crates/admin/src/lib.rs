@@ -10,6 +10,7 @@
 //!
 //! - `queues`, `definition`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
+//! - `topics`: topics, their partitions and producers
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
@@ -37,6 +38,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod time;
+mod topics;
 mod transactions;
 
 use std::sync::Arc;
@@ -118,6 +120,7 @@ fn routes() -> Routes {
         .with(receive::routes)
         .with(settle::routes)
         .with(clients::routes)
+        .with(topics::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

@@ -188,6 +188,12 @@ pub fn post(path: &'static str, about: &'static str) -> Endpoint {
     Endpoint::new(Method::POST, path, about)
 }
 
+/// Describes a `PATCH`.
+#[must_use]
+pub fn patch(path: &'static str, about: &'static str) -> Endpoint {
+    Endpoint::new(Method::PATCH, path, about)
+}
+
 /// Describes a `DELETE`.
 #[must_use]
 pub fn delete(path: &'static str, about: &'static str) -> Endpoint {

@@ -89,6 +89,8 @@ codes! {
         "There is no message with this id in the queue, or it is not stored any more."
     NoSuchTopic "no_such_topic" 404 Never
         "There is no topic of this name."
+    NoSuchPartition "no_such_partition" 404 Never
+        "The topic has no partition of this number. Partitions are counted from 0."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchOperation "no_such_operation" 404 Never
@@ -100,13 +102,17 @@ codes! {
     IsDefault "is_default" 409 Never
         "The default namespace stays."
     Closing "closing" 409 Later
-        "A namespace of this name is being deleted."
+        "A namespace of this name is being deleted, or a topic of this name is being made, changed or deleted."
     InUse "in_use" 409 Later
-        "The queue has consumers."
+        "The thing is in use: a queue has consumers, a topic has queues over it or live topics before it, a group has members."
+    Immutable "immutable" 409 Never
+        "The thing is not changed this way: a topic is the broker's own, or shows a queue."
+    Changed "changed" 409 Never
+        "The thing is not the one that the condition of the request names. Nothing was done."
     NotEmpty "not_empty" 409 Later
         "The queue holds messages."
     ExistsDifferently "exists_differently" 409 Never
-        "There is a thing of this name with another definition. The field names the first difference."
+        "There is a thing of this name with another definition. The field names the first difference, or the name that stands in the way."
     NameTaken "name_taken" 409 Never
         "The queue of the client would have the name of another queue."
     TooManyInFlight "too_many_in_flight" 409 Later

@@ -4,6 +4,7 @@
 //! - `catalog`: all topics with their definitions and logs: create, change, grow, delete, append, read
 //! - `cleanup`: cleanup policy and compaction of a topic's logs
 //! - `admission`: rules for batches on their way into a topic; `partitioner`: choice of the partition
+//! - `truncation`: which offsets a partition may be truncated before
 //! - `settings`: settings of topics that have not set their own
 //! - `registry`: all topics, by name and by id
 //! - `source`: the groups' view of topics
@@ -30,6 +31,7 @@ mod source;
 mod start_position;
 mod tail;
 mod topic;
+mod truncation;
 
 pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
@@ -49,3 +51,4 @@ pub use stafett_journal::{
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};
 pub use topic::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, TopicId, TopicSettings, is_internal};
+pub use truncation::TruncateError;
