@@ -10,7 +10,7 @@
 //!
 //! - `queues`, `definition`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
-//! - `topics`: topics, their partitions and producers
+//! - `topics`: topics, their partitions and producers; `records`: records stored and read
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
@@ -31,6 +31,7 @@ pub mod node;
 mod operations;
 mod queues;
 mod receive;
+mod records;
 mod refusals;
 mod send;
 mod sender;
@@ -55,6 +56,7 @@ use stafett_model::Namespace;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
+pub use records::Reads;
 
 /// The parts of the process behind the API. Clones share them.
 #[derive(Debug, Clone)]
@@ -62,6 +64,7 @@ pub struct Backend {
     pub broker: Slot<Broker>,
     pub journal: JournalDesk,
     pub operations: Operations,
+    pub reads: Reads,
     pub node: Arc<dyn Node>,
 }
 
@@ -86,6 +89,12 @@ impl FromRef<Backend> for Arc<dyn Node> {
 impl FromRef<Backend> for Operations {
     fn from_ref(backend: &Backend) -> Self {
         backend.operations.clone()
+    }
+}
+
+impl FromRef<Backend> for Reads {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.reads.clone()
     }
 }
 
@@ -121,6 +130,7 @@ fn routes() -> Routes {
         .with(settle::routes)
         .with(clients::routes)
         .with(topics::routes)
+        .with(records::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

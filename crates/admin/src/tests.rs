@@ -5,6 +5,7 @@ mod hostile;
 mod journal;
 mod mlmq;
 mod node;
+mod records;
 mod topics;
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
 use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
-use crate::{Backend, JournalDesk, Operations};
+use crate::{Backend, JournalDesk, Operations, Reads};
 
 /// A node that takes no commands.
 #[derive(Debug)]
@@ -130,6 +131,7 @@ impl World {
             broker: Slot::default(),
             journal: JournalDesk::default(),
             operations: Operations::default(),
+            reads: Reads::default(),
             node: Arc::new(TestNode),
         };
         backend.broker.open(Arc::clone(&broker));

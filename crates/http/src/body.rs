@@ -11,6 +11,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use stafett_net::{Arrival, ByteBudget, Permit};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -56,7 +57,7 @@ pub async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
 }
 
 /// Reads JSON. Unknown fields are refused if the type denies them.
-pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Problem> {
+pub fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(json).map_err(|why| refused(&why))
 }
 

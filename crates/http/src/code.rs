@@ -133,6 +133,10 @@ codes! {
         "The operation cannot be stopped before its end."
     TooLarge "too_large" 413 Never
         "The body is larger than it may be. The detail has the bound, and the setting of it if there is one."
+    UnsupportedType "unsupported_type" 415 Never
+        "The Content-Type or the Content-Encoding of the body is not known here."
+    NoKey "no_key" 422 Never
+        "A record has no key: its topic is compacted by key, or the field of the key is missing."
     OutOfRange "out_of_range" 422 Never
         "A number is beyond its bounds, which the refusal has as min and max."
     TooManyTargets "too_many_targets" 422 Never

@@ -11,6 +11,7 @@
 //! - `change_log`: names of recently changed topics
 //! - `log_read`: read of one log; `batches`: walk over the batches of a read
 //! - `cursor`: read-ahead of a log, message by message; `tail`: reader of one log
+//! - `new_records`: records to store, as one append; `record_tail`: reader of one log, record by record
 //! - `start_position`: where a reader begins
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
@@ -23,8 +24,10 @@ mod cleanup;
 mod cursor;
 mod log_read;
 pub mod names;
+mod new_records;
 mod partitioner;
 mod producer_ids;
+mod record_tail;
 mod registry;
 mod settings;
 mod source;
@@ -39,7 +42,9 @@ pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PAR
 pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
+pub use new_records::{NewRecord, RecordError, RecordRefusal, RecordsAppend};
 pub use partitioner::partition_by_name;
+pub use record_tail::{RecordItem, RecordTail};
 pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};

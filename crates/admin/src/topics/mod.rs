@@ -24,6 +24,7 @@ use stafett_topics::{Topic, TopicCatalog, is_internal};
 
 use crate::{Routes, answer};
 pub(crate) use changes::RefusedEdit;
+pub(crate) use partitions::no_such_partition;
 use settings::Settings;
 
 /// A topic in a list, with totals that are computed only if a request needs them.
