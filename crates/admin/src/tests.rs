@@ -6,6 +6,7 @@ mod journal;
 mod mlmq;
 mod node;
 mod records;
+mod search;
 mod topics;
 
 use std::sync::Arc;

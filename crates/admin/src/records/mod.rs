@@ -2,13 +2,20 @@
 //!
 //! - `produce`: storing records; `incoming`: records in a body
 //! - `read`: reading a partition on; `record`: a record in answers
-//! - `position`: places in a partition, in requests
+//! - `search`: looking over all partitions; `lane`: one of them; `choice`: conditions on records
+//! - `events`: records as they come
+//! - `position`: places in a partition, in requests; `cursor`: a place in all partitions
 
+mod choice;
+mod cursor;
+mod events;
 mod incoming;
+mod lane;
 mod position;
 mod produce;
 mod read;
 mod record;
+mod search;
 
 use std::sync::Arc;
 
@@ -40,5 +47,9 @@ impl Reads {
 }
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.with(produce::routes).with(read::routes)
+    routes
+        .with(produce::routes)
+        .with(read::routes)
+        .with(search::routes)
+        .with(events::routes)
 }
