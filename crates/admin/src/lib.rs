@@ -10,7 +10,8 @@
 //!
 //! - `queues`, `definition`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
-//! - `topics`: topics, their partitions and producers; `records`: records stored and read
+//! - `topics`: topics, their partitions and producers; `records`: records stored and read;
+//!   `groups`: groups of consumers and their commits
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
@@ -24,6 +25,7 @@ mod caller;
 mod clients;
 mod content;
 mod definition;
+mod groups;
 mod journal;
 mod message;
 mod namespaces;
@@ -131,6 +133,7 @@ fn routes() -> Routes {
         .with(clients::routes)
         .with(topics::routes)
         .with(records::routes)
+        .with(groups::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use stafett_groups::GroupError;
 use stafett_http::{Code, Problem};
 use stafett_journal::Refusal;
 use stafett_messaging::exchanges::NamespaceError;
@@ -10,6 +11,7 @@ use stafett_messaging::{SendError, Stopped};
 use stafett_store::NotStored;
 use stafett_topics::{AlterError, CreateError, DeleteError, GrowError, PARTITIONS_MAX};
 
+use crate::groups::no_such_group;
 use crate::topics::{RefusedEdit, no_such_topic};
 
 /// Codes of [`of_storage`].
@@ -152,6 +154,35 @@ pub(crate) fn out_of_range(field: &str, min: u64, max: u64, given: u64) -> Probl
     let why = format!("{field} is a number from {min} to {max}, not {given}");
     let problem = Problem::new(Code::OutOfRange, why).with("field", field);
     problem.with("min", min).with("max", max)
+}
+
+/// Codes of [`of_group`].
+pub(crate) const GROUPS: [Code; 4] = [Code::NoSuchGroup, Code::InUse, Code::Immutable, Code::Overloaded];
+
+pub(crate) fn of_group(error: &GroupError, name: &str) -> Problem {
+    let said = format!("group {name:?}: {error}");
+    let code = match error {
+        GroupError::NoSuchGroup => return no_such_group(name),
+        GroupError::NotStored(why) => return of_storage(*why, said),
+        GroupError::NotEmpty
+        | GroupError::UnknownMember
+        | GroupError::MemberIdRequired
+        | GroupError::FencedInstance
+        | GroupError::OtherGeneration
+        | GroupError::StaleEpoch
+        | GroupError::Rebalancing => {
+            let why = format!("the group {name:?} has members, which would go on from where they are");
+            return Problem::new(Code::InUse, why);
+        }
+        GroupError::OtherKind => Code::Immutable,
+        GroupError::TooManyGroups | GroupError::Full | GroupError::NoMemory => Code::Overloaded,
+        GroupError::Name { .. }
+        | GroupError::NoCommonStrategy
+        | GroupError::SessionTime { .. }
+        | GroupError::MemberTooLarge { .. } => Code::BadRequest,
+        GroupError::Stopping => Code::NotServing,
+    };
+    Problem::new(code, said)
 }
 
 pub(crate) fn of_creation(error: &CreateError) -> Problem {

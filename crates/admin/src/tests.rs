@@ -1,6 +1,7 @@
 //! The routes, over a broker on a journal in memory.
 
 mod document;
+mod groups;
 mod hostile;
 mod journal;
 mod mlmq;

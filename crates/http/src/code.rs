@@ -91,6 +91,8 @@ codes! {
         "There is no topic of this name."
     NoSuchPartition "no_such_partition" 404 Never
         "The topic has no partition of this number. Partitions are counted from 0."
+    NoSuchGroup "no_such_group" 404 Never
+        "There is no group of this name, or none with commits."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchOperation "no_such_operation" 404 Never
@@ -106,7 +108,7 @@ codes! {
     InUse "in_use" 409 Later
         "The thing is in use: a queue has consumers, a topic has queues over it or live topics before it, a group has members."
     Immutable "immutable" 409 Never
-        "The thing is not changed this way: a topic is the broker's own, or shows a queue."
+        "The thing is not changed this way: a topic is the broker's own, or shows a queue; a group is of another kind."
     Changed "changed" 409 Never
         "The thing is not the one that the condition of the request names. Nothing was done."
     NotEmpty "not_empty" 409 Later

@@ -11,7 +11,7 @@ mod cursor;
 mod events;
 mod incoming;
 mod lane;
-mod position;
+pub(crate) mod position;
 mod produce;
 mod read;
 mod record;

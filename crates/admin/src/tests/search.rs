@@ -133,7 +133,9 @@ async fn a_record_that_is_too_large_to_keep_is_read_again() {
         let found: Value = serde_json::from_slice(&body).unwrap();
         let records = found["records"].as_array().unwrap();
         seen.push(records.len());
-        let values = records.iter().zip(&texts[seen.iter().sum::<usize>() - records.len()..]);
+        let values = records
+            .iter()
+            .zip(&texts[seen.iter().sum::<usize>() - records.len()..]);
         assert!(values.into_iter().all(|(record, text)| record["value"] == **text));
         let Some(next) = found["next"].as_str() else { break };
         after = format!("&after={next}");
