@@ -198,7 +198,7 @@ async fn make(
     let mut declare = wanted.declare(&broker)?;
     if let Some(existing) = queues.get(&namespace, &name) {
         // Of a queue that another protocol has made, the settings are compared.
-        declare.arguments = existing.arguments.clone();
+        declare.arguments.clone_from(&existing.arguments);
     }
     let refused = |why: DeclareError| match why {
         DeclareError::NotStored(why) => of_storage(why, why),

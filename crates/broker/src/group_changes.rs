@@ -12,8 +12,8 @@ impl Broker {
         Ok(self.finish_group_deletion(name, ticket).await?)
     }
 
-    /// Waits for a deletion that was begun by [`stafett_transactions::Transactions::delete_group`], and deletes
-    /// the group's places in topics.
+    /// Waits for a deletion begun by [`stafett_transactions::Transactions::delete_group`], and deletes the
+    /// group's places in topics.
     pub async fn finish_group_deletion(&self, name: &str, ticket: DeletionTicket) -> Result<(), NotStored> {
         ticket.durable().await?;
         self.messaging.shares().delete_group(name).await

@@ -175,16 +175,13 @@ impl Building {
         };
         let bytes = record.bytes_at_most();
         let fits = |batch: &BatchBuilder| batch.bytes() + bytes <= bytes_max;
-        match self.done.last_mut().filter(|(batch, _)| fits(batch)) {
-            Some((batch, places)) => {
-                batch.push(&stored)?;
-                places.push(index);
-            }
-            None => {
-                let mut batch = BatchBuilder::with_capacity(Codec::None, bytes);
-                batch.push(&stored)?;
-                self.done.push((batch, vec![index]));
-            }
+        if let Some((batch, places)) = self.done.last_mut().filter(|(batch, _)| fits(batch)) {
+            batch.push(&stored)?;
+            places.push(index);
+        } else {
+            let mut batch = BatchBuilder::with_capacity(Codec::None, bytes);
+            batch.push(&stored)?;
+            self.done.push((batch, vec![index]));
         }
         Ok(())
     }

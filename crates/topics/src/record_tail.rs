@@ -1,7 +1,7 @@
 //! Reader of one log, record by record as they are stored, at a visibility.
 //!
-//! [`crate::Tail`] reads messages; this reads records, which may lack a value. Offsets that never had a record,
-//! or whose record was compacted, are passed over.
+//! [`crate::Tail`] reads messages; this reads records, which may lack a value. Offsets that never had a
+//! record, or whose record was compacted, are passed over.
 
 use stafett_journal::Visibility;
 use stafett_model::{LogId, Offset, Records, StoredRecord};
@@ -61,7 +61,7 @@ impl RecordTail {
         self.bytes_read
     }
 
-    /// Returns the next item of what was read. `None` if the log has to be read.
+    /// Returns the next item of the last read. `None` if the log has to be read.
     pub fn item(&mut self) -> Option<RecordItem> {
         if let Some(skipped) = self.skipped.take() {
             self.next = skipped.to;
@@ -89,7 +89,7 @@ impl RecordTail {
         }
     }
 
-    /// Reads from the next offset on. There may be no item in what is read.
+    /// Reads from the next offset on. The result may have no item.
     pub async fn read(&mut self, catalog: &TopicCatalog) -> Result<(), ReadEnd> {
         let ticket = catalog.read_log(self.log, self.next, self.read_bytes, self.visibility);
         match ticket.finish().await {

@@ -76,9 +76,9 @@ impl Choice {
         };
         self.fields.iter().all(|(path, wanted)| {
             let field = path.iter().try_fold(&json, |json, name| json.get(name));
-            field.is_some_and(|field| match field {
-                Value::String(text) => text == wanted,
-                other => other.to_string() == *wanted,
+            field.is_some_and(|field| match field.as_str() {
+                Some(text) => text == wanted,
+                None => serde_json::from_str::<Value>(wanted).is_ok_and(|wanted| *field == wanted),
             })
         })
     }

@@ -106,16 +106,15 @@ async fn events(
     query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let from = match query.get("from") {
-        None => Position::Latest,
-        Some(text) => match Position::of("from", text)? {
-            Position::Offset(_) => {
-                let why = "from is latest, earliest, -N or a time: an offset is one of a single partition";
-                return Err(Problem::bad_request(why));
-            }
-            other => other,
-        },
-    };
+    let from = query
+        .get("from")
+        .map(|text| Position::of("from", text))
+        .transpose()?;
+    if matches!(from, Some(Position::Offset(_))) {
+        let why = "from is latest, earliest, -N or a time: an offset is one of a single partition";
+        return Err(Problem::bad_request(why));
+    }
+    let from = from.unwrap_or(Position::Latest);
     let serving = broker.get()?;
     let topic = find(&serving, &name)?;
     check_partitions(&topic)?;

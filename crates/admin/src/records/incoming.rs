@@ -366,7 +366,8 @@ mod tests {
         };
         let records = read(query, format, body).unwrap().records;
         let shown = records.iter().map(|record| {
-            let [key, value] = [&record.key, &record.value].map(|it| text(it).unwrap_or("-".to_owned()));
+            let [key, value] =
+                [&record.key, &record.value].map(|it| text(it).unwrap_or_else(|| "-".to_owned()));
             format!("{key} {value}")
         });
         shown.collect()

@@ -142,7 +142,7 @@ impl Lane {
             return None;
         }
         let bytes = size(record);
-        // What is kept beside the content is counted, too.
+        // The fields beside the content count, too.
         let kept = bytes + size_of::<RecordShown>();
         let keeps = scan.kept + kept <= KEPT_BYTES_MAX;
         if keeps {

@@ -72,7 +72,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             Parameter::text("key", "Key of all records."),
             Parameter::text("key_field", "Field of a JSON value that is its key; a.b for a field in a field."),
             Parameter::text("keyless", "`refuse`, the default, `store` or `skip` values without that field."),
-            Parameter::number("partition", u32::MAX as u64, "Partition of all records."),
+            Parameter::number("partition", u64::from(u32::MAX), "Partition of all records."),
             Parameter::text("header.", "Header of all records."),
             Parameter::text("ack", "`stored`, the default, or `none`: answered before it is stored."),
         ])
@@ -214,12 +214,12 @@ fn stored(outcomes: impl IntoIterator<Item = Outcome>, name: &str) -> Result<Vec
 }
 
 /// Returns the places of batches; those of a partition that stand together are one.
-fn places(topic: &Topic, placed: &[PlacedBatch], batches: &[(u32, u32)]) -> Vec<Place> {
+fn places(topic: &Topic, stored: &[PlacedBatch], batches: &[(u32, u32)]) -> Vec<Place> {
     let numbers: HashMap<_, u32> = (0..topic.partitions())
         .filter_map(|number| Some((topic.log(number)?, number)))
         .collect();
     let mut places: Vec<Place> = Vec::new();
-    for (batch, (_, count)) in placed.iter().zip(batches) {
+    for (batch, (_, count)) in stored.iter().zip(batches) {
         let Some(partition) = numbers.get(&batch.log).copied() else {
             continue;
         };

@@ -217,7 +217,7 @@ impl Wanted {
                 }
                 // A range behind records is the first of the next answer.
                 Some(RecordItem::Skipped(_)) if !records.is_empty() => break,
-                Some(RecordItem::Skipped(skipped)) => gap = gap.or(Some(Gap::of(skipped))),
+                Some(RecordItem::Skipped(skipped)) => gap = gap.or_else(|| Some(Gap::of(skipped))),
                 None if tail.bytes_read() >= READ_BYTES_MAX => break,
                 None => match tail.read(catalog).await {
                     Ok(()) => {}

@@ -1,7 +1,7 @@
 //! Search over all partitions of a topic, newest or oldest records first.
 //!
-//! Each partition is a lane that is read window by window; the lanes are merged by time. A lane keeps its order:
-//! a record that is out of order by its timestamp counts as being of the time of the one before it.
+//! Each partition is a lane that is read window by window; the lanes are merged by time. A lane keeps its
+//! order: a record that is out of order by its timestamp counts as being of the time of the one before it.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -172,13 +172,10 @@ async fn a_group_with_members_keeps_its_commits() {
 async fn odd_requests_about_groups_are_refused_with_a_code() {
     let world = world().await;
     world.send("PUT /v1/groups/g/offsets", OFFSETS).await;
-    let put = "PUT /v1/groups/g/offsets";
-    let reset = "POST /v1/groups/g/reset";
     let long_name = format!("PUT /v1/groups/{}/offsets", "x".repeat(40_000));
-    let long_text = format!(
-        r#"{{"offsets": [{{"topic": "t", "partition": 0, "offset": 1, "metadata": "{}"}}]}}"#,
-        "x".repeat(10_000)
-    );
+    let metadata = "x".repeat(10_000);
+    let long_text = json!({"offsets": [{"topic": "t", "partition": 0, "offset": 1, "metadata": metadata}]});
+    let latest = r#"{"to": "latest"}"#;
     refused(
         &world,
         &[
@@ -192,74 +189,69 @@ async fn odd_requests_about_groups_are_refused_with_a_code() {
             ("DELETE /v1/groups/none?if_epoch=1", "", 404, "no_such_group"),
             ("DELETE /v1/groups/none/offsets", "", 404, "no_such_group"),
             ("DELETE /v1/groups/g/offsets?topic=none", "", 404, "no_such_topic"),
-            (
-                "POST /v1/groups/none/reset",
-                r#"{"to": "latest"}"#,
-                404,
-                "no_such_group",
-            ),
+            ("POST /v1/groups/none/reset", latest, 404, "no_such_group"),
+            ("POST /v1/groups/g/reset?if_epoch=1", latest, 409, "changed"),
             ("PUT /v1/groups/%00/offsets", OFFSETS, 400, "bad_request"),
             ("PUT /v1/groups/%20/offsets", OFFSETS, 400, "bad_request"),
             (&long_name, OFFSETS, 400, "bad_request"),
-            (put, &long_text, 400, "bad_request"),
             (
-                put,
-                r#"{"offsets": [{"topic": "none", "partition": 0, "offset": 1}]}"#,
-                404,
-                "no_such_topic",
-            ),
-            (
-                put,
-                r#"{"offsets": [{"topic": "t", "partition": 2, "offset": 1}]}"#,
-                404,
-                "no_such_partition",
-            ),
-            (
-                put,
-                r#"{"offsets": [{"topic": "t", "partition": 0, "offset": -1}]}"#,
+                "PUT /v1/groups/g/offsets",
+                &long_text.to_string(),
                 400,
                 "bad_request",
-            ),
-            (
-                put,
-                r#"{"offsets": [{"topic": "t", "partition": 0, "offset": 9007199254740992}]}"#,
-                422,
-                "out_of_range",
-            ),
-            (put, r#"{"offsets": {}}"#, 400, "bad_request"),
-            (put, "", 400, "bad_request"),
-            (reset, "", 400, "bad_request"),
-            (reset, r#"{"to": "soon"}"#, 400, "bad_request"),
-            (reset, r#"{"to": "latest", "by": 1}"#, 400, "bad_request"),
-            (
-                reset,
-                r#"{"to": "latest", "partitions": [0]}"#,
-                400,
-                "bad_request",
-            ),
-            (
-                reset,
-                r#"{"to": "latest", "topic": "t", "partitions": [2]}"#,
-                404,
-                "no_such_partition",
-            ),
-            (
-                reset,
-                r#"{"to": "latest", "topic": "none"}"#,
-                404,
-                "no_such_topic",
-            ),
-            (reset, r#"{"to": "latest", "shift": 1}"#, 400, "unknown_field"),
-            (reset, r#"{"by": 9223372036854775808}"#, 400, "bad_request"),
-            (
-                &format!("{reset}?if_epoch=1"),
-                r#"{"to": "latest"}"#,
-                409,
-                "changed",
             ),
         ],
     )
     .await;
+}
+
+/// Commits of an odd topic, partition and offset, as JSON.
+const ODD_COMMITS: &[(&str, &str, &str, u16, &str)] = &[
+    (r#""none""#, "0", "1", 404, "no_such_topic"),
+    (r#""t""#, "2", "1", 404, "no_such_partition"),
+    (r#""t""#, "0", "-1", 400, "bad_request"),
+    (r#""t""#, "0", "1.5", 400, "bad_request"),
+    (r#""t""#, "0", "9007199254740992", 422, "out_of_range"),
+    ("7", "0", "1", 400, "bad_request"),
+    (r#""t""#, "0", "1}", 400, "bad_json"),
+];
+
+const ODD_RESETS: &[(&str, u16, &str)] = &[
+    ("", 400, "bad_request"),
+    (r#"{"to": "soon"}"#, 400, "bad_request"),
+    (r#"{"to": "latest", "by": 1}"#, 400, "bad_request"),
+    (r#"{"to": "latest", "partitions": [0]}"#, 400, "bad_request"),
+    (
+        r#"{"to": "latest", "topic": "t", "partitions": [2]}"#,
+        404,
+        "no_such_partition",
+    ),
+    (r#"{"to": "latest", "topic": "none"}"#, 404, "no_such_topic"),
+    (r#"{"to": "latest", "shift": 1}"#, 400, "unknown_field"),
+    (r#"{"by": 9223372036854775808}"#, 400, "bad_request"),
+];
+
+#[tokio::test]
+async fn odd_commits_and_resets_are_refused_with_a_code() {
+    let world = world().await;
+    world.send("PUT /v1/groups/g/offsets", OFFSETS).await;
+    let put = "PUT /v1/groups/g/offsets";
+    for (topic, partition, offset, status, code) in ODD_COMMITS {
+        let fields = format!(r#""topic": {topic}, "partition": {partition}, "offset": {offset}"#);
+        let body = format!(r#"{{"offsets": [{{{fields}}}]}}"#);
+        refused(&world, &[(put, &body, *status, code)]).await;
+    }
+    refused(
+        &world,
+        &[
+            (put, r#"{"offsets": {}}"#, 400, "bad_request"),
+            (put, "", 400, "bad_request"),
+        ],
+    )
+    .await;
+    for (body, status, code) in ODD_RESETS {
+        refused(&world, &[("POST /v1/groups/g/reset", body, *status, code)]).await;
+    }
 }
 
 #[tokio::test]

@@ -256,10 +256,7 @@ async fn records_of_an_open_transaction_are_shown_only_on_demand() {
 #[tokio::test]
 async fn odd_requests_are_refused_with_a_code() {
     let world = world("").await;
-    world.queue("/", "work").await;
     let path = "GET /v1/topics/t/partitions/0/records";
-    let post = "POST /v1/topics/t/records";
-    let long = "x".repeat((16 << 20) + 1);
     let many = format!("{path}?from=99999999999999999999999");
     refused(
         &world,
@@ -305,6 +302,20 @@ async fn odd_requests_are_refused_with_a_code() {
             (&format!("{path}?as=xml"), "", 400, "bad_request"),
             (&format!("{path}?isolation=none"), "", 400, "bad_request"),
             (&format!("{path}?offset=1"), "", 400, "unknown_field"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn odd_records_are_refused_and_none_is_stored() {
+    let world = world("").await;
+    world.queue("/", "work").await;
+    let post = "POST /v1/topics/t/records";
+    let long = "x".repeat((16 << 20) + 1);
+    refused(
+        &world,
+        &[
             (&format!("{post}?ack=all"), "a", 400, "bad_request"),
             (&format!("{post}?partition=1"), "a", 404, "no_such_partition"),
             (&format!("{post}?partition=-1"), "a", 400, "bad_request"),
@@ -333,21 +344,27 @@ async fn odd_requests_are_refused_with_a_code() {
 }
 
 #[tokio::test]
-async fn a_full_disk_and_an_unknown_outcome_are_refusals() {
+async fn a_full_disk_is_a_refusal_and_passes() {
     let ManualWorld { world, journal } = ManualWorld::new().await;
     world.ask("PUT /v1/topics/t").await;
     journal.set_full(true);
+    let post = "POST /v1/topics/t/records";
+    let without_wait = format!("{post}?ack=none");
     refused(
         &world,
         &[
-            ("POST /v1/topics/t/records", "a", 507, "disk_full"),
-            ("POST /v1/topics/t/records?ack=none", "a", 507, "disk_full"),
+            (post, "a", 507, "disk_full"),
+            (&without_wait, "a", 507, "disk_full"),
         ],
     )
     .await;
     journal.set_full(false);
-    assert_eq!(
-        world.send("POST /v1/topics/t/records", "a").await.0,
-        StatusCode::OK
-    );
+    journal.hold_batches();
+    let refuse = async {
+        assert!(journal.refuse(0), "the request is polled first");
+    };
+    let (refused, ()) = tokio::join!(world.send(post, "a"), refuse);
+    assert_eq!(refused.1["code"], "disk_full");
+    journal.release();
+    assert_eq!(world.send(post, "a").await.0, StatusCode::OK);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::BodyDataStream;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
@@ -157,7 +157,7 @@ impl Events {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
         Self {
-            body: Body::from(response.into_body()).into_data_stream(),
+            body: response.into_body().into_data_stream(),
             text: String::new(),
         }
     }
@@ -213,10 +213,7 @@ async fn a_stream_ends_with_its_topic_its_partitions_or_the_broker() {
     let world = world().await;
     let mut grown = Events::of(&world, "", None).await;
     world.send("PATCH /v1/topics/t", r#"{"partitions": 4}"#).await;
-    assert_eq!(
-        timeout(Duration::from_secs(60), grown.next()).await.unwrap(),
-        None
-    );
+    assert_eq!(timeout(Duration::from_mins(1), grown.next()).await.unwrap(), None);
     let mut deleted = Events::of(&world, "", None).await;
     world.ask("DELETE /v1/topics/t").await;
     let (_, kind, why) = deleted.next().await.unwrap();
@@ -226,7 +223,7 @@ async fn a_stream_ends_with_its_topic_its_partitions_or_the_broker() {
     let mut stopped = Events::of(&world, "", None).await;
     world.backend.broker.close();
     assert_eq!(
-        timeout(Duration::from_secs(60), stopped.next()).await.unwrap(),
+        timeout(Duration::from_mins(1), stopped.next()).await.unwrap(),
         None
     );
 }

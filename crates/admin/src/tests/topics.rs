@@ -293,6 +293,31 @@ async fn a_topic_in_use_goes_by_force_only_and_under_its_id_only() {
     assert_ne!(again["id"], made["id"]);
 }
 
+const ODD_TOPICS: &[(&str, u16, &str)] = &[
+    (r#"{"partitions": 0}"#, 422, "out_of_range"),
+    (r#"{"partitions": 10001}"#, 422, "out_of_range"),
+    (r#"{"partitions": 4294967296}"#, 400, "bad_request"),
+    (r#"{"partitions": "3"}"#, 400, "bad_request"),
+    (r#"{"partitions": 1"#, 400, "bad_json"),
+    (r#"{"replicas": 1}"#, 400, "unknown_field"),
+    (r#"{"settings": {"retention.ms": 1}}"#, 400, "unknown_field"),
+    (r#"{"settings": {"retention_ms": -1}}"#, 400, "bad_request"),
+    (
+        r#"{"settings": {"retention_ms": 9007199254740992}}"#,
+        422,
+        "out_of_range",
+    ),
+    (r#"{"settings": {"durability": "never"}}"#, 400, "bad_request"),
+    (r#"{"settings": {"cleanup": ""}}"#, 400, "bad_request"),
+    (r#"{"settings": {"codec": "bzip2"}}"#, 400, "bad_request"),
+    (r#"{"settings": {"dirty_share_min": 1.5}}"#, 422, "out_of_range"),
+    (
+        r#"{"settings": {"message_bytes_max": 2147483648}}"#,
+        422,
+        "out_of_range",
+    ),
+];
+
 #[tokio::test]
 async fn odd_names_numbers_and_bodies_are_refused_with_a_code() {
     let world = World::new().await;
@@ -313,70 +338,6 @@ async fn odd_names_numbers_and_bodies_are_refused_with_a_code() {
             ("GET /v1/topics/none/producers", "", 404, "no_such_topic"),
             ("PATCH /v1/topics/none", "{}", 404, "no_such_topic"),
             ("DELETE /v1/topics/none", "", 404, "no_such_topic"),
-            ("PUT /v1/topics/n", r#"{"partitions": 0}"#, 422, "out_of_range"),
-            (
-                "PUT /v1/topics/n",
-                r#"{"partitions": 10001}"#,
-                422,
-                "out_of_range",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"partitions": 4294967296}"#,
-                400,
-                "bad_request",
-            ),
-            ("PUT /v1/topics/n", r#"{"partitions": "3"}"#, 400, "bad_request"),
-            ("PUT /v1/topics/n", r#"{"partitions": 1"#, 400, "bad_json"),
-            ("PUT /v1/topics/n", r#"{"replicas": 1}"#, 400, "unknown_field"),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"retention.ms": 1}}"#,
-                400,
-                "unknown_field",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"retention_ms": -1}}"#,
-                400,
-                "bad_request",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"retention_ms": 9007199254740992}}"#,
-                422,
-                "out_of_range",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"durability": "never"}}"#,
-                400,
-                "bad_request",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"cleanup": ""}}"#,
-                400,
-                "bad_request",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"codec": "bzip2"}}"#,
-                400,
-                "bad_request",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"dirty_share_min": 1.5}}"#,
-                422,
-                "out_of_range",
-            ),
-            (
-                "PUT /v1/topics/n",
-                r#"{"settings": {"message_bytes_max": 2147483648}}"#,
-                422,
-                "out_of_range",
-            ),
             (
                 "PATCH /v1/topics/a.b",
                 r#"{"partitions": 0}"#,
@@ -387,11 +348,14 @@ async fn odd_names_numbers_and_bodies_are_refused_with_a_code() {
         ],
     )
     .await;
+    for (body, status, code) in ODD_TOPICS {
+        refused(&world, &[("PUT /v1/topics/n", body, *status, code)]).await;
+    }
     assert_eq!(world.ask("GET /v1/topics/n").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn a_full_disk_and_a_failed_journal_are_refusals() {
+async fn a_full_disk_and_a_stopped_broker_are_refusals() {
     let ManualWorld { world, journal } = ManualWorld::new().await;
     world.ask("PUT /v1/topics/t").await;
     journal.set_used_up(true);

@@ -1,5 +1,10 @@
 //! Settings of topics, in requests and in answers.
 
+#![expect(
+    clippy::option_option,
+    reason = "a field that is absent, null, or without a bound"
+)]
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
