@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_groups::{CommitSender, GroupError, NewCommit};
 use stafett_http::api::{delete, post, put};
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::body::{self, Object};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_topics::Topic;
 
 use super::{IF_EPOCH, check_epoch, no_such_group};
@@ -35,7 +36,7 @@ const NO_MEMBER: CommitSender<'static> = CommitSender {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewOffsets {
-    offsets: Vec<NewOffset>,
+    offsets: Vec<Object<NewOffset>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -164,7 +165,7 @@ async fn commit(
     }
     let text_max = broker.groups().settings().commit_text_bytes_max;
     let mut commits = Vec::with_capacity(offsets.len());
-    for one in offsets {
+    for Object(one) in offsets {
         let topic = find_topic(&broker, &one.topic)?;
         if one.partition >= topic.partitions() {
             return Err(no_such_partition(&topic, one.partition));

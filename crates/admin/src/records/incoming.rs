@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use stafett_http::{Code, Problem, Query, body};
+use stafett_http::body::{self, Object};
+use stafett_http::{Code, Problem, Query};
 use stafett_topics::NewRecord;
 
 use super::position;
@@ -222,7 +223,7 @@ impl Template {
             return Err(in_line(bad(format!("a body has {RECORDS_MAX} records at most"))));
         }
         if self.is == As::Record {
-            let record: RecordBody = body::parse(document.get().as_bytes()).map_err(in_line)?;
+            let Object::<RecordBody>(record) = body::parse(document.get().as_bytes()).map_err(in_line)?;
             incoming.add(line, self.described(record).map_err(in_line)?);
             return Ok(());
         }
@@ -445,6 +446,13 @@ mod tests {
                 r#"{"value": 1, "value_base64": ""}"#,
                 Code::BadRequest,
                 Some(1),
+            ),
+            (
+                "as=record",
+                Format::Json,
+                r#"[{}, ["k", null, "v", null, {}, null, null]]"#,
+                Code::BadRequest,
+                Some(2),
             ),
             (
                 "as=record",

@@ -18,15 +18,20 @@ mod record;
 mod search;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use stafett_http::{Problem, slot};
+use stafett_http::{Code, Problem, slot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use crate::Routes;
 
 /// Bound on requests that read records at the same time: each may hold a decompressed batch. Those that only
 /// wait for records are not counted.
 const READS_MAX: usize = 16;
+
+/// Longest time that a request waits for its turn.
+const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// Turns of requests that read records. Clones share them.
 #[derive(Debug, Clone)]
@@ -40,8 +45,12 @@ impl Default for Reads {
 
 impl Reads {
     /// Waits for a turn.
-    async fn turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let turn = Arc::clone(&self.0).acquire_owned().await;
+    pub(crate) async fn turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let turn = timeout(TURN_WAIT, Arc::clone(&self.0).acquire_owned()).await;
+        let turn = turn.map_err(|_| {
+            let why = format!("{READS_MAX} requests read records, and more wait");
+            Problem::new(Code::Overloaded, why)
+        })?;
         turn.map_err(|_| slot::closed())
     }
 }

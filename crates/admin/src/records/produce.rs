@@ -19,7 +19,7 @@ use crate::caller::Caller;
 use crate::content::JSON;
 use crate::refusals::{self, of_storage};
 use crate::send::{NDJSON, content_type, idempotency_key};
-use crate::topics::{check_mutable, find, no_such_partition, no_such_topic};
+use crate::topics::{check_mutable, find, id_text, no_such_partition, no_such_topic};
 use crate::{Routes, answer};
 
 const LIMIT: body::Limit = body::Limit {
@@ -109,16 +109,20 @@ async fn produce(
             )));
         }
     };
-    let key = idempotency_key(request.headers(), &caller, &["topic", &name])?;
     let kind = content_type(request.headers()).map(str::to_owned);
     let format = format(request.headers(), kind.as_deref())?;
-    check_mutable(&*find(&*broker.get()?, &name)?)?;
+    let topic = find(&*broker.get()?, &name)?;
+    check_mutable(&topic)?;
+    // A topic that is made again under the name has none of the records.
+    let key = idempotency_key(request.headers(), &caller, &["topic", &id_text(&topic)])?;
     let body = body::read(request, LIMIT).await?;
     let incoming = template.read(body.bytes(), format, kind.as_deref())?;
     let broker = broker.get()?;
-    // The topic may be another one than before the body came.
-    let topic = find(&broker, &name)?;
-    check_mutable(&topic)?;
+    // The settings may be others than before the body came.
+    let topic = broker
+        .topics()
+        .with_id(topic.id)
+        .ok_or_else(|| no_such_topic(&name))?;
     let keyless = key.unwrap_or_else(|| uuid::Uuid::new_v4().into_bytes());
     let keyless = keyless.first_chunk().copied().map_or(0, u32::from_le_bytes);
     let catalog = broker.catalog();

@@ -121,6 +121,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             Code::NoSuchPartition,
             Code::OutOfRange,
             Code::Unreadable,
+            Code::Overloaded,
         ]),
         read,
     )

@@ -80,7 +80,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .query(&Choice::KEYS)
         .query(&SHOWN)
         .answers::<Answer>(200)
-        .refuses(&[Code::NotServing, Code::NoSuchTopic, Code::OutOfRange, Code::Unreadable]),
+        .refuses(&[Code::NotServing, Code::NoSuchTopic, Code::OutOfRange, Code::Unreadable, Code::Overloaded]),
         search,
     )
 }

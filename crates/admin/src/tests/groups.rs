@@ -245,6 +245,7 @@ async fn odd_commits_and_resets_are_refused_with_a_code() {
         &world,
         &[
             (put, r#"{"offsets": {}}"#, 400, "bad_request"),
+            (put, r#"{"offsets": [["t", 0, 1, null]]}"#, 400, "bad_request"),
             (put, "", 400, "bad_request"),
         ],
     )

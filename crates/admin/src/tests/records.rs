@@ -114,6 +114,11 @@ async fn a_request_is_stored_once_for_its_key_and_its_topic() {
     assert_eq!(read(other).await.1["repeated"], false, "of another topic");
     assert_eq!(world.ask("GET /v1/topics/t").await.1["records"], 1);
     assert_eq!(world.ask("GET /v1/topics/u").await.1["records"], 1);
+    world.ask("DELETE /v1/topics/t").await;
+    world.ask("PUT /v1/topics/t").await;
+    let (_, anew) = world.produce("", &[key], "a").await;
+    assert_eq!((&anew["repeated"], &anew["stored"]), (&json!(false), &json!(1)));
+    assert_eq!(world.ask("GET /v1/topics/t").await.1["records"], 1);
 }
 
 #[tokio::test]
@@ -367,4 +372,24 @@ async fn a_full_disk_is_a_refusal_and_passes() {
     assert_eq!(refused.1["code"], "disk_full");
     journal.release();
     assert_eq!(world.send(post, "a").await.0, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_readers_than_there_are_turns_wait_or_are_refused() {
+    let world = world("").await;
+    let mut turns = Vec::new();
+    for _ in 0..16 {
+        turns.push(world.backend.reads.turn().await.unwrap());
+    }
+    let path = "GET /v1/topics/t/partitions/0/records";
+    refused(
+        &world,
+        &[
+            (path, "", 503, "overloaded"),
+            ("GET /v1/topics/t/records", "", 503, "overloaded"),
+        ],
+    )
+    .await;
+    turns.pop();
+    assert_eq!(world.ask(path).await.0, StatusCode::OK);
 }

@@ -234,6 +234,7 @@ async fn partitions_are_truncated_before_an_offset() {
                 400,
                 "bad_request",
             ),
+            (path, r#"{"before": [[0, 0]]}"#, 400, "bad_request"),
             (path, "{}", 400, "bad_request"),
             (&format!("{path}?if_id=0"), r#"{"before": []}"#, 409, "changed"),
         ],
@@ -300,6 +301,12 @@ const ODD_TOPICS: &[(&str, u16, &str)] = &[
     (r#"{"partitions": "3"}"#, 400, "bad_request"),
     (r#"{"partitions": 1"#, 400, "bad_json"),
     (r#"{"replicas": 1}"#, 400, "unknown_field"),
+    (r#"{"settings": ["os"]}"#, 400, "bad_request"),
+    (
+        r#"{"settings": {"codec": "none", "codec": "gzip"}}"#,
+        400,
+        "bad_request",
+    ),
     (r#"{"settings": {"retention.ms": 1}}"#, 400, "unknown_field"),
     (r#"{"settings": {"retention_ms": -1}}"#, 400, "bad_request"),
     (

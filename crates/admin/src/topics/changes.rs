@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stafett_broker::Broker;
 use stafett_http::api::{delete, patch, put};
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::body::{self, Object};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_topics::{CreateError, NewTopic, PARTITIONS_MAX, Topic, TopicSettings, is_internal};
 
 use super::settings::{FieldChange, Settings, SettingsChange};
@@ -30,7 +31,7 @@ struct TopicChange {
     /// Number of partitions; never less than there are.
     #[schemars(range(min = 1, max = PARTITIONS_MAX))]
     partitions: Option<u32>,
-    settings: SettingsChange,
+    settings: Object<SettingsChange>,
 }
 
 /// Effect that a request would have.
@@ -117,7 +118,7 @@ async fn make(
     let new = NewTopic {
         name: name.as_str().into(),
         partitions: wanted.partitions,
-        settings: wanted.settings.apply(&TopicSettings::default())?,
+        settings: wanted.settings.0.apply(&TopicSettings::default())?,
     };
     let catalog = broker.catalog();
     if query.flag("dry_run")? {
@@ -165,7 +166,7 @@ fn found(broker: &Broker, topic: &Topic, wanted: &TopicChange, query: &Query) ->
 
 /// Returns the values that differ from the wanted ones.
 fn changes(broker: &Broker, topic: &Topic, wanted: &TopicChange) -> Result<Vec<FieldChange>, Problem> {
-    let own = wanted.settings.apply(&topic.settings)?;
+    let own = wanted.settings.0.apply(&topic.settings)?;
     let has = topic.partitions();
     let partitions = wanted.partitions.filter(|wanted| *wanted != has);
     let partitions = partitions.map(|wanted| FieldChange {
@@ -220,7 +221,10 @@ async fn change(
             },
         ));
     }
-    let TopicChange { partitions, settings } = wanted;
+    let TopicChange {
+        partitions,
+        settings: Object(settings),
+    } = wanted;
     let mut topic = topic;
     if settings.apply(&topic.settings)? != *topic.settings {
         let edit = move |before: &TopicSettings| settings.apply(before).map_err(RefusedEdit);

@@ -267,6 +267,6 @@ fn live_prefixes(broker: &Broker, topic: &Topic) -> Vec<String> {
     prefixes.into_iter().map(String::from).collect()
 }
 
-fn id_text(topic: &Topic) -> String {
+pub(crate) fn id_text(topic: &Topic) -> String {
     format!("{:032x}", topic.id.0)
 }

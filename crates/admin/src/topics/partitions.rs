@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_http::api::{get, post};
+use stafett_http::body::{self, Object};
 use stafett_http::list::List;
-use stafett_http::{Code, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Path, Problem, Query, Slot};
 use stafett_model::Offset;
 use stafett_topics::{Topic, TopicCatalog, TruncateError};
 
@@ -78,7 +79,7 @@ const PRODUCERS: List<ProducerShown, ProducerShown> = List {
 #[serde(deny_unknown_fields)]
 struct Truncation {
     /// Partitions, each once.
-    before: Vec<Cut>,
+    before: Vec<Object<Cut>>,
 }
 
 /// Place before which the records of a partition go.
@@ -202,7 +203,7 @@ async fn truncate(
     let catalog = broker.catalog();
     let mut cuts = Vec::with_capacity(wanted.before.len().min(topic.partitions() as usize));
     let mut numbers = std::collections::BTreeSet::new();
-    for Cut { partition, offset } in wanted.before {
+    for Object(Cut { partition, offset }) in wanted.before {
         if !numbers.insert(partition) {
             let why = format!("before: partition {partition} stands there twice");
             return Err(Problem::bad_request(why));
