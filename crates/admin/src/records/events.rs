@@ -27,11 +27,12 @@ use serde::Serialize;
 use serde_json::json;
 use stafett_broker::Broker;
 use stafett_http::api::get;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
+use stafett_http::{Code, Draining, Parameter, Path, Problem, Query, Slot};
 use stafett_journal::{Visibility, Watch};
 use stafett_model::Offset;
 use stafett_topics::{ReadEnd, RecordItem, RecordTail, Topic, TopicCatalog};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::choice::Choice;
 use super::position::{self, Position};
@@ -77,6 +78,8 @@ struct Follower {
     choice: Choice,
     form: Form,
     visibility: Visibility,
+    /// Cancelled when the broker stops.
+    draining: CancellationToken,
     ended: bool,
 }
 
@@ -102,6 +105,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
 async fn events(
     State(broker): State<Slot<Broker>>,
     State(reads): State<Reads>,
+    Draining(draining): Draining,
     Path(name): Path<String>,
     query: Query,
     headers: HeaderMap,
@@ -132,6 +136,7 @@ async fn events(
         visibility: visibility(&query)?,
         topic,
         broker,
+        draining,
         ended: false,
     };
     let goes_on = !follower.places.is_empty();
@@ -181,15 +186,17 @@ impl Stream for Events {
 impl Follower {
     /// Waits for the next piece of the stream. `None` at its end.
     async fn next_piece(mut self: Box<Self>) -> Option<(Box<Self>, Bytes)> {
-        while !self.ended {
+        while !self.ended && !self.draining.is_cancelled() {
             let Some(partition) = self.unread.first().copied() else {
-                if timeout(TICK, self.watch.grown()).await.is_ok() {
-                    let grown = self.watch.take();
-                    self.unread.extend(grown);
-                    continue;
-                }
-                if !self.is_current() {
-                    break;
+                let grown = self.draining.run_until_cancelled(self.watch.grown());
+                match timeout(TICK, grown).await {
+                    Ok(Some(())) => {
+                        self.unread.extend(self.watch.take());
+                        continue;
+                    }
+                    Ok(None) => break,
+                    Err(_) if !self.is_current() => break,
+                    Err(_) => {}
                 }
                 return Some((self, Bytes::from_static(b":\n\n")));
             };

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::get;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
+use stafett_http::{Code, Draining, Parameter, Path, Problem, Query, Slot};
 use stafett_journal::Visibility;
 use stafett_model::{LogId, Offset};
 use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, Topic, TopicCatalog};
@@ -130,6 +130,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
 async fn read(
     State(broker): State<Slot<Broker>>,
     State(reads): State<Reads>,
+    Draining(draining): Draining,
     Path((name, partition)): Path<(String, String)>,
     query: Query,
 ) -> Result<Response, Problem> {
@@ -151,14 +152,14 @@ async fn read(
     loop {
         // While it waits, a request keeps nothing of its reads.
         let found = Box::pin(wanted.read(catalog, &topic, from, &reads)).await?;
-        let is_done = !found.records.is_empty() || found.gap.is_some() || Instant::now() >= deadline;
-        if is_done {
+        let is_over = Instant::now() >= deadline || draining.is_cancelled();
+        if is_over || !found.records.is_empty() || found.gap.is_some() {
             return Ok(answer(StatusCode::OK, &found));
         }
         from = found.next;
         drop(found);
         // At the end of the wait, the log is read once more.
-        let _grown = timeout_at(deadline, watch.grown()).await;
+        let _grown = timeout_at(deadline, draining.run_until_cancelled(watch.grown())).await;
     }
 }
 

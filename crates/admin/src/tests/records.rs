@@ -1,9 +1,14 @@
 //! Records: stored, and read from one partition.
 
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::http::header::HOST;
 use serde_json::{Value, json};
+use stafett_http::{Access, Draining};
 use stafett_model::{BatchBuilder, Codec, Record};
 use stafett_topics::Append;
+use tower::ServiceExt;
 
 use super::topics::{append, refused};
 use super::{ManualWorld, World, read};
@@ -392,4 +397,31 @@ async fn more_readers_than_there_are_turns_wait_or_are_refused() {
     .await;
     turns.pop();
     assert_eq!(world.ask(path).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_server_stops() {
+    let world = world("").await;
+    let draining = Draining::default();
+    let request = |path: &str| {
+        let request = Request::get(path).header(HOST, "localhost");
+        let request = request.extension(draining.clone()).body(Body::empty());
+        crate::router(world.backend.clone(), Access::default()).oneshot(request.unwrap())
+    };
+    let waiting = async {
+        read(
+            request("/v1/topics/t/partitions/0/records?wait=60s")
+                .await
+                .unwrap(),
+        )
+        .await
+    };
+    let events = async {
+        let response = request("/v1/topics/t/events").await.unwrap();
+        to_bytes(response.into_body(), 1000).await.unwrap()
+    };
+    let stop = async { draining.0.cancel() };
+    let ((status, found), events, ()) = tokio::join!(waiting, events, stop);
+    assert_eq!((status, &found["records"]), (StatusCode::OK, &json!([])));
+    assert!(events.is_empty());
 }
