@@ -10,6 +10,8 @@
 //!
 //! - `queues`, `definition`, `namespaces`, `transactions`, `journal`, [`node`]: the resources
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
+//! - `topics`: topics, their partitions and producers; `records`: records stored and read;
+//!   `groups`: groups of consumers and their commits
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
@@ -23,6 +25,7 @@ mod caller;
 mod clients;
 mod content;
 mod definition;
+mod groups;
 mod journal;
 mod message;
 mod namespaces;
@@ -30,6 +33,7 @@ pub mod node;
 mod operations;
 mod queues;
 mod receive;
+mod records;
 mod refusals;
 mod send;
 mod sender;
@@ -37,6 +41,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod time;
+mod topics;
 mod transactions;
 
 use std::sync::Arc;
@@ -53,6 +58,7 @@ use stafett_model::Namespace;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
+pub use records::Reads;
 
 /// The parts of the process behind the API. Clones share them.
 #[derive(Debug, Clone)]
@@ -60,6 +66,7 @@ pub struct Backend {
     pub broker: Slot<Broker>,
     pub journal: JournalDesk,
     pub operations: Operations,
+    pub reads: Reads,
     pub node: Arc<dyn Node>,
 }
 
@@ -84,6 +91,12 @@ impl FromRef<Backend> for Arc<dyn Node> {
 impl FromRef<Backend> for Operations {
     fn from_ref(backend: &Backend) -> Self {
         backend.operations.clone()
+    }
+}
+
+impl FromRef<Backend> for Reads {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.reads.clone()
     }
 }
 
@@ -118,6 +131,9 @@ fn routes() -> Routes {
         .with(receive::routes)
         .with(settle::routes)
         .with(clients::routes)
+        .with(topics::routes)
+        .with(records::routes)
+        .with(groups::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

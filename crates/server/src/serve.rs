@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_admin::{Backend, JournalDesk, Operations};
+use stafett_admin::{Backend, JournalDesk, Operations, Reads};
 use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
@@ -263,6 +263,7 @@ impl Process {
         let admin = Backend {
             broker: Slot::default(),
             operations: Operations::default(),
+            reads: Reads::default(),
             node: Arc::<ThisNode>::clone(&node),
             journal: JournalDesk::new(
                 settings.journal.backup_dir.clone(),

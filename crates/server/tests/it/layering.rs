@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "admin",
         &[
             "broker",
+            "groups",
             "http",
             "journal",
             "messaging",
