@@ -1,7 +1,7 @@
 """Contract fuzzing of the HTTP API: requests made of its own document, against a broker of its own.
 
 Each answer has the status, the content type and the shape that the document says, and wrong input is refused. A
-broker is started on free ports in a temporary folder, with queues of odd names and messages in them.
+broker is started on free ports in a temporary folder, with queues of odd names and messages in them, and a topic.
 
     fuzz.py BROKER [--cases N] [--seed N]
 
@@ -10,11 +10,13 @@ N cases at most per route and phase. A failure prints the request as a command o
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import pika
 
@@ -28,13 +30,23 @@ CHECKS = [
     "unsupported_method",
     "allow_header_conformance",
 ]
-# Routes that would end the broker, hide its log, or make backups anywhere on this machine.
-LEFT_OUT = ["/v1/node/shutdown", "/v1/node/log-level", "/v1/journal/backups"]
+# Routes that would end the broker, hide its log, or make backups anywhere on this machine; and one whose answer has no end.
+EVENTS = "/v1/topics/{topic}/events"
+LEFT_OUT = ["/v1/node/shutdown", "/v1/node/log-level", "/v1/journal/backups", EVENTS]
 # Names that are there: few of those that are generated are.
 OF_A_QUEUE = """
 [parameters]
 "path.queue" = "orders"
 """
+OF_A_TOPIC = """
+[parameters]
+"path.topic" = "orders"
+"path.partition" = "0"
+"path.group" = "billing"
+"""
+TOPIC = {"partitions": 2, "settings": {"durability": "os"}}
+RECORDS = b'{"key": "a", "value": {"amount": 12}}\n{"value_base64": "/w==", "headers": {"a": null}}\n{}\n'
+COMMIT = {"offsets": [{"topic": "orders", "partition": 0, "offset": 1}]}
 QUEUES = ["orders", "a/b c", "ü€", "..", "0", "true"]
 
 
@@ -81,8 +93,20 @@ def fill(address):
                 channel.basic_publish("", name, body, properties)
 
 
+def fill_topics(address):
+    """Makes a topic with records of several kinds, and a group that has read some."""
+    for method, path, body, kind in (
+        ("PUT", "topics/orders", json.dumps(TOPIC).encode(), "application/json"),
+        ("POST", "topics/orders/records?as=record&partition=0", RECORDS, "application/x-ndjson"),
+        ("PUT", "groups/billing/offsets", json.dumps(COMMIT).encode(), "application/json"),
+    ):
+        request = urllib.request.Request(f"http://{address}/v1/{path}", body, {"Content-Type": kind}, method=method)
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status in (200, 201), answer.status
+
+
 def rounds(address, folder, cases, seed):
-    """Sends requests to all routes, and then more to those of a queue that is there. Returns whether all is well."""
+    """Sends requests to all routes, and then more to those of a queue and a topic that are there. Returns whether all is well."""
     common = [pathlib.Path(sys.executable).with_name("schemathesis"), None, "run"]
     common += [f"http://{address}/v1/openapi.json", "--seed", seed, "--max-examples", cases]
     common += ["--checks", ",".join(CHECKS), "--continue-on-failure", "--no-color", "--warnings", "off"]
@@ -90,6 +114,7 @@ def rounds(address, folder, cases, seed):
     for name, settings, chosen in (
         ("all", "", [f"--exclude-path={path}" for path in LEFT_OUT]),
         ("queue", OF_A_QUEUE, ["--include-path-regex=^/v1/queues/"]),
+        ("topic", OF_A_TOPIC, ["--include-path-regex=^/v1/(topics|groups)/", f"--exclude-path={EVENTS}"]),
     ):
         (folder / name).write_text(settings)
         common[1] = f"--config-file={folder / name}"
@@ -108,6 +133,7 @@ def main():
         folder = pathlib.Path(name)
         with broker(program, folder) as addresses:
             fill(addresses["amqp"])
+            fill_topics(addresses["http"])
             all_well = rounds(addresses["http"], folder, given.cases, given.seed)
     sys.exit(0 if all_well else 1)
 

@@ -27,6 +27,7 @@ mod kill;
 mod lab_clients;
 mod languages;
 mod live;
+mod management;
 mod members;
 mod odd;
 mod peer;

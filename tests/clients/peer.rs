@@ -43,6 +43,29 @@ pub(crate) fn perf_test() -> Option<PathBuf> {
     fetched("rabbitmq", "PerfTest", &FETCHED)
 }
 
+/// RabbitMQ's `rabbitmqadmin`, as the node of `tools/peers/rabbitmq` serves it, and a Python that runs it.
+pub(crate) fn rabbitmqadmin() -> Option<(PathBuf, PathBuf)> {
+    let python = python3()?;
+    let peers = env::var_os("PEERS_DIR").map_or_else(|| root().join("target/peers"), PathBuf::from);
+    let script = peers
+        .join("rabbitmq-root/usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5/plugins")
+        .join("rabbitmq_management-4.0.5/priv/www/cli/rabbitmqadmin");
+    if !script.is_file() {
+        skip("rabbitmqadmin is not there", "tools/peers/rabbitmq build");
+        return None;
+    }
+    Some((python, script))
+}
+
+/// Any Python 3, without packages.
+pub(crate) fn python3() -> Option<PathBuf> {
+    let found = on_path("python3");
+    if found.is_none() {
+        skip("Python is not installed", "apt-get install python3");
+    }
+    found
+}
+
 /// The folder with the jars of an example in Java, which is built once per process.
 pub(crate) fn example(name: &str) -> Option<PathBuf> {
     static BUILT: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());

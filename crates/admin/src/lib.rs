@@ -12,6 +12,8 @@
 //!   resources
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
+//! - `topics`: topics, their partitions and producers; `records`: records stored and read;
+//!   `groups`: groups of consumers and their commits
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
@@ -27,6 +29,7 @@ mod clients;
 mod content;
 mod definition;
 mod exchanges;
+mod groups;
 mod journal;
 mod message;
 mod namespaces;
@@ -35,6 +38,7 @@ mod operations;
 mod publish;
 mod queues;
 mod receive;
+mod records;
 mod refusals;
 mod send;
 mod sender;
@@ -42,6 +46,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod time;
+mod topics;
 mod transactions;
 
 use std::sync::Arc;
@@ -58,6 +63,7 @@ use stafett_model::Namespace;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
+pub use records::Reads;
 
 /// The parts of the process behind the API. Clones share them.
 #[derive(Debug, Clone)]
@@ -65,6 +71,7 @@ pub struct Backend {
     pub broker: Slot<Broker>,
     pub journal: JournalDesk,
     pub operations: Operations,
+    pub reads: Reads,
     pub node: Arc<dyn Node>,
 }
 
@@ -89,6 +96,12 @@ impl FromRef<Backend> for Arc<dyn Node> {
 impl FromRef<Backend> for Operations {
     fn from_ref(backend: &Backend) -> Self {
         backend.operations.clone()
+    }
+}
+
+impl FromRef<Backend> for Reads {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.reads.clone()
     }
 }
 
@@ -126,6 +139,9 @@ fn routes() -> Routes {
         .with(exchanges::routes)
         .with(bindings::routes)
         .with(publish::routes)
+        .with(topics::routes)
+        .with(records::routes)
+        .with(groups::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

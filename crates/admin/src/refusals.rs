@@ -2,12 +2,17 @@
 
 use std::fmt::Display;
 
+use stafett_groups::GroupError;
 use stafett_http::{Code, Problem};
 use stafett_journal::Refusal;
 use stafett_messaging::exchanges::NamespaceError;
 use stafett_messaging::queues::{DeleteQueueError, ReceiveError, Refused};
 use stafett_messaging::{PublishError, PublishRefusal, Published, SendError, Stopped};
 use stafett_store::NotStored;
+use stafett_topics::{AlterError, CreateError, DeleteError, GrowError, PARTITIONS_MAX};
+
+use crate::groups::no_such_group;
+use crate::topics::{RefusedEdit, no_such_topic};
 
 /// Codes of [`of_storage`].
 pub(crate) const STORAGE: [Code; 4] = [
@@ -187,6 +192,85 @@ pub(crate) fn of_move(messages: u64, why: Stopped) -> Problem {
         Stopped::NotStored(why) => of_storage(why, said),
     };
     problem.with("moved", messages)
+}
+
+/// Refuses a number of the body.
+pub(crate) fn out_of_range(field: &str, min: u64, max: u64, given: u64) -> Problem {
+    let why = format!("{field} is a number from {min} to {max}, not {given}");
+    let problem = Problem::new(Code::OutOfRange, why).with("field", field);
+    problem.with("min", min).with("max", max)
+}
+
+/// Codes of [`of_group`].
+pub(crate) const GROUPS: [Code; 4] = [Code::NoSuchGroup, Code::InUse, Code::Immutable, Code::Overloaded];
+
+pub(crate) fn of_group(error: &GroupError, name: &str) -> Problem {
+    let said = format!("group {name:?}: {error}");
+    let code = match error {
+        GroupError::NoSuchGroup => return no_such_group(name),
+        GroupError::NotStored(why) => return of_storage(*why, said),
+        GroupError::NotEmpty
+        | GroupError::UnknownMember
+        | GroupError::MemberIdRequired
+        | GroupError::FencedInstance
+        | GroupError::OtherGeneration
+        | GroupError::StaleEpoch
+        | GroupError::Rebalancing => {
+            let why = format!("the group {name:?} has members, which would go on from where they are");
+            return Problem::new(Code::InUse, why);
+        }
+        GroupError::OtherKind => Code::Immutable,
+        GroupError::TooManyGroups | GroupError::Full | GroupError::NoMemory => Code::Overloaded,
+        GroupError::Name { .. }
+        | GroupError::NoCommonStrategy
+        | GroupError::SessionTime { .. }
+        | GroupError::MemberTooLarge { .. } => Code::BadRequest,
+        GroupError::Stopping => Code::NotServing,
+    };
+    Problem::new(code, said)
+}
+
+pub(crate) fn of_creation(error: &CreateError) -> Problem {
+    match error {
+        CreateError::Exists => Problem::new(Code::ExistsDifferently, error),
+        CreateError::Changing => Problem::new(Code::Closing, error),
+        CreateError::Collides(other) => Problem::new(Code::NameTaken, error).with("name", &**other),
+        CreateError::Name(_) => Problem::bad_request(error),
+        CreateError::Partitions(count) => {
+            out_of_range("partitions", 1, PARTITIONS_MAX.into(), (*count).into())
+        }
+        CreateError::NotStored(why) => of_storage(*why, error),
+    }
+}
+
+pub(crate) fn of_growth(error: &GrowError, topic: &str) -> Problem {
+    match error {
+        GrowError::NoSuchTopic => no_such_topic(topic),
+        GrowError::NotMore { has, wanted } => out_of_range(
+            "partitions",
+            (*has).into(),
+            PARTITIONS_MAX.into(),
+            (*wanted).into(),
+        ),
+        GrowError::TooMany(wanted) => out_of_range("partitions", 1, PARTITIONS_MAX.into(), (*wanted).into()),
+        GrowError::NotStored(why) => of_storage(*why, error),
+    }
+}
+
+pub(crate) fn of_alteration(error: AlterError<RefusedEdit>, topic: &str) -> Problem {
+    match error {
+        AlterError::NoSuchTopic => no_such_topic(topic),
+        AlterError::TooMany => Problem::new(Code::Overloaded, error),
+        AlterError::Unwanted(RefusedEdit(problem)) => problem,
+        AlterError::NotStored(why) => of_storage(why, why),
+    }
+}
+
+pub(crate) fn of_topic_deletion(error: DeleteError, topic: &str) -> Problem {
+    match error {
+        DeleteError::NoSuchTopic => no_such_topic(topic),
+        DeleteError::NotStored(why) => of_storage(why, why),
+    }
 }
 
 #[cfg(test)]

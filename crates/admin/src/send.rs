@@ -14,7 +14,6 @@ use sha2::{Digest, Sha256};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::{Code, Path, Problem, Query, Slot, body};
-use stafett_model::Namespace;
 
 use crate::caller::Caller;
 use crate::content::{self, JSON};
@@ -27,7 +26,7 @@ use crate::{Routes, answer, namespace};
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Bound on the messages of a body.
 const MESSAGES_MAX: usize = 10_000;
-const NDJSON: &str = "application/x-ndjson";
+pub(crate) const NDJSON: &str = "application/x-ndjson";
 const HEADER: &str = "stafett-header-";
 
 /// Several messages.
@@ -138,7 +137,7 @@ async fn send(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let key = idempotency_key(request.headers(), &caller, &namespace(&query))?;
+    let key = idempotency_key(request.headers(), &caller, &[namespace(&query).as_str()])?;
     let is_ndjson = content_type(request.headers()) == Some(NDJSON);
     let body = body::read(request, LIMIT).await?;
     let (messages, atomic, is_one) = read_messages(body.bytes(), is_ndjson)?;
@@ -160,7 +159,7 @@ async fn send_raw(
     request: Request,
 ) -> Result<Response, Problem> {
     let namespace = namespace(&query);
-    let key = idempotency_key(request.headers(), &caller, &namespace)?;
+    let key = idempotency_key(request.headers(), &caller, &[namespace.as_str()])?;
     let template = of_headers(request.headers(), name)?;
     let kind = content_type(request.headers()).map(str::to_owned);
     let body = body::read(request, LIMIT).await?;
@@ -265,15 +264,16 @@ fn number<T: TryFrom<u64>>(name: &str, text: &str, max: u64) -> Result<T, Proble
     number.ok_or_else(|| Problem::bad_request(format!("{name} is a number of at most {max}, not {text:?}")))
 }
 
-fn content_type(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::CONTENT_TYPE)?.to_str().ok()
 }
 
-/// Returns the journal's request id of the header `Idempotency-Key`.
-fn idempotency_key(
+/// Returns the journal's request id of the header `Idempotency-Key`. A key has its meaning within a scope and
+/// for one caller.
+pub(crate) fn idempotency_key(
     headers: &HeaderMap,
     caller: &Caller,
-    namespace: &Namespace,
+    scope: &[&str],
 ) -> Result<Option<[u8; 16]>, Problem> {
     let Some(key) = headers.get("idempotency-key") else {
         return Ok(None);
@@ -282,7 +282,8 @@ fn idempotency_key(
         return Err(Problem::bad_request("Idempotency-Key has 1 to 255 bytes"));
     }
     let mut hash = Sha256::new();
-    for part in [namespace.as_str(), caller.0.as_deref().unwrap_or_default()] {
+    let caller = caller.0.as_deref().unwrap_or_default();
+    for part in scope.iter().copied().chain([caller]) {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

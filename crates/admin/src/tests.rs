@@ -2,10 +2,14 @@
 
 mod document;
 mod exchanges;
+mod groups;
 mod hostile;
 mod journal;
 mod mlmq;
 mod node;
+mod records;
+mod search;
+mod topics;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +23,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_http::{Access, Problem, Slot, slot};
-use stafett_journal::{Append, MemoryJournal};
+use stafett_journal::{Append, Journal, ManualJournal, MemoryJournal};
 use stafett_messaging::Published;
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings, TopicQueueSpec};
 use stafett_model::{BatchBuilder, Codec, Message, Namespace, Record};
@@ -27,7 +31,7 @@ use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
 use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
-use crate::{Backend, JournalDesk, Operations};
+use crate::{Backend, JournalDesk, Operations, Reads};
 
 /// A node that takes no commands.
 #[derive(Debug)]
@@ -104,15 +108,33 @@ struct World {
     backend: Backend,
 }
 
+/// A world whose journal a test controls.
+struct ManualWorld {
+    world: World,
+    journal: Arc<ManualJournal>,
+}
+
+impl ManualWorld {
+    async fn new() -> Self {
+        let journal = Arc::new(ManualJournal::over(Arc::new(MemoryJournal::new())));
+        let world = World::over(Arc::clone(&journal) as Arc<dyn Journal>).await;
+        Self { world, journal }
+    }
+}
+
 impl World {
     async fn new() -> Self {
-        let journal = Arc::new(MemoryJournal::new());
+        Self::over(Arc::new(MemoryJournal::new())).await
+    }
+
+    async fn over(journal: Arc<dyn Journal>) -> Self {
         let broker = Broker::start(journal, BrokerSettings::default()).await;
         let broker = Arc::new(broker.unwrap());
         let backend = Backend {
             broker: Slot::default(),
             journal: JournalDesk::default(),
             operations: Operations::default(),
+            reads: Reads::default(),
             node: Arc::new(TestNode),
         };
         backend.broker.open(Arc::clone(&broker));

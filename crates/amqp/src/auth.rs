@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytestring::ByteString;
 use stafett_amqp_wire::{Table, Value};
 
@@ -17,7 +19,7 @@ pub(crate) fn mechanisms(peer: IpAddr) -> &'static str {
     }
 }
 
-const GUEST: &str = "guest";
+pub(crate) const GUEST: &str = "guest";
 
 /// Reasons why a client is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +70,8 @@ pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Re
     }
 }
 
-fn is_here(peer: IpAddr) -> bool {
+/// Returns true for an address of this machine.
+pub(crate) fn is_here(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()
 }
 
@@ -85,6 +88,36 @@ fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Auth
         });
     }
     Ok(ByteString::from_static(GUEST))
+}
+
+/// Value of the header `Authorization`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Basic {
+    Credentials {
+        user: String,
+        password: String,
+    },
+    /// Another scheme than `Basic`.
+    OtherScheme,
+    Malformed,
+}
+
+/// Parses `Basic BASE64`, of `user:password` (RFC 7617).
+pub(crate) fn basic(header: &[u8]) -> Basic {
+    let scheme = header.split_at_checked(6);
+    let Some((_, encoded)) = scheme.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic ")) else {
+        return Basic::OtherScheme;
+    };
+    let decoded = STANDARD.decode(encoded.trim_ascii()).ok();
+    let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+    let pair = text.as_deref().and_then(|text| text.split_once(':'));
+    match pair {
+        Some((user, password)) => Basic::Credentials {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        },
+        None => Basic::Malformed,
+    }
 }
 
 /// Parses `[authorization] NUL user NUL password` (RFC 4616).
@@ -115,6 +148,26 @@ mod tests {
     use super::*;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn basic_credentials_are_read() {
+        let guest = || Basic::Credentials {
+            user: "guest".to_owned(),
+            password: "gu:est".to_owned(),
+        };
+        for (header, expected) in [
+            ("Basic Z3Vlc3Q6Z3U6ZXN0", guest()),
+            ("basic  Z3Vlc3Q6Z3U6ZXN0", guest()),
+            ("Basic Z3Vlc3Q=", Basic::Malformed),
+            ("Basic !!", Basic::Malformed),
+            ("Basic ", Basic::Malformed),
+            ("Basic", Basic::OtherScheme),
+            ("Bearer Z3Vlc3Q6Z3U6ZXN0", Basic::OtherScheme),
+            ("", Basic::OtherScheme),
+        ] {
+            assert_eq!(basic(header.as_bytes()), expected, "{header}");
+        }
+    }
 
     #[test]
     fn guest_comes_in_from_this_machine_with_both_mechanisms() {

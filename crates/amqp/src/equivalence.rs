@@ -26,13 +26,15 @@ pub(crate) fn difference(
     for name in names.filter(|name| known_arguments::has_meaning(name, kind)) {
         let (new, old) = (received.get(&name), current.get(&name));
         if !is_same(new.as_ref(), old.as_ref()) {
-            return Some((name, told(new), told(old)));
+            // RabbitMQ names the type only where the other value is missing.
+            let has_both = new.is_some() && old.is_some();
+            return Some((name, told(new, has_both), told(old, has_both)));
         }
     }
     None
 }
 
-fn told(value: Option<Value>) -> String {
+fn told(value: Option<Value>, has_both: bool) -> String {
     let Some(value) = value else {
         return "none".to_owned();
     };
@@ -41,7 +43,11 @@ fn told(value: Option<Value>) -> String {
         (None, Some(number)) => number.to_string(),
         (None, None) => format!("{value:?}"),
     };
-    format!("the value '{shown}' of type '{}'", value.type_name())
+    if has_both {
+        format!("'{shown}'")
+    } else {
+        format!("the value '{shown}' of type '{}'", value.type_name())
+    }
 }
 
 #[cfg(test)]
@@ -68,15 +74,10 @@ mod tests {
             .finish();
         let (name, received, current) = of(&three, &one).unwrap();
         assert_eq!(name, "x-max-length");
-        assert_eq!(
-            (received.as_str(), current.as_str()),
-            (
-                "the value '2' of type 'signedint'",
-                "the value '1' of type 'signedint'"
-            )
-        );
-        let (_, received, _) = of(&Table::default(), &one).unwrap();
+        assert_eq!((received.as_str(), current.as_str()), ("'2'", "'1'"));
+        let (_, received, current) = of(&Table::default(), &one).unwrap();
         assert_eq!(received, "none");
+        assert_eq!(current, "the value '1' of type 'signedint'");
     }
 
     #[test]

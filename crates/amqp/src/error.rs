@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_amqp_wire::{ReplyCode, Table};
+use stafett_amqp_wire::{ReplyCode, Table, Value};
 use stafett_messaging::queues::{ConsumeError, DeclareError, DeleteQueueError};
 use stafett_model::Namespace;
 use stafett_store::NotStored;
@@ -74,10 +74,13 @@ pub(crate) fn inequivalent(
 pub(crate) fn check_arguments(received: &Table, current: &Bytes, what: &str) -> Result<(), Exception> {
     let there = Table::decode(current.clone()).unwrap_or_default();
     let (new, old) = (QueueType::of(received), QueueType::of(&there));
-    if new != old {
+    // A type that does not exist is compared before it is refused.
+    let given = received.get("x-queue-type");
+    let given = given.as_ref().and_then(Value::text).unwrap_or_else(|| new.name());
+    if given != old.name() {
         let differs = (
             "x-queue-type".into(),
-            format!("'{}'", new.name()),
+            format!("'{given}'"),
             format!("'{}'", old.name()),
         );
         return Err(inequivalent(&differs, what));

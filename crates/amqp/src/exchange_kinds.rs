@@ -127,7 +127,7 @@ fn hash_on(arguments: &Table) -> Result<HashOn, Exception> {
 }
 
 /// Returns the name of an exchange's type.
-fn type_name(is: &NewExchange) -> &'static str {
+pub(crate) fn type_name(is: &NewExchange) -> &'static str {
     if is.delays {
         return DELAYED;
     }

@@ -8,6 +8,7 @@ use stafett_model::Namespace;
 use stafett_net::{Connection, Protocol};
 
 use crate::context::AmqpContext;
+use crate::management::Management;
 use crate::message_attributes::KeptProperties;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
@@ -38,6 +39,11 @@ impl Amqp {
                 replies: Addresses::default(),
             }),
         }
+    }
+
+    /// Makes the HTTP API answer for this front end.
+    pub fn open_management(&self, management: &Management) {
+        management.slot.open(Arc::clone(&self.context));
     }
 }
 

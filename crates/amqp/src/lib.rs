@@ -21,6 +21,7 @@
 //! - `message_attributes`: properties that decide the route of a message when it is routed again
 //! - `exception`: reasons for closing a channel or a connection; `error`: from errors of the core to
 //!   exceptions
+//! - `management`: RabbitMQ's management HTTP API
 //! - `metrics`, `settings`
 //!
 //! This crate must not know files, other protocols or how the broker stores anything. It keeps no state
@@ -39,6 +40,7 @@ mod front_end;
 mod handshake;
 mod input;
 mod known_arguments;
+mod management;
 mod message_attributes;
 mod metrics;
 mod operation;
@@ -48,4 +50,5 @@ mod settings;
 mod stream_arguments;
 
 pub use front_end::{Amqp, add_hooks};
+pub use management::{ManagedNode, Management, NodeFacts};
 pub use settings::AmqpSettings;

@@ -4,11 +4,13 @@
 //!
 //! - `broker`: start, stop, and the parts
 //! - `topic_changes`: deletion and growth of topics, with their effects on other parts
+//! - `group_changes`: deletion of groups
 //! - `namespaces`: deletion of namespaces
 //! - `overrides`: settings changed at run time, except those of single topics
 //! - `live_logs`: stored topics behind live topics
 
 mod broker;
+mod group_changes;
 mod live_logs;
 mod namespaces;
 mod overrides;

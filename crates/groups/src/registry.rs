@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable, StateWait, Ticket};
@@ -22,7 +23,7 @@ use super::deadlines::{self, Deadlines};
 use super::effects::{Effects, MemberReply, Store};
 use super::error::GroupError;
 use super::group::{Group, GroupKind, GroupProtocol, StepResult};
-use super::member_protocol::MemberProtocol;
+use super::member_protocol::{MemberProtocol, TopicPartitions};
 use super::metrics::GroupMetrics;
 use super::moment::Moment;
 use super::replies::JoinError;
@@ -151,6 +152,11 @@ impl Groups {
                 kind.set_rules(rules);
             }
         });
+    }
+
+    /// Returns the partitions of a classic member's assignment, by topic. `None` if they cannot be read.
+    pub fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<TopicPartitions>> {
+        self.member_protocol.as_ref()?.read_assignment(assignment)
     }
 
     /// Registers the metrics.
@@ -346,7 +352,7 @@ impl Groups {
             Store::Delta(delta) => Change::Delta(delta),
         };
         group.is_stored = true;
-        let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
+        let key = Bytes::copy_from_slice(group.name.as_bytes());
         let ticket = self.stage(vec![spaces::GROUPS.change(key, change)]);
         if ticket.glance().committed() == Some(false)
             && let Some(kind) = group.kind.assigned_mut()

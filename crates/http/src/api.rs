@@ -106,7 +106,8 @@ pub struct Endpoint {
     pub(crate) about: &'static str,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<SchemaOf>,
-    pub(crate) answers: Vec<(u16, SchemaOf)>,
+    /// Status, content type and shape.
+    pub(crate) answers: Vec<(u16, &'static str, SchemaOf)>,
     pub(crate) refusals: Vec<Code>,
 }
 
@@ -151,7 +152,16 @@ impl Endpoint {
     /// Adds an answer.
     #[must_use]
     pub fn answers<T: Serialize + JsonSchema>(mut self, status: u16) -> Self {
-        self.answers.push((status, SchemaGenerator::subschema_for::<T>));
+        let schema = SchemaGenerator::subschema_for::<T>;
+        self.answers.push((status, "application/json", schema));
+        self
+    }
+
+    /// Adds an answer that is a stream of another content type, whose parts have this shape.
+    #[must_use]
+    pub fn streams<T: Serialize + JsonSchema>(mut self, content_type: &'static str) -> Self {
+        let schema = SchemaGenerator::subschema_for::<T>;
+        self.answers.push((200, content_type, schema));
         self
     }
 
@@ -186,6 +196,12 @@ pub fn put(path: &'static str, about: &'static str) -> Endpoint {
 #[must_use]
 pub fn post(path: &'static str, about: &'static str) -> Endpoint {
     Endpoint::new(Method::POST, path, about)
+}
+
+/// Describes a `PATCH`.
+#[must_use]
+pub fn patch(path: &'static str, about: &'static str) -> Endpoint {
+    Endpoint::new(Method::PATCH, path, about)
 }
 
 /// Describes a `DELETE`.

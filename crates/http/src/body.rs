@@ -1,7 +1,10 @@
 //! The body of a request, within limits: its bytes are reserved from the process's budget before they are
 //! kept, and it must arrive in time.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,10 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use serde::de::DeserializeOwned;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use stafett_net::{Arrival, ByteBudget, Permit};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -56,8 +62,50 @@ pub async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
 }
 
 /// Reads JSON. Unknown fields are refused if the type denies them.
-pub fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Problem> {
+pub fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(json).map_err(|why| refused(&why))
+}
+
+/// A part of a body that is an object. A type that derives its reader takes a list of its fields as well.
+#[derive(Debug, Default)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Object<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
 }
 
 fn refused(why: &serde_json::Error) -> Problem {

@@ -93,6 +93,10 @@ codes! {
         "There is no exchange of this name in the namespace, which is / unless the request names another."
     NoSuchBinding "no_such_binding" 404 Never
         "There is no binding with this id in the namespace, which is / unless the request names another."
+    NoSuchPartition "no_such_partition" 404 Never
+        "The topic has no partition of this number. Partitions are counted from 0."
+    NoSuchGroup "no_such_group" 404 Never
+        "There is no group of this name, or none with commits."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchOperation "no_such_operation" 404 Never
@@ -104,13 +108,17 @@ codes! {
     IsDefault "is_default" 409 Never
         "The default namespace and the default exchange stay as they are."
     Closing "closing" 409 Later
-        "A namespace of this name is being deleted."
+        "A namespace of this name is being deleted, or a topic of this name is being made, changed or deleted."
     InUse "in_use" 409 Later
-        "The queue has consumers, or the exchange has bindings."
+        "The thing is in use: a queue has consumers, an exchange has bindings, a topic has queues over it or live topics before it, a group has members."
+    Immutable "immutable" 409 Never
+        "The thing is not changed this way: a topic is the broker's own, or shows a queue; a group is of another kind."
+    Changed "changed" 409 Never
+        "The thing is not the one that the condition of the request names. Nothing was done."
     NotEmpty "not_empty" 409 Later
         "The queue holds messages."
     ExistsDifferently "exists_differently" 409 Never
-        "There is a thing of this name with another definition. The field names the first difference."
+        "There is a thing of this name with another definition. The field names the first difference, or the name that stands in the way."
     NameTaken "name_taken" 409 Never
         "The queue of the client would have the name of another queue."
     TooManyInFlight "too_many_in_flight" 409 Later
@@ -133,6 +141,10 @@ codes! {
         "The operation cannot be stopped before its end."
     TooLarge "too_large" 413 Never
         "The body is larger than it may be. The detail has the bound, and the setting of it if there is one."
+    UnsupportedType "unsupported_type" 415 Never
+        "The Content-Type or the Content-Encoding of the body is not known here."
+    NoKey "no_key" 422 Never
+        "A record has no key: its topic is compacted by key, or the field of the key is missing."
     OutOfRange "out_of_range" 422 Never
         "A number is beyond its bounds, which the refusal has as min and max."
     TooManyTargets "too_many_targets" 422 Never

@@ -46,6 +46,6 @@ pub use health::{Health, State};
 pub use problem::Problem;
 pub use query::Query;
 pub use router::router;
-pub use server::HttpServer;
+pub use server::{Draining, HttpServer};
 pub use slot::Slot;
 pub use stamp::stamped;

@@ -77,11 +77,11 @@ impl Shapes {
 fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
     let parameters = path_parameters(endpoint.path).chain(endpoint.parameters.iter().map(parameter));
     let mut responses = Map::new();
-    for (status, schema) in &endpoint.answers {
+    for (status, content_type, schema) in &endpoint.answers {
         let schema = schema(&mut shapes.written);
         let answer = json!({
             "description": "The answer.",
-            "content": { "application/json": { "schema": schema } },
+            "content": { *content_type: { "schema": schema } },
         });
         responses.insert(status.to_string(), answer);
     }

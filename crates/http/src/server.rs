@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -17,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
 use stafett_net::{ByteBudget, Connection, Handover, Protocol};
 use tokio::io::AsyncWriteExt;
+use tokio_util::sync::CancellationToken;
 
 /// Bytes of a request line with its headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -56,6 +59,7 @@ impl Protocol for HttpServer {
             handover: handover.clone(),
             budget: Arc::clone(&budget),
             peer: Peer(peer.ip()),
+            draining: Draining(drain.clone()),
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -107,13 +111,28 @@ pub fn peer<B>(request: &Request<B>) -> Option<IpAddr> {
     request.extensions().get().map(|Peer(address)| *address)
 }
 
-/// The routes. Their handlers get the slot for the next protocol, the budget for request bodies, and the
-/// peer's address.
+/// Cancelled when the server stops: a request that waits for something ends then. A handler takes it as an
+/// argument.
+#[derive(Debug, Clone, Default)]
+pub struct Draining(pub CancellationToken);
+
+impl<S: Sync> FromRequestParts<S> for Draining {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // A request that came by no connection, as in tests, does not end.
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
+    }
+}
+
+/// The routes. Their handlers get the slot for the next protocol, the budget for request bodies, the peer's
+/// address, and the signal of the server's stop.
 struct Routes {
     inner: TowerToHyperService<Router>,
     handover: Handover,
     budget: Arc<ByteBudget>,
     peer: Peer,
+    draining: Draining,
 }
 
 impl Service<Request<Incoming>> for Routes {
@@ -126,6 +145,7 @@ impl Service<Request<Incoming>> for Routes {
         extensions.insert(self.handover.clone());
         extensions.insert(Arc::clone(&self.budget));
         extensions.insert(self.peer);
+        extensions.insert(self.draining.clone());
         Box::pin(self.inner.call(request))
     }
 }

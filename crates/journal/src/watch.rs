@@ -107,6 +107,13 @@ impl Watchers {
     }
 }
 
+/// A log that goes notifies its watchers, as a log that grows by nothing.
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        self.on_growth(0);
+    }
+}
+
 impl Watcher {
     fn on_growth(&self, bytes: u64) -> bool {
         if self.closed.load(Ordering::Acquire) {

@@ -336,11 +336,10 @@ impl GroupOperation {
                 then.on_done(context, groups.consumer_stored(&group, *stepped).await)
             }
             Self::AwaitDeletions(tickets, then) => {
-                let shares = context.shared.broker.messaging().shares();
-                let deleted = tickets.into_iter().map(async |(name, ticket)| {
-                    ticket.durable().await?;
-                    shares.delete_group(&name).await
-                });
+                let broker = &context.shared.broker;
+                let deleted = tickets
+                    .into_iter()
+                    .map(async |(name, ticket)| broker.finish_group_deletion(&name, ticket).await);
                 then.on_done(context, in_order(deleted).await)
             }
         }

@@ -48,6 +48,7 @@ async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<(), Failur
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
     };
+    amqp.open_management(&process.management);
     process.front_ends.serve(listener, amqp);
     Ok(())
 }

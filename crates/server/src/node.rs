@@ -2,11 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_admin::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
+use stafett_amqp::{ManagedNode, NodeFacts};
 use stafett_http::{Code, Health, Problem, State, slot};
+use stafett_journal::disk::Clock;
 use stafett_model::Lock;
 use stafett_net::{ByteBudget, NetMetrics};
 use tokio::sync::{mpsc, oneshot};
@@ -67,13 +71,18 @@ pub(crate) struct ThisNode {
     pub(crate) request_bytes_max: u64,
     pub(crate) settings: SettingsInForce,
     pub(crate) commands: Commands,
-    pub(crate) addresses: Lock<Vec<(&'static str, String)>>,
+    /// Listeners: the address that clients are told, and their own.
+    pub(crate) addresses: Lock<Vec<(&'static str, String, SocketAddr)>>,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) disk_free_bytes_min: u64,
+    /// Limit on open files and sockets.
+    pub(crate) descriptors_max: u64,
 }
 
 impl ThisNode {
     /// Adds a listener, with the address that clients are told.
-    pub(crate) fn add_listener(&self, name: &'static str, address: String) {
-        self.addresses.lock().push((name, address));
+    pub(crate) fn add_listener(&self, name: &'static str, told: String, address: SocketAddr) {
+        self.addresses.lock().push((name, told, address));
     }
 }
 
@@ -97,7 +106,7 @@ impl Node for ThisNode {
 
     fn listeners(&self) -> Vec<Listener> {
         let addresses = self.addresses.lock();
-        let listener = |(protocol, address): &(&'static str, String)| Listener {
+        let listener = |(protocol, address, _): &(&'static str, String, SocketAddr)| Listener {
             protocol,
             address: address.clone(),
             connections: self.net.listener(protocol).open.get(),
@@ -163,6 +172,40 @@ impl ThisNode {
                 .await
                 .unwrap_or_else(|_| Err(Problem::new(Code::NotServing, late)))
         })
+    }
+}
+
+impl ManagedNode for ThisNode {
+    fn facts(&self) -> NodeFacts {
+        let addresses = self.addresses.lock();
+        let amqp = self.net.listener("amqp");
+        let (memory_bytes, descriptors) = (usage::resident_bytes(), usage::open_descriptors());
+        NodeFacts {
+            is_serving: self.health.state() == State::Ready,
+            uptime_ms: Clock::system().now_ms() - self.started_at,
+            listeners: addresses
+                .iter()
+                .map(|(protocol, _, address)| match *protocol {
+                    // RabbitMQ's word.
+                    "management" => ("http", *address),
+                    protocol => (protocol, *address),
+                })
+                .collect(),
+            connections: amqp.open.get(),
+            connections_accepted: amqp.accepted.get(),
+            memory_bytes: memory_bytes
+                .and_then(|bytes| u64::try_from(bytes).ok())
+                .unwrap_or_default(),
+            memory_bytes_max: usage::machine_bytes().unwrap_or_default(),
+            descriptors: descriptors
+                .and_then(|count| u64::try_from(count).ok())
+                .unwrap_or_default(),
+            descriptors_max: self.descriptors_max,
+            disk_free_bytes: usage::disk_free_bytes(&self.data_dir).unwrap_or_default(),
+            disk_free_bytes_min: self.disk_free_bytes_min,
+            processors: std::thread::available_parallelism().map_or(1, NonZero::get),
+            product_version: env!("CARGO_PKG_VERSION"),
+        }
     }
 }
 

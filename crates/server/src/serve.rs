@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_admin::{Backend, JournalDesk, Operations};
+use stafett_admin::{Backend, JournalDesk, Operations, Reads};
+use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
@@ -180,6 +181,8 @@ pub(crate) struct Process {
     node: Arc<ThisNode>,
     /// Parts behind the API, some of which are available while the broker serves alone.
     pub(crate) admin: Backend,
+    /// RabbitMQ's HTTP API.
+    pub(crate) management: Management,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
@@ -245,6 +248,9 @@ impl Process {
             settings: reload.in_force().clone(),
             commands,
             addresses: Lock::default(),
+            data_dir: settings.data_dir.clone(),
+            disk_free_bytes_min: settings.journal.disk_free_bytes_min,
+            descriptors_max: descriptors,
         });
         let shared = Shared::new(Shutdown::new(), budget);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
@@ -257,6 +263,7 @@ impl Process {
         let admin = Backend {
             broker: Slot::default(),
             operations: Operations::default(),
+            reads: Reads::default(),
             node: Arc::<ThisNode>::clone(&node),
             journal: JournalDesk::new(
                 settings.journal.backup_dir.clone(),
@@ -268,6 +275,7 @@ impl Process {
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
             admin,
+            management: Management::new(Arc::<ThisNode>::clone(&node)),
             net,
             health,
             node,
@@ -331,6 +339,7 @@ impl Process {
             tracing::warn!("operations go on while the broker stops");
         }
         self.admin.broker.close();
+        self.management.close();
         core.close().await;
         if let Some(reason) = failure {
             return Ok(End::Failed { reason });
@@ -356,10 +365,24 @@ impl Process {
         };
         let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
             .merge(stafett_live::router(self.live.clone()))
-            .merge(stafett_admin::router(self.admin.clone(), access));
+            .merge(stafett_admin::router(self.admin.clone(), access.clone()))
+            .merge(self.management.router(access.clone()));
         self.http
             .serve(listener, HttpServer::new(stafett_http::stamped(router)));
+        self.serve_management(connections_max, access).await?;
         Ok(address)
+    }
+
+    /// Starts the listener of RabbitMQ's HTTP API alone, if it has one.
+    async fn serve_management(&self, connections_max: usize, access: Access) -> Result<(), Failure> {
+        let Some(address) = &self.settings.amqp.management else {
+            return Ok(());
+        };
+        let limits = ListenerSettings::new("management", connections_max);
+        let (listener, _) = self.bind("amqp.management", address, limits).await?;
+        let router = stafett_http::stamped(self.management.router(access));
+        self.http.serve(listener, HttpServer::new(router));
+        Ok(())
     }
 
     /// Returns a listener on the address of the setting `key`, and its address. Opens it unless an earlier
@@ -401,7 +424,7 @@ impl Process {
         announce::listening(name, address);
         let advertised = self.settings.kafka.advertised.as_ref();
         let told = node::told(advertised.filter(|_| name == "kafka"), address);
-        self.node.add_listener(name, told);
+        self.node.add_listener(name, told, address);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::fs;
+use std::path::Path;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -74,9 +75,24 @@ fn cpu_seconds() -> Option<f64> {
     Some(ticks? as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-fn open_descriptors() -> Option<i64> {
+/// Returns the number of open files and sockets.
+pub(crate) fn open_descriptors() -> Option<i64> {
     // One of them is for reading the folder.
     i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count())
         .ok()
         .map(|count| count - 1)
+}
+
+/// Returns the memory of the machine.
+pub(crate) fn machine_bytes() -> Option<u64> {
+    let memory = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// Returns the free space of the disk of a folder.
+pub(crate) fn disk_free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    disk.f_bavail.checked_mul(disk.f_frsize)
 }

@@ -208,6 +208,11 @@ impl TopicCatalog {
         self.journal.find_time(log, query)
     }
 
+    /// Returns the first offset with this timestamp or a later one, as [`crate::offset_at_time`] does.
+    pub async fn offset_at_time(&self, log: LogId, time_ms: i64) -> Option<u64> {
+        crate::offset_at_time(&*self.journal, log, time_ms).await
+    }
+
     pub fn bounds(&self, log: LogId) -> Option<Bounds> {
         self.journal.bounds(log)
     }

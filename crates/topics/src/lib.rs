@@ -4,12 +4,14 @@
 //! - `catalog`: all topics with their definitions and logs: create, change, grow, delete, append, read
 //! - `cleanup`: cleanup policy and compaction of a topic's logs
 //! - `admission`: rules for batches on their way into a topic; `partitioner`: choice of the partition
+//! - `truncation`: which offsets a partition may be truncated before
 //! - `settings`: settings of topics that have not set their own
 //! - `registry`: all topics, by name and by id
 //! - `source`: the groups' view of topics
 //! - `change_log`: names of recently changed topics
 //! - `log_read`: read of one log; `batches`: walk over the batches of a read
 //! - `cursor`: read-ahead of a log, message by message; `tail`: reader of one log
+//! - `new_records`: records to store, as one append; `record_tail`: reader of one log, record by record
 //! - `start_position`: where a reader begins
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
@@ -22,14 +24,17 @@ mod cleanup;
 mod cursor;
 mod log_read;
 pub mod names;
+mod new_records;
 mod partitioner;
 mod producer_ids;
+mod record_tail;
 mod registry;
 mod settings;
 mod source;
 mod start_position;
 mod tail;
 mod topic;
+mod truncation;
 
 pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
@@ -37,7 +42,9 @@ pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PAR
 pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
+pub use new_records::{NewRecord, RecordError, RecordRefusal, RecordsAppend};
 pub use partitioner::partition_by_name;
+pub use record_tail::{RecordItem, RecordTail};
 pub use registry::{Claim, Topics};
 pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};
@@ -49,3 +56,4 @@ pub use stafett_journal::{
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};
 pub use topic::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, TopicId, TopicSettings, is_internal};
+pub use truncation::TruncateError;

@@ -34,6 +34,32 @@ pub fn topic_prefix(namespace: &Namespace) -> String {
     prefix
 }
 
+/// Returns the name that a topic has in a namespace; `None` if it is not of this namespace.
+pub fn name_in(namespace: &Namespace, topic: &str) -> Option<String> {
+    let name = unescaped(topic.strip_prefix(&topic_prefix(namespace))?)?;
+    (topic_name(namespace, &name)? == topic).then_some(name)
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits
+            .filter(|digits| *byte == b'_' && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(*byte));
+        rest = if escaped.is_some() {
+            behind.get(2..)?
+        } else {
+            behind
+        };
+    }
+    String::from_utf8(bytes).ok()
+}
+
 impl Topics {
     /// Returns the stored topic for a name in a namespace, unless it is a queue or internal to the broker.
     pub fn in_namespace(&self, namespace: &Namespace, name: &str) -> Option<Arc<Topic>> {
@@ -99,7 +125,11 @@ mod tests {
             (&Namespace::default(), "", None),
         ] {
             assert_eq!(topic_name(namespace, name).as_deref(), expected);
+            let back = expected.and_then(|topic| name_in(namespace, topic));
+            assert_eq!(back.as_deref(), expected.map(|_| name));
         }
         assert_eq!(topic_name(&shop, &"x".repeat(240)), None, "it would be too long");
+        assert_eq!(name_in(&shop, "orders"), None);
+        assert_eq!(name_in(&shop, "stream-a.b.orders"), None);
     }
 }

@@ -32,7 +32,7 @@ mod queue;
 mod repeat_publish;
 pub(crate) mod replies;
 mod settle;
-mod stream;
+pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transactions;

@@ -13,7 +13,7 @@ use super::dispatch::not_for_servers;
 use super::exchange::{BindingName, check_name};
 use super::held::Flow;
 use super::pending_changes::ChangeReply;
-use super::stream::{ConsumeTarget, check_deletable, not_for_streams, stream_deleted};
+use super::stream::{ConsumeTarget, check_deletable, not_for_streams, stream_deleted, stream_length};
 use super::{MethodError, Session, one_line};
 use crate::arguments::{self, QueueType};
 use crate::context::AmqpContext;
@@ -81,7 +81,7 @@ impl Session {
                     (counts.ready, counts.consumers)
                 }
                 // RabbitMQ does not count a stream's consumers here either.
-                ConsumeTarget::Stream(topic) => (self.stream_length(topic), 0),
+                ConsumeTarget::Stream(topic) => (stream_length(&self.context, topic), 0),
             };
             let declared = queue::DeclareOk {
                 queue: name,

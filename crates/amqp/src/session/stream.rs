@@ -17,6 +17,7 @@ use super::channel::{ConsumerHandle, Tagged};
 use super::consume::{StreamOfConsumer, TokenOwner};
 use super::held::Flow;
 use super::{MethodError, Session};
+use crate::context::AmqpContext;
 use crate::exception::Exception;
 use crate::operation::{Done, Operation};
 use crate::{arguments, error, stream_arguments};
@@ -128,15 +129,6 @@ impl Session {
         error::check_arguments(&method.arguments, declared, what)
     }
 
-    /// Returns the number of messages in a stream.
-    pub(super) fn stream_length(&self, topic: &Topic) -> u64 {
-        let length = |partition| {
-            let bounds = self.context.broker.catalog().bounds(topic.log(partition)?)?;
-            Some(bounds.end.0.saturating_sub(bounds.start.0))
-        };
-        (0..topic.partitions()).filter_map(length).sum()
-    }
-
     pub(super) fn consume_stream(
         &mut self,
         number: u16,
@@ -209,6 +201,15 @@ impl Session {
             wanted: stream_arguments::wanted(arguments),
         })
     }
+}
+
+/// Returns the number of messages in a stream.
+pub(crate) fn stream_length(context: &AmqpContext, topic: &Topic) -> u64 {
+    let length = |partition| {
+        let bounds = context.broker.catalog().bounds(topic.log(partition)?)?;
+        Some(bounds.end.0.saturating_sub(bounds.start.0))
+    };
+    (0..topic.partitions()).filter_map(length).sum()
 }
 
 fn not_created(cause: &CreateError, what: &str) -> Exception {

@@ -14,5 +14,6 @@ mod global_prefetch;
 mod gone;
 mod half_messages;
 mod heartbeats;
+mod management;
 mod rejected;
 mod support;

@@ -7,7 +7,7 @@ use stafett_kafka_wire::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{LogId, Offset};
 use stafett_store::NotStored;
-use stafett_topics::is_internal;
+use stafett_topics::{TruncateError, is_internal};
 
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
@@ -112,24 +112,21 @@ fn cut(shared: &KafkaContext, name: &str, partition: i32, offset: i64) -> Result
         return Err(ErrorCode::InvalidTopicException);
     }
     let topic = shared.broker.topics().named(name);
-    let partition = u32::try_from(partition).ok();
-    let log = topic
-        .zip(partition)
-        .and_then(|(topic, partition)| topic.log(partition));
-    let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    let bounds = shared
+    let place = topic.zip(u32::try_from(partition).ok());
+    let (topic, partition) = place.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let before = match offset {
+        END => None,
+        offset => Some(u64::try_from(offset).map_err(|_| ErrorCode::OffsetOutOfRange)?),
+    };
+    let checked = shared
         .broker
         .catalog()
-        .bounds(log)
-        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    let before = match offset {
-        END => bounds.end,
-        offset => Offset(u64::try_from(offset).map_err(|_| ErrorCode::OffsetOutOfRange)?),
-    };
-    if before > bounds.end {
-        return Err(ErrorCode::OffsetOutOfRange);
-    }
-    Ok((log, before))
+        .check_truncation(&topic, partition, before.map(Offset));
+    checked.map_err(|why| match why {
+        TruncateError::Internal => ErrorCode::InvalidTopicException,
+        TruncateError::NoSuchPartition => ErrorCode::UnknownTopicOrPartition,
+        TruncateError::BehindEnd(_) => ErrorCode::OffsetOutOfRange,
+    })
 }
 
 fn wire(offset: Offset) -> i64 {

@@ -17,7 +17,9 @@ const MARK: &str = "stafett.durability.is_of_flush";
 /// Sets the level of edited settings: the one that was set by its own name, else that of the flushes.
 /// `is_level_set` is true if the edit sets or removes the level itself.
 pub(super) fn apply(settings: &mut TopicSettings, is_level_set: bool) {
-    let was_of_flush = settings.other.remove(MARK).is_some();
+    let was_marked = settings.other.remove(MARK).is_some();
+    // The level may have been set since by something that does not know the mark.
+    let was_of_flush = was_marked && settings.durability == Some(Durability::Sync);
     if was_of_flush && !is_level_set {
         settings.durability = None;
     }

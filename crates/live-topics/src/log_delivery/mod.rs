@@ -31,7 +31,7 @@ use std::sync::{Arc, MutexGuard, RwLockReadGuard};
 
 use stafett_journal::Journal;
 use stafett_model::{Lock, LogId, Offset};
-use stafett_topics::Topic;
+use stafett_topics::{Topic, TopicId};
 use tokio::sync::Semaphore;
 
 use crate::clients::ClientNumber;
@@ -212,6 +212,22 @@ impl Live {
                     .spawn(Arc::clone(self).follow(Arc::clone(&after), places)),
             );
         }
+    }
+
+    /// Returns the prefixes of the live topics whose messages go through a stored topic.
+    pub fn prefixes_over(&self, topic: TopicId) -> Vec<Box<str>> {
+        let logs = self.logs();
+        let rules = logs.iter().flat_map(|logs| {
+            let is_over = |rule: &&LiveLog| {
+                let first = rule
+                    .partitions
+                    .first()
+                    .and_then(|place| logs.partitions.get(*place));
+                first.is_some_and(|partition| partition.topic.id == topic)
+            };
+            logs.rules.iter().filter(is_over)
+        });
+        rules.map(|rule| rule.prefix.clone()).collect()
     }
 
     /// Returns the logs behind live topics, if there ever was a rule.

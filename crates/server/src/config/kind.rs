@@ -176,6 +176,21 @@ impl Kind for Listen {
     }
 }
 
+/// `HOST:PORT`, or empty.
+pub(crate) struct OptionalListen;
+
+impl Kind for OptionalListen {
+    type Value = Option<String>;
+    const SHAPE: &'static str = "host:port or empty";
+
+    fn read(text: &str, range: Range) -> Result<Self::Value, String> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Listen::read(text, range).map(Some)
+    }
+}
+
 /// `HOST:PORT` for clients to connect to, or empty.
 pub(crate) struct Advertised;
 

@@ -13,7 +13,7 @@ use super::error::ConfigError;
 use super::http::{HostList, SiteList};
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
-    MigrationPolicy, OptionalFolder, Switch, Time, TimeLimit,
+    MigrationPolicy, OptionalFolder, OptionalListen, Switch, Time, TimeLimit,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
@@ -88,6 +88,10 @@ settings! {
         /// Where clients of the AMQP 0-9-1 protocol (RabbitMQ's) connect. Port 0 picks a free one and prints
         /// it.
         listen: Listen = "127.0.0.1:5672", flag "amqp";
+
+        /// Where RabbitMQ's management HTTP API (`/api`) is served alone, such as `127.0.0.1:15672`, the port
+        /// of its tools. The HTTP listener always serves it too. Empty: no listener of its own.
+        management: OptionalListen = "";
 
         /// Size of the largest frame, as clients are told. They may agree on less.
         frame_bytes_max: Bytes = "131072", in 4 * KIB..=16 * MIB;

@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "admin",
         &[
             "broker",
+            "groups",
             "http",
             "journal",
             "messaging",
@@ -54,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp-wire",
             "broker",
+            "http",
             "messaging",
             "model",
             "net",

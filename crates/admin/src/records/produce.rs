@@ -1,0 +1,244 @@
+//! Storing records in a topic.
+
+use std::collections::HashMap;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stafett_broker::Broker;
+use stafett_http::api::post;
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_journal::RequestId;
+use stafett_store::{NotStored, wall_ms};
+use stafett_topics::{Outcome, PlacedBatch, RecordError, RecordRefusal, RecordsAppend, Refusal, Topic};
+
+use super::incoming::{Format, Incoming, RecordBody, Template};
+use crate::caller::Caller;
+use crate::content::JSON;
+use crate::refusals::{self, of_storage};
+use crate::send::{NDJSON, content_type, idempotency_key};
+use crate::topics::{check_mutable, find, id_text, no_such_partition, no_such_topic};
+use crate::{Routes, answer};
+
+const LIMIT: body::Limit = body::Limit {
+    bytes_max: 16 << 20,
+    setting: "of a body with records",
+};
+
+/// Records that were stored.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Produced {
+    /// Records in the body.
+    read: usize,
+    /// Records with a key.
+    keyed: usize,
+    /// Records that are stored; null with `ack=none`.
+    stored: Option<usize>,
+    refused: usize,
+    /// Documents without the field of the key, which were left out.
+    skipped: usize,
+    /// Durability that the records have now.
+    durability: String,
+    /// True if an earlier request with the same `Idempotency-Key` stored them.
+    repeated: bool,
+    places: Vec<Place>,
+}
+
+/// Place of records that stand together.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Place {
+    partition: u32,
+    /// Offset of the first.
+    base: u64,
+    count: u32,
+}
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    routes.route(
+        post(
+            "/v1/topics/{topic}/records",
+            "Stores records, all or none. A body of application/json is a value, in application/x-ndjson each line \
+             is one; of any other type the body is the value as it is. Without a partition, the key decides as \
+             with Kafka's Java client; without a key, all records of the request go to one. With the header \
+             Idempotency-Key, sending again stores once.",
+        )
+        .query(&[
+            Parameter::text(
+                "as",
+                "`value`, the default; `list`: each element is a value; `record`: objects that describe records.",
+            ),
+            Parameter::text("key", "Key of all records."),
+            Parameter::text("key_field", "Field of a JSON value that is its key; a.b for a field in a field."),
+            Parameter::text("keyless", "`refuse`, the default, `store` or `skip` values without that field."),
+            Parameter::number("partition", u64::from(u32::MAX), "Partition of all records."),
+            Parameter::text("header.", "Header of all records."),
+            Parameter::text("ack", "`stored`, the default, or `none`: answered before it is stored."),
+        ])
+        .body::<RecordBody>()
+        .answers::<Produced>(200)
+        .answers::<Produced>(202)
+        .refuses(&refusals::STORAGE)
+        .refuses(&[
+            Code::NoSuchTopic,
+            Code::NoSuchPartition,
+            Code::NoKey,
+            Code::OutOfRange,
+            Code::UnsupportedType,
+            Code::Immutable,
+        ]),
+        produce,
+    )
+}
+
+async fn produce(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    caller: Caller,
+    query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let template = Template::of(&query)?;
+    let waits = match query.get("ack") {
+        None | Some("stored") => true,
+        Some("none") => false,
+        Some(other) => {
+            return Err(Problem::bad_request(format!(
+                "ack is stored or none, not {other:?}"
+            )));
+        }
+    };
+    let kind = content_type(request.headers()).map(str::to_owned);
+    let format = format(request.headers(), kind.as_deref())?;
+    let topic = find(&*broker.get()?, &name)?;
+    check_mutable(&topic)?;
+    // A topic that is made again under the name has none of the records.
+    let key = idempotency_key(request.headers(), &caller, &["topic", &id_text(&topic)])?;
+    let body = body::read(request, LIMIT).await?;
+    let incoming = template.read(body.bytes(), format, kind.as_deref())?;
+    let broker = broker.get()?;
+    // The settings may be others than before the body came.
+    let topic = broker
+        .topics()
+        .with_id(topic.id)
+        .ok_or_else(|| no_such_topic(&name))?;
+    let keyless = key.unwrap_or_else(|| uuid::Uuid::new_v4().into_bytes());
+    let keyless = keyless.first_chunk().copied().map_or(0, u32::from_le_bytes);
+    let catalog = broker.catalog();
+    let built = catalog.records_append(&topic, &incoming.records, keyless, wall_ms());
+    let RecordsAppend { mut append, batches } = built.map_err(|why| refused(&why, &incoming, &topic))?;
+    let mut produced = Produced {
+        read: incoming.read,
+        keyed: incoming.keyed,
+        stored: waits.then_some(incoming.records.len()),
+        refused: 0,
+        skipped: incoming.read - incoming.records.len(),
+        durability: catalog.log_spec(&topic).durability.to_string(),
+        repeated: false,
+        places: Vec::new(),
+    };
+    drop(incoming);
+    if batches.is_empty() {
+        return Ok(answer(StatusCode::OK, &produced));
+    }
+    append.request = key.map(RequestId);
+    let ticket = catalog.append(vec![append]);
+    if !waits {
+        // Refused at once, as on a full disk.
+        if ticket.glance().committed() == Some(false) {
+            stored(ticket.await, &name)?;
+            return Ok(answer(StatusCode::ACCEPTED, &produced));
+        }
+        // The memory of the body stays taken until its records are written.
+        drop(catalog.changes().begin(async move {
+            let _outcome = ticket.await;
+            drop(body);
+            Ok::<(), NotStored>(())
+        }));
+        return Ok(answer(StatusCode::ACCEPTED, &produced));
+    }
+    let placed = stored(ticket.await, &name)?;
+    produced.repeated = placed.iter().any(|batch| batch.duplicate);
+    produced.places = places(&topic, &placed, &batches);
+    Ok(answer(StatusCode::OK, &produced))
+}
+
+fn format(headers: &HeaderMap, kind: Option<&str>) -> Result<Format, Problem> {
+    let coding = headers.get(header::CONTENT_ENCODING);
+    if let Some(coding) = coding.filter(|coding| *coding != "identity") {
+        let why = format!("Content-Encoding {coding:?} is not known here: send the body as it is");
+        return Err(Problem::new(Code::UnsupportedType, why));
+    }
+    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+    match kind.map(str::to_ascii_lowercase).as_deref() {
+        Some(JSON) => Ok(Format::Json),
+        Some(NDJSON) => Ok(Format::Lines),
+        Some(kind) if kind.starts_with("application/cloudevents") => {
+            let why =
+                "CloudEvents are not known here: send their data, and their attributes as header.ce_NAME";
+            Err(Problem::new(Code::UnsupportedType, why))
+        }
+        Some(_) | None => Ok(Format::Raw),
+    }
+}
+
+fn refused(error: &RecordError, incoming: &Incoming, topic: &Topic) -> Problem {
+    let line = incoming
+        .lines
+        .get(error.index)
+        .copied()
+        .unwrap_or(error.index + 1);
+    let said = format!("line {line}: {}", error.why);
+    let problem = match error.why {
+        RecordRefusal::Internal => Problem::new(Code::Immutable, said),
+        RecordRefusal::NoSuchPartition(partition) => no_such_partition(topic, partition),
+        RecordRefusal::WithoutKey => Problem::new(Code::NoKey, said),
+        RecordRefusal::TooLarge { bytes_max } => {
+            Problem::new(Code::TooLarge, said).with("bytes_max", bytes_max)
+        }
+        RecordRefusal::Time { min, max, .. } => Problem::new(Code::OutOfRange, said)
+            .with("field", "timestamp")
+            .with("min", min)
+            .with("max", max),
+        RecordRefusal::Batch(_) => Problem::bad_request(said),
+    };
+    problem.with("line", line).with("stored", 0)
+}
+
+/// Returns the places of a stored append.
+fn stored(outcomes: impl IntoIterator<Item = Outcome>, name: &str) -> Result<Vec<PlacedBatch>, Problem> {
+    match outcomes.into_iter().next() {
+        Some(Outcome::Committed(placed)) => Ok(placed.into_vec()),
+        // The topic is deleted meanwhile.
+        Some(Outcome::Refused(Refusal::NoSuchLog(_))) => Err(no_such_topic(name)),
+        Some(Outcome::Refused(why)) => Err(of_storage(NotStored::Refused(why), why).with("stored", 0)),
+        Some(Outcome::Unknown) | None => Err(of_storage(NotStored::Unknown, NotStored::Unknown)),
+    }
+}
+
+/// Returns the places of batches; those of a partition that stand together are one.
+fn places(topic: &Topic, stored: &[PlacedBatch], batches: &[(u32, u32)]) -> Vec<Place> {
+    let numbers: HashMap<_, u32> = (0..topic.partitions())
+        .filter_map(|number| Some((topic.log(number)?, number)))
+        .collect();
+    let mut places: Vec<Place> = Vec::new();
+    for (batch, (_, count)) in stored.iter().zip(batches) {
+        let Some(partition) = numbers.get(&batch.log).copied() else {
+            continue;
+        };
+        match places.last_mut() {
+            Some(last)
+                if last.partition == partition && last.base + u64::from(last.count) == batch.base.0 =>
+            {
+                last.count += count;
+            }
+            _ => places.push(Place {
+                partition,
+                base: batch.base.0,
+                count: *count,
+            }),
+        }
+    }
+    places
+}

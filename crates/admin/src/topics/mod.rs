@@ -1,0 +1,272 @@
+//! Topics: listed, shown, made, changed and deleted.
+//!
+//! - `settings`: settings in requests and answers
+//! - `changes`: making, changing and deleting
+//! - `partitions`: partitions, their producers, and truncation
+
+mod changes;
+mod partitions;
+mod settings;
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stafett_broker::Broker;
+use stafett_http::api::get;
+use stafett_http::list::List;
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
+use stafett_topics::{Topic, TopicCatalog, is_internal};
+
+use crate::{Routes, answer};
+pub(crate) use changes::RefusedEdit;
+pub(crate) use partitions::no_such_partition;
+use settings::Settings;
+
+/// A topic in a list, with totals that are computed only if a request needs them.
+pub(crate) struct Row {
+    catalog: Arc<TopicCatalog>,
+    topic: Arc<Topic>,
+    totals: OnceCell<Totals>,
+}
+
+/// Records and bytes of all partitions.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    records: u64,
+    bytes: u64,
+}
+
+const LIST: List<Row, TopicEntry> = List {
+    name: |row| ("", &row.topic.name),
+    sorts: &[
+        ("partitions", |row| row.topic.partitions().into()),
+        ("records", |row| row.totals().records),
+        ("bytes", |row| row.totals().bytes),
+    ],
+    shown: |row| TopicEntry::of(&row.catalog, &row.topic, row.totals()),
+};
+
+/// Kind of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum TopicKind {
+    Stored,
+    /// It shows a queue; each partition is a priority.
+    Queue,
+    /// Declared by a client of queues.
+    Declared,
+}
+
+impl TopicKind {
+    fn of(topic: &Topic) -> Self {
+        if topic.id.is_queue() {
+            Self::Queue
+        } else if topic.settings.declared.is_some() {
+            Self::Declared
+        } else {
+            Self::Stored
+        }
+    }
+
+    fn read(word: &str) -> Result<Self, Problem> {
+        match word {
+            "stored" => Ok(Self::Stored),
+            "queue" => Ok(Self::Queue),
+            "declared" => Ok(Self::Declared),
+            other => Err(Problem::bad_request(format!(
+                "kind is stored, queue or declared, not {other:?}"
+            ))),
+        }
+    }
+}
+
+/// A topic and its totals.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TopicEntry {
+    name: String,
+    /// Hexadecimal digits. A topic that is made again under a name has another id.
+    id: String,
+    kind: TopicKind,
+    /// True if only the broker writes into it.
+    internal: bool,
+    partitions: u32,
+    /// Offsets between start and end; compaction and damage leave some without a record.
+    records: u64,
+    /// Stored bytes, approximately.
+    bytes: u64,
+    /// `sync`, `os`, `memory` or `interval:…`; null if it is that of a queue.
+    durability: Option<String>,
+    /// Age at which records go; null without a bound.
+    retention_ms: Option<u64>,
+    /// Bytes of a partition beyond which its oldest records go; null without a bound.
+    retention_bytes: Option<u64>,
+    /// Null if the topic shows a queue.
+    settings: Option<Settings>,
+    /// Settings that the topic has set for itself. The others follow the broker.
+    set: Vec<&'static str>,
+}
+
+/// A topic.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Topic")]
+struct TopicShown {
+    #[serde(flatten)]
+    entry: TopicEntry,
+    /// Queues whose messages are the records of this topic.
+    queues_over: Vec<QueueName>,
+    /// Beginnings of live topics whose messages are stored here.
+    live_prefixes: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct QueueName {
+    namespace: String,
+    name: String,
+}
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .route(
+            get(
+                "/v1/topics",
+                "Lists topics. The broker's own are left out unless internal is true.",
+            )
+            .query(&[
+                Parameter::text("kind", "Only topics that are `stored`, `queue` or `declared`."),
+                Parameter::flag("internal", "With the broker's own topics."),
+            ])
+            .lists(&LIST)
+            .refuses(&[Code::NotServing]),
+            list,
+        )
+        .route(
+            get("/v1/topics/{topic}", "Shows a topic.")
+                .answers::<TopicShown>(200)
+                .refuses(&[Code::NotServing, Code::NoSuchTopic]),
+            show,
+        )
+        .with(changes::routes)
+        .with(partitions::routes)
+}
+
+async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
+    let kind = query.get("kind").map(TopicKind::read).transpose()?;
+    let with_internal = query.flag("internal")?;
+    let broker = broker.get()?;
+    let mut topics = broker.topics().all();
+    topics.retain(|topic| {
+        kind.is_none_or(|kind| TopicKind::of(topic) == kind) && (with_internal || !is_internal(&topic.name))
+    });
+    let rows = topics.into_iter().map(|topic| Row {
+        catalog: Arc::clone(broker.catalog()),
+        topic,
+        totals: OnceCell::new(),
+    });
+    Ok(answer(StatusCode::OK, &LIST.page(&query, rows.collect())?))
+}
+
+async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let topic = find(&broker, &name)?;
+    Ok(answer(StatusCode::OK, &TopicShown::of(&broker, &topic)))
+}
+
+/// Returns a topic by name.
+pub(crate) fn find(broker: &Broker, name: &str) -> Result<Arc<Topic>, Problem> {
+    broker.topics().named(name).ok_or_else(|| no_such_topic(name))
+}
+
+pub(crate) fn no_such_topic(name: &str) -> Problem {
+    Problem::new(Code::NoSuchTopic, format!("there is no topic {name:?}"))
+}
+
+/// Refuses to change a topic that is the broker's own, or shows a queue.
+pub(crate) fn check_mutable(topic: &Topic) -> Result<(), Problem> {
+    let why = if is_internal(&topic.name) {
+        format!("the topic {:?} is the broker's own", topic.name)
+    } else if topic.id.is_queue() {
+        format!("the topic {:?} shows a queue: change that", topic.name)
+    } else {
+        return Ok(());
+    };
+    Err(Problem::new(Code::Immutable, why))
+}
+
+impl Row {
+    fn totals(&self) -> Totals {
+        *self.totals.get_or_init(|| Totals::of(&self.catalog, &self.topic))
+    }
+}
+
+impl Totals {
+    fn of(catalog: &TopicCatalog, topic: &Topic) -> Self {
+        let logs = (0..topic.partitions()).filter_map(|partition| topic.log(partition));
+        let bounds = logs.filter_map(|log| catalog.bounds(log));
+        bounds.fold(Self::default(), |sum, bounds| Self {
+            records: sum.records + bounds.end.0.saturating_sub(bounds.start.0),
+            bytes: sum.bytes + bounds.bytes,
+        })
+    }
+}
+
+impl TopicEntry {
+    fn of(catalog: &TopicCatalog, topic: &Topic, totals: Totals) -> Self {
+        let kind = TopicKind::of(topic);
+        let settings = (kind != TopicKind::Queue).then(|| Settings::of(&catalog.defaults(), &topic.settings));
+        Self {
+            name: topic.name.to_string(),
+            id: id_text(topic),
+            kind,
+            internal: is_internal(&topic.name),
+            partitions: topic.partitions(),
+            records: totals.records,
+            bytes: totals.bytes,
+            durability: settings.as_ref().map(|settings| settings.durability.clone()),
+            retention_ms: settings
+                .as_ref()
+                .and_then(|settings| settings.retention_ms.number()),
+            retention_bytes: settings
+                .as_ref()
+                .and_then(|settings| settings.retention_bytes.number()),
+            set: settings::set(&topic.settings),
+            settings,
+        }
+    }
+}
+
+impl TopicShown {
+    fn of(broker: &Broker, topic: &Topic) -> Self {
+        let catalog = broker.catalog();
+        Self {
+            entry: TopicEntry::of(catalog, topic, Totals::of(catalog, topic)),
+            queues_over: queues_over(broker, topic),
+            live_prefixes: live_prefixes(broker, topic),
+        }
+    }
+}
+
+fn queues_over(broker: &Broker, topic: &Topic) -> Vec<QueueName> {
+    let queues = broker.messaging().queues().all();
+    let over = queues.iter().filter(|queue| queue.over == Some(topic.id));
+    let names = over.map(|queue| QueueName {
+        namespace: queue.namespace.to_string(),
+        name: queue.name.to_string(),
+    });
+    let mut names: Vec<QueueName> = names.collect();
+    names.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+    names
+}
+
+fn live_prefixes(broker: &Broker, topic: &Topic) -> Vec<String> {
+    let prefixes = broker.live_topics().prefixes_over(topic.id);
+    prefixes.into_iter().map(String::from).collect()
+}
+
+pub(crate) fn id_text(topic: &Topic) -> String {
+    format!("{:032x}", topic.id.0)
+}

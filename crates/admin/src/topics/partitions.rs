@@ -1,0 +1,249 @@
+//! Partitions of a topic: bounds, producers, truncation.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stafett_broker::Broker;
+use stafett_http::api::{get, post};
+use stafett_http::body::{self, Object};
+use stafett_http::list::List;
+use stafett_http::{Code, Path, Problem, Query, Slot};
+use stafett_model::Offset;
+use stafett_topics::{Topic, TopicCatalog, TruncateError};
+
+use super::changes::{IF_ID, check_id};
+use super::{check_mutable, find};
+use crate::refusals::{self, of_storage};
+use crate::time::rfc3339;
+use crate::{Routes, answer};
+
+/// A partition and its bounds.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Partition")]
+pub(crate) struct PartitionStatus {
+    partition: u32,
+    /// First offset.
+    start: u64,
+    /// Offset behind the last record.
+    end: u64,
+    /// End of the records that are committed: before the first open transaction.
+    stable: u64,
+    /// Offsets between start and end; compaction and damage leave some without a record.
+    records: u64,
+    /// Stored bytes, approximately.
+    bytes: u64,
+    /// Number of this start of the broker, which new batches get.
+    epoch: u32,
+    /// Digits that sort as the number does.
+    #[serde(skip)]
+    name: String,
+}
+
+const PARTITIONS: List<PartitionStatus, PartitionStatus> = List {
+    name: |partition| ("", &partition.name),
+    sorts: &[
+        ("records", |partition| partition.records),
+        ("bytes", |partition| partition.bytes),
+    ],
+    shown: Clone::clone,
+};
+
+/// An idempotent producer that a partition knows.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Producer")]
+pub(crate) struct ProducerShown {
+    partition: u32,
+    producer: String,
+    epoch: i16,
+    /// Sequence number of its last record.
+    sequence: i32,
+    /// Arrival of its last batch.
+    last_at: String,
+    /// First offset of its open transaction.
+    open_from: Option<u64>,
+    /// Digits that sort as the numbers do.
+    #[serde(skip)]
+    name: (String, String),
+}
+
+const PRODUCERS: List<ProducerShown, ProducerShown> = List {
+    name: |producer| (&producer.name.0, &producer.name.1),
+    sorts: &[],
+    shown: Clone::clone,
+};
+
+/// A truncation.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Truncation {
+    /// Partitions, each once.
+    before: Vec<Object<Cut>>,
+}
+
+/// Place before which the records of a partition go.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Cut {
+    partition: u32,
+    /// An offset; null for the end.
+    offset: Option<u64>,
+}
+
+/// Partitions after a truncation.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Truncated {
+    partitions: Vec<Start>,
+}
+
+/// Start of a partition.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Start {
+    partition: u32,
+    start: u64,
+}
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    routes
+        .route(
+            get("/v1/topics/{topic}/partitions", "Lists the partitions of a topic by number.")
+                .lists(&PARTITIONS)
+                .refuses(&[Code::NotServing, Code::NoSuchTopic]),
+            list,
+        )
+        .route(
+            get(
+                "/v1/topics/{topic}/producers",
+                "Lists the idempotent producers that the partitions of a topic know.",
+            )
+            .lists(&PRODUCERS)
+            .refuses(&[Code::NotServing, Code::NoSuchTopic]),
+            producers,
+        )
+        .route(
+            post(
+                "/v1/topics/{topic}/truncate",
+                "Frees the records before an offset, for each of some partitions. Durable when it is answered.",
+            )
+            .query(&[IF_ID])
+            .body::<Truncation>()
+            .answers::<Truncated>(200)
+            .refuses(&refusals::STORAGE)
+            .refuses(&[
+                Code::NoSuchTopic,
+                Code::NoSuchPartition,
+                Code::OutOfRange,
+                Code::Immutable,
+                Code::Changed,
+            ]),
+            truncate,
+        )
+}
+
+async fn list(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let topic = find(&broker, &name)?;
+    let all = (0..topic.partitions()).filter_map(|partition| status(broker.catalog(), &topic, partition));
+    Ok(answer(StatusCode::OK, &PARTITIONS.page(&query, all.collect())?))
+}
+
+fn status(catalog: &TopicCatalog, topic: &Topic, partition: u32) -> Option<PartitionStatus> {
+    let bounds = catalog.bounds(topic.log(partition)?)?;
+    Some(PartitionStatus {
+        partition,
+        start: bounds.start.0,
+        end: bounds.end.0,
+        stable: bounds.stable.0,
+        records: bounds.end.0.saturating_sub(bounds.start.0),
+        bytes: bounds.bytes,
+        epoch: catalog.epoch().0,
+        name: format!("{partition:05}"),
+    })
+}
+
+async fn producers(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let topic = find(&broker, &name)?;
+    let logs = (0..topic.partitions()).filter_map(|partition| Some((partition, topic.log(partition)?)));
+    let all = logs.flat_map(|(partition, log)| {
+        let known = broker.catalog().producers(log).unwrap_or_default();
+        known.into_iter().map(move |producer| ProducerShown {
+            partition,
+            producer: producer.id.0.to_string(),
+            epoch: producer.epoch,
+            sequence: producer.sequence,
+            last_at: rfc3339(producer.at),
+            open_from: producer.open.map(|offset| offset.0),
+            name: (format!("{partition:05}"), format!("{:020}", producer.id.0)),
+        })
+    });
+    Ok(answer(StatusCode::OK, &PRODUCERS.page(&query, all.collect())?))
+}
+
+async fn truncate(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wanted: Truncation = body::json(request).await?;
+    let broker = broker.get()?;
+    let topic = find(&broker, &name)?;
+    check_mutable(&topic)?;
+    check_id(&query, &topic)?;
+    let catalog = broker.catalog();
+    let mut cuts = Vec::with_capacity(wanted.before.len().min(topic.partitions() as usize));
+    let mut numbers = std::collections::BTreeSet::new();
+    for Object(Cut { partition, offset }) in wanted.before {
+        if !numbers.insert(partition) {
+            let why = format!("before: partition {partition} stands there twice");
+            return Err(Problem::bad_request(why));
+        }
+        let cut = catalog.check_truncation(&topic, partition, offset.map(Offset));
+        let (log, before) = cut.map_err(|why| refused(why, &topic, partition, offset))?;
+        cuts.push((partition, log, before));
+    }
+    let logs: Vec<_> = cuts.iter().map(|(_, log, before)| (*log, *before)).collect();
+    let outcomes = catalog.truncate(&logs).await;
+    let mut partitions = Vec::with_capacity(cuts.len());
+    for ((partition, log, _), outcome) in cuts.into_iter().zip(outcomes) {
+        outcome.map_err(|why| {
+            let said = format!("partition {partition}: {why}");
+            of_storage(why, said).with("truncated", serde_json::json!(partitions))
+        })?;
+        // The partition may go meanwhile, with its topic.
+        let start = catalog.bounds(log).map_or(0, |bounds| bounds.start.0);
+        partitions.push(Start { partition, start });
+    }
+    Ok(answer(StatusCode::OK, &Truncated { partitions }))
+}
+
+fn refused(why: TruncateError, topic: &Topic, partition: u32, offset: Option<u64>) -> Problem {
+    match why {
+        TruncateError::Internal => Problem::new(Code::Immutable, why),
+        TruncateError::NoSuchPartition => no_such_partition(topic, partition),
+        TruncateError::BehindEnd(end) => {
+            let offset = offset.unwrap_or_default();
+            refusals::out_of_range("offset", 0, end.0, offset).with("partition", partition)
+        }
+    }
+}
+
+/// Refuses a partition that the topic does not have.
+pub(crate) fn no_such_partition(topic: &Topic, partition: u32) -> Problem {
+    let why = format!(
+        "the topic {:?} has {} partitions, counted from 0, and no partition {partition}",
+        topic.name,
+        topic.partitions()
+    );
+    Problem::new(Code::NoSuchPartition, why).with("partitions", topic.partitions())
+}

@@ -1,0 +1,217 @@
+//! The subset of RabbitMQ's management HTTP API that its tools use: `/api`.
+//!
+//! ```text
+//! request ─ guard ─ credentials ─ path ─▶ one file per resource ─┬─▶ reads: the broker
+//!                                                                └─▶ changes: a Client, which is a session
+//! ```
+//!
+//! - `call`: a request: path, query, body
+//! - `client`: a session of one request, so that a change has the rules and error texts of AMQP
+//! - `refusal`: refusals in RabbitMQ's form
+//! - `list`: pages, order and columns
+//! - `values`: JSON to tables and back; `statistics`: numbers that every tool expects
+//! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `access`:
+//!   the only user, and empty lists
+//! - `definitions`: all definitions as one file; `import`: the way back
+//!
+//! Source: the documentation that RabbitMQ 4.0 serves below `/api`, and its answers as they were recorded in
+//! `tests/clients/odd/management.tsv`.
+
+mod access;
+mod bindings;
+mod call;
+mod client;
+mod definitions;
+mod exchanges;
+mod health;
+mod import;
+mod list;
+mod messages;
+mod overview;
+mod queues;
+mod refusal;
+mod statistics;
+mod values;
+mod vhosts;
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use stafett_http::{Access, Policy, Slot};
+use tokio::task::spawn_blocking;
+
+use crate::auth;
+use crate::context::AmqpContext;
+use call::Call;
+use refusal::{Answered, Refusal};
+
+/// Version whose behaviour is offered: tools decide by it.
+const VERSION: &str = "4.0.5";
+/// Name of the node, and of the cluster of it alone.
+const NODE: &str = "stafett@localhost";
+/// The only user.
+const USER: &str = "guest";
+
+/// The process that serves the API.
+pub trait ManagedNode: Debug + Send + Sync {
+    fn facts(&self) -> NodeFacts;
+}
+
+/// State of the process. A number that the system does not tell is 0.
+#[derive(Debug, Clone, Default)]
+pub struct NodeFacts {
+    /// True if clients are served.
+    pub is_serving: bool,
+    /// Time since the start, in ms.
+    pub uptime_ms: i64,
+    /// Protocols with their addresses.
+    pub listeners: Vec<(&'static str, SocketAddr)>,
+    /// Open connections of AMQP.
+    pub connections: i64,
+    /// Connections of AMQP accepted since the start.
+    pub connections_accepted: u64,
+    pub memory_bytes: u64,
+    pub memory_bytes_max: u64,
+    pub descriptors: u64,
+    pub descriptors_max: u64,
+    pub disk_free_bytes: u64,
+    pub disk_free_bytes_min: u64,
+    pub processors: usize,
+    pub product_version: &'static str,
+}
+
+/// The API. It answers with 503 until it is opened.
+#[derive(Debug, Clone)]
+pub struct Management {
+    pub(crate) slot: Slot<AmqpContext>,
+    node: Arc<dyn ManagedNode>,
+}
+
+impl Management {
+    pub fn new(node: Arc<dyn ManagedNode>) -> Self {
+        let slot = Slot::default();
+        Self { slot, node }
+    }
+
+    /// Answers with 503 again.
+    pub fn close(&self) {
+        self.slot.close();
+    }
+
+    /// Returns the routes, guarded against pages of other sites.
+    pub fn router(&self, access: Access) -> Router {
+        let routes = Router::new()
+            .route("/api", any(answer))
+            .route("/api/", any(answer))
+            .route("/api/{*path}", any(answer))
+            .with_state(self.clone());
+        Policy::Api(access).guard(routes)
+    }
+}
+
+async fn answer(State(management): State<Management>, request: Request) -> Response {
+    let answered = respond(&management, request).await;
+    let mut response = answered.unwrap_or_else(Refusal::into_response);
+    let vary = HeaderValue::from_static("accept, accept-encoding, origin");
+    response.headers_mut().entry(header::VARY).or_insert(vary);
+    response
+}
+
+async fn respond(management: &Management, request: Request) -> Answered {
+    let context = management.slot.get().map_err(|_| Refusal::starting())?;
+    check_credentials(&request)?;
+    let call = Call::read(context, management.node.facts(), request).await?;
+    let call = Arc::new(call);
+    let listing = Arc::clone(&call);
+    // Lists of many objects take a while: no connection waits for them.
+    let listed = spawn_blocking(move || lists(&listing)).await;
+    match listed.map_err(|_| Refusal::starting())? {
+        Some(answered) => answered,
+        None => dispatch(&call).await,
+    }
+}
+
+/// Answers with lists and sums of all objects. `None` for other requests.
+fn lists(call: &Call) -> Option<Answered> {
+    let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
+    let answered = match path.as_slice() {
+        ["overview"] => call.only_get(|| overview::overview(call)),
+        ["vhosts"] => call.only_get(|| vhosts::list(call)),
+        ["queues"] | ["queues", "detailed"] => call.only_get(|| queues::list(call, None)),
+        ["queues", vhost] => call.only_get(|| queues::list(call, Some(vhost))),
+        ["queues", vhost, name, "bindings"] => call.only_get(|| bindings::of_queue(call, vhost, name)),
+        ["exchanges"] => call.only_get(|| exchanges::list(call, None)),
+        ["exchanges", vhost] => call.only_get(|| exchanges::list(call, Some(vhost))),
+        ["exchanges", vhost, name, "bindings", side] => {
+            call.only_get(|| bindings::of_exchange(call, vhost, name, side))
+        }
+        ["bindings"] => call.only_get(|| bindings::list(call, None)),
+        ["bindings", vhost] => call.only_get(|| bindings::list(call, Some(vhost))),
+        ["definitions" | "all-configuration"] if call.method == Method::GET => {
+            definitions::export(call, None)
+        }
+        ["definitions", vhost] if call.method == Method::GET => definitions::export(call, Some(vhost)),
+        _ => return None,
+    };
+    Some(answered)
+}
+
+fn check_credentials(request: &Request) -> Result<(), Refusal> {
+    let Some(given) = request.headers().get(header::AUTHORIZATION) else {
+        return Err(Refusal::no_credentials());
+    };
+    let peer = stafett_http::server::peer(request);
+    let is_allowed = peer.is_none_or(auth::is_here);
+    match auth::basic(given.as_bytes()) {
+        auth::Basic::Malformed => Err(Refusal::malformed()),
+        auth::Basic::Credentials { user, password }
+            if is_allowed && user == auth::GUEST && password == auth::GUEST =>
+        {
+            Ok(())
+        }
+        auth::Basic::Credentials { .. } | auth::Basic::OtherScheme => Err(Refusal::not_authorized()),
+    }
+}
+
+/// Answers all requests but lists.
+async fn dispatch(call: &Call) -> Answered {
+    let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
+    match path.as_slice() {
+        [] => call.only_get(|| Ok(overview::index())),
+        ["whoami"] => call.only_get(|| overview::whoami(call)),
+        ["version"] => call.only_get(|| Ok(overview::version())),
+        ["cluster-name"] => call.only_get(|| overview::cluster_name(call)),
+        ["extensions"] => call.only_get(|| overview::extensions(call)),
+        ["auth"] => call.only_get(|| overview::auth(call)),
+        ["nodes"] => call.only_get(|| overview::nodes(call)),
+        ["nodes", name] => call.only_get(|| overview::node(call, name)),
+        ["nodes", name, "memory"] => call.only_get(|| overview::memory(call, name)),
+        ["vhosts", vhost] => vhosts::vhost(call, vhost).await,
+        ["queues", vhost, name] => queues::queue(call, vhost, name).await,
+        ["queues", vhost, name, "contents"] => queues::contents(call, vhost, name).await,
+        ["queues", vhost, name, "get"] => messages::get(call, vhost, name).await,
+        ["exchanges", vhost, name] => exchanges::exchange(call, vhost, name).await,
+        ["exchanges", vhost, name, "publish"] => messages::publish(call, vhost, name).await,
+        ["bindings", vhost, "e", source, kind, destination] => {
+            bindings::between(call, vhost, source, kind, destination).await
+        }
+        ["bindings", vhost, "e", source, kind, destination, key] => {
+            bindings::binding(call, [vhost, source, kind, destination, key]).await
+        }
+        ["health", "checks", check @ ..] => call.only_get(|| health::check(call, check)),
+        ["healthchecks", "node"] | ["healthchecks", "node", _] => call.only_get(|| Ok(health::ok())),
+        ["aliveness-test", vhost] => health::aliveness(call, vhost).await,
+        ["definitions" | "all-configuration"] => definitions::import(call, None).await,
+        ["definitions", vhost] => definitions::import(call, Some(vhost)).await,
+        ["feature-flags" | "deprecated-features"] | ["deprecated-features", "used"] => {
+            call.only_get(|| list::values(call, Vec::new()))
+        }
+        _ => access::dispatch(call, path.as_slice()),
+    }
+}

@@ -1,0 +1,242 @@
+//! RabbitMQ's management HTTP API with RabbitMQ's own tool, `rabbitmqadmin`, and with requests of all kinds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::broker::{Broker, is_stafett, root};
+use crate::peer;
+
+/// Requests, RabbitMQ's answers, ours where they differ on purpose, and why.
+const TABLE: &str = "tests/clients/odd/management.tsv";
+/// Definitions that RabbitMQ 4.0.5 has exported.
+const DEFINITIONS: &str = "tests/clients/odd/rabbitmq_definitions.json";
+
+/// A broker, and `rabbitmqadmin` that asks it.
+struct Admin {
+    broker: Broker,
+    script: PathBuf,
+    python: PathBuf,
+    /// Port of the API.
+    port: String,
+}
+
+impl Admin {
+    fn start() -> Option<Self> {
+        if !is_stafett() {
+            return None;
+        }
+        let (python, script) = peer::rabbitmqadmin()?;
+        let broker = Broker::start_with("sync", &["amqp.management=127.0.0.1:0"]);
+        let (_, port) = broker.http().rsplit_once(':').unwrap();
+        let port = port.to_owned();
+        Some(Self {
+            broker,
+            script,
+            python,
+            port,
+        })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = peer::command(&self.python);
+        command
+            .arg(&self.script)
+            .args(["-H", "127.0.0.1", "-P", &self.port])
+            .args(arguments);
+        command
+    }
+
+    /// Runs a command that succeeds.
+    fn run(&self, arguments: &[&str]) -> String {
+        peer::run_text(&mut self.command(arguments))
+    }
+
+    /// Returns the message of a command that fails.
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn rows(&self, arguments: &[&str]) -> Value {
+        let said = self.run(&[&["-f", "raw_json"], arguments].concat());
+        serde_json::from_str(&said).unwrap()
+    }
+}
+
+#[test]
+fn rabbitmqadmin_declares_publishes_gets_purges_and_deletes() {
+    let Some(admin) = Admin::start() else { return };
+    for declare in [
+        &[
+            "queue",
+            "name=jobs",
+            "durable=true",
+            "arguments={\"x-max-length\": 9}",
+        ][..],
+        &["queue", "name=other", "auto_delete=false", "queue_type=quorum"],
+        &["exchange", "name=events", "type=topic"],
+        &[
+            "binding",
+            "source=events",
+            "destination=jobs",
+            "routing_key=job.#",
+        ],
+        &["vhost", "name=shop"],
+    ] {
+        let said = admin.run(&[&["declare"], declare].concat());
+        assert!(said.ends_with("declared\n"), "{said}");
+    }
+    let refused = admin.fails(&["declare", "queue", "name=jobs", "durable=false"]);
+    assert!(
+        refused.contains("inequivalent arg 'durable' for queue 'jobs' in vhost '/'"),
+        "{refused}"
+    );
+    let refused = admin.fails(&["declare", "exchange", "name=x", "type=nonsense"]);
+    assert!(refused.contains("unknown exchange type 'nonsense'"), "{refused}");
+
+    let publish = |key| admin.run(&["publish", "exchange=events", key, "payload=hello"]);
+    assert_eq!(publish("routing_key=job.1"), "Message published\n");
+    assert_eq!(publish("routing_key=none"), "Message published but NOT routed\n");
+    let lengths = admin.rows(&["list", "queues", "name", "messages", "consumers"]);
+    assert_eq!(
+        lengths,
+        json!([
+            { "name": "jobs", "messages": 1, "consumers": 0 },
+            { "name": "other", "messages": 0, "consumers": 0 },
+        ])
+    );
+    for (mode, redelivered) in [("ack_requeue_true", "False"), ("ack_requeue_false", "True")] {
+        let got = admin.run(&["-f", "tsv", "get", "queue=jobs", &format!("ackmode={mode}")]);
+        assert!(got.contains("hello") && got.contains(redelivered), "{got}");
+    }
+    assert_eq!(admin.rows(&["get", "queue=jobs"]), json!([]));
+    publish("routing_key=job.2");
+    assert_eq!(admin.run(&["purge", "queue", "name=jobs"]), "queue purged\n");
+    assert_eq!(admin.rows(&["get", "queue=jobs"]), json!([]));
+
+    let key = "properties_key=job.%23";
+    admin.run(&[
+        "delete",
+        "binding",
+        "source=events",
+        "destination_type=queue",
+        "destination=jobs",
+        key,
+    ]);
+    for delete in [
+        ["delete", "queue", "name=jobs"],
+        ["delete", "queue", "name=other"],
+        ["delete", "exchange", "name=events"],
+        ["delete", "vhost", "name=shop"],
+    ] {
+        assert!(admin.run(&delete).ends_with("deleted\n"));
+    }
+    assert_eq!(admin.rows(&["list", "queues"]), json!([]));
+    assert!(
+        admin
+            .fails(&["delete", "queue", "name=jobs"])
+            .contains("Not found")
+    );
+}
+
+#[test]
+fn rabbitmqadmin_lists_what_there_is() {
+    let Some(admin) = Admin::start() else { return };
+    let overview = admin.rows(&["show", "overview", "rabbitmq_version", "product_name"]);
+    let expected = json!([{ "rabbitmq_version": "4.0.5", "product_name": "Stafett" }]);
+    assert_eq!(overview, expected);
+    for kind in ["users", "vhosts", "nodes", "permissions", "exchanges"] {
+        let rows = admin.rows(&["list", kind]);
+        assert!(!rows.as_array().unwrap().is_empty(), "{kind}");
+    }
+    for kind in [
+        "policies",
+        "operator_policies",
+        "parameters",
+        "bindings",
+        "queues",
+    ] {
+        assert_eq!(admin.rows(&["list", kind]), json!([]), "{kind}");
+    }
+    let refused = admin.fails(&["-u", "ann", "list", "queues"]);
+    assert!(refused.contains("Access refused"), "{refused}");
+}
+
+#[test]
+fn the_api_is_also_alone_on_a_port_of_its_own() {
+    let Some(mut admin) = Admin::start() else { return };
+    let listeners = admin.rows(&["show", "overview", "listeners"]);
+    let listeners = listeners[0]["listeners"].as_array().unwrap();
+    let ports = listeners
+        .iter()
+        .filter(|listener| listener["protocol"] == json!("http"));
+    let ports: Vec<String> = ports.map(|listener| listener["port"].to_string()).collect();
+    let own = ports.into_iter().find(|port| *port != admin.port);
+    admin.port = own.unwrap();
+    admin.run(&["declare", "queue", "name=q"]);
+    assert_eq!(admin.rows(&["list", "queues", "name"]), json!([{ "name": "q" }]));
+}
+
+#[test]
+fn definitions_of_rabbitmq_are_imported_and_come_out_as_they_were() {
+    let Some(admin) = Admin::start() else { return };
+    let theirs = root().join(DEFINITIONS);
+    admin.run(&["import", theirs.to_str().unwrap()]);
+    // Importing again changes nothing.
+    admin.run(&["import", theirs.to_str().unwrap()]);
+    assert_eq!(
+        admin
+            .broker
+            .logged("passed_over=users=1, permissions=1, policies=1"),
+        2
+    );
+    let out = admin.broker.folder().join("definitions.json");
+    admin.run(&["export", out.to_str().unwrap()]);
+    let read = |path| -> Value { serde_json::from_slice(&fs::read::<PathBuf>(path).unwrap()).unwrap() };
+    let (theirs, ours) = (read(theirs), read(out));
+    for kind in ["queues", "exchanges", "bindings"] {
+        let sorted = |all: &Value| {
+            let mut items: Vec<String> = all[kind]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(Value::to_string)
+                .collect();
+            items.sort();
+            items
+        };
+        assert_eq!(sorted(&ours), sorted(&theirs), "{kind}");
+    }
+}
+
+#[test]
+fn requests_are_answered_as_rabbitmq_answers_them() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python3() else { return };
+    let broker = Broker::start();
+    let script = root().join("tests/clients/python/management_odd.py");
+    let said = peer::run_text(peer::command(&python).arg(script).arg(broker.http()));
+    let table = fs::read_to_string(root().join(TABLE)).unwrap();
+    let mut wrong = Vec::new();
+    let mut said = said.lines();
+    for row in table.lines().skip(1) {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let (request, expected) = match columns[..] {
+            [request, both] => (request, both),
+            [request, theirs, ours, why] if theirs != ours && !why.is_empty() => (request, ours),
+            _ => panic!("a request, an answer, and where ours differs, ours and the reason: {row}"),
+        };
+        let found = said.next().and_then(|line| line.split_once('\t'));
+        if found != Some((request, expected)) {
+            wrong.push(format!("{request}\n  expected {expected}\n  found    {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(said.next(), None, "every request stands in the table");
+}
