@@ -1,7 +1,9 @@
 //! Groups of consumers: listed, shown and deleted.
 //!
+//! - `member`: members and their partitions
 //! - `offsets`: committed offsets are set, moved and forgotten
 
+mod member;
 mod offsets;
 
 use std::cell::OnceCell;
@@ -14,14 +16,13 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
-use stafett_groups::classic::MemberView;
-use stafett_groups::consumer::Member;
 use stafett_groups::{CommittedOffset, Group, GroupKind, GroupProtocol, Groups};
 use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_topics::{TopicCatalog, TopicId};
 
+use self::member::MemberShown;
 use crate::refusals::{self, of_group};
 use crate::time::rfc3339;
 use crate::topics::find as find_topic;
@@ -107,23 +108,6 @@ struct GroupShown {
     commits_total: usize,
     /// Commits by topic and partition, 10,000 at most.
     commits: Vec<CommitShown>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Member")]
-struct MemberShown {
-    member: String,
-    client: String,
-    host: String,
-    instance: Option<String>,
-    /// Partitions by topic; null if the assignment of a classic member cannot be read.
-    assigned: Option<Vec<Assigned>>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct Assigned {
-    topic: String,
-    partitions: Vec<u32>,
 }
 
 /// A committed offset.
@@ -438,49 +422,6 @@ impl GroupShown {
             members: shown,
             commits_total,
             commits: commits.into_iter().take(SHOWN_MAX).collect(),
-        }
-    }
-}
-
-impl MemberShown {
-    fn of_classic(groups: &Groups, member: &MemberView<'_>) -> Self {
-        let assigned = if member.assignment.is_empty() {
-            Some(Vec::new())
-        } else {
-            groups.read_assignment(&member.assignment)
-        };
-        let assigned = assigned.map(|topics| {
-            let topics = topics.into_iter();
-            let one = topics.map(|(topic, partitions)| Assigned {
-                topic: topic.into(),
-                partitions,
-            });
-            one.collect()
-        });
-        Self {
-            member: member.id.to_string(),
-            client: member.client_id.to_owned(),
-            host: member.client_host.trim_start_matches('/').to_owned(),
-            instance: member.instance.map(str::to_owned),
-            assigned,
-        }
-    }
-
-    fn of_assigned(broker: &Broker, member: &Member) -> Self {
-        let partitions = member.assigned.partitions();
-        let assigned = partitions.by_topic().filter_map(|run| {
-            let topic = broker.topics().with_id(run.first()?.topic)?;
-            Some(Assigned {
-                topic: topic.name.to_string(),
-                partitions: run.iter().map(|one| one.index).collect(),
-            })
-        });
-        Self {
-            member: member.id.to_string(),
-            client: member.client_id.to_string(),
-            host: member.host.trim_start_matches('/').to_owned(),
-            instance: member.instance.as_deref().map(str::to_owned),
-            assigned: Some(assigned.collect()),
         }
     }
 }

@@ -100,15 +100,7 @@ async fn produce(
     request: Request,
 ) -> Result<Response, Problem> {
     let template = Template::of(&query)?;
-    let waits = match query.get("ack") {
-        None | Some("stored") => true,
-        Some("none") => false,
-        Some(other) => {
-            return Err(Problem::bad_request(format!(
-                "ack is stored or none, not {other:?}"
-            )));
-        }
-    };
+    let waits = waits(&query)?;
     let kind = content_type(request.headers()).map(str::to_owned);
     let format = format(request.headers(), kind.as_deref())?;
     let topic = find(&*broker.get()?, &name)?;
@@ -162,6 +154,17 @@ async fn produce(
     produced.repeated = placed.iter().any(|batch| batch.duplicate);
     produced.places = places(&topic, &placed, &batches);
     Ok(answer(StatusCode::OK, &produced))
+}
+
+/// True if the answer comes once the records are stored.
+fn waits(query: &Query) -> Result<bool, Problem> {
+    match query.get("ack") {
+        None | Some("stored") => Ok(true),
+        Some("none") => Ok(false),
+        Some(other) => Err(Problem::bad_request(format!(
+            "ack is stored or none, not {other:?}"
+        ))),
+    }
 }
 
 fn format(headers: &HeaderMap, kind: Option<&str>) -> Result<Format, Problem> {
