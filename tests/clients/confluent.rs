@@ -2,6 +2,7 @@
 //! expectations.
 
 use crate::broker::{Broker, is_stafett, root};
+use crate::commands::cli::Cli;
 use crate::peer;
 
 fn passes(script: &str) {
@@ -56,4 +57,28 @@ fn a_topic_carries_its_durability() {
     if is_stafett() {
         passes("durability.py");
     }
+}
+
+#[test]
+fn consume_prints_committed_records_unless_all_are_wanted() {
+    let Some(python) = peer::python() else { return };
+    let broker = Broker::start();
+    let cli = Cli::of(&broker);
+    cli.text(&["topic", "create", "moves", "-p", "1"]);
+    let script = root().join("tests/clients/python/transactions.py");
+    let mut load = peer::command(&python);
+    peer::run(load.arg(script).args([broker.kafka(), "moves"]));
+    // It ends before the first record of the open transaction.
+    assert_eq!(cli.text(&["consume", "moves"]), "committed\nplain\n");
+    assert_eq!(
+        cli.text(&["consume", "moves", "--from", "-1"]),
+        "plain\n",
+        "the last before that"
+    );
+    let all = "committed\naborted\nplain\nopen\nbehind\n";
+    assert_eq!(cli.text(&["consume", "moves", "--uncommitted"]), all);
+    assert_eq!(
+        cli.text(&["consume", "moves", "--group", "readers"]),
+        "committed\nplain\n"
+    );
 }

@@ -31,6 +31,8 @@ pub struct FetchSettings {
     pub bytes_min: i32,
     pub bytes_max: i32,
     pub partition_bytes_max: i32,
+    /// True to read nothing from the first open transaction on, and to be told of aborted ones.
+    pub committed: bool,
 }
 
 impl Default for FetchSettings {
@@ -40,6 +42,7 @@ impl Default for FetchSettings {
             bytes_min: 1,
             bytes_max: 16 << 20,
             partition_bytes_max: 4 << 20,
+            committed: false,
         }
     }
 }
@@ -68,6 +71,8 @@ pub struct Fetched {
     pub end: i64,
     /// Batches; the last one may be truncated.
     pub bytes: Bytes,
+    /// Aborted transactions with batches among them: producer and first offset. Only of committed reads.
+    pub aborted: Vec<(i64, i64)>,
 }
 
 #[derive(Debug)]
@@ -240,6 +245,7 @@ impl Fetcher {
             max_wait_ms: i32::try_from(self.settings.wait.as_millis()).unwrap_or(i32::MAX),
             min_bytes: self.settings.bytes_min,
             max_bytes: self.settings.bytes_max,
+            isolation_level: self.settings.committed.into(),
             topics,
             ..FetchRequest::default()
         }
@@ -303,6 +309,8 @@ impl Fetcher {
             .records
             .map(stafett_kafka_wire::Records::into_bytes)
             .unwrap_or_default();
+        let aborted = row.aborted_transactions.unwrap_or_default().into_iter();
+        let aborted = aborted.map(|it| (it.producer_id, it.first_offset)).collect();
         let next = next_offset(&bytes).map_err(|error| ClientError::Batch {
             about: about().into(),
             error,
@@ -318,6 +326,7 @@ impl Fetcher {
             from,
             end: row.high_watermark,
             bytes,
+            aborted,
         }))
     }
 }

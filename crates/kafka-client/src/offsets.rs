@@ -23,6 +23,8 @@ pub enum Place {
     Start,
     /// Offset of the next record to be written.
     End,
+    /// Offset of the first record of an open transaction, or that of the next record.
+    CommittedEnd,
     /// First record with this timestamp (milliseconds since 1970) or a later one.
     Time(i64),
 }
@@ -31,7 +33,7 @@ impl Place {
     fn timestamp(self) -> i64 {
         match self {
             Self::Start => -2,
-            Self::End => -1,
+            Self::End | Self::CommittedEnd => -1,
             Self::Time(time) => time,
         }
     }
@@ -111,7 +113,7 @@ impl Client {
         }
         let request = ListOffsetsRequest {
             replica_id: -1,
-            isolation_level: 0,
+            isolation_level: (place == Place::CommittedEnd).into(),
             topics,
             timeout_ms: 0,
         };

@@ -1,7 +1,7 @@
 //! The daily commands against the real binary, and against Apache Kafka if it is installed. Tests their
 //! effect, not the look of their tables (see `crates/server/tests/it/commands.rs`).
 
-mod cli;
+pub(crate) mod cli;
 mod groups;
 mod kill;
 mod records;

@@ -70,8 +70,13 @@ pub(crate) fn now() -> i64 {
 pub(crate) type Bounds = BTreeMap<i32, (i64, i64)>;
 
 pub(crate) async fn bounds(client: &Client, topic: &Topic) -> Result<Bounds, ClientError> {
+    bounds_to(client, topic, Place::End).await
+}
+
+/// Returns the bounds of a topic's partitions, up to `end`.
+pub(crate) async fn bounds_to(client: &Client, topic: &Topic, end: Place) -> Result<Bounds, ClientError> {
     let starts = client.offsets(&[topic], Place::Start).await?;
-    let ends = client.offsets(&[topic], Place::End).await?;
+    let ends = client.offsets(&[topic], end).await?;
     let numbers = topic.partitions.iter().map(|partition| partition.index);
     let starts = starts.into_iter().flatten().map(|offset| offset.unwrap_or(0));
     let ends = ends.into_iter().flatten().map(|offset| offset.unwrap_or(0));

@@ -36,6 +36,7 @@ impl LeanReceiver {
                 bytes_min: 1,
                 bytes_max: bytes(role.fetch_bytes.0.saturating_mul(4)),
                 partition_bytes_max: bytes(role.fetch_bytes.0),
+                ..FetchSettings::default()
             },
         );
         let stored = if role.commit.is_some() {

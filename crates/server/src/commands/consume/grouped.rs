@@ -5,16 +5,16 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use stafett_kafka_client::Fetcher;
 use stafett_kafka_client::Str;
 use stafett_kafka_client::membership::{Beat, HEARTBEAT, Membership};
-use stafett_kafka_client::{FetchSettings, Fetcher};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::Job;
 use super::output::Output;
 use super::plain::IDLE;
 use crate::client::Session;
-use crate::client::position::{Position, bounds, offsets};
+use crate::client::position::{Position, offsets};
 
 const COMMIT_EVERY: Duration = Duration::from_secs(2);
 
@@ -78,7 +78,7 @@ impl Share {
         given: Vec<(Str, Vec<i32>)>,
     ) -> anyhow::Result<Self> {
         let committed = session.client.committed(group).await?;
-        let settings = FetchSettings::default();
+        let settings = job.fetch_settings();
         let mut share = Self {
             fetcher: Fetcher::new(session.client.clone(), settings),
             ends: Vec::new(),
@@ -88,7 +88,7 @@ impl Share {
         for (name, partitions) in given {
             let mut topic = session.topic(&name).await?;
             topic.partitions.retain(|row| partitions.contains(&row.index));
-            let bounds = bounds(&session.client, &topic).await?;
+            let bounds = job.bounds(&session.client, &topic).await?;
             let from = job.from.unwrap_or(Position::Earliest);
             let starts = offsets(&session.client, &topic, from, &bounds).await?;
             let until = job.until.unwrap_or(Position::Latest);

@@ -11,9 +11,10 @@ mod output;
 mod plain;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use stafett_kafka_client::{Client, ClientError, FetchSettings, Place, Topic};
 
 use crate::client::partitions::{self, Chosen};
-use crate::client::position::{self, Position};
+use crate::client::position::{self, Bounds, Position};
 use crate::client::{self, Session};
 use crate::failure::Failure;
 use format::Format;
@@ -26,6 +27,7 @@ const MAX: &str = "max";
 const FORMAT: &str = "format";
 const NULL: &str = "null";
 const GROUP: &str = "group";
+const UNCOMMITTED: &str = "uncommitted";
 
 pub(super) fn describe() -> Command {
     let text = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
@@ -78,6 +80,12 @@ pub(super) fn describe() -> Command {
                 .short('g')
                 .help("Read as a member of this group, and commit what was printed"),
         )
+        .arg(
+            Arg::new(UNCOMMITTED)
+                .long(UNCOMMITTED)
+                .action(ArgAction::SetTrue)
+                .help("Read records of open and of aborted transactions too"),
+        )
         .after_help(
             "Format: %k key, %v value, %h headers as a=1,b=2, %t topic, %p partition, %o offset, %T timestamp in \
              milliseconds, %D the same as a date, %K and %S bytes of key and value, %% a percent sign; \\n, \\t, \\0, \
@@ -97,9 +105,27 @@ struct Job {
     format: Format,
     null: Vec<u8>,
     group: Option<String>,
+    /// True to read records of open and of aborted transactions too.
+    uncommitted: bool,
 }
 
 impl Job {
+    fn fetch_settings(&self) -> FetchSettings {
+        FetchSettings {
+            committed: !self.uncommitted,
+            ..FetchSettings::default()
+        }
+    }
+
+    async fn bounds(&self, client: &Client, topic: &Topic) -> Result<Bounds, ClientError> {
+        let end = if self.uncommitted {
+            Place::End
+        } else {
+            Place::CommittedEnd
+        };
+        position::bounds_to(client, topic, end).await
+    }
+
     fn read(matches: &ArgMatches) -> Result<Self, Failure> {
         let now = position::now();
         let place = |name: &str| {
@@ -132,6 +158,7 @@ impl Job {
                 .get_one::<String>(NULL)
                 .map_or_else(Vec::new, |text| text.clone().into_bytes()),
             group: matches.get_one(GROUP).cloned(),
+            uncommitted: matches.get_flag(UNCOMMITTED),
         })
     }
 }

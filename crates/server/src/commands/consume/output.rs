@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Stdout, Write};
 
 use anyhow::Context;
-use stafett_kafka_client::batches::Batches;
+use stafett_kafka_client::batches::{Aborted, Batches};
 use stafett_kafka_client::{Fetched, Source};
 use stafett_model::{Offset, records};
 
@@ -43,11 +43,12 @@ impl<'a> Output<'a> {
     pub(super) fn print(&mut self, source: &Source, fetched: &Fetched, end: i64) -> anyhow::Result<i64> {
         let about = || format!("partition {} of topic `{}`", source.partition, source.topic);
         let mut next = fetched.from;
+        let mut aborted = Aborted::new(fetched.aborted.clone());
         for batch in Batches::new(fetched.bytes.clone()) {
             let (header, bytes) = batch.with_context(about)?;
             let behind = header.base_offset + i64::from(header.last_offset_delta) + 1;
-            // Written by the broker itself, such as the end of a transaction.
-            if header.is_control() || behind <= fetched.from {
+            // Control batches are of the broker itself, such as the end of a transaction.
+            if aborted.has(&header, &bytes) || header.is_control() || behind <= fetched.from {
                 next = next.max(behind);
                 continue;
             }

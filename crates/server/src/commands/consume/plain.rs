@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use stafett_kafka_client::{FetchSettings, Fetcher};
+use stafett_kafka_client::Fetcher;
 use tokio::time::sleep;
 
 use super::Job;
 use super::output::Output;
 use crate::client::Session;
-use crate::client::position::{Position, bounds, offsets};
+use crate::client::position::{Position, offsets};
 
 /// Pause without new records after which the output is flushed.
 pub(super) const IDLE: Duration = Duration::from_millis(20);
 
 pub(super) async fn run(session: &Session, job: &Job) -> anyhow::Result<()> {
-    let settings = FetchSettings::default();
+    let settings = job.fetch_settings();
     let mut fetcher = Fetcher::new(session.client.clone(), settings);
     let mut ends = Vec::new();
     let from = job.from.unwrap_or(match job.until {
@@ -23,7 +23,7 @@ pub(super) async fn run(session: &Session, job: &Job) -> anyhow::Result<()> {
     });
     for chosen in &job.chosen {
         let topic = chosen.of(session.topic(&chosen.topic).await?)?;
-        let bounds = bounds(&session.client, &topic).await?;
+        let bounds = job.bounds(&session.client, &topic).await?;
         let starts = offsets(&session.client, &topic, from, &bounds).await?;
         let stops = match job.until {
             Some(until) => Some(offsets(&session.client, &topic, until, &bounds).await?),
