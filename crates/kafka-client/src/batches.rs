@@ -109,14 +109,13 @@ mod tests {
 
     /// Returns a batch at an offset: records of a producer, or the end of its transaction.
     fn batch(offset: i64, producer: i64, end: Option<TransactionEnd>) -> (BatchHeader, Bytes) {
-        let batch = match end {
-            Some(end) => end_marker(ProducerId(producer), 0, end, 0),
-            None => {
-                let builder = BatchBuilder::new(Codec::None).producer(ProducerId(producer), 0, 0);
-                let mut builder = builder.transactional();
-                builder.push(&Record::default()).unwrap();
-                builder.finish().unwrap()
-            }
+        let batch = if let Some(end) = end {
+            end_marker(ProducerId(producer), 0, end, 0)
+        } else {
+            let builder = BatchBuilder::new(Codec::None).producer(ProducerId(producer), 0, 0);
+            let mut builder = builder.transactional();
+            builder.push(&Record::default()).unwrap();
+            builder.finish().unwrap()
         };
         let mut header = BatchHeader::verify(&batch).unwrap();
         header.base_offset = offset;
