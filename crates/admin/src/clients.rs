@@ -17,6 +17,7 @@ use stafett_messaging::queues::{Acknowledge, Declare, DeclareError, Queue, Queue
 
 use crate::caller::{self, Caller, NAME_BYTES_MAX, client_name, queue_name};
 use crate::content::Form;
+use crate::key::Key;
 use crate::message::{Choice, MessageOf};
 use crate::queues::{MessageCount, NAMESPACE};
 use crate::receive::{Wanted, with_messages};
@@ -132,7 +133,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             post(
                 "/v1/clients/{client}/call",
                 "Sends a request to a client and waits for the response. A response that comes later stays in the \
-                 caller's own queue.",
+                 caller's own queue. Sent again with the same Idempotency-Key, it waits for the response to the \
+                 first request.",
             )
             .query(&[
                 NAMESPACE,
@@ -295,6 +297,7 @@ async fn call(
 ) -> Result<Response, Problem> {
     let wait = query.duration("wait", WAIT_MAX)?.unwrap_or(WAIT);
     let form = Form::of(query.get("as"))?;
+    let key = Key::of(request.headers(), &caller, &[namespace(&query).as_str(), "call"])?;
     let mut message: Outgoing = body::json(request).await?;
     if !message.to.queues.is_empty() || !message.to.clients.is_empty() {
         return Err(Problem::bad_request("to is the client of the path: leave it out"));
@@ -305,8 +308,8 @@ async fn call(
     find(&broker, &query, &name)?;
     let own = caller.own_queue(&broker, &namespace)?;
     let sender = Sender::new(&broker, caller, namespace)?;
-    let (asking, answered) = sender.prepare_json(&message)?;
-    sender.store(vec![asking], None).await?;
+    let (asking, answered) = sender.prepare_json(&message, key)?;
+    sender.store(vec![asking], key).await?;
     let context = answered.context.unwrap_or_default();
     let wanted = Wanted {
         count: 1,

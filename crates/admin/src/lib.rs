@@ -31,6 +31,7 @@ mod definition;
 mod exchanges;
 mod groups;
 mod journal;
+mod key;
 mod message;
 mod namespaces;
 pub mod node;

@@ -15,11 +15,11 @@ use stafett_http::{Code, Path, Problem, Query, Slot, body};
 use stafett_messaging::{Preview, Publish};
 use stafett_model::{Message, Namespace};
 use stafett_store::wall_ms;
-use uuid::Uuid;
 
 use crate::caller::Caller;
 use crate::content::{self, Headers, JSON};
 use crate::exchanges::NAMESPACE;
+use crate::key::{self, Key};
 use crate::message::{CONTENT_TYPE, CONTEXT, MESSAGE_ID, REPLY_TO};
 use crate::refusals::{self, of_outcome, of_publishing};
 use crate::sender::{CONTEXT_MAX, Sender};
@@ -64,6 +64,8 @@ struct Routed {
     topics: Vec<String>,
     /// Exchanges at which the message waits for its delay to end.
     delayed_at: Vec<String>,
+    /// True if an earlier request with the same Idempotency-Key stored the message.
+    repeated: bool,
 }
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -71,7 +73,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .route(
             post(
                 "/v1/exchanges/{exchange}/publish",
-                "Publishes a message. The answer comes once all queues and topics to which it is routed have it.",
+                "Publishes a message. The answer comes once all queues and topics to which it is routed have it. \
+                 With the header Idempotency-Key, sending again stores once.",
             )
             .query(&[NAMESPACE])
             .body::<Publication>()
@@ -106,7 +109,9 @@ async fn publish(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (broker, namespace, message) = message(&broker, &name, caller, &query, request).await?;
+    let space = namespace(&query);
+    let key = Key::of(request.headers(), &caller, &["exchange", space.as_str(), &name])?;
+    let (broker, namespace, message) = message(&broker, &name, caller, &query, (request, key)).await?;
     let messaging = broker.messaging();
     let targets = messaging
         .preview(&namespace, &name, &message)
@@ -117,10 +122,15 @@ async fn publish(
         .iter()
         .find(|(name, _)| name == MESSAGE_ID);
     let id = id.and_then(|(_, id)| Some(String::from_utf8_lossy(id.as_ref()?).into_owned()));
-    let ticket = messaging.publish(&namespace, &name, vec![message]);
-    let outcomes = ticket.map_err(of_publishing)?.await;
+    let ticket = messaging.publish_once(&namespace, &name, vec![message], key.map(Key::request));
+    let mut ticket = ticket.map_err(of_publishing)?;
+    let outcomes = (&mut ticket).await;
     outcomes.into_iter().try_for_each(of_outcome)?;
-    Ok(answer(StatusCode::CREATED, &routed(id, targets)))
+    let routed = Routed {
+        repeated: ticket.is_repeated(),
+        ..routed(id, targets)
+    };
+    Ok(answer(StatusCode::CREATED, &routed))
 }
 
 async fn route(
@@ -130,7 +140,7 @@ async fn route(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (broker, namespace, message) = message(&broker, &name, caller, &query, request).await?;
+    let (broker, namespace, message) = message(&broker, &name, caller, &query, (request, None)).await?;
     let targets = broker.messaging().preview(&namespace, &name, &message);
     let targets = targets.map_err(of_publishing)?;
     Ok(answer(StatusCode::OK, &routed(None, targets)))
@@ -142,7 +152,7 @@ async fn message(
     exchange: &str,
     caller: Caller,
     query: &Query,
-    request: Request,
+    (request, key): (Request, Option<Key>),
 ) -> Result<(Arc<Broker>, Namespace, Publish), Problem> {
     let given: Publication = body::json(request).await?;
     let broker = broker.get()?;
@@ -152,7 +162,7 @@ async fn message(
     if given.context.is_some_and(|context| context >= CONTEXT_MAX) {
         return Err(Problem::bad_request("context is a number below 2^53"));
     }
-    let id = given.message_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+    let id = given.message_id.unwrap_or_else(|| key::message_id(key));
     let fields = [
         (CONTEXT, given.context.map(|context| context.to_string())),
         (REPLY_TO, given.reply_to),
@@ -185,5 +195,6 @@ fn routed(message_id: Option<String>, targets: Preview) -> Routed {
         queues: names(targets.queues),
         topics: names(targets.topics),
         delayed_at: names(targets.delayed_at),
+        repeated: false,
     }
 }

@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::{Code, Path, Problem, Query, Slot, body};
 
 use crate::caller::Caller;
 use crate::content::{self, JSON};
+use crate::key::Key;
 use crate::queues::NAMESPACE;
 use crate::refusals;
 use crate::sender::{CONTEXT_MAX, Outgoing, QueueRef, Sender, Sent, SentOrRefused};
-use crate::{Routes, answer, namespace};
+use crate::{Routes, namespace};
 
 /// Bytes of a body with messages.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -111,7 +111,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .answers::<AllSent>(201)
             .answers::<Vec<SentOrRefused>>(200)
             .refuses(&refusals::STORAGE)
-            .refuses(&refusals::SENDING),
+            .refuses(&refusals::SENDING)
+            .refuses(&[Code::UnsupportedType]),
             send,
         )
         .route(
@@ -126,7 +127,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .answers::<Vec<SentOrRefused>>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::SENDING)
-            .refuses(&[Code::TooLarge, Code::SlowBody, Code::BadJson]),
+            .refuses(&[Code::TooLarge, Code::SlowBody, Code::BadJson, Code::UnsupportedType]),
             send_raw,
         )
 }
@@ -137,7 +138,8 @@ async fn send(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let key = idempotency_key(request.headers(), &caller, &[namespace(&query).as_str()])?;
+    let key = Key::of(request.headers(), &caller, &[namespace(&query).as_str()])?;
+    check_coding(request.headers())?;
     let is_ndjson = content_type(request.headers()) == Some(NDJSON);
     let body = body::read(request, LIMIT).await?;
     let (messages, atomic, is_one) = read_messages(body.bytes(), is_ndjson)?;
@@ -159,23 +161,24 @@ async fn send_raw(
     request: Request,
 ) -> Result<Response, Problem> {
     let namespace = namespace(&query);
-    let key = idempotency_key(request.headers(), &caller, &[namespace.as_str()])?;
+    let key = Key::of(request.headers(), &caller, &[namespace.as_str()])?;
+    check_coding(request.headers())?;
     let template = of_headers(request.headers(), name)?;
     let kind = content_type(request.headers()).map(str::to_owned);
     let body = body::read(request, LIMIT).await?;
     let broker = broker.get()?;
     let sender = Sender::new(&broker, caller, namespace)?;
     if kind.as_deref() != Some(NDJSON) {
-        let (ready, sent) = sender.prepare(&template, body.bytes().to_vec().into(), kind)?;
-        sender.store(vec![ready], key).await?;
-        return Ok(answer(StatusCode::CREATED, &sent));
+        let ready = sender.prepare(&template, body.bytes().to_vec().into(), kind, key)?;
+        return sender.send_one(ready, key).await;
     }
     let text = body.text()?;
     let mut messages = Vec::new();
     for (at, line) in lines(text)? {
         let (content, is_json) = line_content(line, at)?;
         let kind = is_json.then(|| JSON.to_owned());
-        messages.push(sender.prepare(&template, content, kind));
+        let key = key.map(|key| key.of_part(messages.len()));
+        messages.push(sender.prepare(&template, content, kind, key));
     }
     sender.send_each(messages, key).await
 }
@@ -264,30 +267,16 @@ fn number<T: TryFrom<u64>>(name: &str, text: &str, max: u64) -> Result<T, Proble
     number.ok_or_else(|| Problem::bad_request(format!("{name} is a number of at most {max}, not {text:?}")))
 }
 
-pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::CONTENT_TYPE)?.to_str().ok()
+/// Refuses bodies that are compressed.
+pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
+    let coding = headers.get(header::CONTENT_ENCODING);
+    let Some(coding) = coding.filter(|coding| *coding != "identity") else {
+        return Ok(());
+    };
+    let why = format!("Content-Encoding {coding:?} is not known here: send the body as it is");
+    Err(Problem::new(Code::UnsupportedType, why))
 }
 
-/// Returns the journal's request id of the header `Idempotency-Key`. A key has its meaning within a scope and
-/// for one caller.
-pub(crate) fn idempotency_key(
-    headers: &HeaderMap,
-    caller: &Caller,
-    scope: &[&str],
-) -> Result<Option<[u8; 16]>, Problem> {
-    let Some(key) = headers.get("idempotency-key") else {
-        return Ok(None);
-    };
-    if key.is_empty() || key.len() > 255 {
-        return Err(Problem::bad_request("Idempotency-Key has 1 to 255 bytes"));
-    }
-    let mut hash = Sha256::new();
-    let caller = caller.0.as_deref().unwrap_or_default();
-    for part in scope.iter().copied().chain([caller]) {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.update(key.as_bytes());
-    let hash: [u8; 32] = hash.finalize().into();
-    Ok(hash.first_chunk().copied())
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::CONTENT_TYPE)?.to_str().ok()
 }

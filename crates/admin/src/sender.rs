@@ -8,19 +8,17 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use stafett_broker::Broker;
 use stafett_http::{Code, Problem};
-use stafett_journal::RequestId;
 use stafett_messaging::queues::Queue;
 use stafett_messaging::{QUEUES_MAX, Send, SendError};
 use stafett_model::{Durability, Message, MessageHeaders, Namespace};
 use stafett_store::wall_ms;
-use uuid::Uuid;
 
 use crate::answer;
 use crate::caller::{self, Caller, queue_name};
 use crate::content::{self, Headers, JSON};
+use crate::key::{self, Key};
 use crate::message::{CONTENT_TYPE, CONTEXT, MESSAGE_ID, REPLY_TO, SENDER};
 use crate::queues::{find, with_id};
 use crate::refusals::of_sending;
@@ -82,6 +80,8 @@ pub(crate) struct Sent {
     queues: Vec<String>,
     /// Durability of the strictest of these queues, which the message has now.
     durability: String,
+    /// True if it was stored by an earlier request with the same Idempotency-Key.
+    repeated: bool,
 }
 
 /// Result of each message of a list.
@@ -121,18 +121,24 @@ impl<'a> Sender<'a> {
         messages: Vec<Outgoing>,
         atomic: bool,
         is_one: bool,
-        key: Option<[u8; 16]>,
+        key: Option<Key>,
     ) -> Result<Response, Problem> {
-        let ready = messages.into_iter().map(|message| self.prepare_json(&message));
+        let ready = messages
+            .into_iter()
+            .enumerate()
+            .map(|(at, message)| self.prepare_json(&message, key.map(|key| key.of_part(at))));
         if !atomic && !is_one {
             return self.send_each(ready.collect(), key).await;
         }
         let ready = ready.collect::<Result<Vec<Ready>, Problem>>()?;
         let (sends, mut sent): (Vec<Send>, Vec<Sent>) = ready.into_iter().unzip();
-        self.store(sends, key).await?;
-        match sent.pop().filter(|_| is_one) {
-            Some(one) => Ok(answer(StatusCode::CREATED, &one)),
-            None => Ok(answer(StatusCode::CREATED, &sent)),
+        let repeated = self.store(sends, key).await?;
+        for sent in &mut sent {
+            sent.repeated = repeated;
+        }
+        match &*sent {
+            [one] if is_one => Ok(answer(StatusCode::CREATED, one)),
+            sent => Ok(answer(StatusCode::CREATED, &sent)),
         }
     }
 
@@ -140,7 +146,7 @@ impl<'a> Sender<'a> {
     pub(crate) async fn send_each(
         &self,
         messages: Vec<Result<Ready, Problem>>,
-        key: Option<[u8; 16]>,
+        key: Option<Key>,
     ) -> Result<Response, Problem> {
         // All are staged before the first is waited for.
         let staged: Vec<_> = messages
@@ -148,7 +154,7 @@ impl<'a> Sender<'a> {
             .enumerate()
             .map(|(at, ready)| {
                 ready.map(|(send, sent)| {
-                    let key = key.map(|key| key_of(key, at));
+                    let key = key.map(|key| key.of_part(at));
                     (self.begin(vec![send], key), sent)
                 })
             })
@@ -157,7 +163,13 @@ impl<'a> Sender<'a> {
         let mut results = Vec::with_capacity(staged.len());
         for one in staged {
             let result = match one {
-                Ok((storing, sent)) => storing.await.map(|()| sent).map_err(|why| of_sending(&why)),
+                Ok((storing, mut sent)) => match storing.await {
+                    Ok(repeated) => {
+                        sent.repeated = repeated;
+                        Ok(sent)
+                    }
+                    Err(why) => Err(of_sending(&why)),
+                },
                 Err(why) => Err(why),
             };
             results.push(match result {
@@ -171,33 +183,46 @@ impl<'a> Sender<'a> {
         Ok(answer(status, &results))
     }
 
-    pub(crate) async fn store(&self, sends: Vec<Send>, key: Option<[u8; 16]>) -> Result<(), Problem> {
+    /// Sends one message for itself.
+    pub(crate) async fn send_one(
+        &self,
+        (send, mut sent): Ready,
+        key: Option<Key>,
+    ) -> Result<Response, Problem> {
+        sent.repeated = self.store(vec![send], key).await?;
+        Ok(answer(StatusCode::CREATED, &sent))
+    }
+
+    /// Stores messages. True if an earlier request with the same key did.
+    pub(crate) async fn store(&self, sends: Vec<Send>, key: Option<Key>) -> Result<bool, Problem> {
         self.begin(sends, key).await.map_err(|why| of_sending(&why))
     }
 
     fn begin(
         &self,
         sends: Vec<Send>,
-        key: Option<[u8; 16]>,
-    ) -> impl Future<Output = Result<(), SendError>> + use<> {
-        let request = key.map(RequestId);
+        key: Option<Key>,
+    ) -> impl Future<Output = Result<bool, SendError>> + use<> {
+        let request = key.map(Key::request);
         self.broker.messaging().send(&self.namespace, sends, request)
     }
 
-    pub(crate) fn prepare_json(&self, message: &Outgoing) -> Result<Ready, Problem> {
+    pub(crate) fn prepare_json(&self, message: &Outgoing, key: Option<Key>) -> Result<Ready, Problem> {
         let (content, is_json) =
             content::read(message.content.as_deref(), message.content_base64.as_deref())?;
         let kind = message.content_type.clone();
         let kind = kind.or_else(|| is_json.then(|| JSON.to_owned()));
-        self.prepare(message, content, kind)
+        self.prepare(message, content, kind, key)
     }
 
-    /// Checks a message, and builds the stored one.
+    /// Checks a message, and builds the stored one. With `key`, of this message alone, it gets the same id and
+    /// context however often the request is sent.
     pub(crate) fn prepare(
         &self,
         message: &Outgoing,
         value: Bytes,
         content_type: Option<String>,
+        key: Option<Key>,
     ) -> Result<Ready, Problem> {
         let (queues, level) = self.targets(message)?;
         let context = match message.context {
@@ -210,7 +235,10 @@ impl<'a> Sender<'a> {
                 ));
             }
             Some(context) => Some(context),
-            None => message.request.then(|| self.broker.messaging().new_context()),
+            None => message.request.then(|| match key {
+                Some(key) => key.context(),
+                None => self.broker.messaging().new_context(),
+            }),
         };
         let reply_to = if message.request {
             let own = self.caller.own_queue(self.broker, &self.namespace)?;
@@ -219,7 +247,7 @@ impl<'a> Sender<'a> {
             None
         };
         let message_id = message.message_id.clone();
-        let message_id = message_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+        let message_id = message_id.unwrap_or_else(|| key::message_id(key));
         let fields = [
             (CONTEXT, context.map(|context| context.to_string())),
             (REPLY_TO, reply_to),
@@ -245,6 +273,7 @@ impl<'a> Sender<'a> {
             context,
             queues,
             durability: level.to_string(),
+            repeated: false,
         };
         Ok((ready, sent))
     }
@@ -320,16 +349,6 @@ impl<'a> Sender<'a> {
         };
         found.ok_or_else(|| Problem::new(Code::NoSuchClient, format!("there is no client {named:?}")))
     }
-}
-
-/// Returns the id of one message of a list.
-fn key_of(key: [u8; 16], at: usize) -> [u8; 16] {
-    let hash: [u8; 32] = Sha256::new()
-        .chain_update(key)
-        .chain_update((at as u64).to_be_bytes())
-        .finalize()
-        .into();
-    hash.first_chunk().copied().unwrap_or(key)
 }
 
 /// Returns the reference to a client's queue.

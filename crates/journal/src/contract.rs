@@ -43,6 +43,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// outcome. Appends to one log are stored in the order of staging.
     fn append(&self, appends: Vec<Append>) -> Ticket;
 
+    /// True if an append under this id is stored or staged.
+    fn knows(&self, request: RequestId) -> bool;
+
     /// Returns the preferred maximum size of an assembled batch. Larger ones are accepted as long as they fit
     /// at all.
     fn batch_bytes(&self) -> usize {

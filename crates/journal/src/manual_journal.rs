@@ -9,7 +9,7 @@ use stafett_model::{Epoch, Lock, LogId};
 
 use crate::contract::{
     Append, Bounds, Change, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, ProducerStatus,
-    ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, TimeQuery,
+    ReadRequest, Refusal, RequestId, StateItem, StateSpace, StateUnreadable, TimeQuery,
 };
 use crate::disk_space::DiskSpace;
 use crate::memory::MemoryJournal;
@@ -187,6 +187,10 @@ impl Journal for ManualJournal {
             }
         }
         ticket
+    }
+
+    fn knows(&self, request: RequestId) -> bool {
+        self.behind.knows(request)
     }
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {

@@ -17,8 +17,8 @@ use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
 use crate::contract::{
     Append, BatchFrame, Bounds, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, PlacedBatch,
-    Precondition, ProducerStatus, ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable,
-    Target, TimeQuery,
+    Precondition, ProducerStatus, ReadError, ReadRequest, Refusal, RequestId, StateItem, StateSpace,
+    StateUnreadable, Target, TimeQuery,
 };
 use crate::disk::producers::{SequenceCheck, SequencedBatch};
 use crate::disk_space::DiskSpace;
@@ -119,6 +119,10 @@ impl Journal for MemoryJournal {
             });
         }
         ticket
+    }
+
+    fn knows(&self, request: RequestId) -> bool {
+        self.lock().requests.contains(request)
     }
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {

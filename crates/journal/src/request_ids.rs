@@ -67,6 +67,10 @@ impl<W: Copy> Requests<W> {
         requests
     }
 
+    pub(crate) fn contains(&self, id: RequestId) -> bool {
+        self.known.contains_key(&id)
+    }
+
     /// Returns the places of an earlier append under this id, and the condition that it waits for.
     pub(crate) fn find(&self, id: RequestId) -> Option<(SmallVec<[PlacedBatch; 1]>, W)> {
         let known = self.known.get(&id)?;

@@ -144,6 +144,17 @@ impl Messaging {
         self.publish_from(namespace, exchange, &mut messages)
     }
 
+    /// Like [`Self::publish`]; the messages are stored once for `request`.
+    pub fn publish_once(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        mut messages: Vec<Publish>,
+        request: Option<RequestId>,
+    ) -> Result<PublishTicket, PublishError> {
+        publish::publish(&self.resolver, namespace, exchange, &mut messages, request)
+    }
+
     /// Like [`Self::publish`], with the messages taken out of `messages`; after an error they are still
     /// there.
     pub fn publish_from(
@@ -152,7 +163,7 @@ impl Messaging {
         exchange: &str,
         messages: &mut Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
-        publish::publish(&self.resolver, namespace, exchange, messages)
+        publish::publish(&self.resolver, namespace, exchange, messages, None)
     }
 
     /// Returns the targets that a message to an exchange would have. Nothing is stored.
@@ -176,13 +187,13 @@ impl Messaging {
     }
 
     /// Sends messages to queues by name, all in one append or none. They are staged when this returns, and
-    /// stored when it resolves. With `request`, an append of that id is stored once.
+    /// stored when it resolves. With `request`, an append of that id is stored once; true if that was before.
     pub fn send(
         &self,
         namespace: &Namespace,
         sends: Vec<Send>,
         request: Option<RequestId>,
-    ) -> impl Future<Output = Result<(), SendError>> + use<> {
+    ) -> impl Future<Output = Result<bool, SendError>> + use<> {
         publish::send(&self.resolver, namespace, sends, request)
     }
 

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use stafett_journal::{
     Append, Bounds, DiskJournal, DiskSpace, Journal, OpenTransaction, OwnerEpoch, ProducerStatus,
-    ReadRequest, ReadTicket, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+    ReadRequest, ReadTicket, RequestId, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery,
+    TimeTicket, Watch,
 };
 use stafett_model::{Epoch, Lock, LogId};
 
@@ -67,6 +68,10 @@ impl Journal for ReadsAtOnce {
 
     fn append(&self, appends: Vec<Append>) -> Ticket {
         self.journal.append(appends)
+    }
+
+    fn knows(&self, request: RequestId) -> bool {
+        self.journal.knows(request)
     }
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {

@@ -6,8 +6,9 @@
 //! data: {…}
 //! ```
 //!
-//! A stream that waits keeps the places of its partitions and a watch. It ends when the topic gets further
-//! partitions or the broker stops; a client that connects again goes on behind the last event that it had.
+//! A stream that waits keeps the places of its partitions and a watch. It ends when the topic is deleted or
+//! gets further partitions, or the broker stops; the event `end` has the reason. A client that connects again
+//! goes on behind the last event that it had.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -27,7 +28,7 @@ use serde::Serialize;
 use serde_json::json;
 use stafett_broker::Broker;
 use stafett_http::api::get;
-use stafett_http::{Code, Draining, Parameter, Path, Problem, Query, Slot};
+use stafett_http::{Code, Draining, Parameter, Path, Problem, Query, Slot, slot};
 use stafett_journal::{Visibility, Watch};
 use stafett_model::Offset;
 use stafett_topics::{ReadEnd, RecordItem, RecordTail, Topic, TopicCatalog};
@@ -186,7 +187,10 @@ impl Stream for Events {
 impl Follower {
     /// Waits for the next piece of the stream. `None` at its end.
     async fn next_piece(mut self: Box<Self>) -> Option<(Box<Self>, Bytes)> {
-        while !self.ended && !self.draining.is_cancelled() {
+        while !self.ended {
+            if self.draining.is_cancelled() {
+                return Some(self.ended_with(&slot::closed()));
+            }
             let Some(partition) = self.unread.first().copied() else {
                 let grown = self.draining.run_until_cancelled(self.watch.grown());
                 match timeout(TICK, grown).await {
@@ -194,36 +198,53 @@ impl Follower {
                         self.unread.extend(self.watch.take());
                         continue;
                     }
-                    Ok(None) => break,
-                    Err(_) if !self.is_current() => break,
+                    Ok(None) => continue,
                     Err(_) => {}
                 }
-                return Some((self, Bytes::from_static(b":\n\n")));
+                return Some(match self.check_current() {
+                    Ok(()) => (self, Bytes::from_static(b":\n\n")),
+                    Err(why) => self.ended_with(&why),
+                });
             };
             // Nothing of a read is kept while the stream waits.
-            let piece = Box::pin(self.read(partition)).await?;
-            if !piece.is_empty() {
-                return Some((self, piece.into()));
+            match Box::pin(self.read(partition)).await {
+                Ok(piece) if piece.is_empty() => {}
+                Ok(piece) => return Some((self, piece.into())),
+                Err(why) => return Some(self.ended_with(&why)),
             }
         }
         None
     }
 
-    /// Returns true if the broker serves, and the topic is there with the same partitions.
-    fn is_current(&self) -> bool {
-        let Ok(broker) = self.broker.get() else {
-            return false;
-        };
-        let topic = broker.topics().with_id(self.topic.id);
-        topic.is_some_and(|topic| topic.partitions() == self.topic.partitions())
+    /// Ends the stream, with the reason as its last event.
+    fn ended_with(mut self: Box<Self>, why: &Problem) -> (Box<Self>, Bytes) {
+        let mut piece = String::new();
+        self.write(&mut piece, "end", &why.to_value());
+        self.ended = true;
+        (self, piece.into())
     }
 
-    /// Reads a partition on. `None` if the broker stops.
-    async fn read(&mut self, partition: u32) -> Option<String> {
-        let _turn = self.reads.turn().await.ok()?;
-        let catalog = self.catalog.upgrade()?;
-        let log = self.topic.log(partition)?;
-        let from = self.places.get(partition as usize).copied()?;
+    /// Checks that the broker serves, and that the topic is there with the same partitions.
+    fn check_current(&self) -> Result<(), Problem> {
+        let topic = self.broker.get()?.topics().with_id(self.topic.id);
+        let topic = topic.ok_or_else(|| no_such_topic(&self.topic.name))?;
+        if topic.partitions() == self.topic.partitions() {
+            return Ok(());
+        }
+        let why = format!(
+            "the topic has {} partitions by now: connect again",
+            topic.partitions()
+        );
+        Err(Problem::new(Code::Changed, why))
+    }
+
+    /// Reads a partition on.
+    async fn read(&mut self, partition: u32) -> Result<String, Problem> {
+        let _turn = self.reads.turn().await?;
+        let catalog = self.catalog.upgrade().ok_or_else(slot::closed)?;
+        let log = self.topic.log(partition);
+        let log = log.ok_or_else(|| no_such_topic(&self.topic.name))?;
+        let from = self.places.get(partition as usize).copied().unwrap_or_default();
         let mut tail = RecordTail::new(log, Offset(from), READ_BYTES, self.visibility);
         let (mut piece, mut bytes, mut records) = (String::new(), 0, 0);
         while bytes < PIECE_BYTES && records < PIECE_RECORDS && tail.bytes_read() <= 16 * READ_BYTES {
@@ -249,7 +270,6 @@ impl Follower {
                         self.unread.remove(&partition);
                         break;
                     }
-                    Err(ReadEnd::Stopped) => return None,
                     Err(why) => {
                         let problem = of_read(&why, &self.topic.name);
                         self.write(&mut piece, "end", &problem.to_value());
@@ -259,7 +279,7 @@ impl Follower {
                 },
             }
         }
-        Some(piece)
+        Ok(piece)
     }
 
     fn write(&self, piece: &mut String, event: &str, data: &impl Serialize) {

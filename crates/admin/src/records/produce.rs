@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_journal::RequestId;
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{Outcome, PlacedBatch, RecordError, RecordRefusal, RecordsAppend, Refusal, Topic};
 
 use super::incoming::{Format, Incoming, RecordBody, Template};
 use crate::caller::Caller;
 use crate::content::JSON;
+use crate::key::Key;
 use crate::refusals::{self, of_storage};
-use crate::send::{NDJSON, content_type, idempotency_key};
+use crate::send::{NDJSON, check_coding, content_type};
 use crate::topics::{check_mutable, find, id_text, no_such_partition, no_such_topic};
 use crate::{Routes, answer};
 
@@ -106,7 +106,7 @@ async fn produce(
     let topic = find(&*broker.get()?, &name)?;
     check_mutable(&topic)?;
     // A topic that is made again under the name has none of the records.
-    let key = idempotency_key(request.headers(), &caller, &["topic", &id_text(&topic)])?;
+    let key = Key::of(request.headers(), &caller, &["topic", &id_text(&topic)])?;
     let body = body::read(request, LIMIT).await?;
     let incoming = template.read(body.bytes(), format, kind.as_deref())?;
     let broker = broker.get()?;
@@ -115,7 +115,7 @@ async fn produce(
         .topics()
         .with_id(topic.id)
         .ok_or_else(|| no_such_topic(&name))?;
-    let keyless = key.unwrap_or_else(|| uuid::Uuid::new_v4().into_bytes());
+    let keyless = key.map_or_else(|| uuid::Uuid::new_v4().into_bytes(), |key| key.request().0);
     let keyless = keyless.first_chunk().copied().map_or(0, u32::from_le_bytes);
     let catalog = broker.catalog();
     let built = catalog.records_append(&topic, &incoming.records, keyless, wall_ms());
@@ -134,7 +134,7 @@ async fn produce(
     if batches.is_empty() {
         return Ok(answer(StatusCode::OK, &produced));
     }
-    append.request = key.map(RequestId);
+    append.request = key.map(Key::request);
     let ticket = catalog.append(vec![append]);
     if !waits {
         // Refused at once, as on a full disk.
@@ -168,11 +168,7 @@ fn waits(query: &Query) -> Result<bool, Problem> {
 }
 
 fn format(headers: &HeaderMap, kind: Option<&str>) -> Result<Format, Problem> {
-    let coding = headers.get(header::CONTENT_ENCODING);
-    if let Some(coding) = coding.filter(|coding| *coding != "identity") {
-        let why = format!("Content-Encoding {coding:?} is not known here: send the body as it is");
-        return Err(Problem::new(Code::UnsupportedType, why));
-    }
+    check_coding(headers)?;
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     match kind.map(str::to_ascii_lowercase).as_deref() {
         Some(JSON) => Ok(Format::Json),

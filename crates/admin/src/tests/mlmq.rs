@@ -1,5 +1,7 @@
 //! Messages, and clients with queues of their own.
 
+use std::time::Duration;
+
 use axum::body::to_bytes;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -171,6 +173,10 @@ async fn lists_and_lines_are_units_of_their_own_and_atomic_ones_are_not() {
         assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{request}");
     }
     let (_, all) = world.ask("POST /v1/queues/q/receive?count=10").await;
+    let two = r#"{"messages": [{"to": {"queues": ["q"]}}, {"to": {"queues": ["q"]}}], "atomic": true}"#;
+    let (status, sent) = world.send("POST /v1/messages", two).await;
+    assert_eq!((status, sent.as_array().unwrap().len()), (StatusCode::CREATED, 2));
+    world.ask("POST /v1/queues/q/receive?count=10").await;
     assert_eq!(
         contents(&all),
         [json!("1"), json!("3"), json!({ "a": 4 }), json!("five")]
@@ -198,6 +204,123 @@ async fn a_request_that_is_sent_again_with_its_key_is_stored_once() {
         assert_eq!(sent.status(), StatusCode::CREATED);
         assert_eq!(world.ask("GET /v1/queues/q").await.1["ready"], expected);
     }
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_answered_as_the_first_one() {
+    let world = registered(&["ann"]).await;
+    world.send("PUT /v1/queues/q", r#"{"length_max": 3}"#).await;
+    world.send("PUT /v1/exchanges/all", r#"{"kind": "fan-out"}"#).await;
+    world
+        .send("POST /v1/bindings", r#"{"source": "all", "to": {"queue": "q"}}"#)
+        .await;
+    let one = r#"{"to": {"queues": ["q"]}, "request": true}"#;
+    let ndjson = ("content-type", "application/x-ndjson");
+    for (request, body, kind) in [
+        ("POST /v1/messages", one, None),
+        ("POST /v1/queues/q/messages", "\"1\"", Some(ndjson)),
+        ("POST /v1/exchanges/all/publish", "{}", None),
+    ] {
+        let headers = [("idempotency-key", request), ("stafett-client", "ann")];
+        let headers: Vec<_> = headers.into_iter().chain(kind).collect();
+        let mut answers = Vec::new();
+        for _ in 0..3 {
+            let sent = world.response_to(request, &headers, body).await;
+            assert_eq!(sent.status(), StatusCode::CREATED, "{request}");
+            let sent = read(sent).await.1;
+            answers.push(sent.get(0).cloned().unwrap_or(sent));
+        }
+        assert_eq!(answers[0]["repeated"], false, "{request}");
+        assert_eq!(answers[1]["repeated"], true, "{request}");
+        assert_eq!(answers[1], answers[2], "{request}");
+        assert_eq!(answers[0]["message_id"], answers[1]["message_id"], "{request}");
+        assert_eq!(answers[0]["context"], answers[1]["context"], "{request}");
+    }
+    // The queue is full, and has what a repeated request sent.
+    assert_eq!(world.ask("GET /v1/queues/q").await.1["ready"], 3);
+    let (status, _) = world
+        .send("POST /v1/messages", r#"{"to": {"queues": ["q"]}}"#)
+        .await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    world.ask("POST /v1/queues/q/receive?count=3").await;
+    for _ in 0..3 {
+        let (status, _) = world
+            .send("POST /v1/messages", r#"{"to": {"queues": ["q"]}}"#)
+            .await;
+        assert_eq!(status, StatusCode::CREATED, "no room is lost");
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_call_waits_for_the_response_to_the_first_one() {
+    let world = registered(&["ann", "bob"]).await;
+    let headers = [("idempotency-key", "c"), ("stafett-client", "ann")];
+    let call = "POST /v1/clients/bob/call?wait=1ms";
+    let first = world.response_to(call, &headers, "{}").await;
+    assert_eq!(first.status(), StatusCode::GATEWAY_TIMEOUT);
+    let receive = "POST /v1/queues/client.bob/receive?count=9";
+    let (_, got) = world.send_as("bob", receive, "").await;
+    let request = &got["messages"][0];
+    let body = json!({"to": {"clients": ["ann"]}, "content": "pong", "context": request["context"]});
+    world.send_as("bob", "POST /v1/messages", &body.to_string()).await;
+    let second = world.response_to(call, &headers, "{}").await;
+    assert_eq!(read(second).await.1["content"], "pong");
+    let (_, got) = world.send_as("bob", receive, "").await;
+    assert_eq!(got["messages"], json!([]));
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_refused() {
+    let world = registered(&[]).await;
+    world.queue("/", "q").await;
+    for request in ["POST /v1/queues/q/messages", "POST /v1/messages"] {
+        let headers = [("content-encoding", "gzip")];
+        let refused = world.response_to(request, &headers, "{}").await;
+        assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_its_queue_is_deleted() {
+    let world = registered(&[]).await;
+    for query in ["", "&order=oldest", "&priority=0"] {
+        world.queue("/", "q").await;
+        let request = format!("POST /v1/queues/q/receive?wait=60s{query}");
+        let (received, deleted) = tokio::join!(world.ask(&request), world.ask("DELETE /v1/queues/q"));
+        assert_eq!(deleted.0, StatusCode::OK);
+        assert_eq!(
+            (received.0, &received.1["code"]),
+            (StatusCode::CONFLICT, &json!("queue_gone")),
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_in_use_does_not_expire() {
+    let world = registered(&[]).await;
+    world.send("PUT /v1/queues/q", r#"{"expires_ms": 2000}"#).await;
+    let status = async || world.ask("GET /v1/queues/q").await.0;
+    let (_, got) = world.ask("POST /v1/queues/q/receive?wait=10s").await;
+    assert_eq!(got["messages"], json!([]), "a wait is a use");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(status().await, StatusCode::OK);
+    world.send("POST /v1/queues/q/messages", "1").await;
+    let (_, got) = world.ask("POST /v1/queues/q/receive?ack=lease:10s").await;
+    let lease = &got["messages"][0]["lease"];
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(status().await, StatusCode::OK, "a lease is a use");
+    let extend = json!({"extend": [{"lease": lease, "by": "10s"}]}).to_string();
+    let (_, extended) = world.send("POST /v1/queues/q/settle", &extend).await;
+    assert_eq!(extended["extended"], 1);
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    let settle = json!({"complete": [lease]}).to_string();
+    let (_, settled) = world.send("POST /v1/queues/q/settle", &settle).await;
+    assert_eq!(settled["settled"], 1);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(status().await, StatusCode::OK);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(status().await, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -265,7 +388,7 @@ async fn leased_messages_are_settled_extended_or_come_back() {
         .await;
     let expected = json!({ "settled": 2, "extended": 1, "unknown": ["0-0-0000000000000000"] });
     assert_eq!((status, settled), (StatusCode::OK, expected));
-    tokio::time::sleep(std::time::Duration::from_secs(31)).await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
     let (_, seen) = world.ask("POST /v1/queues/q/receive?count=4").await;
     assert_eq!(contents(&seen), [json!(2), json!(4)]);
     assert_eq!(seen["messages"][1]["redelivered"], true);

@@ -423,5 +423,9 @@ async fn a_wait_ends_when_the_server_stops() {
     let stop = async { draining.0.cancel() };
     let ((status, found), events, ()) = tokio::join!(waiting, events, stop);
     assert_eq!((status, &found["records"]), (StatusCode::OK, &json!([])));
-    assert!(events.is_empty());
+    let events = String::from_utf8(events.into()).unwrap();
+    assert!(
+        events.contains("event: end\ndata: {\"code\":\"not_serving\""),
+        "{events}"
+    );
 }

@@ -213,7 +213,12 @@ async fn a_stream_ends_with_its_topic_its_partitions_or_the_broker() {
     let world = world().await;
     let mut grown = Events::of(&world, "", None).await;
     world.send("PATCH /v1/topics/t", r#"{"partitions": 4}"#).await;
-    assert_eq!(timeout(Duration::from_mins(1), grown.next()).await.unwrap(), None);
+    let (_, kind, why) = timeout(Duration::from_mins(1), grown.next())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((&*kind, &why["code"]), ("end", &json!("changed")));
+    assert_eq!(grown.next().await, None);
     let mut deleted = Events::of(&world, "", None).await;
     world.ask("DELETE /v1/topics/t").await;
     let (_, kind, why) = deleted.next().await.unwrap();
@@ -222,10 +227,12 @@ async fn a_stream_ends_with_its_topic_its_partitions_or_the_broker() {
     world.ask("PUT /v1/topics/t").await;
     let mut stopped = Events::of(&world, "", None).await;
     world.backend.broker.close();
-    assert_eq!(
-        timeout(Duration::from_mins(1), stopped.next()).await.unwrap(),
-        None
-    );
+    let (_, kind, why) = timeout(Duration::from_mins(1), stopped.next())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((&*kind, &why["code"]), ("end", &json!("not_serving")));
+    assert_eq!(stopped.next().await, None);
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use stafett_journal::{
     Append, Bounds, DiskSpace, Journal, MemoryJournal, OpenTransaction, OwnerEpoch, Precondition,
-    ProducerStatus, ReadError, ReadRequest, ReadTicket, StateItem, StateSpace, StateUnreadable, Ticket,
-    TimeQuery, TimeTicket, Watch,
+    ProducerStatus, ReadError, ReadRequest, ReadTicket, RequestId, StateItem, StateSpace, StateUnreadable,
+    Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset};
 
@@ -61,6 +61,10 @@ impl Journal for Torn {
             }
         }
         self.whole.append(appends)
+    }
+
+    fn knows(&self, request: RequestId) -> bool {
+        self.whole.knows(request)
     }
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {

@@ -91,8 +91,8 @@ use self::tail_cache::TailCache;
 use self::write_queue::WriteQueue;
 use self::writer::{SealedSegment, Writer};
 use crate::contract::{
-    Append, Bounds, Journal, OpenTransaction, OwnerEpoch, ProducerStatus, ReadRequest, StateItem, StateSpace,
-    StateUnreadable, TimeQuery,
+    Append, Bounds, Journal, OpenTransaction, OwnerEpoch, ProducerStatus, ReadRequest, RequestId, StateItem,
+    StateSpace, StateUnreadable, TimeQuery,
 };
 use crate::disk_space::DiskSpace;
 use crate::metrics::Metrics;
@@ -408,6 +408,10 @@ impl Journal for DiskJournal {
         stage::append(&self.core, appends)
     }
 
+    fn knows(&self, request: RequestId) -> bool {
+        self.core.requests.lock().contains(request)
+    }
+
     fn batch_bytes(&self) -> usize {
         // Half of a segment leaves space for heads and for the next batch.
         codec::usize_of(self.core.settings.segment_bytes / 2)
@@ -456,7 +460,11 @@ impl Journal for DiskJournal {
         let Some(log) = self.core.logs.get(log) else {
             return false;
         };
-        log.lock().watchers.add(watch.watcher(token));
+        let mut state = log.lock();
+        if state.deleted {
+            return false;
+        }
+        state.watchers.add(watch.watcher(token));
         true
     }
 

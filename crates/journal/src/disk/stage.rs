@@ -24,6 +24,7 @@ use crate::contract::{
 };
 use crate::request_ids::Requests;
 use crate::ticket::{Ticket, TicketSettler};
+use crate::watch::Watchers;
 
 /// Time within which state that does not wait for a sync is synced.
 pub(crate) const STATE_SYNC_WITHIN_MS: u32 = 100;
@@ -450,8 +451,11 @@ impl<'a> Staging<'a> {
             }
             Some(Control::DeleteLogs { first, count }) => {
                 for id in first.0..first.0 + u64::from(*count) {
-                    state_of_mut(locked, LogId(id)).deleted = true;
+                    let state = state_of_mut(locked, LogId(id));
+                    state.deleted = true;
                     self.core.logs.remove(LogId(id));
+                    // Others may still hold the log; its watchers are notified now.
+                    state.watchers = Watchers::default();
                 }
                 self.core.freed.fetch_add(1, Ordering::AcqRel);
             }

@@ -110,6 +110,8 @@ pub(crate) struct DeliveryState {
     pub(super) waited_ms: i64,
     /// Time of the last use, in steady time.
     pub(super) used_ms: i64,
+    /// Number of requests that wait for messages.
+    pub(super) waiting_requests: usize,
     /// Number of messages that are appended and not visible yet, if there are limits.
     pub(super) staged: u64,
     /// Time at which the timer checks the dispatcher; `i64::MAX` if there is none.
@@ -161,6 +163,7 @@ impl Dispatcher {
                 head_expires: None,
                 waited_ms: context.clock.now_ms(),
                 used_ms: context.clock.now_ms(),
+                waiting_requests: 0,
                 staged: 0,
                 timer_at: i64::MAX,
                 stalled_until: i64::MIN,
@@ -200,11 +203,7 @@ impl Dispatcher {
         if self.settings.expires_ms.is_some()
             && let Some(context) = self.context.upgrade()
         {
-            let mut inner = self.lock();
-            inner.used_ms = context.clock.now_ms();
-            if let Some(at) = self.unused_at(&inner) {
-                inner.wake_at(&context, self, at);
-            }
+            self.lock().note_use(&context, self);
         }
     }
 
@@ -284,6 +283,14 @@ impl Dispatcher {
 }
 
 impl DeliveryState {
+    /// Records a use: the idle time begins anew.
+    pub(super) fn note_use(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
+        self.used_ms = context.clock.now_ms();
+        if let Some(at) = dispatcher.unused_at(self) {
+            self.wake_at(context, dispatcher, at);
+        }
+    }
+
     /// Returns the state, and the changes that its transitions add to.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut QueueState, &mut Changes) {

@@ -137,14 +137,12 @@ impl Dispatcher {
         while context.timer.pop_due(i64::MAX).is_some() {}
     }
 
-    /// Returns the time from which it counts as unused. `None` if it has consumers or no limit.
+    /// Returns the time from which it counts as unused. `None` if it has no limit, or is in use: by consumers,
+    /// requests that wait, or leases.
     pub(super) fn unused_at(&self, inner: &DeliveryState) -> Option<i64> {
         let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
-        inner
-            .state
-            .consumers
-            .is_empty()
-            .then(|| inner.used_ms.saturating_add(expires_ms))
+        let is_used = inner.has_consumers() || inner.waiting_requests > 0 || inner.has_leases();
+        (!is_used).then(|| inner.used_ms.saturating_add(expires_ms))
     }
 }
 

@@ -116,17 +116,26 @@ impl Dispatcher {
     }
 
     /// Ends leases, whose messages stay in flight. Returns false for each that has ended already.
-    pub(crate) fn take_leases(&self, ids: &[LeaseId]) -> Vec<bool> {
+    pub(crate) fn take_leases(self: &Arc<Self>, ids: &[LeaseId]) -> Vec<bool> {
         let mut inner = self.lock();
         let mut remove = |id: &LeaseId| {
             let leases = inner.leases.as_mut();
             leases.is_some_and(|leases| leases.remove(*id))
         };
-        ids.iter().map(&mut remove).collect()
+        let known = ids.iter().map(&mut remove).collect();
+        if let Some(context) = self.context.upgrade() {
+            inner.note_use(&context, self);
+        }
+        known
     }
 }
 
 impl DeliveryState {
+    pub(super) fn has_leases(&self) -> bool {
+        let leases = self.leases.as_ref();
+        leases.is_some_and(|leases| !leases.by_message.is_empty())
+    }
+
     /// Takes the messages whose leases have ended, and schedules the next end.
     pub(super) fn ended_leases(
         &mut self,
@@ -140,6 +149,9 @@ impl DeliveryState {
         match leases.by_end.first().copied() {
             Some((ends_ms, _)) => self.wake_at(context, dispatcher, ends_ms),
             None => self.leases = None,
+        }
+        if !ended.is_empty() {
+            self.note_use(context, dispatcher);
         }
         ended
     }

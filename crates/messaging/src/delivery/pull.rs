@@ -176,7 +176,27 @@ pub(crate) enum Chosen {
     TooMany,
 }
 
+/// Wait of a request for messages: the dispatcher is in use until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a>(&'a Arc<Dispatcher>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.lock();
+        inner.waiting_requests -= 1;
+        if let Some(context) = self.0.context.upgrade() {
+            inner.note_use(&context, self.0);
+        }
+    }
+}
+
 impl Dispatcher {
+    /// Begins the wait of a request.
+    pub(crate) fn wait(self: &Arc<Self>) -> Waiting<'_> {
+        self.lock().waiting_requests += 1;
+        Waiting(self)
+    }
+
     /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
     /// this settles it.
     pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytestring::ByteString;
-use stafett_journal::Refusal;
+use stafett_journal::{Refusal, RequestId};
 use stafett_model::{Message, Namespace};
 
 use crate::delayed::{DELAY_MS_MAX, DelayError};
@@ -127,6 +127,7 @@ pub struct PublishTicket {
     published: Vec<Published>,
     unroutable: Vec<(usize, Publish)>,
     appending: Option<Appending>,
+    repeated: bool,
 }
 
 /// Append in progress. `owners` are the batch indexes of the appended messages.
@@ -146,7 +147,13 @@ impl PublishTicket {
             published,
             unroutable,
             appending: appending.map(|(ticket, owners)| Appending { ticket, owners }),
+            repeated: false,
         }
+    }
+
+    /// True if the outcomes are known, and those of an earlier publication with the same request id.
+    pub fn is_repeated(&self) -> bool {
+        self.repeated
     }
 
     /// Takes the messages without targets, with their indexes in the batch: known at once.
@@ -170,6 +177,7 @@ impl Future for PublishTicket {
                     *published = worse(*published, *appended);
                 }
             }
+            this.repeated = appending.ticket.repeated;
             this.appending = None;
         }
         Poll::Ready(std::mem::take(&mut this.published))
@@ -188,14 +196,15 @@ fn worse(published: Published, appended: AppendOutcome) -> Published {
 
 /// Routes messages of one exchange, all against the same state of the bindings, and stores them. Messages
 /// without targets are known when this returns; the other outcomes when the ticket resolves. After an error
-/// the messages are still in `messages`.
+/// the messages are still in `messages`. With `request`, they are one append, which is stored once.
 pub(crate) fn publish(
     resolver: &Resolver,
     namespace: &Namespace,
     exchange: &str,
     messages: &mut Vec<Publish>,
+    request: Option<RequestId>,
 ) -> Result<PublishTicket, PublishError> {
-    let publication = Publication::with_capacity(messages.len());
+    let publication = Publication::with_capacity(messages.len()).with_request(request);
     let mut plan = Plan::new(resolver, namespace, publication, messages.len())?;
     plan.set_exchange(exchange)?;
     plan.add_all(std::mem::take(messages));

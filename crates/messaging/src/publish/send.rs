@@ -35,16 +35,17 @@ pub enum SendError {
     NotStored(#[from] NotStored),
 }
 
-/// Sends messages, all in one append. They are staged when this returns, and stored when it resolves.
+/// Sends messages, all in one append. They are staged when this returns, and stored when it resolves. True if
+/// an earlier append with the same request id holds them.
 pub(crate) fn send(
     resolver: &Resolver,
     namespace: &Namespace,
     sends: Vec<Send>,
     request: Option<RequestId>,
-) -> impl Future<Output = Result<(), SendError>> + use<> {
+) -> impl Future<Output = Result<bool, SendError>> + use<> {
     let staged = publication(resolver, namespace, sends);
     let ticket = staged.map(|publication| resolver.queues.append(publication.with_request(request)));
-    async { ticket?.together().await.map(drop).map_err(SendError::from) }
+    async { ticket?.together().await.map_err(SendError::from) }
 }
 
 fn publication(

@@ -91,7 +91,13 @@ impl Queues {
         let appends = if source.is_some_and(Queue::is_deleted) {
             Err(AtomicPublishError::SourceGone)
         } else {
-            let admitted = check.admit(&mut publication, &mut outcomes);
+            // A publication that is stored needs no room again, even if its queues are full by now.
+            let is_known = publication.request().is_some_and(|id| self.journal.knows(id));
+            let admitted = if is_known {
+                Ok(())
+            } else {
+                check.admit(&mut publication, &mut outcomes)
+            };
             let arrival = (self.context.clock.wall_ms(), &self.arrivals);
             admitted.and_then(|()| publication.into_appends(&mut outcomes, arrival, self.batch_bytes, frames))
         };
@@ -122,6 +128,7 @@ impl Queues {
             outcomes,
             reserved,
             failed,
+            repeated: false,
         }
     }
 }

@@ -80,7 +80,8 @@ pub enum ReceiveError {
 #[derive(Debug, Clone, Default)]
 pub struct SettleLeases {
     pub leases: Vec<(LeaseId, Settle)>,
-    /// True if completed messages are as durable as the queue by the time of the answer.
+    /// True if all settlements are stored by the time of the answer, as durable as the queue: also the counts
+    /// of messages that return, and dead letters.
     pub stored: bool,
 }
 
@@ -90,13 +91,20 @@ impl Queue {
     pub async fn receive(self: &Arc<Self>, request: Receive<'_>) -> Result<Received, ReceiveError> {
         let queues = self.check_receivable()?;
         let deadline = Instant::now() + request.wait;
+        let _waiting = (!request.wait.is_zero()).then(|| self.wait());
         let mut received = Received::default();
         let batch = if request.wanted.is_none() && request.order == SearchOrder::Priority {
             let batch = self.pull(request.count, request.bytes_max, false).await;
             if batch.deliveries().is_empty() && !request.wait.is_zero() {
                 let waiting = self.pull(request.count, request.bytes_max, true);
                 let pulled = tokio::time::timeout_at(deadline, waiting).await;
-                pulled.unwrap_or_else(|_| PulledBatch::new(self))
+                match pulled {
+                    Ok(pulled) if pulled.deliveries().is_empty() && self.is_deleted() => {
+                        return Err(ReceiveError::Gone);
+                    }
+                    Ok(pulled) => pulled,
+                    Err(_) => PulledBatch::new(self),
+                }
             } else {
                 batch
             }
@@ -228,8 +236,21 @@ impl Queue {
         }
         if !others.is_empty() {
             self.settle(&others);
+            if request.stored {
+                self.store_settled(&queues).await?;
+            }
         }
         Ok(known)
+    }
+
+    /// Waits until all settlements are stored, and dead letters at their targets.
+    async fn store_settled(&self, queues: &Queues) -> Result<(), NotStored> {
+        self.dead_letters_stored().await;
+        let waits_for_space = !self.is_dead_lettering() && self.counts().dying > 0;
+        if waits_for_space || queues.context.flush().contains(&self.id.0) {
+            return Err(NotStored::Refused(Refusal::DiskFull));
+        }
+        stafett_store::await_stored(&*queues.journal).await
     }
 
     /// Settles waiting messages. Returns their number, without those that do not wait.

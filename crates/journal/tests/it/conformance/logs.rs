@@ -1,11 +1,13 @@
 //! Logs are created, changed, truncated and deleted.
 
+use std::collections::HashSet;
+
 use stafett_journal::{
     Append, Change, Frame, Journal, LogSpec, Outcome, ReadError, Refusal, StateChange, StateSpace, StateWait,
 };
 use stafett_model::{Durability, LogId, Offset};
 
-use super::bench::Bench;
+use super::bench::{Bench, block_on};
 use crate::support::{append, batch, control, create, create_logs, listed, put, read, read_all};
 
 fn truncate(journal: &dyn Journal, log: LogId, before: u64) {
@@ -98,6 +100,8 @@ pub fn a_deleted_log_is_gone_and_its_id_with_it(bench: &mut Bench) {
     );
     put(bench.journal(), gone, batch(&["a"]));
     put(bench.journal(), kept, batch(&["b"]));
+    let watch = bench.journal().watch();
+    assert!(bench.journal().watch_log(&watch, gone, 5));
     control(
         bench.journal(),
         [Frame::DeleteLogs {
@@ -105,6 +109,8 @@ pub fn a_deleted_log_is_gone_and_its_id_with_it(bench: &mut Bench) {
             count: 2,
         }],
     );
+    block_on(watch.grown());
+    assert_eq!((watch.bytes(), watch.take()), (0, HashSet::from([5])));
     for _ in 0..3 {
         let journal = bench.journal();
         assert_eq!(journal.bounds(gone), None);

@@ -46,7 +46,7 @@ pub struct Publication {
     pub(super) atomicity: Atomicity,
     /// True if a deleted queue refuses messages; else it is no target.
     pub(super) needs_queues: bool,
-    /// Id under which the journal stores a joint publication once.
+    /// Id under which the journal stores the publication once, as one append.
     request: Option<RequestId>,
 }
 
@@ -111,9 +111,14 @@ impl Publication {
         }
     }
 
-    /// Sets the request id of a joint publication: it is stored once, however often it is appended.
+    /// Sets the request id of a publication, which is then one append: it is stored once, however often it is
+    /// appended.
     pub(crate) fn with_request(self, request: Option<RequestId>) -> Self {
         Self { request, ..self }
+    }
+
+    pub(super) fn request(&self) -> Option<RequestId> {
+        self.request
     }
 
     /// Adds targets for messages. The targets of consecutive messages are shared if they are the same.
@@ -171,7 +176,8 @@ impl Publication {
                 *outcome = AppendOutcome::Refused(why);
             }
         }
-        let (mut appends, members) = batches.finish(self.atomicity != Atomicity::Batch, arrived_ms, frames);
+        let is_joint = self.atomicity != Atomicity::Batch || self.request.is_some();
+        let (mut appends, members) = batches.finish(is_joint, arrived_ms, frames);
         if let ([append], Some(_)) = (&mut *appends, self.request) {
             append.request = self.request;
         }

@@ -75,6 +75,8 @@ pub struct AppendTicket {
     pub(in crate::queues) reserved: Vec<ReservedRoom>,
     /// Reason why some of it was not stored.
     pub(in crate::queues) failed: Option<AtomicPublishError>,
+    /// True if an earlier publication with the same request id was stored instead.
+    pub(crate) repeated: bool,
 }
 
 /// A message counted by a queue as staged.
@@ -86,11 +88,12 @@ pub(in crate::queues) struct ReservedRoom {
 }
 
 impl AppendTicket {
-    /// Waits for a publication that is stored together. Returns the outcomes of its messages.
-    pub(crate) async fn together(mut self) -> Result<Vec<AppendOutcome>, AtomicPublishError> {
+    /// Waits for a publication that is stored together. True if an earlier one with the same request id was
+    /// stored instead.
+    pub(crate) async fn together(mut self) -> Result<bool, AtomicPublishError> {
         std::future::poll_fn(|context| self.poll_outcomes(context)).await;
         match self.failed {
-            None => Ok(std::mem::take(&mut self.outcomes)),
+            None => Ok(self.repeated),
             Some(failed) => Err(failed),
         }
     }
@@ -102,13 +105,17 @@ impl AppendTicket {
             outcomes,
             reserved,
             failed,
+            repeated,
         } = self;
         if let Some(waited_for) = ticket {
             let stored = ready!(Pin::new(waited_for).poll(context));
             *ticket = None;
             for (number, outcome) in stored.iter().enumerate() {
                 let (result, why) = match outcome {
-                    Outcome::Committed(_) => continue,
+                    Outcome::Committed(placed) => {
+                        *repeated |= placed.iter().any(|batch| batch.duplicate);
+                        continue;
+                    }
                     Outcome::Refused(refusal) => (
                         AppendOutcome::Refused(Refused::Journal(*refusal)),
                         NotStored::Refused(*refusal),
@@ -126,7 +133,7 @@ impl AppendTicket {
         }
         for room in reserved.drain(..) {
             let at = usize::try_from(room.message).unwrap_or(usize::MAX);
-            if outcomes.get(at) != Some(&AppendOutcome::Stored) {
+            if *repeated || outcomes.get(at) != Some(&AppendOutcome::Stored) {
                 room.queue.release_room(room.bytes);
             }
         }
