@@ -91,7 +91,7 @@ impl World {
 
     /// Handles a loss: a damaged file may be one of the backup, too.
     pub fn on_loss_beside_backup(&mut self, loss: Loss) {
-        if matches!(loss, Loss::Bit(_) | Loss::Group(_)) {
+        if matches!(loss, Loss::Bit(_) | Loss::Group(_) | Loss::Settlement(_)) {
             self.backup = None;
         }
     }
