@@ -18,6 +18,7 @@ use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
 use crate::metrics::ListenerMetrics;
+use crate::registry::{ConnectionEntry, Connections, Listed};
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
 
@@ -29,6 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Shared {
     pub shutdown: Shutdown,
     pub budget: Arc<ByteBudget>,
+    pub connections: Arc<Connections>,
     connection_id_next: Arc<AtomicU64>,
 }
 
@@ -38,6 +40,7 @@ impl Shared {
         Self {
             shutdown,
             budget,
+            connections: Arc::default(),
             connection_id_next: Arc::new(AtomicU64::new(1)),
         }
     }
@@ -117,40 +120,45 @@ fn admit<P: Protocol>(
         return;
     }
     metrics.accepted.inc();
-    if let Err(error) = prepare(&stream, settings) {
-        metrics.error("prepare");
-        tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
-        return;
-    }
+    let local = match prepare(&stream, settings).and_then(|()| stream.local_addr()) {
+        Ok(local) => local,
+        Err(error) => {
+            metrics.error("prepare");
+            tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
+            return;
+        }
+    };
+    let id = shared.connection_id_next.fetch_add(1, Ordering::Relaxed);
+    let drain = shared.shutdown.draining().child_token();
+    let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), drain.clone());
     let connection = Connection {
         stream: Stream::Plain(stream),
-        peer,
-        id: shared.connection_id_next.fetch_add(1, Ordering::Relaxed),
-        drain: shared.shutdown.draining().child_token(),
+        drain,
         budget: Arc::clone(&shared.budget),
-        metrics: Arc::clone(metrics),
+        entry: Arc::clone(&entry),
     };
     let protocol = Arc::clone(protocol);
-    let open = Open::count(metrics);
-    tasks.spawn(async move {
+    let open = Open {
+        metrics: Arc::clone(metrics),
+        _listed: shared.connections.add(Arc::clone(&entry)),
+    };
+    metrics.open.inc();
+    let task = tasks.spawn(async move {
         let _open = open;
         protocol.connection(connection).await;
     });
+    entry.set_task(task);
 }
 
-/// Counts an open connection, correct even if its task panics.
-struct Open(Arc<ListenerMetrics>);
-
-impl Open {
-    fn count(metrics: &Arc<ListenerMetrics>) -> Self {
-        metrics.open.inc();
-        Self(Arc::clone(metrics))
-    }
+/// Counts and lists an open connection, correct even if its task panics.
+struct Open {
+    metrics: Arc<ListenerMetrics>,
+    _listed: Listed,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.dec();
+        self.metrics.open.dec();
     }
 }
 

@@ -28,11 +28,11 @@ struct Echo {
 
 impl Protocol for Echo {
     async fn connection(&self, mut connection: Connection) {
-        let (budget, metrics) = (connection.budget, connection.metrics);
+        let (budget, entry) = (connection.budget, connection.entry);
         let mut reader = FrameReader::new(
             FrameLimits::default(),
             budget,
-            Arc::clone(&metrics),
+            Arc::clone(&entry),
             connection.drain,
         );
         let mut output = Output::default();
@@ -46,7 +46,7 @@ impl Protocol for Echo {
                 answer.forget();
                 output.push(frame.payload);
                 if output
-                    .write_paced(&mut connection.stream, WRITE_PACE, &metrics)
+                    .write_paced(&mut connection.stream, WRITE_PACE, &entry)
                     .await
                     .is_err()
                 {
