@@ -131,6 +131,7 @@ impl World {
         let broker = Broker::start(journal, BrokerSettings::default()).await;
         let broker = Arc::new(broker.unwrap());
         let backend = Backend {
+            connections: Arc::default(),
             broker: Slot::default(),
             journal: JournalDesk::default(),
             operations: Operations::default(),

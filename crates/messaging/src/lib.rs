@@ -1,6 +1,7 @@
 //! Messages from publishers to consumers: exchanges, queues, delayed messages, readers of topics.
 //!
 //! - `messaging`: opens and stops all parts together
+//! - [`consumers`]: all consumers, with whose they are
 //! - `publish`: messages are routed and stored: published ones, delayed ones, and those that are moved
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - `delayed`: messages that are routed at a later time
@@ -10,6 +11,7 @@
 //!
 //! No folder uses one that is listed above it.
 
+pub mod consumers;
 mod delayed;
 pub mod delivery;
 pub mod exchanges;

@@ -9,6 +9,7 @@ use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
+use crate::consumers::Consumers;
 use crate::delayed::{Delayed, StoredBuckets};
 use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
@@ -30,6 +31,7 @@ pub struct Messaging {
     journal: Arc<dyn Journal>,
     resolver: Arc<Resolver>,
     readers: Arc<Readers>,
+    consumers: Arc<Consumers>,
     shares: Arc<Shares>,
     delayed: ReleaseTask,
     /// Contexts given out in this run.
@@ -81,6 +83,7 @@ impl Messaging {
             journal: Arc::clone(journal),
             resolver,
             readers: Readers::new(Arc::clone(journal)),
+            consumers: Arc::default(),
             shares,
             delayed: releasing,
             last_context: AtomicU64::new(0),
@@ -117,6 +120,11 @@ impl Messaging {
     /// Returns the readers of stored topics.
     pub fn readers(&self) -> &Arc<Readers> {
         &self.readers
+    }
+
+    /// Returns the list of consumers.
+    pub fn consumers(&self) -> &Arc<Consumers> {
+        &self.consumers
     }
 
     /// Returns the places of share groups in stored topics.

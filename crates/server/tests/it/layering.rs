@@ -43,6 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "messaging",
             "model",
+            "net",
             "routing",
             "store",
             "topics",
