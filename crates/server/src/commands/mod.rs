@@ -4,7 +4,9 @@ mod api_docs;
 mod command_docs;
 mod completions;
 mod config_docs;
+mod connection;
 mod consume;
+mod consumer;
 mod deletion;
 mod group;
 mod journal;
@@ -48,6 +50,14 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: queue::describe,
         run: queue::run,
+    },
+    Entry {
+        describe: connection::describe,
+        run: connection::run,
+    },
+    Entry {
+        describe: consumer::describe,
+        run: consumer::run,
     },
     Entry {
         describe: namespace::describe,
