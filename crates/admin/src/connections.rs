@@ -189,12 +189,17 @@ fn is_wanted(query: &Query, entry: &ConnectionEntry) -> bool {
         let own = entry.peer.ip().to_canonical();
         peer == own.to_string() || peer == entry.peer.to_string()
     };
-    if query.get("listener").is_some_and(|name| name != entry.metrics.name())
+    if query
+        .get("listener")
+        .is_some_and(|name| name != entry.metrics.name())
         || query.get("peer").is_some_and(|peer| !of_peer(peer))
     {
         return false;
     }
-    if ["user", "namespace", "client"].iter().all(|key| query.get(key).is_none()) {
+    if ["user", "namespace", "client"]
+        .iter()
+        .all(|key| query.get(key).is_none())
+    {
         return true;
     }
     let words = words(entry);

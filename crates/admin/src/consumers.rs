@@ -102,7 +102,9 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
     let consumers = broker.messaging().consumers();
     let mut found = match (query.get("queue"), query.get("topic")) {
         (Some(_), Some(_)) => {
-            return Err(Problem::bad_request("a consumer has a queue or a topic, not both"));
+            return Err(Problem::bad_request(
+                "a consumer has a queue or a topic, not both",
+            ));
         }
         (Some(queue), None) => {
             let queue = queues::find(&broker, &namespace(&query), queue)?;

@@ -232,7 +232,8 @@ impl Wire<'_> {
 
     fn on_written(&mut self, session: &Session) {
         let written = session.out.written();
-        self.entry.on_sent(usize::try_from(written - self.sent).unwrap_or(usize::MAX));
+        self.entry
+            .on_sent(usize::try_from(written - self.sent).unwrap_or(usize::MAX));
         self.sent = written;
         if session.out.is_empty()
             && let Some(begun) = self.writing_since.take()

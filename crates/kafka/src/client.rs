@@ -23,7 +23,10 @@ impl KafkaClient {
     fn new(id: Option<&str>, software: (&str, &str)) -> Self {
         let mut texts = String::new();
         let mut add = |text: &str| {
-            texts.push_str(text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default());
+            texts.push_str(
+                text.get(..text.floor_char_boundary(TEXT_BYTES_MAX))
+                    .unwrap_or_default(),
+            );
             u16::try_from(texts.len()).unwrap_or(u16::MAX)
         };
         let ends = (add(id.unwrap_or_default()), add(software.0));
@@ -64,7 +67,11 @@ mod tests {
     #[test]
     fn texts_are_shown_as_they_were_given_and_long_ones_are_cut() {
         let words = KafkaClient::new(Some("biλling"), ("librdkafka", "2.3")).words();
-        let shown = (words.name.as_deref(), words.product.as_deref(), words.version.as_deref());
+        let shown = (
+            words.name.as_deref(),
+            words.product.as_deref(),
+            words.version.as_deref(),
+        );
         assert_eq!(shown, (Some("biλling"), Some("librdkafka"), Some("2.3")));
         let words = KafkaClient::new(None, ("", "")).words();
         assert_eq!((words.name, words.product, words.version), (None, None, None));

@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 use stafett_model::Lock;
 use stafett_net::registry::Wait;
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, Output, Permit, ReadHalf,
-    Status, WRITE_PACE, WriteHalf,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, Output, Permit, ReadHalf, Status, WRITE_PACE,
+    WriteHalf,
 };
 use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;

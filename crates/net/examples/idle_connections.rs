@@ -21,10 +21,7 @@ struct Echo;
 impl Protocol for Echo {
     async fn connection(&self, mut connection: Connection) {
         let Connection {
-            budget,
-            entry,
-            drain,
-            ..
+            budget, entry, drain, ..
         } = connection;
         let mut reader = FrameReader::new(FrameLimits::default(), budget, Arc::clone(&entry), drain);
         loop {

@@ -116,7 +116,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_without_progress_times_out_and_one_with_progress_does_not() {
         let (near, mut far) = duplex(10);
-        let mut near = StallGuard::new(near, Duration::from_secs(20), ConnectionEntry::of(1, Arc::default()));
+        let mut near = StallGuard::new(
+            near,
+            Duration::from_secs(20),
+            ConnectionEntry::of(1, Arc::default()),
+        );
         let reader = async {
             for _ in 0..5 {
                 tokio::time::sleep(Duration::from_secs(15)).await;

@@ -18,7 +18,8 @@ use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_live::{LiveFront, LiveFrontSettings};
 use stafett_live_topics::{LiveSettings, LogRule};
 use stafett_net::{
-    BudgetSettings, ByteBudget, Connection, ConnectionEntry, ListenerMetrics, NetMetrics, Protocol, Shutdown, Stream,
+    BudgetSettings, ByteBudget, Connection, ConnectionEntry, ListenerMetrics, NetMetrics, Protocol, Shutdown,
+    Stream,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -13,8 +13,8 @@ use stafett_amqp_wire::{Table, Value as AmqpValue};
 use stafett_messaging::consumers::{ConsumerEntry, ConsumerSource};
 use stafett_messaging::queues::QueueId;
 use stafett_model::Namespace;
-use stafett_net::registry::{ChannelState, ask_channels};
 use stafett_net::ConnectionEntry;
+use stafett_net::registry::{ChannelState, ask_channels};
 use stafett_topics::TopicId;
 
 use super::call::{Call, changed};
@@ -57,7 +57,8 @@ impl Open {
 
     fn find(call: &Call, name: &str) -> Result<Self, Refusal> {
         let mut all = Self::all(call).into_iter();
-        all.find(|open| open.name() == name).ok_or_else(Refusal::no_object)
+        all.find(|open| open.name() == name)
+            .ok_or_else(Refusal::no_object)
     }
 
     fn name(&self) -> String {

@@ -84,8 +84,15 @@ async fn channels_are_shown_with_what_they_hold() {
     let entry = server.newest();
     assert_eq!((entry.state(), entry.waits_for()), (State::Running, None));
     let words = entry.client().unwrap().words();
-    assert_eq!((words.user.as_deref(), words.namespace.as_deref()), (Some("guest"), Some("/")));
-    assert!(words.properties.contains(&("capabilities.connection.blocked".to_owned(), "true".to_owned())));
+    assert_eq!(
+        (words.user.as_deref(), words.namespace.as_deref()),
+        (Some("guest"), Some("/"))
+    );
+    assert!(
+        words
+            .properties
+            .contains(&("capabilities.connection.blocked".to_owned(), "true".to_owned()))
+    );
 
     client.want_confirms().await;
     server.journal.hold();
@@ -130,13 +137,21 @@ async fn channels_are_shown_with_what_they_hold() {
     client.delivery().await;
     client.delivery().await;
     let shown = channels(&entry).await;
-    assert_eq!((shown[0].unconfirmed, shown[0].unsettled, shown[0].consumers), (0, 2, 1));
+    assert_eq!(
+        (shown[0].unconfirmed, shown[0].unsettled, shown[0].consumers),
+        (0, 2, 1)
+    );
     let consumers = server.consumers();
     let facts = &consumers[0].facts;
-    assert_eq!((facts.connection, facts.channel, &*facts.name), (entry.id, 1, "c"));
+    assert_eq!(
+        (facts.connection, facts.channel, &*facts.name),
+        (entry.id, 1, "c")
+    );
     assert_eq!(consumers[0].state().unwrap().in_flight, 2);
     let traffic = entry.traffic();
-    assert!(traffic.received_bytes > 100 && traffic.sent_bytes > 100 && traffic.reads > 3 && traffic.writes > 3);
+    assert!(
+        traffic.received_bytes > 100 && traffic.sent_bytes > 100 && traffic.reads > 3 && traffic.writes > 3
+    );
 
     drop(client);
     server.until(|server| server.connections.is_empty()).await;
@@ -186,7 +201,9 @@ async fn bring_to(server: &Server, client: &mut Client, moment: Moment) {
             let before = server.newest().traffic().received_bytes;
             client.stream.write_all(&out).await.unwrap();
             let sent = before + out.len() as u64;
-            server.until(|server| server.newest().traffic().received_bytes >= sent).await;
+            server
+                .until(|server| server.newest().traffic().received_bytes >= sent)
+                .await;
         }
         Moment::Blocked => {
             server.journal.set_space_short(true);
@@ -361,7 +378,9 @@ async fn a_connection_that_is_stuck_shows_its_channels_as_they_were_last() {
     client.publish(&["one"]).await;
     client.send(1, tx::Commit {}).await;
     server.until_undecided(1).await;
-    server.until(|server| server.newest().waits_for() == Some(Wait::Journal)).await;
+    server
+        .until(|server| server.newest().waits_for() == Some(Wait::Journal))
+        .await;
     let patience = Duration::from_millis(200);
     let begun = tokio::time::Instant::now();
     ask_channels(std::slice::from_ref(&entry), patience).await;

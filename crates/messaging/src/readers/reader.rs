@@ -128,7 +128,10 @@ impl WeakReader {
     pub(crate) fn cancel(&self) -> bool {
         let reader = self.0.upgrade();
         let is_open = |reader: &Arc<Reader>| !reader.ended.is_cancelled();
-        reader.filter(is_open).inspect(|reader| reader.on_gone()).is_some()
+        reader
+            .filter(is_open)
+            .inspect(|reader| reader.on_gone())
+            .is_some()
     }
 }
 

@@ -66,12 +66,7 @@ impl Peer {
         let entry = ConnectionEntry::of(2, Arc::clone(&metrics));
         let drain = self.drain.clone();
         Self {
-            reader: FrameReader::new(
-                FrameLimits::default(),
-                Arc::clone(&budget),
-                entry,
-                drain.clone(),
-            ),
+            reader: FrameReader::new(FrameLimits::default(), Arc::clone(&budget), entry, drain.clone()),
             near,
             far,
             budget,

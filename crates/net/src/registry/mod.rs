@@ -136,7 +136,8 @@ mod tests {
     fn connections_are_listed_by_id_in_pages_until_they_end() {
         let connections = Arc::<Connections>::default();
         let mut open: Vec<_> = (1..=2500).map(|id| add(&connections, id)).collect();
-        let ids = |entries: Vec<Arc<ConnectionEntry>>| entries.iter().map(|entry| entry.id).collect::<Vec<_>>();
+        let ids =
+            |entries: Vec<Arc<ConnectionEntry>>| entries.iter().map(|entry| entry.id).collect::<Vec<_>>();
         assert_eq!(ids(connections.page(10, 3)), [11, 12, 13]);
         assert_eq!(ids(connections.page(2499, 3)), [2500]);
         assert_eq!(ids(connections.all()), (1..=2500).collect::<Vec<_>>());
@@ -146,6 +147,25 @@ mod tests {
         assert!(connections.get(11).is_none() && connections.get(12).is_some());
         open.clear();
         assert!(connections.is_empty() && connections.all().is_empty());
+    }
+
+    #[test]
+    fn a_million_short_connections_leave_nothing_behind() {
+        let connections = Arc::<Connections>::default();
+        let mut open = std::collections::VecDeque::new();
+        let mut last = std::sync::Weak::new();
+        for id in 1..=1_000_000 {
+            let (entry, listed) = add(&connections, id);
+            last = Arc::downgrade(&entry);
+            open.push_back(listed);
+            if open.len() > 100 {
+                open.pop_front();
+            }
+        }
+        assert_eq!(connections.len(), 100);
+        open.clear();
+        assert!(connections.is_empty());
+        assert_eq!(last.strong_count(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -25,7 +25,11 @@ const FILTERS: [(&str, &str, &str); 5] = [
 ];
 
 pub(super) fn describe() -> Command {
-    let id = || Arg::new(ID).required(true).help("Number of the connection, as `list` shows it");
+    let id = || {
+        Arg::new(ID)
+            .required(true)
+            .help("Number of the connection, as `list` shows it")
+    };
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -35,7 +39,9 @@ pub(super) fn describe() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
-            Command::new("list").about("List open connections, the oldest first").args(filters),
+            Command::new("list")
+                .about("List open connections, the oldest first")
+                .args(filters),
             Command::new("show")
                 .about("Show a connection and its channels")
                 .arg(id()),

@@ -14,7 +14,11 @@ const ID: &str = "ID";
 const FILTERS: [(&str, &str, &str); 4] = [
     ("queue", "NAME", "Only those of this queue"),
     ("topic", "NAME", "Only those of this topic"),
-    ("connection", "ID", "Only those of the connection with this number"),
+    (
+        "connection",
+        "ID",
+        "Only those of the connection with this number",
+    ),
     (
         "namespace",
         "NAME",
@@ -29,7 +33,9 @@ pub(super) fn describe() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
-            Command::new("list").about("List consumers, the oldest first").args(filters),
+            Command::new("list")
+                .about("List consumers, the oldest first")
+                .args(filters),
             Command::new("cancel")
                 .about("Cancel a consumer; messages that wait for it return to the queue")
                 .arg(
