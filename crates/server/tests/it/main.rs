@@ -8,6 +8,7 @@ mod connections;
 mod guard;
 mod lab;
 mod layering;
+mod messages;
 mod node;
 mod queues;
 mod refusals;
