@@ -12,7 +12,7 @@ use serde::Serialize;
 use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query};
-use stafett_net::registry::{ChannelState, ask_channels};
+use stafett_net::registry::{ChannelBoard, ChannelState, Wait, ask_channels};
 use stafett_net::{ClientWords, ConnectionEntry, Connections};
 
 use crate::time::rfc3339;
@@ -284,7 +284,7 @@ fn words(entry: &ConnectionEntry) -> ClientWords {
 fn channels(entry: &ConnectionEntry) -> Vec<ChannelState> {
     let client = entry.client();
     let board = client.as_ref().and_then(|client| client.channels());
-    board.map(|board| board.last()).unwrap_or_default()
+    board.map(ChannelBoard::last).unwrap_or_default()
 }
 
 fn channel_count(entry: &ConnectionEntry) -> u64 {
@@ -330,7 +330,7 @@ fn shown(entry: &ConnectionEntry) -> Connection {
         channels: channel_count(entry),
         received_bytes: traffic.received_bytes,
         sent_bytes: traffic.sent_bytes,
-        waits_for: entry.waits_for().map(|wait| wait.word()),
+        waits_for: entry.waits_for().map(Wait::word),
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Shared {
     pub shutdown: Shutdown,
     pub budget: Arc<ByteBudget>,
     pub connections: Arc<Connections>,
+    /// Reads the wall clock, in ms since 1970.
+    wall_ms: fn() -> i64,
     connection_id_next: Arc<AtomicU64>,
 }
 
@@ -41,12 +43,19 @@ impl Shared {
             shutdown,
             budget,
             connections: Arc::default(),
+            wall_ms: || 0,
             connection_id_next: Arc::new(AtomicU64::new(1)),
         }
     }
 }
 
 impl Shared {
+    /// Sets the clock that tells when connections began. Without one, it is 1970.
+    #[must_use]
+    pub fn with_clock(self, wall_ms: fn() -> i64) -> Self {
+        Self { wall_ms, ..self }
+    }
+
     /// Returns a copy with its own shutdown.
     #[must_use]
     pub fn ending_with(&self, shutdown: Shutdown) -> Self {
@@ -130,7 +139,8 @@ fn admit<P: Protocol>(
     };
     let id = shared.connection_id_next.fetch_add(1, Ordering::Relaxed);
     let drain = shared.shutdown.draining().child_token();
-    let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), drain.clone());
+    let since_ms = (shared.wall_ms)();
+    let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), since_ms, drain.clone());
     let connection = Connection {
         stream: Stream::Plain(stream),
         drain,

@@ -252,7 +252,7 @@ impl Process {
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
         });
-        let shared = Shared::new(Shutdown::new(), budget);
+        let shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
         let connections = Arc::clone(&shared.connections);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
         let front_ends = Listeners::new(shared);

@@ -41,7 +41,6 @@ pub struct ClientWords {
 
 /// State of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct ChannelState {
     pub number: u16,
     /// It is being closed.

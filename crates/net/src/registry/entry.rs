@@ -6,7 +6,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -117,14 +116,14 @@ impl ConnectionEntry {
         id: u64,
         (peer, local): (SocketAddr, SocketAddr),
         metrics: Arc<ListenerMetrics>,
+        since_ms: i64,
         drain: CancellationToken,
     ) -> Arc<Self> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Arc::new(Self {
             id,
             peer,
             local,
-            since_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            since_ms,
             metrics,
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
@@ -144,7 +143,7 @@ impl ConnectionEntry {
     #[must_use]
     pub fn of(id: u64, metrics: Arc<ListenerMetrics>) -> Arc<Self> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self::new(id, (nowhere, nowhere), metrics, CancellationToken::new())
+        Self::new(id, (nowhere, nowhere), metrics, 0, CancellationToken::new())
     }
 
     /// Counts a read.
