@@ -11,7 +11,7 @@ use stafett_broker::Broker;
 use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
-use stafett_messaging::consumers::{ConsumerEntry, ConsumerSource};
+use stafett_messaging::{ConsumerEntry, ConsumerSource};
 
 use crate::queues::{self, NAMESPACE};
 use crate::{Routes, answer, namespace};

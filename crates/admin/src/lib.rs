@@ -10,7 +10,7 @@
 //!
 //! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
 //!   resources
-//! - `connections`, `consumers`: who is connected, and what is consumed
+//! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;

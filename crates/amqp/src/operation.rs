@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_messaging::delivery::{Delivery, Dispatcher};
+use stafett_delivery::{Delivery, Dispatcher};
 use stafett_messaging::queues::{DeclareError, DeclaredQueue, DeleteQueueError, OwnerId, Queue};
 use stafett_messaging::{CommitError, Committed, Published};
 use stafett_model::Namespace;
@@ -71,7 +71,7 @@ pub(crate) enum Done {
 }
 
 impl Operation {
-    /// Returns what the operation waits for.
+    /// Returns the wait of the operation.
     pub(crate) fn wait(&self) -> Wait {
         match self {
             Self::Reserve(..) | Self::Grow(_) => Wait::Memory,

@@ -117,7 +117,7 @@ struct Loop<'a> {
 struct Performing<'a> {
     operation: Option<ReusableBoxFuture<'a, Result<Step, Close>>>,
     is_pending: bool,
-    /// What it waits for.
+    /// Its wait, for the registry of connections.
     wait: Option<Wait>,
 }
 

@@ -31,7 +31,7 @@
 //! - `error`: error codes of all core errors; `leader_epoch`: the epoch of all partitions
 //! - `internal_topic`: topics of the broker's own
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
-//! - `client`, `wait`: what the registry of connections shows
+//! - `client`, `wait`: entries in the registry of connections
 //! - `front_end`: the front end of a listener; `context`: the state that its connections share
 //! - `member_protocol`: metadata that members of classic groups exchange
 //! - `metrics`, `settings`

@@ -1,11 +1,11 @@
-//! What operations wait for, for the registry of connections.
+//! Waits of operations, for the registry of connections.
 
 use stafett_net::registry::Wait;
 
 use crate::operation::{GroupOperation, Operation};
 
 impl Operation {
-    /// Returns what the operation waits for, if it is not for its client or for new records.
+    /// Returns the wait of the operation. `None` if it is for its client or for new records.
     pub(crate) fn wait(&self) -> Option<Wait> {
         match self {
             Self::Turn(_)

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use stafett_delivery::{ConsumerState, WeakConsumer};
 use stafett_model::{Lock, Namespace};
 use stafett_topics::TopicId;
 
-use crate::delivery::{ConsumerState, WeakConsumer};
 use crate::queues::QueueId;
 use crate::readers::WeakReader;
 

@@ -28,6 +28,7 @@ pub mod connection;
 pub mod frame;
 pub mod handover;
 pub mod listener;
+mod lock;
 pub mod metrics;
 pub mod moderation;
 pub mod output;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use stafett_messaging::consumers::{ConsumerFacts, ConsumerHolder, ConsumerSource, ListedConsumer};
-use stafett_messaging::delivery::{Consumer, ConsumerSpec, Event, Outbox};
+use stafett_delivery::{Consumer, ConsumerSpec, Event, Outbox};
 use stafett_messaging::queues::QueueId;
 use stafett_messaging::readers::{ReaderHandle, ReaderSpec};
+use stafett_messaging::{ConsumerFacts, ConsumerHolder, ConsumerSource, ListedConsumer};
 use stafett_model::Namespace;
 use stafett_topics::{NewTopic, TopicSettings};
 

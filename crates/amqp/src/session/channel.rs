@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_messaging::consumers::{ConsumerHolder, ListedConsumer};
-use stafett_messaging::delivery::{Consumer, Credit, DeliveryId, Source};
+use stafett_delivery::{Consumer, Credit, DeliveryId, Source};
 use stafett_messaging::readers::ReaderHandle;
+use stafett_messaging::{ConsumerHolder, ListedConsumer};
 use std::collections::HashMap;
 
 use super::assembly::Assembly;

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
-use stafett_messaging::consumers::{ConsumerFacts, ConsumerSource};
-use stafett_messaging::delivery::{ConsumerSpec, Credit};
+use stafett_delivery::{ConsumerSpec, Credit};
 use stafett_messaging::queues::{ConsumeError, Queue};
+use stafett_messaging::{ConsumerFacts, ConsumerSource};
 
 use super::channel::{ConsumerHandle, Tagged};
 use super::stream::ConsumeTarget;

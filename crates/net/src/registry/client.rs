@@ -1,19 +1,20 @@
 //! Facts about a client, which its front end adds to the entry of the connection, and its channels.
 //!
 //! The state of channels belongs to the connection's task. Others ask for it: the task is woken, and shows it
-//! on the board of the connection when it has its next turn. A task that is stuck shows nothing; what it
-//! showed last stays.
+//! on the board of the connection when it has its next turn. A task that is stuck shows nothing, and its
+//! last state stays.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::entry::ConnectionEntry;
+use crate::lock::lock;
 
 /// Client of a connection.
 pub trait Client: fmt::Debug + Send + Sync + Any {
@@ -137,7 +138,7 @@ impl ChannelBoard {
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shown)
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use crate::lock::lock;
 use crate::metrics::ListenerMetrics;
 
 /// Reason why a connection makes no progress.
@@ -23,7 +24,7 @@ pub enum Wait {
     Journal,
     /// The disk has too little space for its messages.
     Space,
-    /// Its peer does not read what is there for it.
+    /// Its peer does not read its answers and messages.
     Outbox,
     /// Other members of its group.
     Group,
@@ -213,7 +214,7 @@ impl ConnectionEntry {
         }
     }
 
-    /// Adds what the front end knows about the client, in place of what it knew before.
+    /// Adds the client, as its front end knows it, in place of an earlier one.
     pub fn introduce(&self, client: Arc<dyn Client>) {
         self.rest().client = Some(client);
     }
@@ -271,7 +272,7 @@ impl ConnectionEntry {
     }
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rest)
     }
 }
 

@@ -17,11 +17,13 @@ pub mod entry;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
+
+use crate::lock::lock;
 
 pub use client::{ChannelBoard, ChannelState, Client, ClientWords, ask_channels};
 pub use entry::{ConnectionEntry, State, Wait};
@@ -102,7 +104,7 @@ impl Connections {
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ConnectionEntry>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

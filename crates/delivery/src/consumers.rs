@@ -65,7 +65,7 @@ pub struct ConsumerState {
 impl Dispatcher {
     /// Adds a consumer; its deliveries are put into `outbox` under `token`. `None` if the dispatcher has
     /// ended.
-    pub(crate) fn add_consumer(
+    pub fn add_consumer(
         self: &Arc<Self>,
         spec: ConsumerSpec,
         outbox: Arc<Outbox>,
@@ -205,8 +205,8 @@ impl Dispatcher {
 }
 
 impl WeakConsumer {
-    #[cfg(test)]
-    pub(crate) fn ended() -> Self {
+    /// Returns a reference to no consumer.
+    pub fn ended() -> Self {
         Self {
             dispatcher: Weak::new(),
             key: ConsumerKey(0),
@@ -214,7 +214,7 @@ impl WeakConsumer {
     }
 
     /// Returns the state. `None` if the consumer has ended.
-    pub(crate) fn state(&self) -> Option<ConsumerState> {
+    pub fn state(&self) -> Option<ConsumerState> {
         let dispatcher = self.dispatcher.upgrade()?;
         let inner = dispatcher.lock();
         if dispatcher.is_ended() || !inner.links.contains_key(&self.key) {
@@ -228,7 +228,7 @@ impl WeakConsumer {
     }
 
     /// Ends the consumer and tells its client. Returns false if it has ended.
-    pub(crate) fn cancel(&self) -> bool {
+    pub fn cancel(&self) -> bool {
         let Some(dispatcher) = self.dispatcher.upgrade() else {
             return false;
         };
@@ -237,7 +237,7 @@ impl WeakConsumer {
         let Some((outbox, token)) = link else {
             return false;
         };
-        // Nothing more is put into the outbox, so the client gets what is in it before it hears of the end.
+        // Nothing more is put into the outbox, so the client gets its content before it hears of the end.
         dispatcher.end_consumer(self.key);
         outbox.tell(Event::ConsumerGone { token });
         true
