@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use stafett_amqp_wire::{Table, Value as AmqpValue};
 use stafett_messaging::queues::QueueId;
 use stafett_messaging::{ConsumerEntry, ConsumerSource};
@@ -29,6 +29,16 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const REASON: &str = "x-reason";
 /// RabbitMQ's reason where none is given.
 const NO_REASON: &str = "Closed via management plugin";
+/// Fields of connections with TLS.
+const OF_TLS: [&str; 7] = [
+    "peer_cert_issuer",
+    "peer_cert_subject",
+    "peer_cert_validity",
+    "ssl_cipher",
+    "ssl_hash",
+    "ssl_key_exchange",
+    "ssl_protocol",
+];
 
 /// An open connection.
 #[derive(Debug, Clone)]
@@ -74,10 +84,30 @@ impl Open {
         *self.client.agreed.virtual_host == *vhost.as_str()
     }
 
+    /// Returns the fields of an entry of a list.
     fn shown(&self, call: &Call) -> Value {
+        let mut fields = self.named();
+        if !call.flag("disable_stats") {
+            self.describe(&mut fields);
+            self.count(&mut fields);
+        }
+        Value::Object(fields)
+    }
+
+    /// Returns the fields that tell the connection from others.
+    fn named(&self) -> Map<String, Value> {
         let agreed = &self.client.agreed;
-        let traffic = self.entry.traffic();
-        let mut fields = values::fields(json!({
+        values::fields(json!({
+            "name": self.name(),
+            "node": NODE,
+            "user": &*agreed.user,
+            "vhost": &*agreed.virtual_host,
+        }))
+    }
+
+    fn describe(&self, fields: &mut Map<String, Value>) {
+        let agreed = &self.client.agreed;
+        fields.extend(values::fields(json!({
             "auth_mechanism": &*agreed.mechanism,
             "channel_max": agreed.channels_max,
             "channels": self.client.board.count(),
@@ -85,41 +115,34 @@ impl Open {
             "connected_at": self.entry.since_ms,
             "frame_max": agreed.frame_bytes_max,
             "host": self.entry.local.ip().to_canonical().to_string(),
-            "name": self.name(),
-            "node": NODE,
-            "peer_cert_issuer": null,
-            "peer_cert_subject": null,
-            "peer_cert_validity": null,
             "peer_host": self.peer_host(),
             "peer_port": self.entry.peer.port(),
             "port": self.entry.local.port(),
             "protocol": "AMQP 0-9-1",
             "ssl": false,
-            "ssl_cipher": null,
-            "ssl_hash": null,
-            "ssl_key_exchange": null,
-            "ssl_protocol": null,
             "state": self.entry.state().word(),
             "timeout": agreed.heartbeat.as_secs(),
             "type": "network",
-            "user": &*agreed.user,
             "user_who_performed_action": &*agreed.user,
-            "vhost": &*agreed.virtual_host,
-        }));
+        })));
+        for name in OF_TLS {
+            fields.insert(name.to_owned(), Value::Null);
+        }
         if let Some(AmqpValue::LongString(name)) = agreed.client.table.get("connection_name") {
             let name = String::from_utf8_lossy(&name).into_owned();
             fields.insert("user_provided_name".to_owned(), json!(name));
         }
-        if !call.flag("disable_stats") {
-            put(&mut fields, "recv_oct", traffic.received_bytes);
-            put(&mut fields, "send_oct", traffic.sent_bytes);
-            put(&mut fields, "reductions", 0);
-            fields.insert("recv_cnt".to_owned(), json!(traffic.reads));
-            fields.insert("send_cnt".to_owned(), json!(traffic.writes));
-            fields.insert("send_pend".to_owned(), json!(0));
-            fields.insert("garbage_collection".to_owned(), json!({}));
-        }
-        Value::Object(fields)
+    }
+
+    fn count(&self, fields: &mut Map<String, Value>) {
+        let traffic = self.entry.traffic();
+        put(fields, "recv_oct", traffic.received_bytes);
+        put(fields, "send_oct", traffic.sent_bytes);
+        put(fields, "reductions", 0);
+        fields.insert("recv_cnt".to_owned(), json!(traffic.reads));
+        fields.insert("send_cnt".to_owned(), json!(traffic.writes));
+        fields.insert("send_pend".to_owned(), json!(0));
+        fields.insert("garbage_collection".to_owned(), garbage_collection());
     }
 
     fn channels(&self) -> Vec<OpenChannel> {
@@ -133,7 +156,7 @@ impl Open {
 
     fn end(&self, call: &Call) {
         let reason = call.headers.get(REASON);
-        let reason = reason.map(|reason| String::from_utf8_lossy(reason.as_bytes()));
+        let reason = reason.map(|reason| text(reason.as_bytes()));
         let reason = reason.as_deref().unwrap_or(NO_REASON);
         if call.connections.end(&self.entry, reason) {
             tracing::info!(id = self.entry.id, peer = %self.entry.peer, reason, "an operator ends a connection");
@@ -158,7 +181,7 @@ impl OpenChannel {
                 "peer_port": self.connection.entry.peer.port(),
             },
             "consumer_count": state.consumers,
-            "garbage_collection": {},
+            "garbage_collection": garbage_collection(),
             "global_prefetch_count": state.prefetch_shared,
             "message_stats": message_stats(),
             "messages_unacknowledged": state.unsettled,
@@ -177,6 +200,25 @@ impl OpenChannel {
             "user_who_performed_action": &*agreed.user,
             "vhost": &*agreed.virtual_host,
         })
+    }
+}
+
+/// Returns figures of Erlang's memory.
+fn garbage_collection() -> Value {
+    json!({
+        "fullsweep_after": 0,
+        "max_heap_size": 0,
+        "min_bin_vheap_size": 0,
+        "min_heap_size": 0,
+        "minor_gcs": 0,
+    })
+}
+
+/// Returns the text of a header, which is in UTF-8 or, as RabbitMQ reads it, in ISO 8859-1.
+fn text(header: &[u8]) -> String {
+    match std::str::from_utf8(header) {
+        Ok(text) => text.to_owned(),
+        Err(_) => header.iter().copied().map(char::from).collect(),
     }
 }
 
@@ -203,10 +245,6 @@ pub(super) fn list(call: &Call, vhost: Option<&str>) -> Answered {
         let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
         all.retain(|open| open.is_in(&vhost));
     }
-    connections(call, all)
-}
-
-fn connections(call: &Call, all: Vec<Open>) -> Answered {
     list::entries(call, all, Open::name, |open| open.shown(call))
 }
 
@@ -218,7 +256,14 @@ pub(super) fn connection(call: &Call, name: &str) -> Answered {
         open.end(call);
         return Ok(changed(false));
     }
-    list::object(call, open.shown(call))
+    let mut shown = values::fields(open.shown(call));
+    // Lists have nulls here, and one connection has empty texts.
+    for name in OF_TLS {
+        if let Some(value) = shown.get_mut(name) {
+            *value = json!("");
+        }
+    }
+    list::object(call, Value::Object(shown))
 }
 
 /// Answers for the connections of a user.
@@ -232,7 +277,7 @@ pub(super) fn of_user(call: &Call, user: &str) -> Answered {
         }
         return Ok(changed(false));
     }
-    connections(call, all)
+    list::entries(call, all, Open::name, |open| Value::Object(open.named()))
 }
 
 /// Answers with the channels of a virtual host or of all.
@@ -334,7 +379,8 @@ fn consumer(call: &Call, entry: &ConsumerEntry) -> Value {
         "arguments": values::shown(&arguments),
         "channel_details": channel,
         "consumer_tag": &*facts.name,
-        "consumer_timeout": "undefined",
+        // None.
+        "consumer_timeout": 0,
         "exclusive": facts.exclusive,
         "prefetch_count": facts.credit.unwrap_or_default(),
         "queue": { "name": &*facts.source_name, "vhost": facts.namespace.as_str() },
