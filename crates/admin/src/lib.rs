@@ -10,6 +10,7 @@
 //!
 //! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
 //!   resources
+//! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
@@ -26,6 +27,8 @@ mod about;
 mod bindings;
 mod caller;
 mod clients;
+mod connections;
+mod consumers;
 mod content;
 mod definition;
 mod exchanges;
@@ -60,6 +63,7 @@ use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
+use stafett_net::Connections;
 
 pub use journal::JournalDesk;
 pub use node::Node;
@@ -73,6 +77,7 @@ pub struct Backend {
     pub journal: JournalDesk,
     pub operations: Operations,
     pub reads: Reads,
+    pub connections: Arc<Connections>,
     pub node: Arc<dyn Node>,
 }
 
@@ -97,6 +102,12 @@ impl FromRef<Backend> for Arc<dyn Node> {
 impl FromRef<Backend> for Operations {
     fn from_ref(backend: &Backend) -> Self {
         backend.operations.clone()
+    }
+}
+
+impl FromRef<Backend> for Arc<Connections> {
+    fn from_ref(backend: &Backend) -> Self {
+        Arc::clone(&backend.connections)
     }
 }
 
@@ -143,6 +154,8 @@ fn routes() -> Routes {
         .with(topics::routes)
         .with(records::routes)
         .with(groups::routes)
+        .with(connections::routes)
+        .with(consumers::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)

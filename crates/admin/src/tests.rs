@@ -1,5 +1,6 @@
 //! The routes, over a broker on a journal in memory.
 
+mod consumers;
 mod document;
 mod exchanges;
 mod groups;
@@ -131,6 +132,7 @@ impl World {
         let broker = Broker::start(journal, BrokerSettings::default()).await;
         let broker = Arc::new(broker.unwrap());
         let backend = Backend {
+            connections: Arc::default(),
             broker: Slot::default(),
             journal: JournalDesk::default(),
             operations: Operations::default(),

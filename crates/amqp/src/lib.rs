@@ -29,6 +29,7 @@
 
 mod arguments;
 mod auth;
+mod client;
 mod connection;
 mod content;
 mod context;

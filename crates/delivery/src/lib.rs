@@ -46,7 +46,7 @@ mod startup_scan;
 mod tests;
 mod wakeups;
 
-pub use consumers::{Consumer, ConsumerSpec};
+pub use consumers::{Consumer, ConsumerSpec, ConsumerState, WeakConsumer};
 pub use context::DeliveryContext;
 pub use dispatcher::{Counts, Dispatcher};
 pub use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, StoringLetters};

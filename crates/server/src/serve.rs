@@ -252,7 +252,8 @@ impl Process {
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
         });
-        let shared = Shared::new(Shutdown::new(), budget);
+        let shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
+        let connections = Arc::clone(&shared.connections);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
         let front_ends = Listeners::new(shared);
         let live = LiveFront::new(
@@ -261,6 +262,7 @@ impl Process {
             front_ends.tasks.clone(),
         );
         let admin = Backend {
+            connections: Arc::clone(&connections),
             broker: Slot::default(),
             operations: Operations::default(),
             reads: Reads::default(),
@@ -275,7 +277,7 @@ impl Process {
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
             admin,
-            management: Management::new(Arc::<ThisNode>::clone(&node)),
+            management: Management::new(Arc::<ThisNode>::clone(&node), connections),
             net,
             health,
             node,

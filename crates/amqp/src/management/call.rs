@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use stafett_http::query::decoded;
 use stafett_http::{Code, answer, body};
 use stafett_model::Namespace;
+use stafett_net::Connections;
 
 use super::NodeFacts;
 use super::refusal::{Answered, Refusal};
@@ -26,6 +27,7 @@ const NAME_BYTES_MAX: usize = 255;
 pub(super) struct Call {
     pub(super) context: Arc<AmqpContext>,
     pub(super) node: NodeFacts,
+    pub(super) connections: Arc<Connections>,
     pub(super) method: Method,
     /// Decoded segments behind `/api`.
     pub(super) path: Vec<String>,
@@ -38,6 +40,7 @@ impl Call {
     pub(super) async fn read(
         context: Arc<AmqpContext>,
         node: NodeFacts,
+        connections: Arc<Connections>,
         request: Request,
     ) -> Result<Self, Refusal> {
         let path = segments(request.uri().path())?;
@@ -64,6 +67,7 @@ impl Call {
         Ok(Self {
             context,
             node,
+            connections,
             method,
             path,
             query,

@@ -17,7 +17,7 @@ use super::call::{Call, Fields, changed, short};
 use super::client::{ClientError, change};
 use super::refusal::{Answered, Refusal};
 use super::statistics::{Lengths, message_stats, put};
-use super::{NODE, list, values};
+use super::{NODE, connections, list, values};
 use crate::arguments::QueueType;
 use crate::session::stream::stream_length;
 
@@ -121,6 +121,13 @@ impl Entry {
                 ready: stream_length(&call.context, topic),
                 ..Lengths::default()
             },
+        }
+    }
+
+    fn consumers(&self, call: &Call) -> Value {
+        match self {
+            Self::Queue(queue) => connections::of_queue(call, queue.id),
+            Self::Stream { topic, .. } => connections::of_stream(call, topic.id),
         }
     }
 
@@ -279,7 +286,7 @@ pub(super) async fn queue(call: &Call, vhost: &str, name: &str) -> Answered {
             let mut shown = entry.shown(call);
             if let Some(fields) = shown.as_object_mut().filter(|_| !call.flag("disable_stats")) {
                 for (field, value) in [
-                    ("consumer_details", json!([])),
+                    ("consumer_details", entry.consumers(call)),
                     ("deliveries", json!([])),
                     ("incoming", json!([])),
                     ("backing_queue_status", json!({})),

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
 use stafett_delivery::{ConsumerSpec, Credit};
 use stafett_messaging::queues::{ConsumeError, Queue};
+use stafett_messaging::{ConsumerFacts, ConsumerSource};
 
 use super::channel::{ConsumerHandle, Tagged};
 use super::stream::ConsumeTarget;
@@ -131,6 +133,19 @@ impl Session {
             stream: None,
         };
         self.token_owners.insert(token, holder);
+        let facts = ConsumerFacts {
+            connection: self.connection,
+            channel: number,
+            name: tag.clone(),
+            source: ConsumerSource::Queue(queue.id),
+            namespace: self.namespace.clone(),
+            source_name: queue.name.clone(),
+            settles: spec.settles,
+            exclusive: spec.exclusive,
+            priority: spec.priority,
+            credit: spec.credit,
+            arguments: Bytes::copy_from_slice(method.arguments.as_bytes()),
+        };
         let outbox = Arc::clone(&self.outbox);
         let consumer = match queue.consume(self.owner, spec, outbox, token) {
             Ok(consumer) => consumer,
@@ -143,11 +158,24 @@ impl Session {
             let consumer_tag = tag.clone();
             self.out.send(number, basic::ConsumeOk { consumer_tag });
         }
+        self.add_consumer(token, ConsumerHandle::Queue(consumer), facts)
+    }
+
+    /// Adds a consumer to its channel, and to the list of all.
+    pub(super) fn add_consumer(
+        &mut self,
+        token: u64,
+        consumer: ConsumerHandle,
+        facts: ConsumerFacts,
+    ) -> Result<(), MethodError> {
+        let (channel, tag) = (facts.channel, facts.name.clone());
+        let consumers = self.context.broker.messaging().consumers();
         let tagged = Tagged {
             token,
-            consumer: Some(ConsumerHandle::Queue(consumer)),
+            listed: consumers.add(facts, consumer.holder()),
+            consumer: Some(consumer),
         };
-        self.channel(number)?.consumers.insert(tag, tagged);
+        self.channel(channel)?.consumers.insert(tag, tagged);
         Ok(())
     }
 

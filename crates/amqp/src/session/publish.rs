@@ -253,6 +253,7 @@ mod tests {
         };
         let agreed = Agreed {
             user: "guest".into(),
+            mechanism: "PLAIN".into(),
             client: ClientProperties::default(),
             channels_max: 10,
             frame_bytes_max: 131_072,

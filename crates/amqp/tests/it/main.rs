@@ -15,5 +15,6 @@ mod gone;
 mod half_messages;
 mod heartbeats;
 mod management;
+mod operator;
 mod rejected;
 mod support;

@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 use stafett_delivery::Outbox;
 
 pub use header_filter::HeaderFilter;
-pub use reader::{Reader, ReaderHandle, ReaderSpec};
+pub use reader::{Reader, ReaderHandle, ReaderSpec, WeakReader};
 
 /// All readers of a broker, by topic.
 #[derive(Debug)]

@@ -52,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "messaging",
             "model",
+            "net",
             "routing",
             "store",
             "topics",

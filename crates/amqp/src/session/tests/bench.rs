@@ -146,6 +146,7 @@ impl Bench {
             client.blocked = option("without") != Some("blocked");
             let agreed = Agreed {
                 user: "guest".into(),
+                mechanism: "PLAIN".into(),
                 client,
                 channels_max: option("channels").map_or(10, |count| count.parse().unwrap()),
                 frame_bytes_max: 131_072,
