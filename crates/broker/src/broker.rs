@@ -12,6 +12,7 @@ use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 use stafett_transactions::{TransactionSettings, Transactions};
 
+use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
 
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct Broker {
     /// Default settings of topics, as the broker was started with.
     pub(crate) base: TopicDefaults,
     pub(crate) overrides: Overrides,
+    pub(crate) histories: Histories,
 }
 
 /// Settings of a broker.
@@ -120,6 +122,7 @@ impl Broker {
             live_topics,
             base,
             overrides,
+            histories: Histories::default(),
         };
         if cluster_id.is_none() {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());
@@ -180,6 +183,11 @@ impl Broker {
     /// Returns the live topics.
     pub fn live_topics(&self) -> &Arc<Live> {
         &self.live_topics
+    }
+
+    /// Returns the samples of the last hour.
+    pub fn histories(&self) -> &Histories {
+        &self.histories
     }
 
     /// Returns the default settings of topics, as the broker was started with.

@@ -80,7 +80,7 @@ impl Messaging {
         Ok(Self {
             journal: Arc::clone(journal),
             resolver,
-            readers: Readers::new(Arc::clone(journal)),
+            readers: Readers::new(Arc::clone(journal), Arc::clone(topics)),
             shares,
             delayed: releasing,
             last_context: AtomicU64::new(0),
