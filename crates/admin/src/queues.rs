@@ -44,7 +44,9 @@ const LIST: List<Arc<Queue>, QueueStatus> = List {
         ("in_flight", |queue| queue.counts().in_flight as u64),
         ("consumers", |queue| queue.counts().consumers as u64),
         ("bytes_ready", |queue| queue.bytes_ready()),
-        ("published_rate", |queue| queue.increase(&[QueueSeries::Published])),
+        ("published_rate", |queue| {
+            queue.increase(&[QueueSeries::Published])
+        }),
         ("delivered_rate", |queue| queue.increase(&DELIVERED)),
     ],
     shown: |queue| shown(queue),

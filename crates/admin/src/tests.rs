@@ -30,8 +30,8 @@ use stafett_model::{BatchBuilder, Codec, Message, Namespace, Record};
 use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
-use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
-use crate::{Backend, JournalDesk, Operations, Reads};
+use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage};
+use crate::{Backend, JournalDesk, Operations, Overviews, Reads};
 
 /// A node that takes no commands.
 #[derive(Debug)]
@@ -78,6 +78,10 @@ impl Node for TestNode {
             resident_bytes: Some(7),
             requests: (1, 2),
         }
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::default()
     }
 
     fn threads(&self) -> std::io::Result<Vec<Thread>> {
@@ -135,6 +139,7 @@ impl World {
             journal: JournalDesk::default(),
             operations: Operations::default(),
             reads: Reads::default(),
+            overviews: Overviews::default(),
             node: Arc::new(TestNode),
         };
         backend.broker.open(Arc::clone(&broker));

@@ -95,8 +95,16 @@ pub const NODE_SERIES: &[NodeSeries] = &[
     counter("got", "Messages of queues given to requests", "1/s"),
     counter("completed", "Messages that consumers completed", "1/s"),
     counter("redelivered", "Messages given out once more", "1/s"),
-    counter("routed", "Messages published to exchanges that led somewhere", "1/s"),
-    counter("unroutable", "Messages published to exchanges that led nowhere", "1/s"),
+    counter(
+        "routed",
+        "Messages published to exchanges that led somewhere",
+        "1/s",
+    ),
+    counter(
+        "unroutable",
+        "Messages published to exchanges that led nowhere",
+        "1/s",
+    ),
     counter("commits", "Offsets that groups committed", "1/s"),
     counter("connections_opened", "Connections that were opened", "1/s"),
     level("ready", "Messages that wait in queues", ""),
@@ -107,7 +115,12 @@ pub const NODE_SERIES: &[NodeSeries] = &[
     level("cpu_user", "Processors' time for programs", "share").scaled(SHARE),
     level("cpu_system", "Processors' time for the system", "share").scaled(SHARE),
     level("cpu_wait", "Processors' time waiting for disks", "share").scaled(SHARE),
-    level("memory_available_bytes", "Memory that programs can still get", "B").scaled(KIB),
+    level(
+        "memory_available_bytes",
+        "Memory that programs can still get",
+        "B",
+    )
+    .scaled(KIB),
     level("disk_free_bytes", "Free space of the data directory's disk", "B").scaled(KIB),
     level("disk_read", "Bytes read from disks", "B/s").scaled(KIB),
     level("disk_written", "Bytes written to disks", "B/s").scaled(KIB),
@@ -131,6 +144,8 @@ struct State {
     latest: Option<Advance>,
     /// Wall time of the latest sweep.
     swept_ms: i64,
+    /// Wall time of the first sweep that found space short, while it is.
+    short_since_ms: Option<i64>,
     /// Counters at the latest sweep, in the order of the series.
     before: Vec<u64>,
     history: History,
@@ -162,6 +177,7 @@ impl Default for Histories {
                 ticks: Ticks::default(),
                 latest: None,
                 swept_ms: 0,
+                short_since_ms: None,
                 before: Vec::new(),
                 history: History::whole(&series, 1),
             }),
@@ -181,6 +197,11 @@ impl Histories {
     pub fn swept_ms(&self) -> Option<i64> {
         let state = self.state.lock();
         state.latest.map(|_| state.swept_ms)
+    }
+
+    /// Returns the time since when the disk has been short of space; `None` if it is not, as far as sweeps saw.
+    pub fn short_since_ms(&self) -> Option<i64> {
+        self.state.lock().short_since_ms
     }
 
     /// Returns the samples of the node of the last `steps` steps of 5 s.
@@ -214,15 +235,6 @@ impl Histories {
             series: NODE_SERIES.iter().enumerate().map(of).collect(),
         }
     }
-
-    /// Returns the latest sample of a series of the node, a rate per second if it is a counter; 0 if there is
-    /// none.
-    pub fn latest(&self, name: &str) -> f64 {
-        let at = NODE_SERIES.iter().position(|series| series.name == name);
-        let latest = self.node(1);
-        let samples = at.and_then(|at| latest.series.get(at));
-        samples.and_then(|samples| samples.last().copied().flatten()).unwrap_or_default()
-    }
 }
 
 impl Broker {
@@ -251,13 +263,19 @@ impl Broker {
         state.history.push(advance.tick, &samples);
         state.latest = Some(advance);
         state.swept_ms = wall_ms;
+        let is_short = self.messaging.space().is_short();
+        state.short_since_ms = is_short.then(|| state.short_since_ms.unwrap_or(wall_ms));
     }
 
     fn sweep_objects(&self, advance: Advance) {
-        let (queues, exchanges) = (self.messaging.queues().sampler(), self.messaging.exchanges().sampler());
+        let (queues, exchanges) = (
+            self.messaging.queues().sampler(),
+            self.messaging.exchanges().sampler(),
+        );
         let (topics, groups) = (self.topics().traffic().sampler(), self.groups.sampler());
         let max = self.histories.bytes_max.load(Ordering::Relaxed);
-        let used = || queues.forget_cold() + exchanges.forget_cold() + topics.forget_cold() + groups.forget_cold();
+        let used =
+            || queues.forget_cold() + exchanges.forget_cold() + topics.forget_cold() + groups.forget_cold();
         let mut room = (max + max / OVER).saturating_sub(used());
         queues.sweep(advance, &mut room);
         exchanges.sweep(advance, &mut room);

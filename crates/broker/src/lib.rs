@@ -21,3 +21,4 @@ mod topic_changes;
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};
+pub use stafett_counters::{STEP_MS, STEPS_MAX, Sample, Timeline};

@@ -94,7 +94,10 @@ impl History {
             let value = if *is_level { self.sample(self.ends, at) } else { 0 };
             let width = self.levels.len();
             for of in [&mut self.samples, &mut self.buckets] {
-                of.iter_mut().skip(at).step_by(width).for_each(|sample| *sample = value);
+                of.iter_mut()
+                    .skip(at)
+                    .step_by(width)
+                    .for_each(|sample| *sample = value);
             }
         }
     }
@@ -233,7 +236,11 @@ mod tests {
         history.push(100_000, &[9, 3]);
         assert_eq!((history.sample(100_000, 0), history.sample(100_000, 1)), (9, 3));
         for tick in history.begins()..100_000 {
-            assert_eq!((history.sample(tick, 0), history.sample(tick, 1)), (7, 0), "{tick}");
+            assert_eq!(
+                (history.sample(tick, 0), history.sample(tick, 1)),
+                (7, 0),
+                "{tick}"
+            );
         }
     }
 

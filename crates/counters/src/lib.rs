@@ -18,7 +18,7 @@ mod series;
 mod timeline;
 mod words;
 
-pub use history::{History, STEPS_MAX, STEP_MS};
+pub use history::{History, STEP_MS, STEPS_MAX};
 pub use sampler::{Advance, Measured, Sampler, Ticks, Totals};
 pub use series::{SERIES_MAX, Series, Source};
 pub use timeline::{Sample, Timeline};

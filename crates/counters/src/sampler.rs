@@ -236,13 +236,25 @@ impl<T: Measured> Sampler<T> {
         per_second(self.increase(object, at))
     }
 
+    /// Returns the steps of 5 s since an object changed last; `None` if it did not since the start.
+    pub fn idle_steps(&self, object: &T) -> Option<u32> {
+        let at = object.tracked().map(|tracked| tracked.record.lock().tick);
+        let tick = self.tick.load(Ordering::Acquire);
+        at.filter(|at| *at > 0).map(|at| tick.saturating_sub(at))
+    }
+
     /// Returns the samples of an object up to the latest sweep.
     pub fn timeline(&self, object: &T) -> Timeline {
         let mut now = [0; SERIES_MAX];
         for (now, series) in now.iter_mut().zip(T::SERIES) {
             *now = value_of(series.source, |at| object.word(at), |at| object.level(at));
         }
-        Timeline::of(T::SERIES, object.tracked(), self.tick.load(Ordering::Acquire), now)
+        Timeline::of(
+            T::SERIES,
+            object.tracked(),
+            self.tick.load(Ordering::Acquire),
+            now,
+        )
     }
 }
 

@@ -30,7 +30,12 @@ pub struct Sample {
 
 impl Timeline {
     /// Returns the samples of an object with the present values `now` of its series.
-    pub(crate) fn of(series: &[Series], tracked: Option<&Tracked>, ends: u32, now: [u64; SERIES_MAX]) -> Self {
+    pub(crate) fn of(
+        series: &[Series],
+        tracked: Option<&Tracked>,
+        ends: u32,
+        now: [u64; SERIES_MAX],
+    ) -> Self {
         let kept: Vec<usize> = (0..series.len())
             .filter(|at| series.get(*at).is_some_and(|series| series.is_kept))
             .collect();

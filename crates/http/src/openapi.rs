@@ -135,6 +135,7 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Value> {
 fn parameter(parameter: &Parameter) -> Value {
     let schema = match &parameter.kind {
         Kind::Text => json!({ "type": "string" }),
+        Kind::Texts => json!({ "type": "array", "items": { "type": "string" }, "maxItems": 200 }),
         // A key without a value is true.
         Kind::Flag => json!({ "enum": [true, false, ""], "default": false }),
         Kind::Number { max } => json!({ "type": "integer", "minimum": 0, "maximum": max }),

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_admin::{Backend, JournalDesk, Operations, Reads};
+use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads};
 use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
@@ -50,6 +50,7 @@ use crate::live;
 use crate::logging;
 use crate::node::{self, Commands, ThisNode};
 use crate::reload::Reload;
+use crate::sampling;
 use crate::signals::StopSignals;
 use crate::usage;
 
@@ -251,6 +252,7 @@ impl Process {
             data_dir: settings.data_dir.clone(),
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
+            usage: Lock::default(),
         });
         let shared = Shared::new(Shutdown::new(), budget);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
@@ -264,6 +266,7 @@ impl Process {
             broker: Slot::default(),
             operations: Operations::default(),
             reads: Reads::default(),
+            overviews: Overviews::default(),
             node: Arc::<ThisNode>::clone(&node),
             journal: JournalDesk::new(
                 settings.journal.backup_dir.clone(),
@@ -319,6 +322,7 @@ impl Process {
             }
             reason = core.failed() => Some(reason),
             () = reload.run(&core) => None,
+            () = sampling::run(core.broker(), &self.node) => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.

@@ -103,10 +103,12 @@ impl Traffic {
         let Some(traffic) = known.get(&log) else {
             drop(known);
             let traffic = Arc::clone(self.logs.write().entry(log).or_default());
-            self.sampler.note(traffic.counters.add(adds), || Arc::clone(&traffic));
+            self.sampler
+                .note(traffic.counters.add(adds), || Arc::clone(&traffic));
             return;
         };
-        self.sampler.note(traffic.counters.add(adds), || Arc::clone(traffic));
+        self.sampler
+            .note(traffic.counters.add(adds), || Arc::clone(traffic));
     }
 
     /// Returns the traffic of a log; `None` if there was none.
@@ -143,6 +145,15 @@ impl Traffic {
             }
         }
         rates
+    }
+
+    /// Returns the steps of 5 s since the latest traffic of a topic; `None` if there was none.
+    pub fn idle_steps(&self, topic: &Topic) -> Option<u32> {
+        let traffic = self.of_topic(topic);
+        traffic
+            .iter()
+            .filter_map(|(_, traffic)| self.sampler.idle_steps(traffic))
+            .min()
     }
 
     /// Returns the samples of a topic's partitions that have any.

@@ -213,7 +213,11 @@ impl Dispatcher {
     ) {
         self.count(
             context,
-            [(COMPLETED, completed), (REQUEUED, requeued), (DISCARDED, discarded)],
+            [
+                (COMPLETED, completed),
+                (REQUEUED, requeued),
+                (DISCARDED, discarded),
+            ],
         );
     }
 
@@ -276,6 +280,11 @@ impl Dispatcher {
     /// Returns the increase of series per second, within the latest 5 s.
     pub fn rate(&self, series: &[QueueSeries]) -> f64 {
         self.increase(series) as f64 * 1000.0 / STEP_MS as f64
+    }
+
+    /// Returns the steps of 5 s since the latest change that a sweep saw; `None` if there was none.
+    pub fn idle_steps(&self) -> Option<u32> {
+        self.context.upgrade()?.sampler.idle_steps(self)
     }
 
     /// Returns the samples of the last hour.

@@ -237,12 +237,7 @@ impl Dispatcher {
 
     /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
     /// exceed them. With `waits`, waits for the first.
-    pub(crate) async fn pull(
-        self: &Arc<Self>,
-        count: usize,
-        bytes_max: usize,
-        waits: bool,
-    ) -> PulledBatch {
+    pub(crate) async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize, waits: bool) -> PulledBatch {
         self.pull_batch(count, bytes_max, waits, false).await
     }
 

@@ -210,7 +210,9 @@ impl<'a> Plan<'a> {
         if published > 0 {
             let sampler = &self.resolver.exchanges.sampler;
             let (published, unroutable) = (published as u64, unroutable as u64);
-            self.space.traffic.count(sampler, self.exchange, published, unroutable);
+            self.space
+                .traffic
+                .count(sampler, self.exchange, published, unroutable);
             self.counted = now;
         }
     }

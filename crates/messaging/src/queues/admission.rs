@@ -8,8 +8,8 @@ use stafett_model::Message;
 use stafett_queue::Overflow;
 
 use super::publication::{
-    AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom, RouteIndex,
-    Targets,
+    AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom,
+    RouteIndex, Targets,
 };
 use super::queue::Queue;
 use super::registry::Queues;

@@ -27,7 +27,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use stafett_journal::Journal;
 use stafett_model::Lock;
-use stafett_topics::{Topics, ReadAheadBudget, Topic, TopicId};
+use stafett_topics::{ReadAheadBudget, Topic, TopicId, Topics};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -168,6 +168,11 @@ settings! {
         /// How often expired offsets are looked for.
         sweep_ms: Time = "10m", in SECOND..=DAY;
     }
+    history: History {
+        /// Memory for the histories of queues, topics, exchanges and groups: those that changed last have one,
+        /// of an hour. A queue's takes 8 KiB. 0: none; the node's own is always kept.
+        bytes_max: Bytes = "64MiB", in 0..=TIB;
+    }
     http: Http {
         /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a
         /// free one and prints it.
