@@ -5,6 +5,7 @@ mod exchanges;
 mod groups;
 mod hostile;
 mod journal;
+mod metrics;
 mod mlmq;
 mod node;
 mod records;

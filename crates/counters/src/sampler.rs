@@ -291,3 +291,182 @@ fn spread(
         history.push(advance.tick.saturating_sub(later), &samples);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Words;
+
+    #[derive(Debug, Default)]
+    struct Thing {
+        words: Words<2>,
+        level: AtomicU64,
+        is_gone: std::sync::atomic::AtomicBool,
+    }
+
+    impl Measured for Thing {
+        const SERIES: &'static [Series] = &[
+            Series::level("level", 0),
+            Series::counts("count", &[0]),
+            Series::counts("sum", &[0, 1]).latest_alone(),
+        ];
+
+        fn tracked(&self) -> Option<&Tracked> {
+            self.words.tracked()
+        }
+
+        fn word(&self, at: usize) -> u64 {
+            self.words.get(at)
+        }
+
+        fn level(&self, _: usize) -> u64 {
+            self.level.load(Ordering::Relaxed)
+        }
+
+        fn is_gone(&self) -> bool {
+            self.is_gone.load(Ordering::Relaxed)
+        }
+    }
+
+    struct World {
+        sampler: Sampler<Thing>,
+        ticks: Ticks,
+        now_ms: i64,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                sampler: Sampler::default(),
+                ticks: Ticks::default(),
+                now_ms: 0,
+            }
+        }
+
+        fn add(&self, thing: &Arc<Thing>, count: u64) {
+            thing.level.fetch_add(count, Ordering::Relaxed);
+            let tracked = thing.words.add([(0, count), (1, 2 * count)]);
+            self.sampler.note(tracked, || Arc::clone(thing));
+        }
+
+        fn sweep(&mut self, mut room: usize) {
+            self.now_ms += STEP_MS;
+            let advance = self.ticks.advance(self.now_ms);
+            self.sampler.sweep(advance, &mut room);
+        }
+    }
+
+    #[test]
+    fn a_sweep_visits_what_has_changed_and_rates_are_those_of_the_last_step() {
+        let mut world = World::new();
+        let (busy, idle) = (Arc::new(Thing::default()), Arc::new(Thing::default()));
+        world.add(&busy, 5);
+        world.add(&busy, 5);
+        assert_eq!(world.sampler.changed.lock().len(), 1);
+        world.sweep(usize::MAX);
+        assert_eq!(world.sampler.increase(&busy, 1), 10);
+        assert_eq!(world.sampler.rate(&busy, 2), 6.0);
+        assert_eq!(world.sampler.increase(&idle, 1), 0);
+        assert_eq!((idle.words.bytes(), world.sampler.histories()), (0, 1));
+        world.sweep(usize::MAX);
+        assert_eq!(world.sampler.increase(&busy, 1), 0);
+        assert_eq!(world.sampler.idle_steps(&busy), Some(1));
+        let samples = world.sampler.timeline(&busy).samples(1, 1, 3);
+        let shown: Vec<_> = samples
+            .iter()
+            .map(|sample| (sample.value, sample.increase))
+            .collect();
+        assert_eq!(shown, [(10, 0), (10, 10), (0, 0)]);
+    }
+
+    #[test]
+    fn totals_are_sums_of_levels_and_counts_also_of_what_is_gone() {
+        let mut world = World::new();
+        let things: Vec<_> = (0..3).map(|_| Arc::new(Thing::default())).collect();
+        for (thing, count) in things.iter().zip(1..) {
+            world.add(thing, count);
+        }
+        world.sweep(usize::MAX);
+        assert_eq!(
+            (world.sampler.totals().get(0), world.sampler.totals().get(1)),
+            (6, 6)
+        );
+        things[2].is_gone.store(true, Ordering::Relaxed);
+        world.add(&things[2], 0);
+        world.sweep(usize::MAX);
+        assert_eq!(
+            (world.sampler.totals().get(0), world.sampler.totals().get(1)),
+            (3, 6)
+        );
+        world.sampler.forget_cold();
+        assert_eq!(world.sampler.histories(), 2);
+    }
+
+    #[test]
+    fn the_coldest_lose_their_histories_first_and_the_newest_of_those_as_cold() {
+        let mut world = World::new();
+        let things: Vec<_> = (0..4).map(|_| Arc::new(Thing::default())).collect();
+        world.add(&things[0], 1);
+        world.sweep(usize::MAX);
+        for thing in &things[1..] {
+            world.add(thing, 1);
+        }
+        world.sweep(usize::MAX);
+        let bytes = History::bytes_of(Thing::SERIES);
+        let mut excess = 2 * bytes;
+        for until in [1, 2] {
+            world.sampler.forget_until(until, &mut excess);
+        }
+        let warm: Vec<bool> = things
+            .iter()
+            .map(|thing| thing.tracked().unwrap().record.lock().history.is_some())
+            .collect();
+        assert_eq!((warm, excess), (vec![false, true, true, false], 0));
+        // Without room, there are rates but no new history.
+        world.add(&things[0], 5);
+        world.sweep(0);
+        assert_eq!(world.sampler.increase(&things[0], 1), 5);
+        assert_eq!(world.sampler.histories(), 2);
+    }
+
+    #[test]
+    fn a_late_sweep_spreads_its_increase_over_the_steps_since_the_one_before() {
+        let mut world = World::new();
+        let thing = Arc::new(Thing::default());
+        world.add(&thing, 1);
+        world.sweep(usize::MAX);
+        world.add(&thing, 10);
+        world.now_ms += 3 * STEP_MS;
+        world.sweep(usize::MAX);
+        let samples = world.sampler.timeline(&thing).samples(1, 1, 5);
+        let increases: Vec<u64> = samples.iter().map(|sample| sample.increase).collect();
+        assert_eq!(increases.iter().take(4).sum::<u64>(), 10);
+        assert!(
+            increases.iter().take(4).all(|increase| [2, 3].contains(increase)),
+            "{increases:?}"
+        );
+        // Moments that come twice or go back are one step each.
+        for now_ms in [0, i64::MIN, i64::MAX, i64::MAX, 0] {
+            let before = world.ticks.last.map_or(0, |(_, tick)| tick);
+            let advance = world.ticks.advance(now_ms);
+            assert!(advance.tick > before || before == u32::MAX);
+            world.sampler.sweep(advance, &mut usize::MAX.clone());
+        }
+    }
+
+    #[test]
+    fn counters_of_a_hundred_thousand_objects_with_eight_thousand_histories_take_less_than_85_mb() {
+        let used = 100_000 * 16_usize.next_multiple_of(16) + 100_000 * size_of_block();
+        let warm = 8_000 * (History::bytes_of(QUEUE_LIKE) + 64);
+        assert!(used + warm <= 85_000_000, "{used} + {warm}");
+    }
+
+    const QUEUE_LIKE: &[Series] = &[Series::level("", 0); 7];
+
+    fn size_of_block() -> usize {
+        let words = Words::<16>::new();
+        words.touch();
+        // The allocator's own bytes.
+        words.bytes() + 16
+    }
+}

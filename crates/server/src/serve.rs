@@ -370,10 +370,12 @@ impl Process {
         let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
             .merge(stafett_live::router(self.live.clone()))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()));
+            .merge(self.management.router(access.clone()))
+            .merge(self.management.metrics_router(access.clone()));
         self.http
             .serve(listener, HttpServer::new(stafett_http::stamped(router)));
         self.serve_management(connections_max, access).await?;
+        self.serve_prometheus(connections_max).await?;
         Ok(address)
     }
 
@@ -385,6 +387,18 @@ impl Process {
         let limits = ListenerSettings::new("management", connections_max);
         let (listener, _) = self.bind("amqp.management", address, limits).await?;
         let router = stafett_http::stamped(self.management.router(access));
+        self.http.serve(listener, HttpServer::new(router));
+        Ok(())
+    }
+
+    /// Starts the listener of metrics under RabbitMQ's names, if it has one.
+    async fn serve_prometheus(&self, connections_max: usize) -> Result<(), Failure> {
+        let Some(address) = &self.settings.amqp.prometheus else {
+            return Ok(());
+        };
+        let limits = ListenerSettings::new("prometheus", connections_max);
+        let (listener, _) = self.bind("amqp.prometheus", address, limits).await?;
+        let router = stafett_http::stamped(self.management.prometheus_router());
         self.http.serve(listener, HttpServer::new(router));
         Ok(())
     }

@@ -116,6 +116,16 @@ impl Queues {
         registry.register_collector(Box::new(QueueGauges(Arc::downgrade(self))));
     }
 
+    /// Returns the number of queues that were created since the start.
+    pub fn created(&self) -> u64 {
+        self.metrics.created.get()
+    }
+
+    /// Returns the number of queues that were deleted since the start.
+    pub fn deleted(&self) -> u64 {
+        self.metrics.deleted.get()
+    }
+
     /// Returns the sampler of the queues' counters.
     pub fn sampler(&self) -> &Sampler<Dispatcher> {
         &self.context.sampler

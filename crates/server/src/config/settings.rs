@@ -93,6 +93,10 @@ settings! {
         /// of its tools. The HTTP listener always serves it too. Empty: no listener of its own.
         management: OptionalListen = "";
 
+        /// Where metrics under RabbitMQ's names are served alone, as `/metrics`, such as `127.0.0.1:15692`. The
+        /// HTTP listener always serves them as `/metrics/rabbitmq`. Empty: no listener of its own.
+        prometheus: OptionalListen = "";
+
         /// Size of the largest frame, as clients are told. They may agree on less.
         frame_bytes_max: Bytes = "131072", in 4 * KIB..=16 * MIB;
 
