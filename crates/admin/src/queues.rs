@@ -12,7 +12,7 @@ use stafett_broker::Broker;
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_messaging::delivery::{MessageCounts, QueueSeries};
+use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_messaging::queues::{Queue, QueueId};
 use stafett_model::Namespace;
 

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stafett_counters::{Advance, History, STEP_MS, STEPS_MAX, Series, Ticks};
-use stafett_messaging::delivery::QueueSeries;
+use stafett_delivery::QueueSeries;
 use stafett_model::Lock;
 
 use crate::broker::Broker;

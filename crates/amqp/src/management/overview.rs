@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use stafett_broker::{NODE_SERIES, STEP_MS};
-use stafett_messaging::delivery::QueueSeries;
+use stafett_delivery::QueueSeries;
 
 use super::call::Call;
 use super::refusal::{Answered, Refusal};

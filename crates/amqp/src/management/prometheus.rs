@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use stafett_http::{Access, Policy};
-use stafett_messaging::delivery::QueueSeries;
+use stafett_delivery::QueueSeries;
 use tokio::task::spawn_blocking;
 
 use super::{Management, NODE, VERSION};

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 use stafett_broker::{STEP_MS, STEPS_MAX, Timeline};
-use stafett_messaging::delivery::{MessageCounts, QueueSeries};
+use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_messaging::queues::Queue;
 
 use super::call::Call;

@@ -17,21 +17,28 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("groups", &["counters", "journal", "model", "store", "topics"]),
     ("transactions", &["groups", "journal", "model", "store", "topics"]),
     ("live-topics", &["journal", "model", "routing", "store", "topics"]),
+    ("delivery", &["counters", "journal", "model", "queue", "store", "topics"]),
     (
         "messaging",
         &[
-            "counters", "journal", "model", "queue", "routing", "store", "topics",
+            "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
         ],
+    ),
+    (
+        "shares",
+        &["delivery", "journal", "model", "queue", "store", "topics"],
     ),
     (
         "broker",
         &[
             "counters",
+            "delivery",
             "groups",
             "journal",
             "live-topics",
             "messaging",
             "model",
+            "shares",
             "store",
             "topics",
             "transactions",
@@ -42,6 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "admin",
         &[
             "broker",
+            "delivery",
             "groups",
             "http",
             "journal",
@@ -59,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp-wire",
             "broker",
+            "delivery",
             "http",
             "messaging",
             "model",
@@ -78,6 +87,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "messaging",
             "model",
             "net",
+            "shares",
             "store",
             "topics",
             "transactions",
@@ -180,7 +190,21 @@ fn sources(folder: &Path, visit: &mut impl FnMut(&Path, &str)) {
 #[test]
 fn below_the_front_ends_no_protocol_is_in_the_code() {
     for name in [
-        "model", "counters", "journal", "queue", "routing", "store", "topics", "groups", "broker", "net",
+        "model",
+        "counters",
+        "journal",
+        "queue",
+        "routing",
+        "store",
+        "topics",
+        "groups",
+        "transactions",
+        "live-topics",
+        "delivery",
+        "messaging",
+        "shares",
+        "broker",
+        "net",
     ] {
         sources(&crates().join(name).join("src"), &mut |path, text| {
             // Tests may say whose bytes they read.
