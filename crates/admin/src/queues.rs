@@ -9,10 +9,10 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
+use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_messaging::queues::{Queue, QueueId};
 use stafett_model::Namespace;
 

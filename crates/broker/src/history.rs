@@ -199,7 +199,7 @@ impl Histories {
         state.latest.map(|_| state.swept_ms)
     }
 
-    /// Returns the time since when the disk has been short of space; `None` if it is not, as far as sweeps saw.
+    /// Returns the time of the first sweep that found the disk short of space; `None` if the latest did not.
     pub fn short_since_ms(&self) -> Option<i64> {
         self.state.lock().short_since_ms
     }

@@ -19,7 +19,9 @@ const BUCKETS: u32 = (STEPS_MAX - FINE) / BUCKET + 1;
 /// Samples of the series of one object that are kept.
 #[derive(Debug)]
 pub struct History {
-    levels: Box<[bool]>,
+    /// Series, and a bit for each that is a level.
+    width: u32,
+    levels: u64,
     fine: u32,
     samples: Box<[u32]>,
     buckets: Box<[u32]>,
@@ -39,15 +41,17 @@ impl History {
     }
 
     fn with_fine(series: &[Series], tick: u32, fine: u32) -> Self {
-        let levels: Box<[bool]> = series
-            .iter()
-            .filter(|series| series.is_kept)
-            .map(Series::is_level)
-            .collect();
+        let kept = || series.iter().filter(|series| series.is_kept);
+        let width = kept().count().min(64);
+        let bits = kept().take(width).zip(0..);
+        let levels = bits.fold(0, |levels, (series, at)| {
+            levels | u64::from(series.is_level()) << at
+        });
         let buckets = if fine < STEPS_MAX { BUCKETS } else { 0 };
         Self {
-            samples: vec![0; index(fine) * levels.len()].into(),
-            buckets: vec![0; index(buckets) * levels.len()].into(),
+            samples: vec![0; index(fine) * width].into(),
+            buckets: vec![0; index(buckets) * width].into(),
+            width: u32::try_from(width).unwrap_or_default(),
             levels,
             fine,
             begins: tick,
@@ -58,7 +62,7 @@ impl History {
     /// Returns the bytes of a history of an object with these series.
     pub fn bytes_of(series: &[Series]) -> usize {
         let kept = series.iter().filter(|series| series.is_kept).count();
-        size_of::<Self>() + kept * (1 + 4 * index(FINE + BUCKETS))
+        size_of::<Self>() + kept * 4 * index(FINE + BUCKETS)
     }
 
     /// Returns the first step that has samples.
@@ -90,9 +94,13 @@ impl History {
 
     /// Sets all samples to the latest levels without increases, as the object did not change for an hour.
     fn forget(&mut self) {
-        for (at, is_level) in self.levels.iter().enumerate() {
-            let value = if *is_level { self.sample(self.ends, at) } else { 0 };
-            let width = self.levels.len();
+        let width = self.width();
+        for at in 0..width {
+            let value = if self.is_level(at) {
+                self.sample(self.ends, at)
+            } else {
+                0
+            };
             for of in [&mut self.samples, &mut self.buckets] {
                 of.iter_mut()
                     .skip(at)
@@ -104,8 +112,8 @@ impl History {
 
     /// Fills the next step: with the samples, or as one without a change.
     fn step(&mut self, tick: u32, samples: Option<&[u32]>) {
-        for at in 0..self.levels.len() {
-            let is_level = self.levels.get(at).copied().unwrap_or_default();
+        for at in 0..self.width() {
+            let is_level = self.is_level(at);
             let value = match samples {
                 Some(samples) => samples.get(at).copied().unwrap_or_default(),
                 None if is_level && tick > self.begins => self.sample(tick - 1, at),
@@ -135,19 +143,27 @@ impl History {
         }
     }
 
+    fn width(&self) -> usize {
+        index(self.width)
+    }
+
+    fn is_level(&self, at: usize) -> bool {
+        at < 64 && self.levels >> at & 1 == 1
+    }
+
     fn place(&self, tick: u32, at: usize) -> usize {
-        index(tick % self.fine) * self.levels.len() + at
+        index(tick % self.fine) * self.width() + at
     }
 
     fn bucket_place(&self, tick: u32, at: usize) -> usize {
-        index(tick / BUCKET % BUCKETS) * self.levels.len() + at
+        index(tick / BUCKET % BUCKETS) * self.width() + at
     }
 
     /// Returns a series' sample in a step; of a bucket, the level at its end or a sixth of its increase.
     pub fn sample(&self, tick: u32, at: usize) -> u32 {
         let get = |of: &[u32], place: usize| of.get(place).copied().unwrap_or_default();
         if tick > self.ends {
-            let is_level = self.levels.get(at) == Some(&true) && self.ends >= self.begins;
+            let is_level = self.is_level(at) && self.ends >= self.begins;
             return if is_level { self.sample(self.ends, at) } else { 0 };
         }
         if tick < self.begins() {
@@ -157,7 +173,7 @@ impl History {
             return get(&self.samples, self.place(tick, at));
         }
         let value = get(&self.buckets, self.bucket_place(tick, at));
-        if self.levels.get(at) == Some(&true) {
+        if self.is_level(at) {
             return value;
         }
         // Steps of the bucket that have left the first ring and are not before the beginning.

@@ -1,7 +1,7 @@
 //! Counters of one object, and the state of its sampling.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use stafett_model::Lock;
 
@@ -23,14 +23,14 @@ struct Block<const N: usize> {
 pub struct Tracked {
     /// True while the object is on the list of the next sweep.
     pub(crate) is_listed: AtomicBool,
+    /// Sweep of the latest samples; 0 if there are none.
+    pub(crate) tick: AtomicU32,
     pub(crate) record: Lock<Record>,
 }
 
 /// The latest samples of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// Sweep of the latest samples; 0 if there are none.
-    pub(crate) tick: u32,
     /// Values at the latest sweep, of counters the low bits.
     pub(crate) values: [u32; SERIES_MAX],
     /// Increases of counters within the latest step.

@@ -53,18 +53,14 @@ impl Dispatcher {
                             known += 1;
                         }
                     }
-                    Settle::Requeue => match state.requeue(*id, changes) {
-                        Some(ReturnOutcome::Waits) => {
-                            known += 1;
-                            requeued += 1;
-                        }
-                        Some(ReturnOutcome::TooOften) => {
-                            known += 1;
-                            requeued += 1;
+                    Settle::Requeue => {
+                        let returned = state.requeue(*id, changes);
+                        requeued += u64::from(returned.is_some());
+                        known += usize::from(returned.is_some());
+                        if matches!(returned, Some(ReturnOutcome::TooOften)) {
                             dead.push((*id, DeathReason::DeliveryLimit));
                         }
-                        None => {}
-                    },
+                    }
                     Settle::Discard => {
                         if state.taken(*id).is_some() {
                             known += 1;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_counters::{Measured, Sampler, Series, Tracked, Words};
 
+use crate::registry::Groups;
+
 const COMMITS: usize = 0;
 
 /// Counter of a group's commits, one for each partition of a commit.
@@ -33,6 +35,13 @@ impl Measured for GroupCounts {
 impl GroupCounts {
     pub fn commits(&self) -> u64 {
         self.counters.get(COMMITS)
+    }
+}
+
+impl Groups {
+    /// Returns the sampler of the groups' counters.
+    pub fn sampler(&self) -> &Sampler<GroupCounts> {
+        &self.sampler
     }
 }
 

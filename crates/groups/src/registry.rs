@@ -119,10 +119,6 @@ impl Groups {
         Ok(groups)
     }
 
-    pub fn sampler(&self) -> &Sampler<GroupCounts> {
-        &self.sampler
-    }
-
     pub fn settings(&self) -> &GroupSettings {
         &self.settings
     }

@@ -43,8 +43,8 @@ struct HistoryShown {
     /// Time of the last sample, the latest one that there is.
     until: String,
     step_s: u32,
-    /// Time before which nothing is known; null if nothing is. An object that was idle for an hour, or colder
-    /// than many others, begins anew.
+    /// Time before which nothing is known; null if nothing is. An object that was idle for an hour, or
+    /// colder than many others, begins anew.
     begins: Option<String>,
     /// Samples by series, oldest first: levels at the ends of the steps, or rates per second within them. Null
     /// before the beginning.

@@ -8,13 +8,13 @@
 
 use std::fmt::{Display, Write};
 
+use axum::Router;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
-use stafett_http::{Access, Policy};
 use stafett_delivery::QueueSeries;
+use stafett_http::{Access, Policy};
 use tokio::task::spawn_blocking;
 
 use super::{Management, NODE, VERSION};
@@ -75,8 +75,8 @@ async fn per_object(State(management): State<Management>) -> Response {
 
 async fn respond(management: Management, with_queues: bool) -> Response {
     let Ok(context) = management.slot.get() else {
-        let refusal = Json(serde_json::json!({ "error": "service_unavailable" }));
-        return (axum::http::StatusCode::SERVICE_UNAVAILABLE, refusal).into_response();
+        let why = "the broker does not serve yet, or no longer\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
     };
     let facts = management.node.facts();
     // It looks at all queues.

@@ -17,6 +17,29 @@ const SAMPLES_MAX: u32 = 500;
 /// Seconds of a step of the broker's histories.
 const STEP_S: i64 = STEP_MS / 1000;
 
+/// Series of messages given out in any way.
+const GIVEN: [QueueSeries; 3] = [
+    QueueSeries::Delivered,
+    QueueSeries::DeliveredUnsettled,
+    QueueSeries::Got,
+];
+
+/// Counts that are not kept by queue.
+const NOT_BY_QUEUE: [&str; 6] = [
+    "publish_in",
+    "publish_out",
+    "confirm",
+    "get_empty",
+    "return_unroutable",
+    "drop_unroutable",
+];
+
+/// Rate of a count, and the series of its samples.
+type Part = (f64, &'static [QueueSeries]);
+
+/// Name, count, rate, and the series of the samples.
+type Row = (&'static str, u64, f64, &'static [QueueSeries]);
+
 /// Samples that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
@@ -165,20 +188,35 @@ impl Messages {
 
     /// Returns `message_stats`. `timeline` has the samples of a queue.
     pub(super) fn shown(&self, window: Option<Window>, timeline: Option<&Timeline>) -> Value {
+        let mut fields = Map::new();
+        for (name, count, rate, series) in self.rows() {
+            let mut statistic = Statistic::new(count, rate);
+            if let (Some(window), Some(timeline)) = (window, timeline) {
+                statistic = statistic.with_increases(increases(timeline, series, window).into_iter());
+            }
+            statistic.put(&mut fields, name, window);
+        }
+        for name in NOT_BY_QUEUE {
+            put(&mut fields, name, 0);
+        }
+        Value::Object(fields)
+    }
+
+    /// Returns names, counts, rates, and the series of the samples.
+    fn rows(&self) -> [Row; 8] {
         let counts = &self.counts;
-        let (is_settled, is_unsettled) = (
-            counts.got >= counts.got_unsettled,
-            counts.got < counts.got_unsettled,
-        );
-        let part = |rate: f64, is_it: bool| if is_it { rate } else { 0.0 };
-        let all = [
-            QueueSeries::Delivered,
-            QueueSeries::DeliveredUnsettled,
-            QueueSeries::Got,
-        ];
         let got = counts.got + counts.got_unsettled;
-        let delivered = counts.delivered + counts.delivered_unsettled + got;
-        let rows: [(&str, u64, f64, &[QueueSeries]); 8] = [
+        let given = counts.delivered + counts.delivered_unsettled + got;
+        let given_rate = self.delivered + self.delivered_unsettled + self.got;
+        // Requests of both kinds have one series, which is shown for the more frequent kind.
+        let (none, both): (Part, Part) = ((0.0, &[]), (self.got, &[QueueSeries::Got]));
+        let (settled, unsettled) = if counts.got >= counts.got_unsettled {
+            (both, none)
+        } else {
+            (none, both)
+        };
+        let no_ack = counts.delivered_unsettled;
+        [
             (
                 "publish",
                 counts.published,
@@ -193,51 +231,16 @@ impl Messages {
             ),
             (
                 "deliver_no_ack",
-                counts.delivered_unsettled,
+                no_ack,
                 self.delivered_unsettled,
                 &[QueueSeries::DeliveredUnsettled],
             ),
-            (
-                "deliver_get",
-                delivered,
-                self.delivered + self.delivered_unsettled + self.got,
-                &all,
-            ),
-            // Requests of both kinds have one rate, which is shown for the more frequent kind.
-            (
-                "get",
-                counts.got,
-                part(self.got, is_settled),
-                if is_settled { &[QueueSeries::Got] } else { &[] },
-            ),
-            (
-                "get_no_ack",
-                counts.got_unsettled,
-                part(self.got, is_unsettled),
-                if is_unsettled { &[QueueSeries::Got] } else { &[] },
-            ),
+            ("deliver_get", given, given_rate, &GIVEN),
+            ("get", counts.got, settled.0, settled.1),
+            ("get_no_ack", counts.got_unsettled, unsettled.0, unsettled.1),
             ("ack", counts.completed, self.completed, &[QueueSeries::Completed]),
             ("redeliver", counts.redelivered, self.redelivered, &[]),
-        ];
-        let mut fields = Map::new();
-        for (name, count, rate, series) in rows {
-            let mut statistic = Statistic::new(count, rate);
-            if let (Some(window), Some(timeline)) = (window, timeline) {
-                statistic = statistic.with_increases(increases(timeline, series, window).into_iter());
-            }
-            statistic.put(&mut fields, name, window);
-        }
-        for name in [
-            "publish_in",
-            "publish_out",
-            "confirm",
-            "get_empty",
-            "return_unroutable",
-            "drop_unroutable",
-        ] {
-            put(&mut fields, name, 0);
-        }
-        Value::Object(fields)
+        ]
     }
 
     /// Returns the arrivals of a queue by exchange: all in one entry.

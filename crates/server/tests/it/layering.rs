@@ -17,7 +17,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("groups", &["counters", "journal", "model", "store", "topics"]),
     ("transactions", &["groups", "journal", "model", "store", "topics"]),
     ("live-topics", &["journal", "model", "routing", "store", "topics"]),
-    ("delivery", &["counters", "journal", "model", "queue", "store", "topics"]),
+    (
+        "delivery",
+        &["counters", "journal", "model", "queue", "store", "topics"],
+    ),
     (
         "messaging",
         &[

@@ -157,8 +157,8 @@ impl Publication {
         self.routes.get(usize::try_from(route.0).ok()?)
     }
 
-    /// Builds the appends of the admitted messages, with the indexes of the messages of each. `frames` join the
-    /// append of a joint publication.
+    /// Builds the appends of the admitted messages, with the indexes of the messages of each. `frames` join
+    /// the append of a joint publication.
     pub(super) fn to_appends(
         &self,
         outcomes: &mut [AppendOutcome],
