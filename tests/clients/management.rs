@@ -310,3 +310,20 @@ fn requests_are_answered_as_rabbitmq_answers_them() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(said.next(), None, "every request stands in the table");
 }
+
+#[test]
+fn statistics_have_samples_and_rabbitmqs_dashboard_has_its_metrics() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let broker = Broker::start();
+    let script = root().join("tests/clients/python/management_samples.py");
+    peer::run_text(
+        peer::command(&python)
+            .arg(script)
+            .args([broker.amqp(), broker.http()]),
+    );
+}

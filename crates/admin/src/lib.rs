@@ -19,6 +19,7 @@
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
 //! - `operations`: long work
+//! - `overview`: totals and rates; `metrics`: the last hour, and metrics of single objects
 //! - `about`: product and version, the document, explanations of codes
 //! - `refusals`: refusals of the broker's errors
 //! - `time`: times in answers
@@ -36,9 +37,11 @@ mod groups;
 mod journal;
 mod key;
 mod message;
+mod metrics;
 mod namespaces;
 pub mod node;
 mod operations;
+mod overview;
 mod publish;
 mod queues;
 mod receive;
@@ -68,6 +71,7 @@ use stafett_net::Connections;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
+pub use overview::Overviews;
 pub use records::Reads;
 
 /// The parts of the process behind the API. Clones share them.
@@ -78,6 +82,7 @@ pub struct Backend {
     pub operations: Operations,
     pub reads: Reads,
     pub connections: Arc<Connections>,
+    pub overviews: Overviews,
     pub node: Arc<dyn Node>,
 }
 
@@ -111,6 +116,12 @@ impl FromRef<Backend> for Arc<Connections> {
     }
 }
 
+impl FromRef<Backend> for Overviews {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.overviews.clone()
+    }
+}
+
 impl FromRef<Backend> for Reads {
     fn from_ref(backend: &Backend) -> Self {
         backend.reads.clone()
@@ -127,7 +138,10 @@ const ABOUT: &str = "Names are segments of the path, percent-encoded: the queue 
 
 /// Returns the routes. They answer with 503 while there is no broker.
 pub fn router(backend: Backend, access: Access) -> Router {
-    let routes = routes().into_router().with_state(backend);
+    let routes = routes()
+        .into_router()
+        .merge(metrics::router())
+        .with_state(backend);
     Policy::Api(access).guard(routes)
 }
 
@@ -160,6 +174,8 @@ fn routes() -> Routes {
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(overview::routes)
+        .with(metrics::routes)
 }
 
 /// Returns the namespace that a request names, or the default one.

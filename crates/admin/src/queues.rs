@@ -9,6 +9,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
+use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
@@ -29,12 +30,24 @@ const MOVED_AT_A_TIME: u64 = 10_000;
 pub(crate) const NAMESPACE: Parameter =
     Parameter::text("namespace", "Namespace of the queue; / if it is absent.");
 
+/// Series of messages given out in any way.
+const DELIVERED: [QueueSeries; 3] = [
+    QueueSeries::Delivered,
+    QueueSeries::DeliveredUnsettled,
+    QueueSeries::Got,
+];
+
 const LIST: List<Arc<Queue>, QueueStatus> = List {
     name: |queue| (queue.namespace.as_str(), &queue.name),
     sorts: &[
         ("ready", |queue| queue.counts().ready),
         ("in_flight", |queue| queue.counts().in_flight as u64),
         ("consumers", |queue| queue.counts().consumers as u64),
+        ("bytes_ready", |queue| queue.bytes_ready()),
+        ("published_rate", |queue| {
+            queue.increase(&[QueueSeries::Published])
+        }),
+        ("delivered_rate", |queue| queue.increase(&DELIVERED)),
     ],
     shown: |queue| shown(queue),
 };
@@ -58,10 +71,83 @@ pub(crate) struct QueueStatus {
     /// Messages that consumers have and did not settle yet.
     in_flight: usize,
     consumers: usize,
+    /// Bytes of the messages that wait; of a queue without limits an estimate from those that came since the
+    /// start.
+    bytes_ready: u64,
+    counters: Counters,
+    rates: Rates,
     /// True if it is the queue of a registered client.
     personal: bool,
     #[serde(flatten)]
     settings: Settings,
+}
+
+/// Messages since the start of the broker, by what became of them.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "QueueCounters")]
+struct Counters {
+    published: u64,
+    published_bytes: u64,
+    /// Deliveries to consumers.
+    delivered: u64,
+    /// Messages given to requests.
+    got: u64,
+    /// Deliveries of messages that had been given out before.
+    redelivered: u64,
+    completed: u64,
+    requeued: u64,
+    discarded: u64,
+    expired: u64,
+    /// Messages dropped, as there were too many.
+    overflowed: u64,
+    /// Messages stored where dead letters go.
+    dead_lettered: u64,
+    /// Messages refused, as the queue was full.
+    refused: u64,
+    /// Messages that requests moved here and away.
+    moved: u64,
+}
+
+/// Messages per second, within the latest 5 s.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "QueueRates")]
+struct Rates {
+    published: f64,
+    /// Deliveries to consumers and to requests.
+    delivered: f64,
+    completed: f64,
+    redelivered: f64,
+}
+
+impl Counters {
+    fn of(counts: MessageCounts) -> Self {
+        Self {
+            published: counts.published,
+            published_bytes: counts.published_bytes,
+            delivered: counts.delivered + counts.delivered_unsettled,
+            got: counts.got + counts.got_unsettled,
+            redelivered: counts.redelivered,
+            completed: counts.completed,
+            requeued: counts.requeued,
+            discarded: counts.discarded,
+            expired: counts.expired,
+            overflowed: counts.overflowed,
+            dead_lettered: counts.dead_lettered,
+            refused: counts.refused,
+            moved: counts.moved_in + counts.moved_out,
+        }
+    }
+}
+
+impl Rates {
+    fn of(queue: &Queue) -> Self {
+        Self {
+            published: queue.rate(&[QueueSeries::Published]),
+            delivered: queue.rate(&DELIVERED),
+            completed: queue.rate(&[QueueSeries::Completed]),
+            redelivered: queue.rate(&[QueueSeries::Redelivered]),
+        }
+    }
 }
 
 /// Number of messages that a request concerned.
@@ -184,6 +270,9 @@ pub(crate) fn shown(queue: &Queue) -> QueueStatus {
         ready: counts.ready,
         in_flight: counts.in_flight,
         consumers: counts.consumers,
+        bytes_ready: queue.bytes_ready(),
+        counters: Counters::of(queue.message_counts()),
+        rates: Rates::of(queue),
         personal: queue.personal,
         settings: Settings::of(queue),
     }

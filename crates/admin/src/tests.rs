@@ -6,6 +6,7 @@ mod exchanges;
 mod groups;
 mod hostile;
 mod journal;
+mod metrics;
 mod mlmq;
 mod node;
 mod records;
@@ -31,8 +32,8 @@ use stafett_model::{BatchBuilder, Codec, Message, Namespace, Record};
 use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
-use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
-use crate::{Backend, JournalDesk, Operations, Reads};
+use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage};
+use crate::{Backend, JournalDesk, Operations, Overviews, Reads};
 
 /// A node that takes no commands.
 #[derive(Debug)]
@@ -79,6 +80,10 @@ impl Node for TestNode {
             resident_bytes: Some(7),
             requests: (1, 2),
         }
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::default()
     }
 
     fn threads(&self) -> std::io::Result<Vec<Thread>> {
@@ -137,6 +142,7 @@ impl World {
             journal: JournalDesk::default(),
             operations: Operations::default(),
             reads: Reads::default(),
+            overviews: Overviews::default(),
             node: Arc::new(TestNode),
         };
         backend.broker.open(Arc::clone(&broker));

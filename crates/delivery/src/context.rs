@@ -3,6 +3,7 @@
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
+use stafett_counters::Sampler;
 use stafett_journal::{Change, Frame, Journal};
 use stafett_model::{Epoch, LogId, SharedLock};
 use stafett_store::{Clock, Table};
@@ -22,6 +23,7 @@ pub struct DeliveryContext {
     pub(super) epoch: Epoch,
     pub clock: Arc<Clock>,
     pub metrics: DeliveryMetrics,
+    pub sampler: Sampler<Dispatcher>,
     pub(super) read_ahead: Arc<ReadAheadBudget>,
     pub dirty: Dirty,
     pub(super) timer: Timer,
@@ -42,6 +44,7 @@ impl DeliveryContext {
             epoch: journal.epoch(),
             clock,
             metrics: DeliveryMetrics::default(),
+            sampler: Sampler::default(),
             read_ahead: Arc::default(),
             dirty: Dirty::default(),
             timer: Timer::default(),

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 
 use smallvec::SmallVec;
+use stafett_counters::Words;
 use stafett_journal::{Frame, Watch};
 use stafett_model::{DeathReason, Epoch, Lock, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, QueueSettings, QueueState};
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 
 use super::consumers::ConsumerLink;
 use super::context::DeliveryContext;
+use super::counts::COUNTERS;
 use super::dead_letters::DeadLetterQueue;
 use super::grown_lanes::GrownLanes;
 use super::hand_out::IN_FLIGHT_MAX;
@@ -80,6 +82,7 @@ pub struct Dispatcher {
     pub(super) owner: Weak<dyn DispatcherOwner>,
     /// Ends the interest in a topic's logs with the dispatcher.
     pub(super) topic_watch: OnceLock<Watch>,
+    pub(super) counters: Words<COUNTERS>,
     is_ended: AtomicBool,
     inner: Lock<DeliveryState>,
 }
@@ -179,6 +182,7 @@ impl Dispatcher {
             context: Arc::downgrade(context),
             owner,
             topic_watch: OnceLock::new(),
+            counters: Words::new(),
             is_ended: AtomicBool::new(false),
         })
     }
@@ -250,7 +254,7 @@ impl Dispatcher {
     /// Ends the hand-out for all consumers, unless `check` fails under the lock. Returns the number of
     /// waiting messages; `None` if it has ended already.
     pub fn end<E>(
-        &self,
+        self: &Arc<Self>,
         context: &DeliveryContext,
         check: impl FnOnce(&mut DeliveryState) -> Result<(), E>,
     ) -> Result<Option<u64>, E> {
@@ -261,6 +265,10 @@ impl Dispatcher {
         inner.look_at_logs(self, context);
         check(&mut inner)?;
         self.is_ended.store(true, Ordering::Release);
+        // The next sweep takes its levels out of the totals, and its history.
+        if self.is_counting() {
+            self.touch(context);
+        }
         inner.getters.clear();
         inner.leases = None;
         inner.wake_searches();

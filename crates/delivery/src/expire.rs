@@ -91,6 +91,7 @@ impl DeliveryState {
                 return Some(HandOutStep::Idle);
             }
             turn.context.metrics.on_death(reason);
+            turn.tally.on_death(reason);
             let (state, changes) = self.parts();
             if settings.dead_letter.is_none() {
                 state.drop_ready(ready.id, bytes, changes);
@@ -120,7 +121,7 @@ impl DeliveryState {
                 return Some(HandOutStep::Idle);
             }
         }
-        match self.deliver_one(turn.dispatcher, ready, found.message, bytes) {
+        match self.deliver_one(turn, ready, found.message, bytes) {
             Ok(()) => turn.delivered += 1,
             Err(message) => self.read_ahead.put_back(ready, *message, found.stored_by),
         }

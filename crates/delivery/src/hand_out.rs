@@ -11,6 +11,7 @@ use stafett_queue::{ConsumerKey, DeliveryId, ReadyMessage};
 use stafett_topics::CursorItem;
 
 use super::context::DeliveryContext;
+use super::counts::Tally;
 use super::dispatcher::{DeliveryState, Dispatcher};
 use super::expire::NextMessage;
 use super::grown_lanes::GrownLanes;
@@ -31,6 +32,7 @@ pub(super) struct Turn<'a> {
     /// Messages that may still be handed out in this turn.
     left: usize,
     pub(super) delivered: u64,
+    pub(super) tally: Tally,
 }
 
 /// Result of a turn.
@@ -139,6 +141,7 @@ impl DeliveryState {
             now_ms: context.clock.now_ms(),
             left: *left,
             delivered: 0,
+            tally: Tally::default(),
         };
         self.look_at_grown(dispatcher, context);
         self.wake_searches();
@@ -156,6 +159,7 @@ impl DeliveryState {
         self.fill_outboxes(dispatcher);
         self.start_dead_letter_task(dispatcher, context);
         context.metrics.delivered.inc_by(turn.delivered);
+        dispatcher.count_turn(context, &turn.tally, self.state.ready() > 0);
         context.mark_dirty(dispatcher, self);
         step
     }
@@ -204,6 +208,7 @@ impl DeliveryState {
             // Dropped without being read.
             turn.left -= 1;
             turn.context.metrics.on_death(DeathReason::Length);
+            turn.tally.on_death(DeathReason::Length);
             state.drop_ready(ready.id, 0, changes);
             return None;
         }
@@ -252,12 +257,12 @@ impl DeliveryState {
     /// is neither.
     pub(super) fn deliver_one(
         &mut self,
-        dispatcher: &Arc<Dispatcher>,
+        turn: &mut Turn<'_>,
         ready: ReadyMessage,
         message: StoredMessage,
         bytes: u32,
     ) -> Result<(), Box<StoredMessage>> {
-        let id = ready.id;
+        let (id, dispatcher) = (ready.id, turn.dispatcher);
         let consumers = &self.state.consumers;
         let consumer = consumers
             .next()
@@ -266,6 +271,9 @@ impl DeliveryState {
         let is_getters = consumer.is_none() || self.getters.front().is_some_and(|getter| getter.has_waited);
         if is_getters && let Some(getter) = self.getters.pop_front() {
             let delivery = self.take(id, None, getter.settles, message, bytes);
+            if !getter.moves {
+                turn.tally.on_get(getter.settles, delivery.redelivered);
+            }
             let ready = self.state.ready();
             if getter.sender.send(Some((delivery, ready))).is_err() && getter.settles {
                 // The requester has gone and never had it.
@@ -298,6 +306,7 @@ impl DeliveryState {
         }
         let settles = link.settles;
         let delivery = self.take(id, Some(key), settles, message, bytes);
+        turn.tally.on_delivery(settles, delivery.redelivered);
         if let Some(link) = self.links.get_mut(&key) {
             link.pending_bytes += delivery.bytes();
             link.pending.push(delivery);

@@ -12,6 +12,7 @@
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
 //!   `dead_letters`: messages that have died
 //! - `room`: room within the limits
+//! - `counts`: counters of one dispatcher, and their sampling
 //! - `outbox`: deliveries that wait for their connection; `shared_credit`: credit shared by consumers;
 //!   `source`: origins of deliveries
 //! - `persistence`: stores settlements and frees logs; `marking`: stores hand-out marks, ahead of the
@@ -21,6 +22,7 @@
 
 mod consumers;
 mod context;
+mod counts;
 mod dead_letters;
 mod dispatcher;
 mod expire;
@@ -48,6 +50,7 @@ mod wakeups;
 
 pub use consumers::{Consumer, ConsumerSpec, ConsumerState, WeakConsumer};
 pub use context::DeliveryContext;
+pub use counts::{MessageCounts, QueueSeries};
 pub use dispatcher::{Counts, Dispatcher};
 pub use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, StoringLetters};
 pub use lanes::{LaneLog, LogOwnership};

@@ -21,6 +21,8 @@ use super::settle_on_append::OpenMove;
 #[derive(Debug)]
 pub(super) struct GetRequest {
     pub(super) settles: bool,
+    /// True if the message moves to another dispatcher.
+    pub(super) moves: bool,
     /// True if it waits until there is a message.
     pub(super) waits: bool,
     /// True if consumers had a whole turn before it.
@@ -168,6 +170,7 @@ pub async fn complete_stored(
     open.end(context, stored);
     if stored.is_ok() {
         context.metrics.settled.inc_by(count);
+        dispatcher.count_completed(context, count);
     }
     stored
 }
@@ -206,11 +209,11 @@ impl Dispatcher {
     /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
     /// this settles it.
     pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {
-        self.take_next(settles, false).await
+        self.take_next(settles, false, false).await
     }
 
     /// Takes the next message, and with `waits` waits until there is one.
-    async fn take_next(self: &Arc<Self>, settles: bool, waits: bool) -> Option<(Delivery, u64)> {
+    async fn take_next(self: &Arc<Self>, settles: bool, waits: bool, moves: bool) -> Option<(Delivery, u64)> {
         let (sender, receiver) = oneshot::channel();
         {
             let context = self.context.upgrade()?;
@@ -222,6 +225,7 @@ impl Dispatcher {
             inner.getters.retain(|getter| !getter.sender.is_closed());
             inner.getters.push_back(GetRequest {
                 settles,
+                moves,
                 waits,
                 has_waited: false,
                 sender,
@@ -239,12 +243,27 @@ impl Dispatcher {
 
     /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
     /// exceed them. With `waits`, waits for the first.
-    pub async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize, mut waits: bool) -> PulledBatch {
+    pub async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize, waits: bool) -> PulledBatch {
+        self.pull_batch(count, bytes_max, waits, false).await
+    }
+
+    /// Takes messages from the front, to move them.
+    pub async fn pull_to_move(self: &Arc<Self>, count: usize, bytes_max: usize) -> PulledBatch {
+        self.pull_batch(count, bytes_max, false, true).await
+    }
+
+    async fn pull_batch(
+        self: &Arc<Self>,
+        count: usize,
+        bytes_max: usize,
+        mut waits: bool,
+        moves: bool,
+    ) -> PulledBatch {
         let mut pulled = PulledBatch::new(self);
         let mut bytes = 0;
         while pulled.deliveries.len() < count
             && bytes < bytes_max
-            && let Some((delivery, _)) = self.take_next(true, waits).await
+            && let Some((delivery, _)) = self.take_next(true, waits, moves).await
         {
             waits = false;
             bytes += delivery.message.bytes();
@@ -298,6 +317,7 @@ impl Dispatcher {
             return Chosen::Lost;
         };
         context.metrics.delivered.inc();
+        self.count_chosen(&context, &handed);
         pulled.deliveries.push(Delivery {
             id,
             message,
@@ -331,6 +351,7 @@ impl Dispatcher {
             }
             inner.on_put_back();
             context.mark_dirty(self, &mut inner);
+            self.touch(&context);
         }
         context.wake(self);
     }

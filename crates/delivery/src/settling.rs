@@ -39,6 +39,7 @@ impl Dispatcher {
             return 0;
         };
         let mut settled = 0_u64;
+        let (mut requeued, mut discarded) = (0, 0);
         let mut known = 0;
         let mut dead: Vec<(DeliveryId, DeathReason)> = Vec::new();
         let goes_on = {
@@ -52,22 +53,24 @@ impl Dispatcher {
                             known += 1;
                         }
                     }
-                    Settle::Requeue => match state.requeue(*id, changes) {
-                        Some(ReturnOutcome::Waits) => known += 1,
-                        Some(ReturnOutcome::TooOften) => {
-                            known += 1;
+                    Settle::Requeue => {
+                        let returned = state.requeue(*id, changes);
+                        requeued += u64::from(returned.is_some());
+                        known += usize::from(returned.is_some());
+                        if matches!(returned, Some(ReturnOutcome::TooOften)) {
                             dead.push((*id, DeathReason::DeliveryLimit));
                         }
-                        None => {}
-                    },
+                    }
                     Settle::Discard => {
                         if state.taken(*id).is_some() {
                             known += 1;
+                            discarded += 1;
                             dead.push((*id, DeathReason::Rejected));
                         }
                     }
                 }
             }
+            let completed = settled;
             if self.settings.dead_letter.is_none() {
                 for (id, _) in dead.drain(..) {
                     settled += u64::from(state.complete(id, changes));
@@ -79,6 +82,7 @@ impl Dispatcher {
                 state.disown(*id);
             }
             context.mark_dirty(self, &mut inner);
+            self.count_settled(&context, (completed, requeued, discarded));
             let goes_back = settlements.iter().any(|(_, what)| *what == Settle::Requeue);
             if goes_back {
                 inner.on_put_back();
@@ -113,6 +117,9 @@ impl Dispatcher {
         inner.read_ahead.clear();
         inner.head_expires = None;
         context.mark_dirty(self, &mut inner);
+        if purged > 0 {
+            self.touch(&context);
+        }
         purged
     }
 }

@@ -104,18 +104,20 @@ impl<T: 'static, E: Serialize> List<T, E> {
             .unwrap_or(COUNT);
         let after = query.get("after").map(place).transpose()?;
         let total = all.len();
-        let mut found = all;
-        found.retain(|entry| is_wanted(query, (self.name)(entry).1));
+        // Each value is read once: one that moves meanwhile would have no place in the order.
+        let mut found: Vec<(u64, T)> = all
+            .into_iter()
+            .filter(|entry| is_wanted(query, (self.name)(entry).1))
+            .map(|entry| (sort.value(&entry), entry))
+            .collect();
         let matched = found.len();
         if let Some((number, scope, name)) = &after {
-            found.retain(|entry| {
-                sort.compare((sort.value(entry), (self.name)(entry)), (*number, (scope, name)))
-                    == Ordering::Greater
+            found.retain(|(value, entry)| {
+                sort.compare((*value, (self.name)(entry)), (*number, (scope, name))) == Ordering::Greater
             });
         }
-        let order = |one: &T, other: &T| {
-            let key = |entry| (sort.value(entry), (self.name)(entry));
-            sort.compare(key(one), key(other))
+        let order = |one: &(u64, T), other: &(u64, T)| {
+            sort.compare((one.0, (self.name)(&one.1)), (other.0, (self.name)(&other.1)))
         };
         let is_last = found.len() <= count;
         if !is_last {
@@ -123,13 +125,13 @@ impl<T: 'static, E: Serialize> List<T, E> {
             found.truncate(count);
         }
         found.sort_unstable_by(order);
-        let next = found.last().filter(|_| !is_last).map(|last| {
+        let next = found.last().filter(|_| !is_last).map(|(value, last)| {
             let (scope, name) = (self.name)(last);
-            cursor(&(sort.value(last), scope.to_owned(), name.to_owned()))
+            cursor(&(*value, scope.to_owned(), name.to_owned()))
         });
         let items = found
             .iter()
-            .map(|entry| columns(query, json!((self.shown)(entry))));
+            .map(|(_, entry)| columns(query, json!((self.shown)(entry))));
         Ok(Page {
             items: items.collect::<Result<_, Problem>>()?,
             next,

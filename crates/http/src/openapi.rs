@@ -141,6 +141,7 @@ fn parameter(parameter: &Parameter) -> Value {
     let schema = match &parameter.kind {
         Kind::Text => json!({ "type": "string" }),
         Kind::Flag => json!({ "type": "boolean", "default": false }),
+        Kind::Texts => json!({ "type": "array", "items": { "type": "string" }, "maxItems": 200 }),
         Kind::Number { max } => json!({ "type": "integer", "minimum": 0, "maximum": max }),
         Kind::Duration { .. } => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h)?$" }),
         Kind::Sort(fields) => {

@@ -73,7 +73,7 @@ impl Messaging {
         Ok(Self {
             journal: Arc::clone(journal),
             resolver,
-            readers: Readers::new(Arc::clone(journal)),
+            readers: Readers::new(Arc::clone(journal), Arc::clone(topics)),
             consumers: Arc::default(),
             delayed: releasing,
             last_context: AtomicU64::new(0),

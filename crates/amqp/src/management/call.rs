@@ -115,6 +115,12 @@ impl Call {
         self.query(key) == Some("true")
     }
 
+    /// Returns the time of the newest samples, in ms since 1970.
+    pub(super) fn swept_ms(&self) -> i64 {
+        let swept = self.context.broker.histories().swept_ms();
+        swept.unwrap_or_else(stafett_store::wall_ms)
+    }
+
     pub(super) fn body(&self) -> &Bytes {
         self.body.bytes()
     }

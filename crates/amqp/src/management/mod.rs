@@ -13,6 +13,7 @@
 //! - `connections`: connections, channels and consumers
 //! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `access`:
 //!   the only user, and empty lists
+//! - `prometheus`: metrics under RabbitMQ's names
 //! - `definitions`: all definitions as one file; `import`: the way back
 //!
 //! Source: the documentation that RabbitMQ 4.0 serves below `/api`, and its answers as they were recorded in
@@ -30,6 +31,7 @@ mod import;
 mod list;
 mod messages;
 mod overview;
+mod prometheus;
 mod queues;
 mod refusal;
 mod statistics;

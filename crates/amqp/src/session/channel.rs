@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use super::assembly::Assembly;
 use super::unacked::Unacked;
 use crate::content::Incoming;
+use crate::metrics::Counted;
 
 /// A channel that its client has opened.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Channel {
     pub mode: Mode,
     /// The consumer of direct replies.
     pub replies: Option<Replies>,
+    /// Present once the channel has published.
+    pub publisher: Option<Counted>,
 }
 
 /// Limits on unsettled deliveries of a client.

@@ -56,9 +56,13 @@ impl Session {
         taken: Option<(Delivery, u64)>,
     ) -> Result<(), MethodError> {
         let Some((delivery, remaining)) = taken else {
+            self.context.metrics.get_empty.inc();
             self.out.send(number, basic::GetEmpty::default());
             return Ok(());
         };
+        if no_ack {
+            self.context.metrics.got_unsettled.inc();
+        }
         let channel = self.channel(number)?;
         channel.last_delivery_tag += 1;
         let tag = channel.last_delivery_tag;

@@ -74,6 +74,7 @@ impl Session {
         no_wait: bool,
     ) -> Result<Flow, MethodError> {
         self.channel(number)?.last_queue = name.clone();
+        self.context.metrics.queues_declared.inc();
         if !no_wait {
             let (messages, consumers) = match found {
                 ConsumeTarget::Queue(queue) => {

@@ -33,6 +33,9 @@ impl Queues {
             .metrics
             .dead_lettered
             .inc_by(u64::from(dead.is_some()));
+        if dead.is_some() {
+            full.count_dead_lettered(&self.context, 1);
+        }
         dead
     }
 
@@ -116,6 +119,7 @@ impl DispatcherOwner for Queue {
                 .map_err(AtomicPublishError::not_stored);
             if stored.is_ok() {
                 queues.context.metrics.dead_lettered.inc_by(count);
+                self.count_dead_lettered(&queues.context, count);
             }
             stored
         })

@@ -117,6 +117,7 @@ impl Queues {
         table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
         drop(table);
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.metrics.created.inc();
         self.attach_to_topic(&queue);
         self.publish_view(&queue, &queue.lock());
         if let Some(owner) = queue.exclusive {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
+use stafett_counters::Sampler;
 use stafett_journal::{Change, DiskSpace, Frame, Journal, LogSpec, Retention, StateUnreadable};
 use stafett_model::{Durability, Lock, Message, Namespace, SharedLock};
 use stafett_store::{Clock, spaces};
@@ -113,6 +114,21 @@ impl Queues {
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         self.metrics.register(&self.context, registry);
         registry.register_collector(Box::new(QueueGauges(Arc::downgrade(self))));
+    }
+
+    /// Returns the number of queues that were created since the start.
+    pub fn created(&self) -> u64 {
+        self.metrics.created.get()
+    }
+
+    /// Returns the number of queues that were deleted since the start.
+    pub fn deleted(&self) -> u64 {
+        self.metrics.deleted.get()
+    }
+
+    /// Returns the sampler of the queues' counters.
+    pub fn sampler(&self) -> &Sampler<Dispatcher> {
+        &self.context.sampler
     }
 
     /// Returns a new owner id.

@@ -153,6 +153,7 @@ impl Queues {
             (ready, ticket, has_more)
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.deleted.inc();
         self.remove_view(queue);
         self.detach_from_topic(queue);
         if let Some(owner) = queue.exclusive {

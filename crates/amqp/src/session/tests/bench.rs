@@ -62,6 +62,7 @@ impl Bench {
             settings,
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
+            churn: crate::churn::Churn::default(),
         };
         let bytes = number("budget").unwrap_or(64 << 20);
         Self {
