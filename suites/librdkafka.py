@@ -67,7 +67,7 @@ def rapidjson(work):
     """The folder with the headers of RapidJSON."""
     headers = work / "rapidjson"
     if not headers.exists():
-        fetch = ["pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", work / "download", RAPIDJSON]
+        fetch = ["pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", work / "download", RAPIDJSON]
         subprocess.run([sys.executable, "-m", *fetch], check=True)
         with tarfile.open(next((work / "download").glob("python_rapidjson-*.tar.gz"))) as archive:
             members = [member for member in archive.getmembers() if "/rapidjson/include/rapidjson/" in member.name]

@@ -15,7 +15,7 @@ fn with(settings: QueueSettings) -> Declare {
     }
 }
 
-fn dead_to(key: &str) -> DeadLetter {
+pub(super) fn dead_to(key: &str) -> DeadLetter {
     DeadLetter {
         exchange: "".into(),
         routing_key: Some(key.into()),
