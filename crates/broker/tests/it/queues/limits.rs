@@ -15,7 +15,7 @@ fn with(settings: QueueSettings) -> Declare {
     }
 }
 
-pub(super) fn dead_to(key: &str) -> DeadLetter {
+fn dead_to(key: &str) -> DeadLetter {
     DeadLetter {
         exchange: "".into(),
         routing_key: Some(key.into()),

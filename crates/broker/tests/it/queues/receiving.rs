@@ -13,7 +13,6 @@ use stafett_model::{Message, Namespace, StoredMessage};
 
 use tokio_util::task::TaskTracker;
 
-use super::limits::dead_to;
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 
 pub(crate) const ALL: Receive<'static> = Receive {
