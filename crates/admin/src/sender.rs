@@ -186,10 +186,10 @@ impl<'a> Sender<'a> {
     /// Sends one message for itself.
     pub(crate) async fn send_one(
         &self,
-        (send, mut sent): Ready,
+        (message, mut sent): Ready,
         key: Option<Key>,
     ) -> Result<Response, Problem> {
-        sent.repeated = self.store(vec![send], key).await?;
+        sent.repeated = self.store(vec![message], key).await?;
         Ok(answer(StatusCode::CREATED, &sent))
     }
 
@@ -215,8 +215,8 @@ impl<'a> Sender<'a> {
         self.prepare(message, content, kind, key)
     }
 
-    /// Checks a message, and builds the stored one. With `key`, of this message alone, it gets the same id and
-    /// context however often the request is sent.
+    /// Checks a message, and builds the stored one. With `key`, of this message alone, it gets the same id
+    /// and context however often the request is sent.
     pub(crate) fn prepare(
         &self,
         message: &Outgoing,

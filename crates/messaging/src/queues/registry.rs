@@ -19,8 +19,8 @@ use super::definition::{OwnerId, QueueId};
 use super::metrics::{QueueGauges, QueueMetrics};
 use super::publication::Targets;
 use super::queue::Queue;
-use crate::delivery::DeliveryContext;
-use crate::delivery::Dispatcher;
+use stafett_delivery::DeliveryContext;
+use stafett_delivery::Dispatcher;
 
 /// Router of dead letters, and owner of the bindings to queues: implemented by the exchanges.
 pub(crate) trait DeadLetterRouter: Send + Sync + std::fmt::Debug {

@@ -1,0 +1,118 @@
+//! Settlement of messages in flight, and purges.
+
+use std::sync::Arc;
+
+use stafett_model::DeathReason;
+use stafett_queue::{DeliveryId, ReturnOutcome};
+
+use super::dispatcher::Dispatcher;
+use super::grown_lanes::GrownLanes;
+
+/// Settlement of a message in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settle {
+    /// The message is done.
+    Complete,
+    /// The message returns to its place.
+    Requeue,
+    /// The message is dead-lettered, if dead letters have a target, and otherwise dropped.
+    Discard,
+}
+
+impl Settle {
+    /// Returns true if messages of the dispatcher are done with it: they neither return nor become dead
+    /// letters.
+    pub fn is_completion(self, dispatcher: &Dispatcher) -> bool {
+        match self {
+            Self::Complete => true,
+            Self::Discard => dispatcher.settings.dead_letter.is_none(),
+            Self::Requeue => false,
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Settles messages in flight, all under one lock. Ids that are not in flight are ignored. Returns the
+    /// number of those that were.
+    pub fn settle(self: &Arc<Self>, settlements: &[(DeliveryId, Settle)]) -> usize {
+        let Some(context) = self.context.upgrade() else {
+            return 0;
+        };
+        let mut settled = 0_u64;
+        let mut known = 0;
+        let mut dead: Vec<(DeliveryId, DeathReason)> = Vec::new();
+        let goes_on = {
+            let mut inner = self.lock();
+            let (state, changes) = inner.parts();
+            for (id, what) in settlements {
+                match what {
+                    Settle::Complete => {
+                        if state.complete(*id, changes) {
+                            settled += 1;
+                            known += 1;
+                        }
+                    }
+                    Settle::Requeue => match state.requeue(*id, changes) {
+                        Some(ReturnOutcome::Waits) => known += 1,
+                        Some(ReturnOutcome::TooOften) => {
+                            known += 1;
+                            dead.push((*id, DeathReason::DeliveryLimit));
+                        }
+                        None => {}
+                    },
+                    Settle::Discard => {
+                        if state.taken(*id).is_some() {
+                            known += 1;
+                            dead.push((*id, DeathReason::Rejected));
+                        }
+                    }
+                }
+            }
+            if self.settings.dead_letter.is_none() {
+                for (id, _) in dead.drain(..) {
+                    settled += u64::from(state.complete(id, changes));
+                }
+            }
+            for (id, _) in &dead {
+                // The message no longer counts for its consumer, which need not wait until it is
+                // dead-lettered.
+                state.disown(*id);
+            }
+            context.mark_dirty(self, &mut inner);
+            let goes_back = settlements.iter().any(|(_, what)| *what == Settle::Requeue);
+            if goes_back {
+                inner.on_put_back();
+            }
+            let is_limited = self.settings.has_limits() && goes_back;
+            if is_limited {
+                // All stored messages count towards the limits.
+                inner.grown = GrownLanes::All;
+            }
+            // A requeued message may be before the examined head, and may exceed the limits.
+            inner.state.ready() > 0 && (inner.state.consumers.any_ready() || inner.may_expire || is_limited)
+        };
+        context.metrics.settled.inc_by(settled);
+        if !dead.is_empty() {
+            self.queue_dead_letters(&context, dead);
+        }
+        if goes_on {
+            self.dispatch();
+        }
+        known
+    }
+
+    /// Settles all waiting messages. Returns their number.
+    pub fn purge(self: &Arc<Self>) -> u64 {
+        let Some(context) = self.context.upgrade() else {
+            return 0;
+        };
+        let mut inner = self.lock();
+        inner.look_at_logs(self, &context);
+        let (state, changes) = inner.parts();
+        let purged = state.purge(changes);
+        inner.read_ahead.clear();
+        inner.head_expires = None;
+        context.mark_dirty(self, &mut inner);
+        purged
+    }
+}
