@@ -117,7 +117,7 @@ impl Sharer {
             }],
             ..ShareFetchRequest::default()
         };
-        self.epoch += 1;
+        self.epoch = self.epoch.wrapping_add(1);
         request
     }
 
@@ -147,7 +147,7 @@ impl Sharer {
                 }],
             }],
         };
-        self.epoch += 1;
+        self.epoch = self.epoch.wrapping_add(1);
         request
     }
 
