@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fetch_sessions::FetchSessions;
 use crate::internal_topic::InternalTopic;
+use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
@@ -34,6 +35,8 @@ pub(crate) struct KafkaContext {
     pub cluster_id: Str,
     /// Permits for answers that are much larger than their requests.
     pub large_responses: Arc<Semaphore>,
+    /// Limit of lines about refused transactional producers.
+    pub refusal_log: LogLimit,
     /// Count of topic deletions: a topic that was looked up before the last one may be gone.
     deletions: AtomicU64,
 }
@@ -50,6 +53,7 @@ impl KafkaContext {
             offsets_topic: OffsetsTopic::default(),
             transactions_topic: InternalTopic::new(TRANSACTIONS_TOPIC),
             large_responses: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
+            refusal_log: LogLimit::default(),
             deletions: AtomicU64::new(0),
         }
     }

@@ -54,6 +54,7 @@ mod fetch_state;
 mod front_end;
 mod internal_topic;
 mod leader_epoch;
+mod log_limit;
 mod member_protocol;
 mod metrics;
 mod offsets_topic;
