@@ -106,7 +106,7 @@ impl MessageOf {
             _ => shown.form,
         };
         let (content, content_base64) = form.show(front.unwrap_or(value), content_type.as_deref());
-        let ttl = [queue.settings.ttl_ms, message.ttl_ms()];
+        let ttl = [queue.settings().ttl_ms, message.ttl_ms()];
         let ttl = ttl.into_iter().flatten().min();
         let expires = ttl.and_then(|ms| message.arrived_ms().checked_add_unsigned(ms));
         let sent = Some(message.timestamp_ms()).filter(|ms| *ms >= 0);

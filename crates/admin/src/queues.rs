@@ -10,11 +10,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, get, post};
-use stafett_http::list::List;
+use stafett_http::list::{List, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_messaging::queues::{Queue, QueueId};
+use stafett_messaging::queues::{Queue, QueueId, QueueRange};
 use stafett_model::Namespace;
+use stafett_topics::TopicId;
 
+use crate::caller;
 use crate::definition::Settings;
 use crate::operations::{self, Operations, Plan, Progress};
 use crate::refusals::{self, of_deletion, of_move};
@@ -60,8 +62,36 @@ pub(crate) struct QueueStatus {
     consumers: usize,
     /// True if it is the queue of a registered client.
     personal: bool,
+    state: QueueState,
     #[serde(flatten)]
     settings: Settings,
+}
+
+/// Condition of a queue.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum QueueState {
+    Running,
+    /// Nothing is handed out until it is resumed.
+    Paused,
+    /// Its log cannot be read now.
+    Stalled,
+    /// It is being deleted.
+    Going,
+}
+
+impl QueueState {
+    fn of(queue: &Queue) -> Self {
+        if queue.is_deleted() {
+            Self::Going
+        } else if queue.is_paused() {
+            Self::Paused
+        } else if queue.is_stalled() {
+            Self::Stalled
+        } else {
+            Self::Running
+        }
+    }
 }
 
 /// Number of messages that a request concerned.
@@ -105,9 +135,14 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 .query(&[
                     Parameter::text("namespace", "Only the queues of this namespace."),
                     Parameter::flag("ready", "Only queues in which messages wait."),
+                    Parameter::text("id", "Only the queue with this id."),
+                    Parameter::flag("personal", "Only queues of registered clients, or with false only others."),
+                    Parameter::flag("exclusive", "Only queues of connections, or with false only others."),
+                    Parameter::text("over", "Only queues over this topic."),
+                    Parameter::text("client", "Only the queue of this registered client."),
                 ])
                 .lists(&LIST)
-                .refuses(&[Code::NotServing]),
+                .refuses(&[Code::NotServing, Code::NoSuchTopic]),
             list,
         )
         .route(
@@ -154,13 +189,85 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let queues = broker.messaging().queues();
     let only = query.get("namespace").map(Namespace::new);
-    let is_ready = query.flag("ready")?;
-    let mut queues = broker.get()?.messaging().queues().all();
-    queues.retain(|queue| {
-        only.as_ref().is_none_or(|only| queue.namespace == *only) && (!is_ready || queue.counts().ready > 0)
-    });
-    Ok(answer(StatusCode::OK, &LIST.page(&query, queues)?))
+    let choice = Choice::of(&broker, &query)?;
+    if choice == Choice::default()
+        && let Some(order) = LIST.name_order(&query)?
+    {
+        let after = order.after.as_ref();
+        let page = queues.page(QueueRange {
+            namespace: only.as_ref(),
+            prefix: &order.prefix,
+            after: after.map(|(namespace, name)| (namespace.as_str(), name.as_str())),
+            descends: order.descends,
+            count: order.count,
+        });
+        let found = Ordered {
+            entries: page.queues,
+            has_more: page.has_more,
+            matched: page.matched,
+            total: page.total,
+        };
+        return Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, found)?));
+    }
+    let mut found = if let Some(id) = choice.id {
+        queues.with_id(id).into_iter().collect()
+    } else if choice.is_ready {
+        let waiting = queues.with_messages(only.as_ref()).into_iter();
+        waiting.map(|(queue, _)| queue).collect()
+    } else {
+        queues.all()
+    };
+    found.retain(|queue| only.as_ref().is_none_or(|only| queue.namespace == *only) && choice.wants(queue));
+    Ok(answer(StatusCode::OK, &LIST.page(&query, found)?))
+}
+
+/// Choice of the queues of a list.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Choice {
+    is_ready: bool,
+    id: Option<QueueId>,
+    is_personal: Option<bool>,
+    is_exclusive: Option<bool>,
+    over: Option<TopicId>,
+    client: Option<String>,
+}
+
+impl Choice {
+    fn of(broker: &Broker, query: &Query) -> Result<Self, Problem> {
+        let flag = |key| query.get(key).map(|_| query.flag(key)).transpose();
+        let id = query.get("id").map(|id| {
+            let id = id.parse().map(QueueId);
+            id.map_err(|_| Problem::bad_request("id is the id of a queue, a number"))
+        });
+        let over = query.get("over").map(|name| {
+            let topic = broker.topics().named(name);
+            let why = || Problem::new(Code::NoSuchTopic, format!("there is no topic {name:?}"));
+            topic.map(|topic| topic.id).ok_or_else(why)
+        });
+        Ok(Self {
+            is_ready: query.flag("ready")?,
+            id: id.transpose()?,
+            is_personal: flag("personal")?,
+            is_exclusive: flag("exclusive")?,
+            over: over.transpose()?,
+            client: query.get("client").map(caller::queue_name),
+        })
+    }
+
+    fn wants(&self, queue: &Queue) -> bool {
+        let client = self.client.as_ref();
+        (!self.is_ready || queue.counts().ready > 0)
+            && self.id.is_none_or(|id| queue.id == id)
+            && self.is_personal.is_none_or(|is| queue.personal == is)
+            && self
+                .is_exclusive
+                .is_none_or(|is| queue.exclusive.is_some() == is)
+            && self.over.is_none_or(|topic| queue.over == Some(topic))
+            && client.is_none_or(|name| queue.personal && *queue.name == **name)
+    }
 }
 
 async fn show(
@@ -185,6 +292,7 @@ pub(crate) fn shown(queue: &Queue) -> QueueStatus {
         in_flight: counts.in_flight,
         consumers: counts.consumers,
         personal: queue.personal,
+        state: QueueState::of(queue),
         settings: Settings::of(queue),
     }
 }
@@ -299,9 +407,7 @@ async fn move_steps(
 
 /// Returns a queue by its id.
 pub(crate) fn with_id(broker: &Broker, id: &str) -> Option<Arc<Queue>> {
-    let id = QueueId(id.parse().ok()?);
-    let mut queues = broker.messaging().queues().all().into_iter();
-    queues.find(|queue| queue.id == id)
+    broker.messaging().queues().with_id(QueueId(id.parse().ok()?))
 }
 
 /// Returns a queue by name.

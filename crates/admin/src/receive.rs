@@ -423,13 +423,10 @@ pub(crate) fn with_messages(
     caller: &Caller,
 ) -> Vec<Arc<Queue>> {
     let own = caller.0.as_deref().map(crate::caller::queue_name);
-    let mut queues = broker.messaging().queues().all();
+    let waiting = broker.messaging().queues().with_messages(Some(namespace));
+    let mut queues: Vec<Arc<Queue>> = waiting.into_iter().map(|(queue, _)| queue).collect();
     queues.retain(|queue| {
-        queue.namespace == *namespace
-            && queue.exclusive.is_none()
-            && (!queue.personal || own.as_deref() == Some(&*queue.name))
-            && queue.counts().ready > 0
+        queue.exclusive.is_none() && (!queue.personal || own.as_deref() == Some(&*queue.name))
     });
-    queues.sort_by(|one, other| one.name.cmp(&other.name));
     queues
 }

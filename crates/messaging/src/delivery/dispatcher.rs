@@ -29,6 +29,7 @@ use super::outbox::Event;
 use super::persistence::Persistence;
 use super::pull::GetRequest;
 use super::read_ahead::ReadAhead;
+use super::settings::SettingFlags;
 
 /// Future of an append of dead letters.
 pub(crate) type StoringLetters = Pin<Box<dyn Future<Output = Result<(), NotStored>> + Send>>;
@@ -59,7 +60,11 @@ pub(crate) trait DispatcherOwner: fmt::Debug + Send + Sync {
 pub(crate) struct DispatcherSpec {
     /// Key of its stored state.
     pub(crate) id: u64,
+    /// As declared.
+    pub(crate) declared: Arc<QueueSettings>,
+    /// In force.
     pub(crate) settings: Arc<QueueSettings>,
+    pub(crate) is_paused: bool,
     pub(crate) logs: SmallVec<[LaneLog; 1]>,
     pub(crate) ownership: LogOwnership,
     /// True if the state is stored, and survives a restart.
@@ -72,7 +77,9 @@ pub(crate) struct DispatcherSpec {
 /// Hands out the messages of a list of logs.
 pub struct Dispatcher {
     pub(super) id: u64,
-    pub(super) settings: Arc<QueueSettings>,
+    /// As declared: for properties that never change.
+    pub(super) declared: Arc<QueueSettings>,
+    pub(super) flags: SettingFlags,
     pub(super) ownership: LogOwnership,
     pub(super) is_stored: bool,
     pub(super) is_pulled: bool,
@@ -88,6 +95,8 @@ pub struct Dispatcher {
 #[derive(Debug)]
 pub(crate) struct DeliveryState {
     pub(crate) state: QueueState,
+    /// In force.
+    pub(crate) settings: Arc<QueueSettings>,
     /// Logs to check for growth, if they are a topic's.
     pub(super) grown: GrownLanes,
     /// Logs of the lanes, with the offsets up to which they are freed.
@@ -143,10 +152,12 @@ impl Dispatcher {
     ) -> Arc<Self> {
         let is_topics = spec.ownership == LogOwnership::Topic;
         let mut state = QueueState::of(&spec.settings);
+        state.consumers.set_paused(spec.is_paused);
         if is_topics {
             state = state.with_order(LaneOrder::InTurn);
         }
         Arc::new(Self {
+            flags: SettingFlags::of(&spec.settings),
             inner: Lock::new(DeliveryState {
                 state,
                 grown: GrownLanes::All,
@@ -160,6 +171,7 @@ impl Dispatcher {
                 dead_letters: DeadLetterQueue::default(),
                 // It is unknown which messages of a topic have a TTL.
                 may_expire: spec.settings.ttl_ms.is_some() || is_topics && !spec.is_pulled,
+                settings: spec.settings,
                 head_expires: None,
                 waited_ms: context.clock.now_ms(),
                 used_ms: context.clock.now_ms(),
@@ -172,7 +184,7 @@ impl Dispatcher {
                 leases: None,
             }),
             id: spec.id,
-            settings: spec.settings,
+            declared: spec.declared,
             ownership: spec.ownership,
             is_stored: spec.is_stored,
             is_pulled: spec.is_pulled,
@@ -200,7 +212,7 @@ impl Dispatcher {
 
     /// Records a use: the idle time begins anew.
     pub fn use_now(self: &Arc<Self>) {
-        if self.settings.expires_ms.is_some()
+        if self.flags.expires()
             && let Some(context) = self.context.upgrade()
         {
             self.lock().note_use(&context, self);
@@ -225,7 +237,7 @@ impl Dispatcher {
     pub(crate) fn has_sole_consumer(&self) -> bool {
         let inner = self.lock();
         let consumers = &inner.state.consumers;
-        consumers.is_exclusive() || self.settings.single_active_consumer && !consumers.is_empty()
+        consumers.is_exclusive() || self.declared.single_active_consumer && !consumers.is_empty()
     }
 
     /// Returns true if as many messages are in flight as may be.
@@ -234,7 +246,7 @@ impl Dispatcher {
     }
 
     /// Returns true if it is stalled, as its logs could not be read.
-    pub(crate) fn is_stalled(&self) -> bool {
+    pub fn is_stalled(&self) -> bool {
         let stalled_until = self.lock().stalled_until;
         let context = self.context.upgrade();
         context.is_some_and(|context| context.clock.now_ms() < stalled_until)
@@ -243,7 +255,7 @@ impl Dispatcher {
     /// Returns true if a message ended with the run in which it was stored.
     pub(super) fn is_of_ended_run(&self, message: &StoredMessage, stored_by: Epoch, now: Epoch) -> bool {
         let is_kept =
-            message.persistent() || self.settings.keeps_transient || self.ownership == LogOwnership::Topic;
+            message.persistent() || self.declared.keeps_transient || self.ownership == LogOwnership::Topic;
         !is_kept && stored_by < now
     }
 

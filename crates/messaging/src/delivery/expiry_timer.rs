@@ -140,7 +140,7 @@ impl Dispatcher {
     /// Returns the time from which it counts as unused. `None` if it has no limit, or is in use: by consumers,
     /// requests that wait, or leases.
     pub(super) fn unused_at(&self, inner: &DeliveryState) -> Option<i64> {
-        let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
+        let expires_ms = i64::try_from(inner.settings.expires_ms?).unwrap_or(i64::MAX);
         let is_used = inner.has_consumers() || inner.waiting_requests > 0 || inner.has_leases();
         (!is_used).then(|| inner.used_ms.saturating_add(expires_ms))
     }

@@ -11,7 +11,7 @@
 //! - `leases`: messages in flight that return after a time
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
 //!   `dead_letters`: messages that have died
-//! - `room`: room within the limits
+//! - `settings`: settings in force, and their change; `room`: room within the limits
 //! - `outbox`: deliveries that wait for their connection; `shared_credit`: credit shared by consumers;
 //!   `source`: origins of deliveries
 //! - `persistence`: stores settlements and frees logs; `marking`: stores hand-out marks, ahead of the
@@ -37,6 +37,7 @@ mod pull;
 mod read_ahead;
 mod room;
 mod search;
+mod settings;
 mod settle_on_append;
 mod settling;
 mod shared_credit;
@@ -53,7 +54,7 @@ pub(crate) use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, Stor
 pub(crate) use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};
-pub(crate) use pull::{Chosen, PulledBatch, complete_stored};
+pub(crate) use pull::{Chosen, GetWait, PulledBatch, complete_stored};
 pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchOrder, SearchPlace};
 pub(crate) use settle_on_append::OpenMove;
 pub use settling::Settle;

@@ -250,10 +250,11 @@ impl Search {
             if self.left.messages == 0 || self.left.bytes == 0 {
                 return LaneEnd::AtBound;
             }
-            let ready = {
+            let (ready, settings) = {
                 let inner = self.dispatcher.lock();
                 let state = inner.state.lane(lane.lane);
-                state.and_then(|state| state.ready_from(lane.from))
+                let ready = state.and_then(|state| state.ready_from(lane.from));
+                (ready, Arc::clone(&inner.settings))
             };
             let Some(offset) = ready.filter(|_| !self.dispatcher.is_ended()) else {
                 return LaneEnd::AtEnd;
@@ -272,8 +273,10 @@ impl Search {
             let Some(message) = message else { continue };
             self.left.messages -= 1;
             self.left.bytes = self.left.bytes.saturating_sub(message.bytes());
-            let is_there =
-                self.finds_all || self.dispatcher.is_deliverable(&self.context, &message, stored_by);
+            let is_there = self.finds_all
+                || self
+                    .dispatcher
+                    .is_deliverable(&settings, &self.context, &message, stored_by);
             if is_there && wants(&message) {
                 lane.found = Some((offset, message));
             }

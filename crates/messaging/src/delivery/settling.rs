@@ -25,7 +25,7 @@ impl Settle {
     pub(crate) fn is_completion(self, dispatcher: &Dispatcher) -> bool {
         match self {
             Self::Complete => true,
-            Self::Discard => dispatcher.settings.dead_letter.is_none(),
+            Self::Discard => !dispatcher.flags.dead_letters(),
             Self::Requeue => false,
         }
     }
@@ -43,6 +43,7 @@ impl Dispatcher {
         let mut dead: Vec<(DeliveryId, DeathReason)> = Vec::new();
         let goes_on = {
             let mut inner = self.lock();
+            let has_target = inner.settings.dead_letter.is_some();
             let (state, changes) = inner.parts();
             for (id, what) in settlements {
                 match what {
@@ -68,7 +69,7 @@ impl Dispatcher {
                     }
                 }
             }
-            if self.settings.dead_letter.is_none() {
+            if !has_target {
                 for (id, _) in dead.drain(..) {
                     settled += u64::from(state.complete(id, changes));
                 }
@@ -83,7 +84,7 @@ impl Dispatcher {
             if goes_back {
                 inner.on_put_back();
             }
-            let is_limited = self.settings.has_limits() && goes_back;
+            let is_limited = inner.settings.has_limits() && goes_back;
             if is_limited {
                 // All stored messages count towards the limits.
                 inner.grown = GrownLanes::All;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use stafett_journal::Refusal;
 use stafett_store::{Changing, NotStored};
 
-use crate::delivery::{OpenMove, PulledBatch};
+use crate::delivery::{GetWait, OpenMove, PulledBatch};
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
 use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
@@ -117,7 +117,7 @@ impl Transfer {
         }
         let mut taken = self
             .from
-            .pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX, false)
+            .pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX, GetWait::DespitePause)
             .await;
         if taken.deliveries().is_empty() {
             return match self.from.is_stalled() {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::queue::Queue;
 use super::registry::Queues;
 use crate::delivery::{
-    Chosen, Delivery, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
+    Chosen, Delivery, GetWait, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
 };
 
 /// Choice of messages by their content.
@@ -94,9 +94,9 @@ impl Queue {
         let _waiting = (!request.wait.is_zero()).then(|| self.wait());
         let mut received = Received::default();
         let batch = if request.wanted.is_none() && request.order == SearchOrder::Priority {
-            let batch = self.pull(request.count, request.bytes_max, false).await;
+            let batch = self.pull(request.count, request.bytes_max, GetWait::No).await;
             if batch.deliveries().is_empty() && !request.wait.is_zero() {
-                let waiting = self.pull(request.count, request.bytes_max, true);
+                let waiting = self.pull(request.count, request.bytes_max, GetWait::ForOne);
                 let pulled = tokio::time::timeout_at(deadline, waiting).await;
                 match pulled {
                     Ok(pulled) if pulled.deliveries().is_empty() && self.is_deleted() => {
@@ -132,6 +132,12 @@ impl Queue {
             let changed = signal.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
+            if self.is_paused() {
+                if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                    return Ok(batch);
+                }
+                continue;
+            }
             let put_back = self.put_back_count();
             let search = self.search(request.order, request.bounds, &after);
             let mut search = search.ok_or(ReceiveError::Gone)?;
@@ -256,7 +262,7 @@ impl Queue {
     /// Settles waiting messages. Returns their number, without those that do not wait.
     pub async fn discard(self: &Arc<Self>, ids: &[DeliveryId], what: Settle) -> Result<u64, ReceiveError> {
         let queues = self.check_receivable()?;
-        let mut batch = PulledBatch::new(self);
+        let mut batch = PulledBatch::despite_pause(self);
         for id in ids {
             if let Some((message, _)) = self.find(*id).await
                 && self.take_chosen(*id, message, &mut batch) == Chosen::TooMany

@@ -7,7 +7,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
-use hashbrown::HashTable;
 use stafett_journal::{Append, Change, Frame, Ticket};
 use stafett_model::Namespace;
 use stafett_store::{NotStored, only_outcome};
@@ -15,7 +14,8 @@ use tokio::task::JoinHandle;
 
 use super::definition::OwnerId;
 use super::queue::Queue;
-use super::registry::{Queues, is};
+use super::registry::Queues;
+use super::table::{QueueTable, is};
 use crate::delivery::DeliveryState;
 
 /// Queues of a namespace that are deleted before other tasks get their turns.
@@ -89,8 +89,7 @@ impl Queues {
 
     /// Deletes all queues of a namespace that takes no more declarations, in batches.
     pub async fn delete_all_in(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NotStored> {
-        let in_it = |queue: &&Arc<Queue>| queue.namespace == *namespace;
-        let all: Vec<_> = self.read().iter().filter(in_it).cloned().collect();
+        let all = self.read().ordered().all(Some(namespace));
         for some in all.chunks(DELETED_TOGETHER) {
             // A queue may be deleted already.
             let removing = some
@@ -142,14 +141,12 @@ impl Queues {
             let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
             frames.push(self.context.state_frame(queue, Change::Delete));
             let (ticket, has_more) = self.store_removal(queue, frames);
-            let hash = self.hash_queue(queue);
             let mut table = self.write();
             if has_more {
                 self.removing().push(Arc::clone(queue));
             }
-            if let Ok(entry) = table.find_entry(hash, |known| Arc::ptr_eq(known, queue)) {
-                entry.remove();
-            }
+            table.remove(queue);
+            self.pending.lock().remove(queue);
             (ready, ticket, has_more)
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
@@ -205,7 +202,7 @@ impl Queues {
         &self,
         namespace: &Namespace,
         name: &str,
-    ) -> RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
+    ) -> RwLockWriteGuard<'_, QueueTable> {
         loop {
             let table = self.write();
             if !self.removing().iter().any(|queue| is(queue, namespace, name)) {

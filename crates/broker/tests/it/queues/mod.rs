@@ -1,6 +1,7 @@
 //! Queues over a journal, used as by front ends.
 
 mod burying;
+mod changing;
 mod delivery;
 mod ends;
 mod faults;
