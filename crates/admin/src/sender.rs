@@ -186,10 +186,10 @@ impl<'a> Sender<'a> {
     /// Sends one message for itself.
     pub(crate) async fn send_one(
         &self,
-        (send, mut sent): Ready,
+        (message, mut sent): Ready,
         key: Option<Key>,
     ) -> Result<Response, Problem> {
-        sent.repeated = self.store(vec![send], key).await?;
+        sent.repeated = self.store(vec![message], key).await?;
         Ok(answer(StatusCode::CREATED, &sent))
     }
 

@@ -1,14 +1,18 @@
 //! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
 mod api_docs;
+mod binding;
+mod client;
 mod command_docs;
 mod completions;
 mod config_docs;
 mod consume;
 mod deletion;
+mod exchange;
 mod group;
 mod journal;
 mod lab;
+mod message;
 mod namespace;
 mod node;
 mod produce;
@@ -48,6 +52,22 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: queue::describe,
         run: queue::run,
+    },
+    Entry {
+        describe: exchange::describe,
+        run: exchange::run,
+    },
+    Entry {
+        describe: binding::describe,
+        run: binding::run,
+    },
+    Entry {
+        describe: message::describe,
+        run: message::run,
+    },
+    Entry {
+        describe: client::describe,
+        run: client::run,
     },
     Entry {
         describe: namespace::describe,

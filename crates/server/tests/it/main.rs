@@ -7,6 +7,7 @@ mod common;
 mod guard;
 mod lab;
 mod layering;
+mod messages;
 mod node;
 mod queues;
 mod refusals;

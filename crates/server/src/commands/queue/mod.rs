@@ -1,18 +1,20 @@
-//! `stafett queue …`: shows queues and their ready messages, purges, moves and deletes.
+//! `stafett queue …`: creates and shows queues and their ready messages, purges, moves and deletes.
+
+mod create;
 
 use anyhow::Context;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgAction, ArgMatches, Command, value_parser};
 use hyper::Method;
 use serde_json::{Value, json};
 
 use super::deletion;
 use crate::client::Session;
 use crate::client::http::{self, Question};
+use crate::client::options::{self, argument, flag, number, option};
 use crate::client::table::{Side, Table};
 use crate::failure::Failure;
 
 const QUEUE: &str = "QUEUE";
-const NAMESPACE: &str = "namespace";
 const COUNT: &str = "count";
 const PRIORITY: &str = "priority";
 const HEADER: &str = "header";
@@ -21,40 +23,28 @@ const IF_UNUSED: &str = "if-unused";
 const IF_EMPTY: &str = "if-empty";
 
 pub(super) fn describe() -> Command {
-    let queue = || Arg::new(QUEUE).required(true).help("The queue");
-    let count = |help: &'static str| {
-        Arg::new(COUNT)
-            .long(COUNT)
-            .value_name("N")
-            .value_parser(value_parser!(u64).range(1..))
-            .help(help)
-    };
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
-    let namespace = Arg::new(NAMESPACE)
-        .long(NAMESPACE)
-        .value_name("NAME")
-        .global(true)
-        .display_order(99)
-        .help("The namespace of the queue, / if none is named; for `list`, only this one's");
-    let text = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
+    let queue = || argument(QUEUE, "The queue");
+    let count = |help: &'static str| number(COUNT, help);
     http::command(Command::new("queue"))
-        .about("List queues, look at messages that wait, purge, move and delete")
-        .arg(namespace)
+        .about("List and create queues, look at messages that wait, purge, move and delete")
+        .arg(options::namespace(
+            "The namespace of the queue, / if none is named; for `list`, only this one's",
+        ))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
             Command::new("list").about("List queues"),
+            Command::new("show")
+                .about("Show a queue, its settings and counts")
+                .arg(queue()),
+            create::describe(queue()),
             Command::new("messages")
                 .about("Show messages that wait, as JSON, one a line; nothing happens to them")
                 .arg(queue())
                 .arg(count("So many at most; 10 if this is not given"))
-                .arg(text(PRIORITY, "P", "Only those of this priority").value_parser(value_parser!(u8)))
+                .arg(option(PRIORITY, "P", "Only those of this priority").value_parser(value_parser!(u8)))
                 .arg(
-                    text(
+                    option(
                         HEADER,
                         "NAME=VALUE",
                         "Only those with this header; several must all be there",
@@ -69,7 +59,7 @@ pub(super) fn describe() -> Command {
             Command::new("move")
                 .about("Move messages from the front of a queue to another one")
                 .arg(queue())
-                .arg(text(TO, "QUEUE", "Where they go").required(true))
+                .arg(option(TO, "QUEUE", "Where they go").required(true))
                 .arg(count("So many at most; all that wait if this is not given"))
                 .after_help("Examples:\n  stafett queue move orders.dead --to orders"),
             Command::new("delete")
@@ -84,6 +74,11 @@ pub(super) fn describe() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("list", matches)) => list(matches),
+        Some(("show", matches)) => {
+            let answer = http::ask(matches, about(matches, Method::GET, None))?;
+            Ok(http::show_fields(matches, &answer)?)
+        }
+        Some(("create", matches)) => create::run(matches),
         Some(("messages", matches)) => messages(matches),
         Some(("purge", matches)) => purge(matches),
         Some(("move", matches)) => move_all(matches),
@@ -93,14 +88,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 fn given(matches: &ArgMatches) -> &str {
-    matches.get_one::<String>(QUEUE).map_or("", String::as_str)
+    options::text(matches, QUEUE)
 }
 
 /// Returns a request about the queue, or about a part of it.
 fn about(matches: &ArgMatches, method: Method, part: Option<&str>) -> Question {
     let question = Question::new(method, "/v1/queues").at(given(matches));
     let question = part.into_iter().fold(question, Question::at);
-    question.with_option(matches, NAMESPACE, "namespace")
+    question.in_namespace(matches)
 }
 
 fn counted(answer: &Value) -> u64 {
@@ -108,7 +103,7 @@ fn counted(answer: &Value) -> u64 {
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failure> {
-    let question = || Question::new(Method::GET, "/v1/queues").with_option(matches, NAMESPACE, "namespace");
+    let question = || Question::new(Method::GET, "/v1/queues").in_namespace(matches);
     let queues = http::list(matches, question)?;
     let mut table = Table::new(&[
         ("NAMESPACE", Side::Left),
@@ -142,10 +137,7 @@ fn messages(matches: &ArgMatches) -> Result<(), Failure> {
     if let Some(priority) = matches.get_one::<u8>(PRIORITY) {
         question = question.with("priority", &priority.to_string());
     }
-    for header in matches.get_many::<String>(HEADER).into_iter().flatten() {
-        let (name, value) = header
-            .split_once('=')
-            .ok_or_else(|| Failure::Usage(format!("--header {header}: a header is NAME=VALUE")))?;
+    for (name, value) in options::pairs(matches, HEADER)? {
         question = question.with(&format!("header.{name}"), value);
     }
     let answer = http::ask(matches, question)?;
@@ -168,7 +160,7 @@ fn purge(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn move_all(matches: &ArgMatches) -> Result<(), Failure> {
     let queue = given(matches);
-    let to = matches.get_one::<String>(TO).map_or("", String::as_str);
+    let to = options::text(matches, TO);
     let body = json!({ "to": { "queue": to }, "count": matches.get_one::<u64>(COUNT) });
     let question = about(matches, Method::POST, Some("move")).with_body(body);
     let answer = http::ask(matches, question)?;
