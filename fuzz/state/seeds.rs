@@ -13,7 +13,7 @@ use stafett_groups::{CommitSender, NewCommit, Strategy};
 use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
 use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, PendingAppends, SubscriptionChange, SubscriptionEdit};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
-use stafett_messaging::delivery::Settle;
+use stafett_delivery::Settle;
 use stafett_messaging::queues::{Declare, Publication, Targets};
 use stafett_model::{Message, Namespace};
 use stafett_queue::{DeadLetter, QueueSettings};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use stafett_delivery::{DeliveryId, LeaseId, SearchOrder};
 use stafett_http::{Parameter, Problem, Query};
-use stafett_messaging::delivery::{DeliveryId, LeaseId, SearchOrder};
 use stafett_messaging::queues::{Queue, QueueId};
 use stafett_model::{Death, DeathReason, StoredMessage};
 

@@ -215,8 +215,8 @@ impl<'a> Sender<'a> {
         self.prepare(message, content, kind, key)
     }
 
-    /// Checks a message, and builds the stored one. With `key`, of this message alone, it gets the same id and
-    /// context however often the request is sent.
+    /// Checks a message, and builds the stored one. With `key`, of this message alone, it gets the same id
+    /// and context however often the request is sent.
     pub(crate) fn prepare(
         &self,
         message: &Outgoing,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_messaging::delivery::{Delivery, Dispatcher};
+use stafett_delivery::{Delivery, Dispatcher};
 use stafett_messaging::queues::{DeclareError, DeclaredQueue, DeleteQueueError, OwnerId, Queue};
 use stafett_messaging::{CommitError, Committed, Published};
 use stafett_model::Namespace;

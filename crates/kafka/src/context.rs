@@ -66,7 +66,7 @@ impl KafkaContext {
 
     /// Returns the records that a member of a share group holds.
     fn release_records(&self, member: &ShareMember) {
-        for place in self.broker.messaging().shares().of_group(&member.group) {
+        for place in self.broker.shares().of_group(&member.group) {
             place.release(&member.id);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stafett_kafka_wire::messages::{share_acknowledge, share_fetch};
 use stafett_kafka_wire::{ErrorCode, Str};
-use stafett_messaging::share::{AcknowledgeError, AcknowledgeKind, Acknowledgement, Place};
+use stafett_shares::{AcknowledgeError, AcknowledgeKind, Acknowledgement, Place};
 use stafett_topics::TopicId;
 
 use crate::configs::{ShareSettings, share_settings};
@@ -175,7 +175,7 @@ fn settle(
             "This server does not host this topic ID.".to_owned(),
         ));
     }
-    let place = broker.messaging().shares().get(&member.group, topic);
+    let place = broker.shares().get(&member.group, topic);
     let settled = match (place, u32::try_from(index)) {
         (Some(place), Ok(index)) => {
             let settled = place.acknowledge(index, &member.id, &settings.rules, batches);

@@ -4,20 +4,16 @@
 //! - `publish`: messages are routed and stored: published ones, delayed ones, and those that are moved
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - `delayed`: messages that are routed at a later time
-//! - [`queues`]: queues by name; [`readers`]: readers of stored topics, each from a position of its own;
-//!   [`share`]: share groups' places in topics
-//! - [`delivery`]: hand-out of messages, settlement and delivery state
+//! - [`queues`]: queues by name; [`readers`]: readers of stored topics, each from a position of its own
 //!
 //! No folder uses one that is listed above it.
 
 mod delayed;
-pub mod delivery;
 pub mod exchanges;
 mod messaging;
 mod publish;
 pub mod queues;
 pub mod readers;
-pub mod share;
 
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
@@ -27,5 +23,4 @@ pub use publish::{
 };
 pub use queues::Queues;
 pub use readers::Readers;
-pub use share::Shares;
 pub use stafett_journal::DiskSpace;

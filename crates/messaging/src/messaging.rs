@@ -19,7 +19,6 @@ use crate::publish::{
 };
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
-use crate::share::Shares;
 
 /// Bits of an epoch in a context.
 const EPOCH_MASK: u64 = (1 << 21) - 1;
@@ -30,7 +29,6 @@ pub struct Messaging {
     journal: Arc<dyn Journal>,
     resolver: Arc<Resolver>,
     readers: Arc<Readers>,
-    shares: Arc<Shares>,
     delayed: ReleaseTask,
     /// Contexts given out in this run.
     last_context: AtomicU64,
@@ -65,13 +63,6 @@ impl Messaging {
             settings: Arc::clone(catalog.shared_defaults()),
         });
         resolver.queues.open()?;
-        let shares = Shares::new(
-            Arc::clone(journal),
-            Arc::clone(topics),
-            durability,
-            Arc::clone(clock),
-        );
-        shares.open()?;
         let exists = |namespace: &Namespace, destination: &Destination| {
             resolver.survives_restart(namespace, destination).is_some()
         };
@@ -81,7 +72,6 @@ impl Messaging {
             journal: Arc::clone(journal),
             resolver,
             readers: Readers::new(Arc::clone(journal)),
-            shares,
             delayed: releasing,
             last_context: AtomicU64::new(0),
         })
@@ -92,7 +82,6 @@ impl Messaging {
         self.resolver.exchanges.metrics.register(registry);
         self.delayed.metrics().register(registry);
         self.readers.register_metrics(registry);
-        self.shares.register_metrics(registry);
     }
 
     /// Waits for deletions and releases, stores everything unstored, and stops.
@@ -100,7 +89,6 @@ impl Messaging {
         self.resolver.exchanges.finish().await;
         self.delayed.stop().await;
         self.readers.finish().await;
-        self.shares.finish().await;
         self.resolver.queues.finish().await;
     }
 
@@ -117,11 +105,6 @@ impl Messaging {
     /// Returns the readers of stored topics.
     pub fn readers(&self) -> &Arc<Readers> {
         &self.readers
-    }
-
-    /// Returns the places of share groups in stored topics.
-    pub fn shares(&self) -> &Arc<Shares> {
-        &self.shares
     }
 
     /// Returns the signal of short disk space: publishers wait for space instead of being refused.
@@ -220,11 +203,10 @@ impl Messaging {
         move_messages(&self.resolver, from, to, count)
     }
 
-    /// Handles the deletion of a topic: ends its readers, deletes queues and places of share groups over it,
-    /// and removes bindings to it.
+    /// Handles the deletion of a topic: ends its readers, deletes queues over it, and removes bindings
+    /// to it.
     pub fn on_topic_deleted(&self, topic: &Topic) {
         self.readers.on_deleted(topic.id);
-        self.shares.on_topic_deleted(topic.id);
         self.resolver.queues.on_topic_deleted(topic.id);
         self.resolver.exchanges.forget_topic(&topic.name);
     }
@@ -232,7 +214,6 @@ impl Messaging {
     /// Handles the growth of a topic to more partitions.
     pub fn on_topic_grown(&self, topic: &Arc<Topic>) {
         self.readers.on_grown(topic);
-        self.shares.on_topic_grown(topic);
         self.resolver.queues.on_topic_grown(topic);
     }
 }

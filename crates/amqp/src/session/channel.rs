@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_messaging::delivery::{Consumer, Credit, DeliveryId, Source};
+use stafett_delivery::{Consumer, Credit, DeliveryId, Source};
 use stafett_messaging::readers::ReaderHandle;
 use std::collections::HashMap;
 

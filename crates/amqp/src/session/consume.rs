@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
-use stafett_messaging::delivery::{ConsumerSpec, Credit};
+use stafett_delivery::{ConsumerSpec, Credit};
 use stafett_messaging::queues::{ConsumeError, Queue};
 
 use super::channel::{ConsumerHandle, Tagged};

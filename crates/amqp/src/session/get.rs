@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::delivery::{Delivery, Source};
+use stafett_delivery::{Delivery, Source};
 use stafett_messaging::queues::Queue;
 
 use super::channel::Unsettled;

@@ -41,8 +41,8 @@ pub(crate) mod unacked;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use stafett_delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
 use stafett_messaging::DiskSpace;
-use stafett_messaging::delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
 use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Permit};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use stafett_kafka_wire::messages::share_fetch::{PartitionData, ShareFetchableTopicResponse};
 use stafett_kafka_wire::messages::{ShareFetchRequest, ShareFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
-use stafett_messaging::share::{Acquire, Place};
 use stafett_net::Permit;
+use stafett_shares::{Acquire, Place};
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{
     LogRead, LogSlice, ReadEnd, ReadError, ReadFrom, ReadRequest, SkipReason, Skipped, Topic, TopicId,
@@ -199,7 +199,7 @@ impl ShareFetch {
             let id = partition.id.0;
             if last.as_ref().is_none_or(|(last, _)| *last != id) {
                 let topic = broker.topics().with_id(id);
-                place = broker.messaging().shares().get(&member.group, id);
+                place = broker.shares().get(&member.group, id);
                 missing.extend(topic.clone().filter(|_| place.is_none()));
                 last = Some((id, topic));
             }

@@ -658,7 +658,7 @@ async fn offsets_are_described_altered_and_deleted_while_there_are_no_members() 
         groups_names: vec!["group".into()],
     };
     assert_eq!(client.call(2, &delete).await.results[0].error_code, 0);
-    let shares = server.broker.messaging().shares();
+    let shares = server.broker.shares();
     assert!(shares.of_group("group").is_empty());
 }
 
@@ -684,7 +684,7 @@ async fn a_place_goes_with_its_topic_and_grows_with_it() {
     let response = one.send(&request).await;
     let unknown = ErrorCode::UnknownTopicId.code();
     assert_eq!(response.responses[0].partitions[0].error_code, unknown);
-    let shares = server.broker.messaging().shares();
+    let shares = server.broker.shares();
     assert!(shares.of_group("group").is_empty());
 }
 

@@ -13,9 +13,9 @@ use stafett_store::{Changing, NotStored};
 
 use super::plan::Plan;
 use super::{Publish, PublishRefusal};
-use crate::delivery::{Dispatcher, OpenMove, Settle, Source};
 use crate::exchanges::resolver::Resolver;
 use crate::queues::{AppendTicket, AtomicPublishError, Publication};
+use stafett_delivery::{Dispatcher, OpenMove, Settle, Source};
 
 /// Messages and settlements that take effect together.
 #[derive(Debug, Default)]

@@ -11,10 +11,10 @@ use std::time::Duration;
 use stafett_journal::Refusal;
 use stafett_store::{Changing, NotStored};
 
-use crate::delivery::{GetWait, OpenMove, PulledBatch};
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
 use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
+use stafett_delivery::{GetWait, OpenMove, PulledBatch};
 
 /// Bound on the messages of a batch.
 const TOGETHER_MAX: usize = 1024;

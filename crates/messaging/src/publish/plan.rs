@@ -10,11 +10,11 @@ use stafett_routing::{DependsOn, PREFETCH_MAX, Router, Routes};
 
 use super::{Preview, Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use crate::delayed::{Bucket, DelayedMessage};
-use crate::delivery::OpenMove;
 use crate::exchanges::Target;
 use crate::exchanges::message_attributes::RoutedMessage;
 use crate::exchanges::resolver::{ResolvedTargets, Resolver};
 use crate::queues::{AppendTicket, Publication, RouteIndex, Targets};
+use stafett_delivery::OpenMove;
 
 pub(super) struct Plan<'a> {
     resolver: &'a Resolver,

@@ -12,7 +12,7 @@ use super::publication::{
 };
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::delivery::OpenMove;
+use stafett_delivery::OpenMove;
 
 /// Check of a publication's messages against the limits of their queues.
 struct AdmissionCheck<'a> {

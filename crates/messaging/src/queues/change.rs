@@ -10,7 +10,7 @@ use stafett_store::{NotStored, StageOutcome, only_outcome};
 use super::definition::Definition;
 use super::queue::Queue;
 use super::registry::{Queues, definition_frame};
-use crate::delivery::DeliveryState;
+use stafett_delivery::DeliveryState;
 
 /// Error of changing a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -10,7 +10,7 @@ use stafett_store::NotStored;
 use super::publication::{AtomicPublishError, Publication, Targets};
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::delivery::{DispatcherOwner, StoringLetters};
+use stafett_delivery::{DispatcherOwner, StoringLetters};
 
 impl Queues {
     /// Returns the publication of messages that leave a queue as dead letters. Letters refused by their

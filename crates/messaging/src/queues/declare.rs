@@ -12,8 +12,8 @@ use super::definition::{Declare, QueueId};
 use super::publication::Refused;
 use super::queue::Queue;
 use super::registry::{Queues, definition_frame};
-use crate::delivery::DeliveryState;
-use crate::delivery::LaneLog;
+use stafett_delivery::DeliveryState;
+use stafett_delivery::LaneLog;
 
 /// Error of declaring a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

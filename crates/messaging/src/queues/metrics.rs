@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::registry::Queues;
-use crate::delivery::DeliveryContext;
+use stafett_delivery::DeliveryContext;
 
 #[derive(Debug, Default)]
 pub(crate) struct QueueMetrics {

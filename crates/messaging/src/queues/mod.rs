@@ -1,5 +1,5 @@
 //! Queues: declared, found, filled and deleted by name. Their messages are handed out by dispatchers
-//! ([`crate::delivery`]), one per queue, over one log per priority in use.
+//! ([`stafett_delivery`]), one per queue, over one log per priority in use.
 //!
 //! - `definition`: the definition of a queue, and its stored format; `stored_settings`: that of its settings
 //! - `queue`: one queue

@@ -16,10 +16,10 @@ use stafett_topics::{Topic, TopicId};
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::publication::Refused;
 use super::registry::Queues;
-use crate::delivery::Outbox;
-use crate::delivery::{Consumer, ConsumerSpec};
-use crate::delivery::{DeliveryState, Dispatcher, DispatcherSpec};
-use crate::delivery::{LaneLog, LogOwnership};
+use stafett_delivery::Outbox;
+use stafett_delivery::{Consumer, ConsumerSpec};
+use stafett_delivery::{DeliveryState, Dispatcher, DispatcherSpec};
+use stafett_delivery::{LaneLog, LogOwnership};
 
 /// A queue. Its messages are handed out and settled by its dispatcher, whose methods are the queue's.
 pub struct Queue {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::delivery::{
+use stafett_delivery::{
     Chosen, Delivery, GetWait, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
 };
 

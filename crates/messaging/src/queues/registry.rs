@@ -18,8 +18,8 @@ use super::metrics::{QueueGauges, QueueMetrics};
 use super::publication::Targets;
 use super::queue::Queue;
 use super::table::{OrderedQueues, QueuePage, QueueRange, QueueTable};
-use crate::delivery::DeliveryContext;
-use crate::delivery::Dispatcher;
+use stafett_delivery::DeliveryContext;
+use stafett_delivery::Dispatcher;
 
 /// Router of dead letters, and owner of the bindings to queues: implemented by the exchanges.
 pub(crate) trait DeadLetterRouter: Send + Sync + std::fmt::Debug {

@@ -16,7 +16,7 @@ use super::definition::OwnerId;
 use super::queue::Queue;
 use super::registry::Queues;
 use super::table::{QueueTable, is};
-use crate::delivery::DeliveryState;
+use stafett_delivery::DeliveryState;
 
 /// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;

@@ -31,7 +31,7 @@ use stafett_topics::{ReadAheadBudget, Topic, TopicId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::delivery::Outbox;
+use stafett_delivery::Outbox;
 
 pub use header_filter::HeaderFilter;
 pub use reader::{Reader, ReaderHandle, ReaderSpec};

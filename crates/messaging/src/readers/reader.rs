@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Readers;
 use super::header_filter::HeaderFilter;
-use crate::delivery::{Event, Outbox, ReadSource};
+use stafett_delivery::{Event, Outbox, ReadSource};
 
 /// Parameters of a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -11,8 +11,8 @@ use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 use super::Readers;
 use super::partition_cursors::{PartitionCursor, PartitionCursors};
 use super::reader::Reader;
-use crate::delivery::Delivery;
-use crate::delivery::{Source, Waiter};
+use stafett_delivery::Delivery;
+use stafett_delivery::{Source, Waiter};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_messaging::delivery::Settle;
+use stafett_delivery::Settle;
 use stafett_messaging::queues::{
     ChangeError, DeadLetter, Declare, DeclareError, DeleteQueueError, Overflow, Queue, QueueRange,
     QueueSettings, Receive, Setting,
@@ -28,7 +28,7 @@ async fn pause(world: &World, queue: &Arc<Queue>, is_paused: bool) {
     queues.pause(queue, is_paused).await.unwrap();
 }
 
-fn bodies(messages: &[stafett_messaging::delivery::Delivery]) -> Vec<String> {
+fn bodies(messages: &[stafett_delivery::Delivery]) -> Vec<String> {
     messages.iter().map(body).collect()
 }
 
@@ -152,9 +152,9 @@ async fn a_paused_queue_takes_messages_and_hands_none_out() {
     let receive = |wanted, wait| Receive {
         count: 1,
         bytes_max: usize::MAX,
-        order: stafett_messaging::delivery::SearchOrder::Priority,
+        order: stafett_delivery::SearchOrder::Priority,
         wanted,
-        bounds: stafett_messaging::delivery::SearchBounds::NONE,
+        bounds: stafett_delivery::SearchBounds::NONE,
         after: Vec::new(),
         wait,
         ack: Acknowledge::Soon,
@@ -373,7 +373,7 @@ async fn fewer_retained_messages_free_the_log() {
     settle_down().await;
     let start = || {
         let topic = world.broker.topics().named("queue.q").unwrap();
-        world.broker.catalog().bounds(&topic, 0).unwrap().start.0
+        world.broker.catalog().bounds(topic.log(0).unwrap()).unwrap().start.0
     };
     assert_eq!(start(), 0);
     change(&world, &queue, [Setting::Retain(10)]).await.unwrap();

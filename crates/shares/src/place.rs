@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::locks::{Locks, RecordLock};
 use super::places::{ShareRules, Shares};
-use crate::delivery::{
+use stafett_delivery::{
     DeliveryState, Dispatcher, DispatcherOwner, DispatcherSpec, LaneLog, LogOwnership, StoringLetters,
 };
 

@@ -26,7 +26,7 @@ pub enum Source {
 
 /// A consumer or reader that was skipped and is resumed later.
 #[derive(Debug)]
-pub(crate) enum Waiter {
+pub enum Waiter {
     Consumer(Weak<Dispatcher>, ConsumerKey),
     Reader(Weak<dyn ReadSource>),
 }
@@ -67,11 +67,11 @@ impl Source {
 }
 
 impl Waiter {
-    pub(crate) fn consumer(dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> Self {
+    pub fn consumer(dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> Self {
         Self::Consumer(Arc::downgrade(dispatcher), key)
     }
 
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         match self {
             Self::Consumer(dispatcher, key) => {
                 if let Some(dispatcher) = dispatcher.upgrade() {
@@ -87,7 +87,7 @@ impl Waiter {
     }
 
     /// Returns true if both are consumers of the same dispatcher.
-    pub(crate) fn is_of_same(&self, other: &Self) -> bool {
+    pub fn is_of_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Consumer(one, _), Self::Consumer(other, _)) => one.ptr_eq(other),
             (Self::Reader(_), _) | (_, Self::Reader(_)) => false,
@@ -95,7 +95,7 @@ impl Waiter {
     }
 
     /// Resumes `all` waiters, which are of this one's dispatcher, which hands out before this returns.
-    pub(crate) fn resume_at_once(&self, all: &[Self]) {
+    pub fn resume_at_once(&self, all: &[Self]) {
         let Self::Consumer(dispatcher, _) = self else {
             return self.resume();
         };

@@ -50,7 +50,7 @@ pub struct Consumer {
 impl Dispatcher {
     /// Adds a consumer; its deliveries are put into `outbox` under `token`. `None` if the dispatcher has
     /// ended.
-    pub(crate) fn add_consumer(
+    pub fn add_consumer(
         self: &Arc<Self>,
         spec: ConsumerSpec,
         outbox: Arc<Outbox>,

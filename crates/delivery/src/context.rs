@@ -17,17 +17,17 @@ use super::persistence::{self, Dirty};
 use super::wakeups::{self, Token, Wakeups};
 
 #[derive(Debug)]
-pub(crate) struct DeliveryContext {
+pub struct DeliveryContext {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) epoch: Epoch,
-    pub(crate) clock: Arc<Clock>,
-    pub(crate) metrics: DeliveryMetrics,
+    pub clock: Arc<Clock>,
+    pub metrics: DeliveryMetrics,
     pub(super) read_ahead: Arc<ReadAheadBudget>,
-    pub(crate) dirty: Dirty,
+    pub dirty: Dirty,
     pub(super) timer: Timer,
     pub(super) wakeups: Wakeups,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
+    pub tasks: TaskTracker,
+    pub stop: CancellationToken,
     /// Held for reading while appends and truncations are staged, so that no log is deleted between its check
     /// and its append.
     removal_lock: SharedLock<()>,
@@ -36,7 +36,7 @@ pub(crate) struct DeliveryContext {
 }
 
 impl DeliveryContext {
-    pub(crate) fn new(journal: Arc<dyn Journal>, clock: Arc<Clock>, table: Table) -> Arc<Self> {
+    pub fn new(journal: Arc<dyn Journal>, clock: Arc<Clock>, table: Table) -> Arc<Self> {
         let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Arc::new(Self {
             epoch: journal.epoch(),
@@ -55,7 +55,7 @@ impl DeliveryContext {
     }
 
     /// Starts the tasks. Must be called within a Tokio runtime. `all` lists everything that is handed out.
-    pub(crate) fn start(self: &Arc<Self>, all: impl Fn() -> Vec<Arc<Dispatcher>> + Send + 'static) {
+    pub fn start(self: &Arc<Self>, all: impl Fn() -> Vec<Arc<Dispatcher>> + Send + 'static) {
         for shard in self.wakeups.all() {
             self.tasks
                 .spawn(wakeups::run(Arc::clone(shard), self.stop.clone()));
@@ -67,13 +67,13 @@ impl DeliveryContext {
     }
 
     /// Returns the frame of a change of a dispatcher's stored state.
-    pub(crate) fn state_frame(&self, dispatcher: &Dispatcher, change: Change) -> Frame {
+    pub fn state_frame(&self, dispatcher: &Dispatcher, change: Change) -> Frame {
         self.table
             .change(Bytes::copy_from_slice(&dispatcher.id.to_be_bytes()), change)
     }
 
     /// Schedules a hand-out.
-    pub(crate) fn wake(&self, dispatcher: &Arc<Dispatcher>) {
+    pub fn wake(&self, dispatcher: &Arc<Dispatcher>) {
         self.wakeups.wake(dispatcher);
     }
 
@@ -83,18 +83,18 @@ impl DeliveryContext {
     }
 
     /// Stops the tasks, and waits until they have ended.
-    pub(crate) async fn finish(&self) {
+    pub async fn finish(&self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 
     /// Locks out deletions of logs.
-    pub(crate) fn lock_out_removals(&self) -> RwLockReadGuard<'_, ()> {
+    pub fn lock_out_removals(&self) -> RwLockReadGuard<'_, ()> {
         self.removal_lock.read()
     }
 
-    pub(crate) fn lock_for_removal(&self) -> RwLockWriteGuard<'_, ()> {
+    pub fn lock_for_removal(&self) -> RwLockWriteGuard<'_, ()> {
         self.removal_lock.write()
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct GetRequest {
 
 /// Wait of a request for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GetWait {
+pub enum GetWait {
     No,
     /// It waits until there is a message.
     ForOne,
@@ -60,7 +60,7 @@ impl Drop for PendingGet<'_> {
 
 /// Messages in flight that a caller has taken. Dropping the batch returns them to their places.
 #[derive(Debug)]
-pub(crate) struct PulledBatch {
+pub struct PulledBatch {
     dispatcher: Arc<Dispatcher>,
     deliveries: Vec<Delivery>,
     /// Changes that tell of the deliveries of chosen messages.
@@ -70,7 +70,7 @@ pub(crate) struct PulledBatch {
 }
 
 impl PulledBatch {
-    pub(crate) fn new(dispatcher: &Arc<Dispatcher>) -> Self {
+    pub fn new(dispatcher: &Arc<Dispatcher>) -> Self {
         Self {
             dispatcher: Arc::clone(dispatcher),
             deliveries: Vec::new(),
@@ -80,40 +80,40 @@ impl PulledBatch {
     }
 
     /// Creates a batch that takes messages of a paused dispatcher too.
-    pub(crate) fn despite_pause(dispatcher: &Arc<Dispatcher>) -> Self {
+    pub fn despite_pause(dispatcher: &Arc<Dispatcher>) -> Self {
         let mut batch = Self::new(dispatcher);
         batch.despite_pause = true;
         batch
     }
 
-    pub(crate) fn deliveries(&self) -> &[Delivery] {
+    pub fn deliveries(&self) -> &[Delivery] {
         &self.deliveries
     }
 
     /// Returns true if a message was taken out of its turn: no hand-out mark tells of its delivery.
-    pub(crate) fn has_chosen(&self) -> bool {
+    pub fn has_chosen(&self) -> bool {
         !self.marks.is_empty()
     }
 
-    pub(crate) fn ids(&self) -> Vec<DeliveryId> {
+    pub fn ids(&self) -> Vec<DeliveryId> {
         self.deliveries.iter().map(|delivery| delivery.id).collect()
     }
 
     /// Returns all but the first `count` messages to their places.
-    pub(crate) fn keep(&mut self, count: usize) {
+    pub fn keep(&mut self, count: usize) {
         let rest = self.deliveries.split_off(count.min(self.deliveries.len()));
         give_back(&self.dispatcher, &rest);
     }
 
     /// Takes the messages out: they stay in flight.
-    pub(crate) fn into_parts(mut self) -> (Arc<Dispatcher>, Vec<Delivery>) {
+    pub fn into_parts(mut self) -> (Arc<Dispatcher>, Vec<Delivery>) {
         let deliveries = std::mem::take(&mut self.deliveries);
         (Arc::clone(&self.dispatcher), deliveries)
     }
 
     /// Stores that the messages are delivered. They are handed out even if the disk is too full for it, as
     /// other messages are.
-    pub(crate) async fn mark_delivered(&mut self, context: &DeliveryContext) {
+    pub async fn mark_delivered(&mut self, context: &DeliveryContext) {
         let marks = std::mem::take(&mut self.marks);
         if marks.is_empty() || !self.dispatcher.is_stored {
             return;
@@ -129,7 +129,7 @@ impl PulledBatch {
 
     /// Settles all messages, which are done. Returns them once that is as durable as `wait` says. If it is
     /// refused, they return to their places.
-    pub(crate) async fn complete_stored(
+    pub async fn complete_stored(
         self,
         context: &DeliveryContext,
         wait: StateWait,
@@ -160,7 +160,7 @@ fn give_back(dispatcher: &Arc<Dispatcher>, deliveries: &[Delivery]) {
 
 /// Settles messages in flight, which are done; resolves once that is as durable as `wait` says. If it is
 /// refused, they stay in flight.
-pub(crate) async fn complete_stored(
+pub async fn complete_stored(
     context: &DeliveryContext,
     dispatcher: &Arc<Dispatcher>,
     ids: Vec<DeliveryId>,
@@ -190,7 +190,7 @@ pub(crate) async fn complete_stored(
 
 /// Result of taking a message that a search found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Chosen {
+pub enum Chosen {
     Taken,
     /// Another caller or consumer was faster.
     Lost,
@@ -200,7 +200,7 @@ pub(crate) enum Chosen {
 
 /// Wait of a request for messages: the dispatcher is in use until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a>(&'a Arc<Dispatcher>);
+pub struct Waiting<'a>(&'a Arc<Dispatcher>);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -214,7 +214,7 @@ impl Drop for Waiting<'_> {
 
 impl Dispatcher {
     /// Begins the wait of a request.
-    pub(crate) fn wait(self: &Arc<Self>) -> Waiting<'_> {
+    pub fn wait(self: &Arc<Self>) -> Waiting<'_> {
         self.lock().waiting_requests += 1;
         Waiting(self)
     }
@@ -256,7 +256,7 @@ impl Dispatcher {
 
     /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
     /// exceed them. A wait is for the first.
-    pub(crate) async fn pull(
+    pub async fn pull(
         self: &Arc<Self>,
         count: usize,
         bytes_max: usize,
@@ -279,7 +279,7 @@ impl Dispatcher {
 
     /// Takes up to `count` messages that `wants` accepts, in the order of the search, until they have
     /// `bytes_max` bytes. False if as many messages are in flight as may be.
-    pub(crate) async fn choose(
+    pub async fn choose(
         self: &Arc<Self>,
         search: &mut Search,
         (count, bytes_max): (usize, usize),
@@ -300,7 +300,7 @@ impl Dispatcher {
         true
     }
 
-    pub(crate) fn take_chosen(
+    pub fn take_chosen(
         self: &Arc<Self>,
         id: DeliveryId,
         message: StoredMessage,
@@ -335,13 +335,13 @@ impl Dispatcher {
     }
 
     /// Returns the signal that there may be new messages for searches.
-    pub(crate) fn searches(&self) -> Arc<Notify> {
+    pub fn searches(&self) -> Arc<Notify> {
         let mut inner = self.lock();
         Arc::clone(inner.searches.get_or_insert_default())
     }
 
     /// Returns a number that changes when messages return to their places.
-    pub(crate) fn put_back_count(&self) -> u64 {
+    pub fn put_back_count(&self) -> u64 {
         self.lock().put_back
     }
 

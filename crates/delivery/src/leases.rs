@@ -81,7 +81,7 @@ impl Leases {
 
 impl PulledBatch {
     /// Leaves the messages in flight under leases of `ms`.
-    pub(crate) fn lease(self, context: &DeliveryContext, ms: u64) -> Vec<(Delivery, LeaseId)> {
+    pub fn lease(self, context: &DeliveryContext, ms: u64) -> Vec<(Delivery, LeaseId)> {
         let (dispatcher, deliveries) = self.into_parts();
         let mut inner = dispatcher.lock();
         let ends_ms = end_of(context, ms);
@@ -116,7 +116,7 @@ impl Dispatcher {
     }
 
     /// Ends leases, whose messages stay in flight. Returns false for each that has ended already.
-    pub(crate) fn take_leases(self: &Arc<Self>, ids: &[LeaseId]) -> Vec<bool> {
+    pub fn take_leases(self: &Arc<Self>, ids: &[LeaseId]) -> Vec<bool> {
         let mut inner = self.lock();
         let mut remove = |id: &LeaseId| {
             let leases = inner.leases.as_mut();

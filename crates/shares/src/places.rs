@@ -11,7 +11,7 @@ use stafett_topics::{Topic, TopicId, Topics, Visibility};
 
 use super::metrics::ShareMetrics;
 use super::place::Place;
-use crate::delivery::{DeliveryContext, Dispatcher};
+use stafett_delivery::{DeliveryContext, Dispatcher};
 
 /// Rules of a group's deliveries, given with each call: they may change at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,40 +74,37 @@ impl PlaceTable {
 }
 
 impl Shares {
-    pub(crate) fn new(
-        journal: Arc<dyn Journal>,
-        topics: Arc<Topics>,
+    /// Loads the places and starts the tasks. Must be called within a Tokio runtime.
+    pub fn open(
+        journal: &Arc<dyn Journal>,
+        topics: &Arc<Topics>,
         durability: Durability,
-        clock: Arc<Clock>,
-    ) -> Arc<Self> {
+        clock: &Arc<Clock>,
+    ) -> Result<Arc<Self>, StateUnreadable> {
         let wait = match durability {
             Durability::Sync => StateWait::Synced,
             Durability::Memory | Durability::Os | Durability::Interval { .. } => StateWait::Written,
         };
-        Arc::new(Self {
-            context: DeliveryContext::new(Arc::clone(&journal), clock, spaces::SHARE_DELIVERIES),
+        let shares = Arc::new(Self {
+            context: DeliveryContext::new(Arc::clone(journal), Arc::clone(clock), spaces::SHARE_DELIVERIES),
             metrics: ShareMetrics::default(),
             wait,
             table: Lock::default(),
-            topics,
-            journal,
-        })
-    }
-
-    /// Loads the places and starts the tasks. Must be called within a Tokio runtime.
-    pub(crate) fn open(self: &Arc<Self>) -> Result<(), StateUnreadable> {
-        self.load()?;
-        let weak = Arc::downgrade(self);
+            topics: Arc::clone(topics),
+            journal: Arc::clone(journal),
+        });
+        shares.load()?;
+        let weak = Arc::downgrade(&shares);
         let all = move || {
             weak.upgrade()
                 .map(|shares| shares.dispatchers())
                 .unwrap_or_default()
         };
-        self.context.start(all);
-        Ok(())
+        shares.context.start(all);
+        Ok(shares)
     }
 
-    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+    pub fn register_metrics(&self, registry: &mut Registry) {
         self.metrics.register(&self.context, registry);
     }
 
@@ -140,21 +137,21 @@ impl Shares {
     }
 
     /// Handles the growth of a topic to more partitions: groups begin at the first messages of new ones.
-    pub(crate) fn on_topic_grown(&self, topic: &Topic) {
+    pub fn on_topic_grown(&self, topic: &Topic) {
         for place in self.all_in(topic.id) {
             place.dispatcher.follow(&self.context, topic);
         }
     }
 
     /// Handles the deletion of a topic: deletes the places in it.
-    pub(crate) fn on_topic_deleted(&self, topic: TopicId) {
+    pub fn on_topic_deleted(&self, topic: TopicId) {
         for place in self.all_in(topic) {
             drop(self.remove(&place));
         }
     }
 
     /// Stores everything unstored and stops.
-    pub(crate) async fn finish(&self) {
+    pub async fn finish(&self) {
         self.context.finish().await;
         self.context.flush_all(&self.dispatchers()).await;
     }

@@ -42,7 +42,7 @@ const LAST_TRIES: u32 = 5;
 
 /// Dispatchers with something to store.
 #[derive(Debug, Default)]
-pub(crate) struct Dirty {
+pub struct Dirty {
     dispatchers: Lock<Vec<Arc<Dispatcher>>>,
     refused: Lock<Vec<RefusedDeletion>>,
     wake: Arc<Notify>,
@@ -77,7 +77,7 @@ impl Dirty {
     }
 
     /// Adds a refused deletion of a dispatcher, to be retried.
-    pub(crate) fn push_refused(&self, id: u64, frames: Vec<Frame>) {
+    pub fn push_refused(&self, id: u64, frames: Vec<Frame>) {
         self.refused().push(RefusedDeletion { id, frames });
         self.wake.notify_one();
     }
@@ -141,7 +141,7 @@ impl Persistence {
 
 impl DeliveryContext {
     /// Registers a dispatcher if it has something to store.
-    pub(crate) fn mark_dirty(&self, dispatcher: &Arc<Dispatcher>, inner: &mut DeliveryState) {
+    pub fn mark_dirty(&self, dispatcher: &Arc<Dispatcher>, inner: &mut DeliveryState) {
         let Persistence {
             changes, is_listed, ..
         } = &inner.persistence;
@@ -153,7 +153,7 @@ impl DeliveryContext {
 
     /// Stores the changes of all dispatchers. Returns the ids of those of which something was refused: it has
     /// to be retried.
-    pub(crate) fn flush(&self) -> BTreeSet<u64> {
+    pub fn flush(&self) -> BTreeSet<u64> {
         let _turn = self.dirty.lock_turn();
         // No log may be deleted between its check and its truncation.
         let _no_removal = self.lock_out_removals();
@@ -211,7 +211,7 @@ impl DeliveryContext {
     }
 
     /// Stores the state of every dispatcher, with exact marks: before a stop.
-    pub(crate) async fn flush_all(&self, all: &[Arc<Dispatcher>]) {
+    pub async fn flush_all(&self, all: &[Arc<Dispatcher>]) {
         for _ in 1..LAST_TRIES {
             // Marks are exact only after everything else is stored.
             if self.flush().is_empty() && self.flush_exactly(all) {

@@ -14,10 +14,10 @@ use super::wakeups::Token;
 
 /// Log of a lane.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LaneLog {
+pub struct LaneLog {
     /// Number of the lane: a priority or a partition.
-    pub(crate) lane: u32,
-    pub(crate) log: LogId,
+    pub lane: u32,
+    pub log: LogId,
     /// Offset before which the log is freed.
     pub(super) freed: u64,
     /// Token of its watch; `None` while it is not watched.
@@ -26,7 +26,7 @@ pub(crate) struct LaneLog {
 
 /// Owner of the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogOwnership {
+pub enum LogOwnership {
     /// Settled messages are freed.
     Own,
     /// A topic, which has its own retention.
@@ -35,7 +35,7 @@ pub(crate) enum LogOwnership {
 
 impl Dispatcher {
     /// Hands out when one of the logs grows.
-    pub(crate) fn watch_logs(self: &Arc<Self>, context: &DeliveryContext) {
+    pub fn watch_logs(self: &Arc<Self>, context: &DeliveryContext) {
         let mut inner = self.lock();
         if self.is_ended() {
             return;
@@ -47,7 +47,7 @@ impl Dispatcher {
 
     /// Sets the start in the logs of a new dispatcher, at their first or their next messages. Returns the
     /// frame that stores it.
-    pub(crate) fn start_at(&self, context: &DeliveryContext, from_end: bool) -> Frame {
+    pub fn start_at(&self, context: &DeliveryContext, from_end: bool) -> Frame {
         let mut inner = self.lock();
         let DeliveryState {
             state,
@@ -67,7 +67,7 @@ impl Dispatcher {
     }
 
     /// Begins lanes anew at these offsets, and stages the state together with `frames`.
-    pub(crate) fn begin_lanes_at(
+    pub fn begin_lanes_at(
         &self,
         context: &DeliveryContext,
         starts: impl IntoIterator<Item = (u32, u64)>,
@@ -90,7 +90,7 @@ impl Dispatcher {
     }
 
     /// Adds the logs of a topic's new partitions.
-    pub(crate) fn follow(self: &Arc<Self>, context: &DeliveryContext, topic: &Topic) {
+    pub fn follow(self: &Arc<Self>, context: &DeliveryContext, topic: &Topic) {
         let mut inner = self.lock();
         let known = u32::try_from(inner.logs.len()).unwrap_or(u32::MAX);
         if self.is_ended() || known >= topic.partitions() {
@@ -106,7 +106,7 @@ impl Dispatcher {
     }
 
     /// Applies a stored row of the state. `None` if this version does not know its format.
-    pub(crate) fn restore(&self, row: StateItem<'_>) -> Option<()> {
+    pub fn restore(&self, row: StateItem<'_>) -> Option<()> {
         let mut inner = self.lock();
         let restored = match row {
             StateItem::Value { value, .. } => inner.state.restore(value),
@@ -117,7 +117,7 @@ impl Dispatcher {
     }
 
     /// Compares the restored state with the logs, and watches them.
-    pub(crate) fn open(self: &Arc<Self>, context: &DeliveryContext) {
+    pub fn open(self: &Arc<Self>, context: &DeliveryContext) {
         let mut inner = self.lock();
         for lane in inner.logs.clone() {
             if let Some(bounds) = context.journal.bounds(lane.log) {
@@ -147,7 +147,7 @@ impl Dispatcher {
 
     /// Hands out restored messages. `may_have_holes` says whether the logs may have lost messages of the
     /// previous run.
-    pub(crate) fn resume(self: &Arc<Self>, context: &Arc<DeliveryContext>, may_have_holes: bool) {
+    pub fn resume(self: &Arc<Self>, context: &Arc<DeliveryContext>, may_have_holes: bool) {
         let inner = self.lock();
         let waits = inner.state.ready() > 0;
         let is_ragged = may_have_holes || inner.persistence.holds_transient;
@@ -189,7 +189,7 @@ impl DeliveryState {
     }
 
     /// Updates the end of a lane from its log.
-    pub(crate) fn look_at_lane(&mut self, dispatcher: &Dispatcher, context: &DeliveryContext, lane: u32) {
+    pub fn look_at_lane(&mut self, dispatcher: &Dispatcher, context: &DeliveryContext, lane: u32) {
         if let Some(log) = self.log(lane) {
             self.look_at(dispatcher, context, lane, log);
         }
@@ -210,7 +210,7 @@ impl DeliveryState {
         self.staged = self.staged.saturating_sub(state.end() - before);
     }
 
-    pub(crate) fn log(&self, number: u32) -> Option<LogId> {
+    pub fn log(&self, number: u32) -> Option<LogId> {
         // Lanes of a topic are in order.
         let guess = usize::try_from(number).ok().and_then(|at| self.logs.get(at));
         let lane = guess
@@ -221,7 +221,7 @@ impl DeliveryState {
 }
 
 impl LaneLog {
-    pub(crate) fn new(lane: u32, log: LogId) -> Self {
+    pub fn new(lane: u32, log: LogId) -> Self {
         Self {
             lane,
             log,
@@ -231,7 +231,7 @@ impl LaneLog {
     }
 
     /// Hands out when the log grows.
-    pub(crate) fn watch(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
+    pub fn watch(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
         if self.token.is_none() {
             self.token = context.watch(dispatcher, self.lane, self.log);
         }
@@ -243,7 +243,7 @@ impl LaneLog {
     }
 
     /// Returns the lanes of a topic's partitions, from `from` on.
-    pub(crate) fn of_topic(topic: &Topic, from: u32) -> SmallVec<[Self; 1]> {
+    pub fn of_topic(topic: &Topic, from: u32) -> SmallVec<[Self; 1]> {
         (from..topic.partitions())
             .filter_map(|partition| Some(Self::new(partition, topic.log(partition)?)))
             .collect()

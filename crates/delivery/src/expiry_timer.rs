@@ -85,7 +85,7 @@ impl Timer {
 
 impl DeliveryState {
     /// Schedules a check of the dispatcher, unless an earlier one is scheduled.
-    pub(crate) fn wake_at(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>, at_ms: i64) {
+    pub fn wake_at(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>, at_ms: i64) {
         if at_ms < self.timer_at {
             self.timer_at = at_ms;
             context.timer.push(at_ms, dispatcher);
@@ -119,7 +119,7 @@ impl Dispatcher {
     }
 
     /// Returns true if it has not been used for as long as it may; otherwise it is checked again then.
-    pub(crate) fn is_overdue(self: &Arc<Self>, context: &DeliveryContext, inner: &mut DeliveryState) -> bool {
+    pub fn is_overdue(self: &Arc<Self>, context: &DeliveryContext, inner: &mut DeliveryState) -> bool {
         let unused_at = self.unused_at(inner);
         if unused_at.is_some_and(|at| at <= context.clock.now_ms()) {
             return true;
@@ -132,13 +132,13 @@ impl Dispatcher {
 
     /// Forgets all deadlines, as if the timer had handled them.
     #[cfg(test)]
-    pub(crate) fn forget_timer(&self, context: &DeliveryContext) {
+    pub fn forget_timer(&self, context: &DeliveryContext) {
         self.lock().timer_at = i64::MAX;
         while context.timer.pop_due(i64::MAX).is_some() {}
     }
 
-    /// Returns the time from which it counts as unused. `None` if it has no limit, or is in use: by consumers,
-    /// requests that wait, or leases.
+    /// Returns the time from which it counts as unused. `None` if it has no limit, or is in use: by
+    /// consumers, requests that wait, or leases.
     pub(super) fn unused_at(&self, inner: &DeliveryState) -> Option<i64> {
         let expires_ms = i64::try_from(inner.settings.expires_ms?).unwrap_or(i64::MAX);
         let is_used = inner.has_consumers() || inner.waiting_requests > 0 || inner.has_leases();

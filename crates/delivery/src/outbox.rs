@@ -37,11 +37,11 @@ pub struct DeliveryBatch {
 
 /// Deliveries that were withdrawn from an outbox.
 #[derive(Debug)]
-pub(crate) struct Withdrawn {
+pub struct Withdrawn {
     /// Withdrawn deliveries.
-    pub(crate) deliveries: Vec<Delivery>,
+    pub deliveries: Vec<Delivery>,
     /// Waiters for which there is room now; must be resumed without any lock held.
-    pub(crate) waiting: Vec<Waiter>,
+    pub waiting: Vec<Waiter>,
 }
 
 /// Notification to a consumer, besides deliveries.
@@ -104,7 +104,7 @@ impl Outbox {
     }
 
     /// Removes the deliveries of one consumer. The caller must resume [`Withdrawn::waiting`].
-    pub(crate) fn withdraw(&self, token: u64) -> Withdrawn {
+    pub fn withdraw(&self, token: u64) -> Withdrawn {
         let mut content = self.lock();
         let mut deliveries = Vec::new();
         content.runs.retain_mut(|run| {
@@ -130,12 +130,12 @@ impl Outbox {
     }
 
     /// Returns true if the outbox has room for one more message on top of `pending` bytes.
-    pub(crate) fn has_room(&self, pending: usize) -> bool {
+    pub fn has_room(&self, pending: usize) -> bool {
         self.bytes() + pending < self.bytes_max
     }
 
     /// Registers a waiter for room. False if there is room by now.
-    pub(crate) fn wait(&self, waiter: Waiter) -> bool {
+    pub fn wait(&self, waiter: Waiter) -> bool {
         let mut content = self.lock();
         if content.runs.is_empty() {
             return false;
@@ -145,7 +145,7 @@ impl Outbox {
     }
 
     /// Adds deliveries of a consumer; `deliveries` is left empty for reuse.
-    pub(crate) fn put(
+    pub fn put(
         &self,
         token: u64,
         source: impl FnOnce() -> Source,
@@ -172,7 +172,7 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    pub(crate) fn tell(&self, event: Event) {
+    pub fn tell(&self, event: Event) {
         self.lock().events.push(event);
         self.wake.notify_one();
     }
@@ -184,7 +184,7 @@ impl Outbox {
 
 impl Delivery {
     /// Returns the approximate memory of the delivery, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.message.bytes() + DELIVERY_BYTES
     }
 }

@@ -59,7 +59,7 @@ impl Credit {
 
     /// Takes credit for a message. Without `settles` it takes none, but needs some to be available. If there
     /// is none, `waiter` is resumed when its turn has come.
-    pub(crate) fn take(&self, settles: bool, waiter: impl FnOnce() -> Waiter) -> bool {
+    pub fn take(&self, settles: bool, waiter: impl FnOnce() -> Waiter) -> bool {
         if self.try_take(settles) {
             return true;
         }

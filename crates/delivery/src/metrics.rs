@@ -4,16 +4,16 @@ use prometheus_client::metrics::counter::Counter;
 use stafett_model::DeathReason;
 
 #[derive(Debug, Default)]
-pub(crate) struct DeliveryMetrics {
-    pub(crate) delivered: Counter,
-    pub(crate) settled: Counter,
-    pub(crate) expired: Counter,
-    pub(crate) overflowed: Counter,
-    pub(crate) rejected: Counter,
-    pub(crate) returned_too_often: Counter,
-    pub(crate) dead_lettered: Counter,
-    pub(crate) lost: Counter,
-    pub(crate) looks: Counter,
+pub struct DeliveryMetrics {
+    pub delivered: Counter,
+    pub settled: Counter,
+    pub expired: Counter,
+    pub overflowed: Counter,
+    pub rejected: Counter,
+    pub returned_too_often: Counter,
+    pub dead_lettered: Counter,
+    pub lost: Counter,
+    pub looks: Counter,
 }
 
 impl DeliveryMetrics {

@@ -1,9 +1,9 @@
 //! Share groups: members of a group take messages of topics together, and settle each by itself.
 //!
 //! A group has a place in each topic that its members read: a dispatcher over the topic's partitions
-//! ([`crate::delivery`]), as a queue over a topic has, from which messages are pulled. Messages that a member
-//! takes are locked for it for some time; then they return, unless it has settled them or renewed the lock.
-//! Members, sessions and the assignment of partitions are known to others.
+//! ([`stafett_delivery`]), as a queue over a topic has, from which messages are pulled. Messages that a
+//! member takes are locked for it for some time; then they return, unless it has settled them or renewed the
+//! lock. Members, sessions and the assignment of partitions are known to others.
 //!
 //! - `places`: all places; `load`: loading at the start; `changes`: places that are made, moved and deleted
 //! - `place`: the place of a group in a topic; `acquire`: taking messages; `acknowledge`: settling them

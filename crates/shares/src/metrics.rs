@@ -3,7 +3,7 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
-use crate::delivery::DeliveryContext;
+use stafett_delivery::DeliveryContext;
 
 #[derive(Debug, Default)]
 pub(crate) struct ShareMetrics {

@@ -10,7 +10,7 @@ use stafett_store::NotStored;
 use super::locks::{Locks, RecordLock};
 use super::place::{Place, return_one};
 use super::places::{ShareRules, Shares};
-use crate::delivery::DeliveryState;
+use stafett_delivery::DeliveryState;
 
 /// Kind of acknowledgement of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

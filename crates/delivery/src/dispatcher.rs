@@ -32,10 +32,10 @@ use super::read_ahead::ReadAhead;
 use super::settings::SettingFlags;
 
 /// Future of an append of dead letters.
-pub(crate) type StoringLetters = Pin<Box<dyn Future<Output = Result<(), NotStored>> + Send>>;
+pub type StoringLetters = Pin<Box<dyn Future<Output = Result<(), NotStored>> + Send>>;
 
 /// Owner of a dispatcher: decides where dead letters go, and what happens to an unused dispatcher.
-pub(crate) trait DispatcherOwner: fmt::Debug + Send + Sync {
+pub trait DispatcherOwner: fmt::Debug + Send + Sync {
     /// Returns the kind and name of the owner, for the log.
     fn describe(&self) -> String;
 
@@ -57,21 +57,21 @@ pub(crate) trait DispatcherOwner: fmt::Debug + Send + Sync {
 
 /// Parameters of a dispatcher.
 #[derive(Debug)]
-pub(crate) struct DispatcherSpec {
+pub struct DispatcherSpec {
     /// Key of its stored state.
-    pub(crate) id: u64,
+    pub id: u64,
     /// As declared.
-    pub(crate) declared: Arc<QueueSettings>,
+    pub declared: Arc<QueueSettings>,
     /// In force.
-    pub(crate) settings: Arc<QueueSettings>,
-    pub(crate) is_paused: bool,
-    pub(crate) logs: SmallVec<[LaneLog; 1]>,
-    pub(crate) ownership: LogOwnership,
+    pub settings: Arc<QueueSettings>,
+    pub is_paused: bool,
+    pub logs: SmallVec<[LaneLog; 1]>,
+    pub ownership: LogOwnership,
     /// True if the state is stored, and survives a restart.
-    pub(crate) is_stored: bool,
+    pub is_stored: bool,
     /// True if nothing is handed out by itself: the owner takes messages out of the state, and is notified
     /// when there may be some.
-    pub(crate) is_pulled: bool,
+    pub is_pulled: bool,
 }
 
 /// Hands out the messages of a list of logs.
@@ -93,14 +93,14 @@ pub struct Dispatcher {
 
 /// Mutable part of a dispatcher.
 #[derive(Debug)]
-pub(crate) struct DeliveryState {
-    pub(crate) state: QueueState,
+pub struct DeliveryState {
+    pub state: QueueState,
     /// In force.
-    pub(crate) settings: Arc<QueueSettings>,
+    pub settings: Arc<QueueSettings>,
     /// Logs to check for growth, if they are a topic's.
     pub(super) grown: GrownLanes,
     /// Logs of the lanes, with the offsets up to which they are freed.
-    pub(crate) logs: SmallVec<[LaneLog; 1]>,
+    pub logs: SmallVec<[LaneLog; 1]>,
     pub(super) links: BTreeMap<ConsumerKey, ConsumerLink>,
     pub(super) getters: VecDeque<GetRequest>,
     pub(super) read_ahead: ReadAhead,
@@ -145,7 +145,7 @@ pub struct Counts {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(
+    pub fn new(
         spec: DispatcherSpec,
         context: &Arc<DeliveryContext>,
         owner: Weak<dyn DispatcherOwner>,
@@ -201,7 +201,7 @@ impl Dispatcher {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, DeliveryState> {
+    pub fn lock(&self) -> MutexGuard<'_, DeliveryState> {
         self.inner.lock()
     }
 
@@ -234,14 +234,14 @@ impl Dispatcher {
     }
 
     /// Returns true if one consumer gets all messages.
-    pub(crate) fn has_sole_consumer(&self) -> bool {
+    pub fn has_sole_consumer(&self) -> bool {
         let inner = self.lock();
         let consumers = &inner.state.consumers;
         consumers.is_exclusive() || self.declared.single_active_consumer && !consumers.is_empty()
     }
 
     /// Returns true if as many messages are in flight as may be.
-    pub(crate) fn is_full_of_taken(&self) -> bool {
+    pub fn is_full_of_taken(&self) -> bool {
         self.lock().state.in_flight() >= IN_FLIGHT_MAX
     }
 
@@ -261,7 +261,7 @@ impl Dispatcher {
 
     /// Ends the hand-out for all consumers, unless `check` fails under the lock. Returns the number of
     /// waiting messages; `None` if it has ended already.
-    pub(crate) fn end<E>(
+    pub fn end<E>(
         &self,
         context: &DeliveryContext,
         check: impl FnOnce(&mut DeliveryState) -> Result<(), E>,
@@ -305,11 +305,11 @@ impl DeliveryState {
 
     /// Returns the state, and the changes that its transitions add to.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&mut QueueState, &mut Changes) {
+    pub fn parts(&mut self) -> (&mut QueueState, &mut Changes) {
         (&mut self.state, &mut self.persistence.changes)
     }
 
-    pub(crate) fn has_consumers(&self) -> bool {
+    pub fn has_consumers(&self) -> bool {
         !self.state.consumers.is_empty()
     }
 
@@ -320,7 +320,7 @@ impl DeliveryState {
     }
 
     /// Returns the number of waiting messages.
-    pub(crate) fn ready(&self) -> u64 {
+    pub fn ready(&self) -> u64 {
         self.state.ready()
     }
 }

@@ -10,7 +10,7 @@ use super::dispatcher::Dispatcher;
 
 impl Dispatcher {
     /// Returns true if one more message may be appended.
-    pub(crate) fn has_room(&self, context: &DeliveryContext, message: &Message) -> bool {
+    pub fn has_room(&self, context: &DeliveryContext, message: &Message) -> bool {
         if !self.flags.refuses() {
             return true;
         }
@@ -31,7 +31,7 @@ impl Dispatcher {
 
     /// Updates the counts for a message that is being appended. True if [`Self::release_room`] has to be
     /// called if it is not stored.
-    pub(crate) fn reserve_room(self: &Arc<Self>, context: &DeliveryContext, message: &Message) -> bool {
+    pub fn reserve_room(self: &Arc<Self>, context: &DeliveryContext, message: &Message) -> bool {
         let is_last_run = !message.persistent && self.is_stored && !self.declared.keeps_transient;
         if message.ttl_ms.is_none() && !self.flags.has_limits() && !is_last_run {
             return false;
@@ -51,7 +51,7 @@ impl Dispatcher {
     }
 
     /// Removes a message of `bytes` bytes that was not stored from the counts.
-    pub(crate) fn release_room(&self, bytes: u64) {
+    pub fn release_room(&self, bytes: u64) {
         let mut inner = self.lock();
         inner.staged = inner
             .staged

@@ -22,7 +22,7 @@ pub enum Settle {
 impl Settle {
     /// Returns true if messages of the dispatcher are done with it: they neither return nor become dead
     /// letters.
-    pub(crate) fn is_completion(self, dispatcher: &Dispatcher) -> bool {
+    pub fn is_completion(self, dispatcher: &Dispatcher) -> bool {
         match self {
             Self::Complete => true,
             Self::Discard => !dispatcher.flags.dead_letters(),

@@ -70,7 +70,7 @@ impl Dispatcher {
     }
 
     /// Puts settings into force, for waiting messages too. The caller dispatches once the lock is released.
-    pub(crate) fn set_settings(
+    pub fn set_settings(
         self: &Arc<Self>,
         context: &DeliveryContext,
         inner: &mut DeliveryState,
@@ -98,7 +98,7 @@ impl Dispatcher {
     }
 
     /// Pauses or resumes the hand-out. The caller dispatches once the lock is released.
-    pub(crate) fn set_paused(
+    pub fn set_paused(
         self: &Arc<Self>,
         context: &DeliveryContext,
         inner: &mut DeliveryState,

@@ -20,7 +20,7 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Messages in flight that an append settles.
 #[derive(Debug)]
-pub(crate) struct OpenMove {
+pub struct OpenMove {
     dispatcher: Arc<Dispatcher>,
     ids: Vec<DeliveryId>,
     delta: Bytes,
@@ -28,7 +28,7 @@ pub(crate) struct OpenMove {
 
 impl OpenMove {
     /// Begins to move messages. Ids that are no longer in flight are ignored.
-    pub(crate) fn begin(dispatcher: &Arc<Dispatcher>, ids: Vec<DeliveryId>) -> Self {
+    pub fn begin(dispatcher: &Arc<Dispatcher>, ids: Vec<DeliveryId>) -> Self {
         let mut changes = Changes::default();
         let mut inner = dispatcher.lock();
         let in_flight = ids.iter().filter(|id| inner.state.taken(**id).is_some());
@@ -50,14 +50,14 @@ impl OpenMove {
 
     /// Returns the frame that settles the messages; `None` if there is nothing to store, or the queue is
     /// deleted.
-    pub(crate) fn settlement(&self, context: &DeliveryContext) -> Option<Frame> {
+    pub fn settlement(&self, context: &DeliveryContext) -> Option<Frame> {
         let delta = || Change::Delta(self.delta.clone());
         let is_needed = !self.delta.is_empty() && !self.dispatcher.is_ended();
         is_needed.then(|| context.state_frame(&self.dispatcher, delta()))
     }
 
     /// Ends the move, as the outcome of the append is known.
-    pub(crate) fn end(self, context: &DeliveryContext, stored: Result<(), NotStored>) {
+    pub fn end(self, context: &DeliveryContext, stored: Result<(), NotStored>) {
         let mut inner = self.dispatcher.lock();
         if stored == Err(NotStored::Unknown) {
             // The journal has stopped, so the state is unknown: `open_moves` stays raised, and no snapshot is
