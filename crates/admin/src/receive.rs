@@ -133,7 +133,9 @@ async fn look(
         looked_at: 0,
         next: None,
     };
-    let Some(mut search) = queue.search(order, BOUNDS, &after) else {
+    let mut number = String::new();
+    let searching = queue.begin_search(order, BOUNDS, &after, choice.narrow(&mut number));
+    let Some(mut search) = searching.await else {
         return Ok(answer(StatusCode::OK, &found));
     };
     let mut bytes = 0;
@@ -236,11 +238,13 @@ impl Wanted {
         after: Vec<DeliveryId>,
     ) -> Result<Received, Problem> {
         let wants = |message: &StoredMessage| self.choice.wants(message);
+        let mut number = String::new();
         let request = Receive {
             count: self.count,
             bytes_max: BYTES_MAX,
             order: self.order,
             wanted: (!self.choice.is_all()).then_some(&wants as _),
+            narrow: self.choice.narrow(&mut number),
             bounds: BOUNDS,
             after,
             wait,

@@ -7,6 +7,7 @@ mod hostile;
 mod journal;
 mod mlmq;
 mod node;
+mod queue_changes;
 mod records;
 mod search;
 mod topics;

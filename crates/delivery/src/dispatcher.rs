@@ -29,6 +29,7 @@ use super::outbox::Event;
 use super::persistence::Persistence;
 use super::pull::GetRequest;
 use super::read_ahead::ReadAhead;
+use super::selection::SelectionIndex;
 use super::settings::SettingFlags;
 
 /// Future of an append of dead letters.
@@ -132,6 +133,8 @@ pub struct DeliveryState {
     /// Wakes searches when there may be new messages.
     pub(super) searches: Option<Arc<Notify>>,
     pub(super) leases: Option<Box<Leases>>,
+    /// Indexes of headers by which messages are selected.
+    pub(super) selections: Vec<Arc<SelectionIndex>>,
 }
 
 /// Counts of a dispatcher.
@@ -182,6 +185,7 @@ impl Dispatcher {
                 put_back: 0,
                 searches: None,
                 leases: None,
+                selections: Vec::new(),
             }),
             id: spec.id,
             declared: spec.declared,
@@ -275,6 +279,7 @@ impl Dispatcher {
         self.is_ended.store(true, Ordering::Release);
         inner.getters.clear();
         inner.leases = None;
+        inner.selections = Vec::new();
         inner.wake_searches();
         inner.dead_letters.dismiss();
         inner.read_ahead.clear();

@@ -178,6 +178,7 @@ pub(super) async fn run(
                 context.on_clock_set(&all());
             }
             let now_ms = clock.now_ms();
+            context.selections.drop_unused(now_ms);
             while let Some(dispatcher) = context.timer.pop_due(now_ms) {
                 if let Some(dispatcher) = dispatcher.upgrade() {
                     dispatcher.tick(&context);

@@ -8,6 +8,7 @@
 //! - `dispatcher`: one dispatcher and its state; `lanes`: its logs; `grown_lanes`: those to check for growth
 //! - `hand_out`: the hand-out; `expire`: messages that expire or are dropped instead; `read_ahead`: reading
 //! - `consumers`: consumers; `pull`: messages pulled by a caller; `search`: reads without effect
+//! - `selection`: an index of messages by the value of a header
 //! - `leases`: messages in flight that return after a time
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
 //!   `dead_letters`: messages that have died
@@ -37,6 +38,7 @@ mod pull;
 mod read_ahead;
 mod room;
 mod search;
+mod selection;
 mod settings;
 mod settle_on_append;
 mod settling;
@@ -55,7 +57,9 @@ pub use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};
 pub use pull::{Chosen, GetWait, PulledBatch, complete_stored};
-pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchOrder, SearchPlace};
+pub use search::{
+    MessageState, MessageStatus, Search, SearchBounds, SearchHint, SearchOrder, SearchPlace,
+};
 pub use settle_on_append::OpenMove;
 pub use settling::Settle;
 pub use shared_credit::Credit;

@@ -37,7 +37,7 @@ pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
 pub(crate) use publication::AtomicPublishError;
 pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};
-pub use receive::{Acknowledge, Receive, ReceiveError, Received, SettleLeases, Wanted};
+pub use receive::{Acknowledge, Narrow, Receive, ReceiveError, Received, SettleLeases, Wanted};
 pub(crate) use registry::DeadLetterRouter;
 pub use registry::Queues;
 pub use removal::DeleteQueueError;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stafett_delivery::Settle;
 use stafett_messaging::queues::{
-    ChangeError, DeadLetter, Declare, DeclareError, DeleteQueueError, Overflow, Queue, QueueRange,
+    ChangeError, DeadLetter, Declare, DeclareError, DeleteQueueError, Narrow, Overflow, Queue, QueueRange,
     QueueSettings, Receive, Setting,
 };
 use stafett_messaging::queues::{Acknowledge, AppendOutcome, Refused};
@@ -154,6 +154,7 @@ async fn a_paused_queue_takes_messages_and_hands_none_out() {
         bytes_max: usize::MAX,
         order: stafett_delivery::SearchOrder::Priority,
         wanted,
+        narrow: Narrow::default(),
         bounds: stafett_delivery::SearchBounds::NONE,
         after: Vec::new(),
         wait,

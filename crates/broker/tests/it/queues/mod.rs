@@ -17,4 +17,5 @@ mod moving;
 mod over;
 mod readers;
 mod receiving;
+mod selecting;
 mod support;
