@@ -131,7 +131,7 @@ impl Dispatcher {
     }
 
     /// Forgets all deadlines, as if the timer had handled them.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn forget_timer(&self, context: &DeliveryContext) {
         self.lock().timer_at = i64::MAX;
         while context.timer.pop_due(i64::MAX).is_some() {}

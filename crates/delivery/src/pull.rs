@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_journal::{Append, StateWait};
+use stafett_journal::{Append, Refusal, StateWait};
 use stafett_model::StoredMessage;
 use stafett_queue::{Changes, DeliveryId};
 use stafett_store::{NotStored, StageOutcome, only_outcome};
@@ -112,18 +112,24 @@ impl PulledBatch {
     }
 
     /// Stores that the messages are delivered. They are handed out even if the disk is too full for it, as
-    /// other messages are.
-    pub async fn mark_delivered(&mut self, context: &DeliveryContext) {
+    /// other messages are, but not by a journal that has stopped.
+    pub async fn mark_delivered(&mut self, context: &DeliveryContext) -> Result<(), NotStored> {
         let marks = std::mem::take(&mut self.marks);
         if marks.is_empty() || !self.dispatcher.is_stored {
-            return;
+            return Ok(());
         }
         let staged = self
             .dispatcher
             .lock()
             .store_at_once(context, &self.dispatcher, marks);
-        if let StageOutcome::Waits(ticket) = staged {
-            ticket.await;
+        let stored = match staged {
+            StageOutcome::Stored => Ok(()),
+            StageOutcome::Refused(why) => Err(NotStored::Refused(why)),
+            StageOutcome::Waits(ticket) => only_outcome(ticket.await.first()),
+        };
+        match stored {
+            Err(why @ (NotStored::Unknown | NotStored::Refused(Refusal::Closed))) => Err(why),
+            Err(NotStored::Refused(_)) | Ok(()) => Ok(()),
         }
     }
 

@@ -211,7 +211,7 @@ impl Queue {
         let context = Arc::clone(&queues.context);
         let deliveries = match ack {
             Acknowledge::Lease { ms } => {
-                batch.mark_delivered(&context).await;
+                batch.mark_delivered(&context).await?;
                 let leased = batch.lease(&context, ms).into_iter();
                 received.messages = leased.map(|(delivery, id)| (delivery, Some(id))).collect();
                 return Ok(());
@@ -241,29 +241,37 @@ impl Queue {
         let queues = self.queues.upgrade().ok_or(stopped)?;
         let ids: Vec<LeaseId> = request.leases.iter().map(|(id, _)| *id).collect();
         let known = self.take_leases(&ids);
-        let held = request
-            .leases
-            .into_iter()
-            .zip(&known)
-            .filter(|(_, known)| **known);
-        let held = held.map(|((id, what), _)| (id.message, what));
+        let held = request.leases.into_iter().zip(&known);
+        let held = held.filter(|(_, known)| **known);
+        let held: Vec<_> = held.map(|((id, what), _)| (id.message, what)).collect();
+        if request.stored && !held.is_empty() {
+            // The leases have ended: if the caller leaves, the messages are settled all the same.
+            let (queue, of_queue) = (Arc::clone(self), Arc::clone(&queues));
+            let settling = async move { queue.settle_stored(&of_queue, held).await };
+            let settled = queues.spawn(settling).await;
+            settled.unwrap_or(Err(NotStored::Unknown))?;
+        } else {
+            self.settle(&held);
+        }
+        Ok(known)
+    }
+
+    /// Settles messages in flight, and waits until that is stored. If what is done cannot be, they all return
+    /// to their places.
+    async fn settle_stored(
+        self: &Arc<Self>,
+        queues: &Queues,
+        held: Vec<(DeliveryId, Settle)>,
+    ) -> Result<(), NotStored> {
         let (done, mut others): (Vec<_>, Vec<_>) =
-            held.partition(|(_, what)| request.stored && what.is_completion(self));
+            held.into_iter().partition(|(_, what)| what.is_completion(self));
         if !done.is_empty() {
-            let ids: Vec<DeliveryId> = done.iter().map(|(id, _)| *id).collect();
-            let (queue, context) = (Arc::clone(self), Arc::clone(&queues.context));
+            let ids = done.iter().map(|(id, _)| *id).collect();
             let wait = queues.log_level(self).into();
-            let storing = async move {
-                let stored = complete_stored(&context, &queue, ids.clone(), wait).await;
-                if let Err(NotStored::Refused(_)) = stored {
-                    // Their leases are gone: they come again.
-                    let back: Vec<_> = ids.into_iter().map(|id| (id, Settle::Requeue)).collect();
-                    queue.settle(&back);
+            if let Err(why) = complete_stored(&queues.context, self, ids, wait).await {
+                if matches!(why, NotStored::Refused(_)) {
+                    others.extend(done);
                 }
-                stored
-            };
-            let stored = queues.spawn(storing).await.unwrap_or(Err(NotStored::Unknown));
-            if let Err(why) = stored {
                 for (_, what) in &mut others {
                     *what = Settle::Requeue;
                 }
@@ -271,13 +279,11 @@ impl Queue {
                 return Err(why);
             }
         }
-        if !others.is_empty() {
-            self.settle(&others);
-            if request.stored {
-                self.store_settled(&queues).await?;
-            }
+        if others.is_empty() {
+            return Ok(());
         }
-        Ok(known)
+        self.settle(&others);
+        self.store_settled(queues).await
     }
 
     /// Waits until all settlements are stored, and dead letters at their targets.

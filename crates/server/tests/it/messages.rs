@@ -38,7 +38,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn a_message_goes_through_an_exchange_into_a_queue_and_out_by_command() {
+fn a_queue_is_created_with_its_settings_by_command() {
     let folder = Folder::new();
     let running = Running::start(serve(&folder));
     let http = running.address("http");
@@ -61,6 +61,18 @@ fn a_message_goes_through_an_exchange_into_a_queue_and_out_by_command() {
     assert_eq!(shown["priority_max"], 10);
     assert_eq!(shown["ttl_ms"], 3_600_000);
     assert_eq!(shown["dead_letter"]["routing_key"], "dead");
+}
+
+#[test]
+fn a_message_goes_through_an_exchange_into_a_queue_and_out_by_command() {
+    let folder = Folder::new();
+    let running = Running::start(serve(&folder));
+    let http = running.address("http");
+    let does = |arguments: &[&str], out: &str| assert_eq!(run(http, arguments, b""), out, "{arguments:?}");
+    does(
+        &["queue", "create", "orders", "--priorities", "10"],
+        "queue orders created\n",
+    );
     does(
         &["exchange", "create", "events", "--kind", "topic"],
         "exchange events created\n",
