@@ -12,7 +12,7 @@ use stafett_broker::Broker;
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::{List, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_messaging::queues::{Queue, QueueId, QueueRange};
+use stafett_messaging::queues::{DeleteConditions, DeleteQueueError, Queue, QueueId, QueueRange};
 use stafett_model::Namespace;
 use stafett_topics::TopicId;
 
@@ -30,6 +30,11 @@ const MOVED_AT_A_TIME: u64 = 10_000;
 /// Namespace of the queue of a request.
 pub(crate) const NAMESPACE: Parameter =
     Parameter::text("namespace", "Namespace of the queue; / if it is absent.");
+
+const IF_ID: Parameter = Parameter::text("if_id", "Only if the queue has this id.");
+const IF_READY_MAX: Parameter =
+    Parameter::number("if_ready_max", READY_MAX, "Only if no more messages wait.");
+const READY_MAX: u64 = (1 << 53) - 1;
 
 const LIST: List<Arc<Queue>, QueueStatus> = List {
     name: |queue| (queue.namespace.as_str(), &queue.name),
@@ -158,6 +163,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                     NAMESPACE,
                     Parameter::flag("if_unused", "Only if it has no consumers."),
                     Parameter::flag("if_empty", "Only if no message waits."),
+                    IF_ID,
+                    IF_READY_MAX,
                 ])
                 .answers::<MessageCount>(200)
                 .refuses(&refusals::STORAGE)
@@ -169,8 +176,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/queues/{queue}/purge",
                 "Settles all messages that wait.",
             ))
-            .query(&[NAMESPACE])
-            .refuses(&[Code::NotServing, Code::NoSuchQueue]),
+            .query(&[NAMESPACE, IF_ID, IF_READY_MAX])
+            .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Changed]),
             purge,
         )
         .route(
@@ -304,18 +311,28 @@ async fn delete_queue(
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let queue = find(&broker, &namespace(&query), &name)?;
-    let (if_unused, if_empty) = (query.flag("if_unused")?, query.flag("if_empty")?);
+    check_id(&query, &queue)?;
+    let ready_max = query.number("if_ready_max", READY_MAX)?;
+    let conditions = DeleteConditions {
+        if_unused: query.flag("if_unused")?,
+        ready_max: if query.flag("if_empty")? { Some(0) } else { ready_max },
+    };
     // An exclusive queue is deleted as if by its owner.
-    let owner = queue
-        .exclusive
-        .unwrap_or_else(|| broker.messaging().queues().new_owner());
-    let deleted =
-        broker
-            .messaging()
-            .queues()
-            .delete(&queue.namespace, &queue.name, if_unused, if_empty, owner);
+    let deleted = broker.messaging().queues().delete_this(&queue, conditions);
     let messages = deleted.await.map_err(of_deletion)?;
     Ok(answer(StatusCode::OK, &MessageCount { messages }))
+}
+
+/// Refuses a request whose condition names another queue.
+fn check_id(query: &Query, queue: &Queue) -> Result<(), Problem> {
+    let id = queue.id.0.to_string();
+    match query.get("if_id") {
+        Some(wanted) if wanted != id => {
+            let why = format!("the queue {:?} has the id {id}, not {wanted:?}", &*queue.name);
+            Err(Problem::new(Code::Changed, why).with("id", id))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn purge(
@@ -325,11 +342,12 @@ async fn purge(
     query: Query,
 ) -> Result<Response, Problem> {
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    check_id(&query, &queue)?;
+    let max = query.number("if_ready_max", READY_MAX)?.unwrap_or(u64::MAX);
     let plan = plan("purge", &queue, false);
-    let work = async move |_: Arc<Progress>| {
-        Ok(MessageCount {
-            messages: queue.purge(),
-        })
+    let work = async move |_: Arc<Progress>| match queue.purge_up_to(max) {
+        Ok(messages) => Ok(MessageCount { messages }),
+        Err(ready) => Err(of_deletion(DeleteQueueError::TooMany { ready })),
     };
     operations.run(plan, &query, work).await
 }

@@ -104,16 +104,25 @@ impl Dispatcher {
 
     /// Settles all waiting messages. Returns their number.
     pub fn purge(self: &Arc<Self>) -> u64 {
+        self.purge_up_to(u64::MAX).unwrap_or(0)
+    }
+
+    /// Settles all waiting messages, unless more than `max` wait: then returns the number of these as the
+    /// error.
+    pub fn purge_up_to(self: &Arc<Self>, max: u64) -> Result<u64, u64> {
         let Some(context) = self.context.upgrade() else {
-            return 0;
+            return Ok(0);
         };
         let mut inner = self.lock();
         inner.look_at_logs(self, &context);
+        if inner.ready() > max {
+            return Err(inner.ready());
+        }
         let (state, changes) = inner.parts();
         let purged = state.purge(changes);
         inner.read_ahead.clear();
         inner.head_expires = None;
         context.mark_dirty(self, &mut inner);
-        purged
+        Ok(purged)
     }
 }

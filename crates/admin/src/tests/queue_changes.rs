@@ -116,6 +116,26 @@ async fn a_full_disk_refuses_changes_and_pauses() {
 }
 
 #[tokio::test]
+async fn a_condition_keeps_a_queue_and_its_messages() {
+    let world = World::new().await;
+    world.queue("/", "q").await;
+    let (_, shown) = world.ask("GET /v1/queues/q").await;
+    let id = shown["id"].as_str().unwrap();
+    for _ in 0..3 {
+        world.publish("q", b"x", 0, None).await;
+    }
+    for request in ["POST /v1/queues/q/purge", "DELETE /v1/queues/q"] {
+        for condition in ["if_id=0", "if_ready_max=2"] {
+            let (status, why) = world.ask(&format!("{request}?{condition}")).await;
+            assert_eq!((status.as_u16(), &why["code"]), (409, &json!("changed")), "{request} {condition}");
+        }
+        let (status, done) = world.ask(&format!("{request}?if_id={id}&if_ready_max=3")).await;
+        assert_eq!(status, StatusCode::OK, "{done}");
+    }
+    assert_eq!(world.ask("GET /v1/queues/q").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn queues_are_listed_by_id_client_and_kind() {
     let world = World::new().await;
     for name in ["a", "b", "c"] {

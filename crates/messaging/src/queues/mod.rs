@@ -40,6 +40,6 @@ pub use queue::{ConsumeError, Queue};
 pub use receive::{Acknowledge, Narrow, Receive, ReceiveError, Received, SettleLeases, Wanted};
 pub(crate) use registry::DeadLetterRouter;
 pub use registry::Queues;
-pub use removal::DeleteQueueError;
+pub use removal::{DeleteConditions, DeleteQueueError};
 pub use table::{QueuePage, QueueRange};
 pub use stafett_queue::{DeadLetter, Overflow, QueueSettings, Setting};

@@ -30,10 +30,21 @@ pub enum DeleteQueueError {
     InUse,
     #[error("the queue has messages")]
     NotEmpty,
+    #[error("{ready} messages wait in the queue")]
+    TooMany { ready: u64 },
     #[error("the queue belongs to somebody else")]
     Locked,
     #[error(transparent)]
     NotStored(#[from] NotStored),
+}
+
+/// Conditions of a deletion.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeleteConditions {
+    /// True if it must have no consumers.
+    pub if_unused: bool,
+    /// Most messages that may wait.
+    pub ready_max: Option<u64>,
 }
 
 /// Deletion of a queue in progress. It completes even if this is dropped.
@@ -74,13 +85,28 @@ impl Queues {
         if queue.exclusive.is_some_and(|known| known != owner) {
             return Err(DeleteQueueError::Locked);
         }
-        let (ready, removing) = self.remove(&queue, |inner| {
-            if if_unused && inner.has_consumers() {
-                Err(DeleteQueueError::InUse)
-            } else if if_empty && inner.ready() > 0 {
-                Err(DeleteQueueError::NotEmpty)
-            } else {
-                Ok(())
+        let conditions = DeleteConditions {
+            if_unused,
+            ready_max: if_empty.then_some(0),
+        };
+        self.delete_this(&queue, conditions).await
+    }
+
+    /// Deletes this queue, and not a later one of its name. Returns the number of waiting messages, once the
+    /// deletion is stored.
+    pub async fn delete_this(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        conditions: DeleteConditions,
+    ) -> Result<u64, DeleteQueueError> {
+        let (ready, removing) = self.remove(queue, |inner| {
+            if conditions.if_unused && inner.has_consumers() {
+                return Err(DeleteQueueError::InUse);
+            }
+            match (conditions.ready_max, inner.ready()) {
+                (Some(0), 1..) => Err(DeleteQueueError::NotEmpty),
+                (Some(max), ready) if ready > max => Err(DeleteQueueError::TooMany { ready }),
+                _ => Ok(()),
             }
         })?;
         removing.stored().await?;
