@@ -311,7 +311,9 @@ impl Choice {
         } else if let Some(sender) = &self.sender {
             Some((SENDER, sender.as_bytes()))
         } else {
-            headers.next().map(|(name, value)| (name.as_str(), value.as_bytes()))
+            headers
+                .next()
+                .map(|(name, value)| (name.as_str(), value.as_bytes()))
         };
         let lowest = self.priority.max(self.priority_min);
         let highest = self.priority.unwrap_or(u8::MAX);

@@ -134,19 +134,11 @@ fn refused(error: ChangeError) -> Problem {
     }
 }
 
-async fn pause(
-    broker: State<Slot<Broker>>,
-    name: Path<String>,
-    query: Query,
-) -> Result<Response, Problem> {
+async fn pause(broker: State<Slot<Broker>>, name: Path<String>, query: Query) -> Result<Response, Problem> {
     set_paused(broker, name, query, true).await
 }
 
-async fn resume(
-    broker: State<Slot<Broker>>,
-    name: Path<String>,
-    query: Query,
-) -> Result<Response, Problem> {
+async fn resume(broker: State<Slot<Broker>>, name: Path<String>, query: Query) -> Result<Response, Problem> {
     set_paused(broker, name, query, false).await
 }
 
@@ -173,7 +165,8 @@ impl Changes {
             ("over", &self.over),
         ];
         if let Some((field, _)) = fields.iter().find(|(_, value)| value.is_some()) {
-            let why = format!("{field} of a queue does not change: make another queue, and move the messages");
+            let why =
+                format!("{field} of a queue does not change: make another queue, and move the messages");
             return Err(Problem::new(Code::Immutable, why).with("field", *field));
         }
         check_expires(self.expires_ms.flatten())

@@ -269,9 +269,7 @@ impl Choice {
         (!self.is_ready || queue.counts().ready > 0)
             && self.id.is_none_or(|id| queue.id == id)
             && self.is_personal.is_none_or(|is| queue.personal == is)
-            && self
-                .is_exclusive
-                .is_none_or(|is| queue.exclusive.is_some() == is)
+            && self.is_exclusive.is_none_or(|is| queue.exclusive.is_some() == is)
             && self.over.is_none_or(|topic| queue.over == Some(topic))
             && client.is_none_or(|name| queue.personal && *queue.name == **name)
     }
@@ -315,7 +313,11 @@ async fn delete_queue(
     let ready_max = query.number("if_ready_max", READY_MAX)?;
     let conditions = DeleteConditions {
         if_unused: query.flag("if_unused")?,
-        ready_max: if query.flag("if_empty")? { Some(0) } else { ready_max },
+        ready_max: if query.flag("if_empty")? {
+            Some(0)
+        } else {
+            ready_max
+        },
     };
     // An exclusive queue is deleted as if by its owner.
     let deleted = broker.messaging().queues().delete_this(&queue, conditions);

@@ -178,7 +178,9 @@ pub(crate) fn of_deletion(error: DeleteQueueError) -> Problem {
         DeleteQueueError::NoSuchQueue => Code::NoSuchQueue,
         DeleteQueueError::InUse => Code::InUse,
         DeleteQueueError::NotEmpty => Code::NotEmpty,
-        DeleteQueueError::TooMany { ready } => return Problem::new(Code::Changed, error).with("ready", ready),
+        DeleteQueueError::TooMany { ready } => {
+            return Problem::new(Code::Changed, error).with("ready", ready);
+        }
         DeleteQueueError::Locked => Code::Exclusive,
         DeleteQueueError::NotStored(why) => return of_storage(why, why),
     };

@@ -57,9 +57,7 @@ pub use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};
 pub use pull::{Chosen, GetWait, PulledBatch, complete_stored};
-pub use search::{
-    MessageState, MessageStatus, Search, SearchBounds, SearchHint, SearchOrder, SearchPlace,
-};
+pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchHint, SearchOrder, SearchPlace};
 pub use settle_on_append::OpenMove;
 pub use settling::Settle;
 pub use shared_credit::Credit;

@@ -262,12 +262,7 @@ impl Dispatcher {
 
     /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
     /// exceed them. A wait is for the first.
-    pub async fn pull(
-        self: &Arc<Self>,
-        count: usize,
-        bytes_max: usize,
-        mut wait: GetWait,
-    ) -> PulledBatch {
+    pub async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize, mut wait: GetWait) -> PulledBatch {
         let mut pulled = PulledBatch::new(self);
         let mut bytes = 0;
         while pulled.deliveries.len() < count

@@ -269,34 +269,29 @@ impl Search {
         let Some(lane) = self.lanes.get_mut(at) else {
             return LaneEnd::AtEnd;
         };
-        let mut passed = 0;
+        let mut passed = 0_u64;
         while lane.found.is_none() {
             if self.left.messages == 0 || self.left.bytes == 0 {
                 return LaneEnd::AtBound;
             }
-            let settings = {
+            let (place, settings) = {
                 let inner = self.dispatcher.lock();
                 let state = inner.state.lane(lane.lane);
-                match state.map_or(NextPlace::AtEnd, |state| lane.next(state, self.selected.as_ref())) {
-                    NextPlace::Ready(offset) => Ok((offset, Arc::clone(&inner.settings))),
-                    other => Err(other),
-                }
+                let next = |state| lane.next(state, self.selected.as_ref());
+                (state.map_or(NextPlace::AtEnd, next), Arc::clone(&inner.settings))
             };
-            let (offset, settings) = match settings {
-                Ok(found) => found,
-                Err(NextPlace::NotReady) => {
+            let offset = match place {
+                NextPlace::Ready(offset) if !self.dispatcher.is_ended() => offset,
+                NextPlace::Ready(_) | NextPlace::AtEnd => return LaneEnd::AtEnd,
+                NextPlace::NotReady => {
                     passed += 1;
-                    if passed % TURN_MESSAGES == 0 {
+                    if passed.is_multiple_of(TURN_MESSAGES) {
                         self.left.messages = self.left.messages.saturating_sub(TURN_MESSAGES);
                         tokio::task::yield_now().await;
                     }
                     continue;
                 }
-                Err(_) => return LaneEnd::AtEnd,
             };
-            if self.dispatcher.is_ended() {
-                return LaneEnd::AtEnd;
-            }
             let (offset, message, stored_by) = match lane.read(&*self.context.journal, offset).await {
                 Ok(read) => read,
                 Err(why) => {
@@ -335,7 +330,9 @@ impl SearchedLane {
     /// Moves to the next message that may be wanted.
     fn next(&mut self, state: &Lane, selected: Option<&Selected>) -> NextPlace {
         let Some(selected) = selected else {
-            return state.ready_from(self.from).map_or(NextPlace::AtEnd, NextPlace::Ready);
+            return state
+                .ready_from(self.from)
+                .map_or(NextPlace::AtEnd, NextPlace::Ready);
         };
         let (at, is_indexed) = selected.next(self.lane, self.from);
         self.from = at;

@@ -246,7 +246,7 @@ impl SelectionIndex {
         bytes_left: &mut usize,
     ) {
         let mut found = Vec::new();
-        let mut read = 0;
+        let mut read = 0_usize;
         while from.tail.next_offset().0 < from.end && *bytes_left > 0 && !dispatcher.is_ended() {
             match from.tail.next(&*context.journal).await {
                 Ok(TailItem::Message(offset, message, _)) => {
@@ -258,10 +258,10 @@ impl SelectionIndex {
                 // A search that comes here reports it.
                 Err(_) => break,
             }
-            if read % TURN_MESSAGES == 0 {
+            if read.is_multiple_of(TURN_MESSAGES) {
                 tokio::task::yield_now().await;
             }
-            let is_due = read % TOGETHER == 0;
+            let is_due = read.is_multiple_of(TOGETHER) && read > 0;
             if is_due && !self.add(dispatcher, from.lane, from.tail.next_offset().0, &mut found) {
                 return;
             }
@@ -357,8 +357,7 @@ impl Selected {
     /// Removes the entry of a settled message.
     pub(crate) fn remove(&self, lane: u32, offset: u64) {
         let mut entries = self.index.entries.lock();
-        self.index
-            .remove(&mut entries, entry(self.hash, lane, offset));
+        self.index.remove(&mut entries, entry(self.hash, lane, offset));
     }
 }
 

@@ -14,7 +14,10 @@ async fn refused(world: &World, request: &str, body: &str) -> (u16, Value, Value
 async fn settings_change_and_null_is_the_default() {
     let world = World::new().await;
     let definition = r#"{"ttl_ms": 60000, "dead_letter": {"routing_key": "dead"}}"#;
-    assert_eq!(world.send("PUT /v1/queues/q", definition).await.0, StatusCode::CREATED);
+    assert_eq!(
+        world.send("PUT /v1/queues/q", definition).await.0,
+        StatusCode::CREATED
+    );
     let all = json!({"ttl_ms": null, "expires_ms": 3_600_000, "length_max": 5, "bytes_max": 1000, "overflow": "drop-head",
         "dead_letter": {"exchange": "x"}, "delivery_limit": 3, "durability": "os", "retain": 7});
     let (status, changed) = world.send("PATCH /v1/queues/q", &all.to_string()).await;
@@ -27,7 +30,10 @@ async fn settings_change_and_null_is_the_default() {
     }
     // What is not named stays, and the definition is still the same.
     let (_, changed) = world.send("PATCH /v1/queues/q", r#"{"retain": null}"#).await;
-    assert_eq!((&changed["retain"], &changed["length_max"]), (&json!(0), &json!(5)));
+    assert_eq!(
+        (&changed["retain"], &changed["length_max"]),
+        (&json!(0), &json!(5))
+    );
     assert_eq!(world.send("PUT /v1/queues/q", definition).await.0, StatusCode::OK);
     let (status, _) = world.send("PUT /v1/queues/q", r#"{"ttl_ms": 7}"#).await;
     assert_eq!(status, StatusCode::CONFLICT);
@@ -45,8 +51,13 @@ async fn a_first_limit_refuses_unless_the_request_says_otherwise() {
     let second = r#"{"to": {"queues": ["q"]}, "content": "two"}"#;
     let why = refused(&world, "POST /v1/messages", second).await;
     assert_eq!((why.0, why.1), (409, json!("queue_full")));
-    let (_, changed) = world.send("PATCH /v1/queues/q", r#"{"overflow": "drop-head"}"#).await;
-    assert_eq!((&changed["overflow"], &changed["length_max"]), (&json!("drop-head"), &json!(1)));
+    let (_, changed) = world
+        .send("PATCH /v1/queues/q", r#"{"overflow": "drop-head"}"#)
+        .await;
+    assert_eq!(
+        (&changed["overflow"], &changed["length_max"]),
+        (&json!("drop-head"), &json!(1))
+    );
     let (_, changed) = world.send("PATCH /v1/queues/q", r#"{"length_max": 2}"#).await;
     assert_eq!(changed["overflow"], "drop-head");
 }
@@ -59,18 +70,84 @@ async fn what_cannot_change_is_refused_and_nothing_is_done() {
     let over = r#"{"over": {"topic": "t"}}"#;
     assert_eq!(world.send("PUT /v1/queues/o", over).await.0, StatusCode::CREATED);
     for (request, body, status, code, field) in [
-        ("PATCH /v1/queues/q", r#"{"durable": false, "ttl_ms": 1}"#, 409, "immutable", json!("durable")),
-        ("PATCH /v1/queues/q", r#"{"priority_max": 3}"#, 409, "immutable", json!("priority_max")),
-        ("PATCH /v1/queues/q", r#"{"over": {}}"#, 409, "immutable", json!("over")),
-        ("PATCH /v1/queues/o", r#"{"length_max": 3}"#, 409, "immutable", json!("length_max")),
-        ("PATCH /v1/queues/o", r#"{"durability": "os"}"#, 409, "immutable", json!("durability")),
-        ("PATCH /v1/queues/q", r#"{"expires_ms": 0}"#, 422, "out_of_range", json!("expires_ms")),
-        ("PUT /v1/queues/new", r#"{"expires_ms": 0}"#, 422, "out_of_range", json!("expires_ms")),
-        ("PATCH /v1/queues/q", r#"{"ttl": 3}"#, 400, "unknown_field", json!("ttl")),
-        ("PATCH /v1/queues/q", r#"{"durability": "often"}"#, 400, "bad_request", Value::Null),
+        (
+            "PATCH /v1/queues/q",
+            r#"{"durable": false, "ttl_ms": 1}"#,
+            409,
+            "immutable",
+            json!("durable"),
+        ),
+        (
+            "PATCH /v1/queues/q",
+            r#"{"priority_max": 3}"#,
+            409,
+            "immutable",
+            json!("priority_max"),
+        ),
+        (
+            "PATCH /v1/queues/q",
+            r#"{"over": {}}"#,
+            409,
+            "immutable",
+            json!("over"),
+        ),
+        (
+            "PATCH /v1/queues/o",
+            r#"{"length_max": 3}"#,
+            409,
+            "immutable",
+            json!("length_max"),
+        ),
+        (
+            "PATCH /v1/queues/o",
+            r#"{"durability": "os"}"#,
+            409,
+            "immutable",
+            json!("durability"),
+        ),
+        (
+            "PATCH /v1/queues/q",
+            r#"{"expires_ms": 0}"#,
+            422,
+            "out_of_range",
+            json!("expires_ms"),
+        ),
+        (
+            "PUT /v1/queues/new",
+            r#"{"expires_ms": 0}"#,
+            422,
+            "out_of_range",
+            json!("expires_ms"),
+        ),
+        (
+            "PATCH /v1/queues/q",
+            r#"{"ttl": 3}"#,
+            400,
+            "unknown_field",
+            json!("ttl"),
+        ),
+        (
+            "PATCH /v1/queues/q",
+            r#"{"durability": "often"}"#,
+            400,
+            "bad_request",
+            Value::Null,
+        ),
         ("PATCH /v1/queues/none", "{}", 404, "no_such_queue", Value::Null),
-        ("POST /v1/queues/none/pause", "", 404, "no_such_queue", Value::Null),
-        ("POST /v1/queues/none/resume", "", 404, "no_such_queue", Value::Null),
+        (
+            "POST /v1/queues/none/pause",
+            "",
+            404,
+            "no_such_queue",
+            Value::Null,
+        ),
+        (
+            "POST /v1/queues/none/resume",
+            "",
+            404,
+            "no_such_queue",
+            Value::Null,
+        ),
     ] {
         let why = refused(&world, request, body).await;
         assert_eq!(why, (status, json!(code), field), "{request} {body}");
@@ -90,7 +167,11 @@ async fn a_paused_queue_hands_out_nothing_and_is_shown_as_paused() {
     world.publish("q", b"one", 0, Some("ann")).await;
     for query in ["", "?sender=ann", "?wait=1ms", "?order=oldest"] {
         let (status, received) = world.ask(&format!("POST /v1/queues/q/receive{query}")).await;
-        assert_eq!((status, &received["messages"]), (StatusCode::OK, &json!([])), "{query}");
+        assert_eq!(
+            (status, &received["messages"]),
+            (StatusCode::OK, &json!([])),
+            "{query}"
+        );
     }
     assert_eq!(world.ask("GET /v1/queues/q").await.1["ready"], 1);
     let (_, resumed) = world.ask("POST /v1/queues/q/resume").await;
@@ -127,7 +208,11 @@ async fn a_condition_keeps_a_queue_and_its_messages() {
     for request in ["POST /v1/queues/q/purge", "DELETE /v1/queues/q"] {
         for condition in ["if_id=0", "if_ready_max=2"] {
             let (status, why) = world.ask(&format!("{request}?{condition}")).await;
-            assert_eq!((status.as_u16(), &why["code"]), (409, &json!("changed")), "{request} {condition}");
+            assert_eq!(
+                (status.as_u16(), &why["code"]),
+                (409, &json!("changed")),
+                "{request} {condition}"
+            );
         }
         let (status, done) = world.ask(&format!("{request}?if_id={id}&if_ready_max=3")).await;
         assert_eq!(status, StatusCode::OK, "{done}");
@@ -142,7 +227,9 @@ async fn queues_are_listed_by_id_client_and_kind() {
         world.queue("/", name).await;
     }
     assert_eq!(world.send("PUT /v1/topics/t", "").await.0, StatusCode::CREATED);
-    world.send("PUT /v1/queues/over", r#"{"over": {"topic": "t"}}"#).await;
+    world
+        .send("PUT /v1/queues/over", r#"{"over": {"topic": "t"}}"#)
+        .await;
     world.ask("PUT /v1/clients/ann").await;
     world.publish("b", b"one", 0, None).await;
     let (_, shown) = world.ask("GET /v1/queues/c").await;
@@ -168,13 +255,25 @@ async fn queues_are_listed_by_id_client_and_kind() {
         assert_eq!(names, expected, "{query}");
     }
     for (query, status) in [("id=x", 400), ("over=none", 404), ("after=x", 400)] {
-        assert_eq!(world.ask(&format!("GET /v1/queues?{query}")).await.0.as_u16(), status, "{query}");
+        assert_eq!(
+            world.ask(&format!("GET /v1/queues?{query}")).await.0.as_u16(),
+            status,
+            "{query}"
+        );
     }
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {
-        let (_, page) = world.ask(&format!("GET /v1/queues?count=2&columns=name{after}")).await;
+        let (_, page) = world
+            .ask(&format!("GET /v1/queues?count=2&columns=name{after}"))
+            .await;
         assert_eq!((&page["matched"], &page["total"]), (&json!(5), &json!(5)));
-        found.extend(page["items"].as_array().unwrap().iter().map(|item| item["name"].clone()));
+        found.extend(
+            page["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| item["name"].clone()),
+        );
         let Some(next) = page["next"].as_str() else { break };
         after = format!("&after={next}");
     }

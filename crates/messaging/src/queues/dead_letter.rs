@@ -19,7 +19,8 @@ impl Queues {
         let mut publication = Publication::together();
         let settings = queue.settings();
         for (stored, reason) in messages {
-            if let Some((message, targets)) = self.dead_letter(queue, &settings, stored.to_message(), reason) {
+            if let Some((message, targets)) = self.dead_letter(queue, &settings, stored.to_message(), reason)
+            {
                 let route = publication.route(targets);
                 publication.push(message, route);
             }

@@ -41,5 +41,5 @@ pub use receive::{Acknowledge, Narrow, Receive, ReceiveError, Received, SettleLe
 pub(crate) use registry::DeadLetterRouter;
 pub use registry::Queues;
 pub use removal::{DeleteConditions, DeleteQueueError};
-pub use table::{QueuePage, QueueRange};
 pub use stafett_queue::{DeadLetter, Overflow, QueueSettings, Setting};
+pub use table::{QueuePage, QueueRange};

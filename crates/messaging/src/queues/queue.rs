@@ -9,8 +9,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_journal::StateWait;
 use stafett_model::{Durability, Lock, LogId, Namespace};
-use stafett_queue::{ChangedSettings, QueueSettings};
 use stafett_queue::consumers::ConsumerConflict;
+use stafett_queue::{ChangedSettings, QueueSettings};
 use stafett_topics::{Topic, TopicId};
 
 use super::definition::{Declare, Definition, OwnerId, QueueId};

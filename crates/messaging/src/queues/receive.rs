@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::queue::Queue;
 use super::registry::Queues;
 use stafett_delivery::{
-    Chosen, Delivery, GetWait, LeaseId, PulledBatch, Search, SearchBounds, SearchHint, SearchOrder, SearchPlace, Settle, complete_stored,
+    Chosen, Delivery, GetWait, LeaseId, PulledBatch, Search, SearchBounds, SearchHint, SearchOrder,
+    SearchPlace, Settle, complete_stored,
 };
 
 /// Choice of messages by their content.

@@ -224,11 +224,7 @@ impl Queues {
     }
 
     /// Locks the table to take a name, once no queue of that name is being removed.
-    pub(super) fn write_for(
-        &self,
-        namespace: &Namespace,
-        name: &str,
-    ) -> RwLockWriteGuard<'_, QueueTable> {
+    pub(super) fn write_for(&self, namespace: &Namespace, name: &str) -> RwLockWriteGuard<'_, QueueTable> {
         loop {
             let table = self.write();
             if !self.removing().iter().any(|queue| is(queue, namespace, name)) {

@@ -132,9 +132,12 @@ pub(super) fn decode_changed(rest: &mut &[u8]) -> Option<ChangedSettings> {
 fn decode_setting(rest: &mut &[u8]) -> Option<Setting> {
     let tag = byte(rest)?;
     let has_value = flag(rest)?;
-    let number_of = |rest: &mut &[u8]| match has_value {
-        true => number(rest).map(Some),
-        false => Some(None),
+    let number_of = |rest: &mut &[u8]| {
+        if has_value {
+            number(rest).map(Some)
+        } else {
+            Some(None)
+        }
     };
     Some(match tag {
         TTL => Setting::TtlMs(number_of(rest)?),
@@ -152,10 +155,8 @@ fn decode_setting(rest: &mut &[u8]) -> Option<Setting> {
         DEAD_LETTER if !has_value => Setting::DeadLetter(None),
         DEAD_LETTER => {
             let exchange = text(rest)?.into();
-            let routing_key = match flag(rest)? {
-                true => Some(text(rest)?.into()),
-                false => None,
-            };
+            let has_key = flag(rest)?;
+            let routing_key = if has_key { Some(text(rest)?.into()) } else { None };
             Setting::DeadLetter(Some(DeadLetter {
                 exchange,
                 routing_key,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_delivery::Settle;
+use stafett_messaging::queues::{Acknowledge, AppendOutcome, Refused};
 use stafett_messaging::queues::{
     ChangeError, DeadLetter, Declare, DeclareError, DeleteQueueError, Narrow, Overflow, Queue, QueueRange,
     QueueSettings, Receive, Setting,
 };
-use stafett_messaging::queues::{Acknowledge, AppendOutcome, Refused};
 use stafett_model::{Durability, Message, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
@@ -55,17 +55,25 @@ async fn changed_settings_hold_for_waiting_messages_at_once() {
         .unwrap();
     let refused = world.try_publish(&queue, messages(10..11)).await;
     assert_eq!(refused, [AppendOutcome::Refused(Refused::QueueFull)]);
-    change(&world, &queue, [Setting::LengthMax(None), Setting::TtlMs(Some(1000))])
-        .await
-        .unwrap();
+    change(
+        &world,
+        &queue,
+        [Setting::LengthMax(None), Setting::TtlMs(Some(1000))],
+    )
+    .await
+    .unwrap();
     world.publish(&queue, messages(11..12)).await;
     assert_eq!(world.ready("q"), 8);
     tokio::time::sleep(Duration::from_secs(2)).await;
     settle_down().await;
     assert_eq!((world.ready("q"), world.ready("dead")), (0, 11));
-    change(&world, &queue, [Setting::TtlMs(None), Setting::DeliveryLimit(Some(1))])
-        .await
-        .unwrap();
+    change(
+        &world,
+        &queue,
+        [Setting::TtlMs(None), Setting::DeliveryLimit(Some(1))],
+    )
+    .await
+    .unwrap();
     world.publish(&queue, messages(12..13)).await;
     let mut listener = Listener::new(&queue, spec());
     for _ in 0..2 {
@@ -163,7 +171,10 @@ async fn a_paused_queue_takes_messages_and_hands_none_out() {
     assert!(listener.rest().await.is_empty());
     assert!(queue.take_one(true).await.is_none());
     for wanted in [None, Some(wants)] {
-        let received = queue.receive(receive(wanted, Duration::from_secs(1))).await.unwrap();
+        let received = queue
+            .receive(receive(wanted, Duration::from_secs(1)))
+            .await
+            .unwrap();
         assert!(received.messages.is_empty());
     }
     assert_eq!(queue.counts().ready, 5);
@@ -181,7 +192,10 @@ async fn a_paused_queue_takes_messages_and_hands_none_out() {
         let all = received.messages.iter();
         all.map(|(delivery, _)| body(delivery)).collect::<Vec<_>>()
     };
-    assert_eq!((value(chosen.unwrap()), value(next.unwrap())), (vec!["3".into()], vec!["0".into()]));
+    assert_eq!(
+        (value(chosen.unwrap()), value(next.unwrap())),
+        (vec!["3".into()], vec!["0".into()])
+    );
     let mut listener = Listener::new(&queue, spec());
     assert_eq!(bodies(&listener.next(3).await), ["1", "2", "4"]);
 }
@@ -202,7 +216,12 @@ async fn messages_of_a_paused_queue_expire_move_and_are_refused_beyond_a_limit()
     // Its consumer would take the message if it could.
     let refused = world.try_publish(&queue, messages(3..4)).await;
     assert_eq!(refused, [AppendOutcome::Refused(Refused::QueueFull)]);
-    let moved = world.broker.messaging().move_messages(&queue, &target, 2).await.unwrap();
+    let moved = world
+        .broker
+        .messaging()
+        .move_messages(&queue, &target, 2)
+        .await
+        .unwrap();
     assert_eq!((moved.messages, world.ready("to")), (2, 2));
     change(&world, &queue, [Setting::TtlMs(Some(500))]).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -216,12 +235,17 @@ async fn a_paused_queue_without_use_is_deleted_after_its_time() {
     let queue = world.declare("q", durable()).await;
     tokio::time::sleep(Duration::from_secs(100)).await;
     pause(&world, &queue, true).await;
-    change(&world, &queue, [Setting::ExpiresMs(Some(5000))]).await.unwrap();
+    change(&world, &queue, [Setting::ExpiresMs(Some(5000))])
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(world.get("q").is_some());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(world.get("q").is_none());
-    assert_eq!(change(&world, &queue, [Setting::Retain(1)]).await, Err(ChangeError::Gone));
+    assert_eq!(
+        change(&world, &queue, [Setting::Retain(1)]).await,
+        Err(ChangeError::Gone)
+    );
     let world = world.restart().await;
     assert!(world.get("q").is_none());
 }
@@ -232,17 +256,27 @@ async fn a_change_that_a_full_disk_refuses_is_not_in_force() {
     let queue = world.declare("q", durable()).await;
     journal.set_used_up(true);
     let before = queue.settings();
-    let refused = change(&world, &queue, [Setting::TtlMs(Some(1)), Setting::Durability(Some(Durability::Os))]);
+    let refused = change(
+        &world,
+        &queue,
+        [Setting::TtlMs(Some(1)), Setting::Durability(Some(Durability::Os))],
+    );
     assert!(matches!(refused.await, Err(ChangeError::NotStored(_))));
     let queues = world.broker.messaging().queues();
-    assert!(matches!(queues.pause(&queue, true).await, Err(ChangeError::NotStored(_))));
+    assert!(matches!(
+        queues.pause(&queue, true).await,
+        Err(ChangeError::NotStored(_))
+    ));
     assert_eq!((queue.settings(), queue.is_paused()), (before, false));
     journal.set_used_up(false);
     change(&world, &queue, [Setting::TtlMs(Some(9))]).await.unwrap();
     drop(queue);
     let world = world.crash().await;
     let queue = world.get("q").unwrap();
-    assert_eq!((queue.settings().ttl_ms, queue.settings().durability), (Some(9), None));
+    assert_eq!(
+        (queue.settings().ttl_ms, queue.settings().durability),
+        (Some(9), None)
+    );
 }
 
 #[tokio::test]
@@ -256,12 +290,14 @@ async fn a_change_beside_deletions_and_declarations_ends_in_one_of_both() {
         let (changed, deleted, again) = if round % 2 == 0 {
             tokio::join!(changing, deleting, world.declare("q", durable()))
         } else {
-            let (deleted, changed, again) =
-                tokio::join!(deleting, changing, world.declare("q", durable()));
+            let (deleted, changed, again) = tokio::join!(deleting, changing, world.declare("q", durable()));
             (changed, deleted, again)
         };
         assert!(matches!(changed, Ok(()) | Err(ChangeError::Gone)), "{changed:?}");
-        assert!(matches!(deleted, Ok(0) | Err(DeleteQueueError::NoSuchQueue)), "{deleted:?}");
+        assert!(
+            matches!(deleted, Ok(0) | Err(DeleteQueueError::NoSuchQueue)),
+            "{deleted:?}"
+        );
         if !Arc::ptr_eq(&again, &queue) {
             assert_eq!(again.settings().ttl_ms, None);
         }
@@ -281,7 +317,9 @@ async fn queues_with_messages_are_known_without_a_look_at_the_others() {
     }
     let waiting = || -> Vec<String> {
         let waiting = queues.with_messages(None).into_iter();
-        waiting.map(|(queue, ready)| format!("{} {ready}", queue.name)).collect()
+        waiting
+            .map(|(queue, ready)| format!("{} {ready}", queue.name))
+            .collect()
     };
     for round in 0..30 {
         let queue = &all[(round * 7) % 50];
@@ -299,7 +337,11 @@ async fn queues_with_messages_are_known_without_a_look_at_the_others() {
     world.publish(&all[3], messages(0..1)).await;
     drop((all, queues));
     let world = world.restart().await;
-    let waiting = world.broker.messaging().queues().with_messages(Some(&Namespace::default()));
+    let waiting = world
+        .broker
+        .messaging()
+        .queues()
+        .with_messages(Some(&Namespace::default()));
     assert_eq!(waiting.len(), 1);
 }
 
@@ -318,10 +360,20 @@ async fn pages_by_name_have_each_queue_once() {
         (other.clone(), "abc"),
         (other.clone(), "ä"),
     ] {
-        messaging.queues().declare(&namespace, name, durable()).await.unwrap();
+        messaging
+            .queues()
+            .declare(&namespace, name, durable())
+            .await
+            .unwrap();
         names.push((namespace.to_string(), name.to_owned()));
     }
-    for (only, prefix) in [(None, ""), (None, "a"), (Some(&other), ""), (Some(&other), "ab"), (None, "x")] {
+    for (only, prefix) in [
+        (None, ""),
+        (None, "a"),
+        (Some(&other), ""),
+        (Some(&other), "ab"),
+        (None, "x"),
+    ] {
         for descends in [false, true] {
             let of_space = |space: &str| only.is_none_or(|only| only.as_str() == space);
             let mut expected = names.clone();
@@ -345,7 +397,9 @@ async fn pages_by_name_have_each_queue_once() {
                     });
                     assert_eq!((page.matched, page.total), (expected.len(), total));
                     let page_names = page.queues.iter();
-                    found.extend(page_names.map(|queue| (queue.namespace.to_string(), queue.name.to_string())));
+                    found.extend(
+                        page_names.map(|queue| (queue.namespace.to_string(), queue.name.to_string())),
+                    );
                     if !page.has_more {
                         break;
                     }
@@ -355,7 +409,10 @@ async fn pages_by_name_have_each_queue_once() {
         }
     }
     let queue = messaging.queues().get(&other, "abc").unwrap();
-    assert!(Arc::ptr_eq(&messaging.queues().with_id(queue.id).unwrap(), &queue));
+    assert!(Arc::ptr_eq(
+        &messaging.queues().with_id(queue.id).unwrap(),
+        &queue
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,7 +431,13 @@ async fn fewer_retained_messages_free_the_log() {
     settle_down().await;
     let start = || {
         let topic = world.broker.topics().named("queue.q").unwrap();
-        world.broker.catalog().bounds(topic.log(0).unwrap()).unwrap().start.0
+        world
+            .broker
+            .catalog()
+            .bounds(topic.log(0).unwrap())
+            .unwrap()
+            .start
+            .0
     };
     assert_eq!(start(), 0);
     change(&world, &queue, [Setting::Retain(10)]).await.unwrap();
@@ -392,7 +455,9 @@ async fn the_shorter_time_of_message_and_changed_queue_holds() {
         ..message("x")
     };
     world.publish(&queue, [with(1000), with(100_000)]).await;
-    change(&world, &queue, [Setting::TtlMs(Some(5000))]).await.unwrap();
+    change(&world, &queue, [Setting::TtlMs(Some(5000))])
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(world.ready("q"), 1);
     tokio::time::sleep(Duration::from_secs(4)).await;

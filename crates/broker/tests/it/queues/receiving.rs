@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_delivery::{ConsumerSpec, LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_messaging::queues::{
-    Acknowledge, DeadLetter, Declare, Narrow, Queue, QueueSettings, Receive, ReceiveError, Received, SettleLeases,
+    Acknowledge, DeadLetter, Declare, Narrow, Queue, QueueSettings, Receive, ReceiveError, Received,
+    SettleLeases,
 };
 use stafett_messaging::{Send, SendError};
 use stafett_model::{Message, Namespace, StoredMessage};

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_delivery::{LeaseId, SearchBounds, Settle};
-use stafett_messaging::queues::{
-    Acknowledge, Declare, Narrow, Queue, QueueSettings, Receive, SettleLeases,
-};
+use stafett_messaging::queues::{Acknowledge, Declare, Narrow, Queue, QueueSettings, Receive, SettleLeases};
 use stafett_model::{Message, StoredMessage};
 use tokio_util::task::TaskTracker;
 
@@ -149,14 +147,17 @@ impl Run {
             ..ALL
         };
         let received = self.queue.receive(request).await.unwrap();
-        let is_ready =
-            |one: &Known| one.lease.is_none() && one.expires_s.is_none_or(|end| end > self.now_s);
+        let is_ready = |one: &Known| one.lease.is_none() && one.expires_s.is_none_or(|end| end > self.now_s);
         let chosen = self.known.iter().enumerate();
         let chosen = chosen.filter(|(_, one)| is_ready(one) && wants_known(one));
         let first = chosen.min_by_key(|(_, one)| (u8::MAX - one.priority, one.number));
         let expected: Vec<String> = first.iter().map(|(_, one)| one.number.to_string()).collect();
         let first = first.map(|(at, _)| at);
-        assert_eq!(bodies(&received), expected, "{kind} {sender} {context} {priority}");
+        assert_eq!(
+            bodies(&received),
+            expected,
+            "{kind} {sender} {context} {priority}"
+        );
         let Some(at) = first else { return };
         if leases {
             self.known[at].lease = received.messages[0].1;
@@ -278,7 +279,9 @@ async fn selectors_of_any_size_and_number_find_what_is_there() {
     let value = Bytes::copy_from_slice(large.as_bytes());
     let mut last = message("last");
     last.headers = [("large".into(), Some(value.clone()))].into_iter().collect();
-    world.publish(&queue, (0..300).map(|number| sent(number, "ann", 0, None))).await;
+    world
+        .publish(&queue, (0..300).map(|number| sent(number, "ann", 0, None)))
+        .await;
     world.publish(&queue, [last]).await;
     let names = ["large", "user-id", "correlation-id", "a", "b", &large, "large"];
     for name in names {
@@ -293,7 +296,11 @@ async fn selectors_of_any_size_and_number_find_what_is_there() {
             ..ALL
         });
         let received = received.await.unwrap();
-        let expected = if name == "large" { vec!["last".to_owned()] } else { Vec::new() };
+        let expected = if name == "large" {
+            vec!["last".to_owned()]
+        } else {
+            Vec::new()
+        };
         assert_eq!(bodies(&received), expected);
         if name == "large" {
             assert_eq!(received.looked_at, 1, "the others are passed over");
