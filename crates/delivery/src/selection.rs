@@ -183,7 +183,7 @@ impl DeliveryState {
 }
 
 impl SelectionIndex {
-    /// Indexes the messages that are behind the covered ones, as far as memory and a bound on the bytes allow.
+    /// Indexes the messages behind the covered ones, as far as memory and a bound on the bytes allow.
     async fn read_on(&self, dispatcher: &Arc<Dispatcher>, context: &Arc<DeliveryContext>) {
         let Ok(_alone) = self.reads.acquire().await else {
             return;
