@@ -219,6 +219,8 @@ async fn selected_messages_are_those_of_a_naive_model() {
                 }
                 _ if numbers.below(4) == 0 => {
                     run.queue.purge();
+                    // It is stored soon.
+                    settle_down().await;
                     run.known.retain(|one| one.lease.is_some());
                 }
                 _ => {}
