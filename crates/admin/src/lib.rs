@@ -8,7 +8,7 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
+//! - `queues`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
 //!   resources
 //! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
@@ -43,6 +43,7 @@ pub mod node;
 mod operations;
 mod overview;
 mod publish;
+mod queue_changes;
 mod queues;
 mod receive;
 mod records;
@@ -158,6 +159,7 @@ fn routes() -> Routes {
         .with(namespaces::routes)
         .with(queues::routes)
         .with(definition::routes)
+        .with(queue_changes::routes)
         .with(send::routes)
         .with(receive::routes)
         .with(settle::routes)

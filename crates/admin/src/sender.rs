@@ -311,9 +311,9 @@ impl<'a> Sender<'a> {
         let clients = clients.iter().map(|client| self.client(client));
         for queue in queues.chain(clients) {
             let queue = queue?;
-            let max = queue.settings.priority_max;
+            let max = queue.declared.priority_max;
             let priority = message.priority.unwrap_or(0);
-            if priority > max && !queue.settings.two_priorities && queue.over.is_none() {
+            if priority > max && !queue.declared.two_priorities && queue.over.is_none() {
                 let why = format!(
                     "priority is at most {max} in queue {:?}, not {priority}",
                     &*queue.name

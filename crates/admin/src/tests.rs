@@ -9,6 +9,7 @@ mod journal;
 mod metrics;
 mod mlmq;
 mod node;
+mod queue_changes;
 mod records;
 mod search;
 mod topics;

@@ -15,6 +15,7 @@ use super::dispatcher::Dispatcher;
 use super::expiry_timer::{self, Timer};
 use super::metrics::DeliveryMetrics;
 use super::persistence::{self, Dirty};
+use super::selection::Selections;
 use super::wakeups::{self, Token, Wakeups};
 
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct DeliveryContext {
     pub metrics: DeliveryMetrics,
     pub sampler: Sampler<Dispatcher>,
     pub(super) read_ahead: Arc<ReadAheadBudget>,
+    pub(crate) selections: Selections,
     pub dirty: Dirty,
     pub(super) timer: Timer,
     pub(super) wakeups: Wakeups,
@@ -46,6 +48,7 @@ impl DeliveryContext {
             metrics: DeliveryMetrics::default(),
             sampler: Sampler::default(),
             read_ahead: Arc::default(),
+            selections: Selections::default(),
             dirty: Dirty::default(),
             timer: Timer::default(),
             wakeups: Wakeups::new(&*journal, parallel),
@@ -73,6 +76,11 @@ impl DeliveryContext {
     pub fn state_frame(&self, dispatcher: &Dispatcher, change: Change) -> Frame {
         self.table
             .change(Bytes::copy_from_slice(&dispatcher.id.to_be_bytes()), change)
+    }
+
+    /// Returns the number of messages in the indexes of selected headers.
+    pub fn selection_entries(&self) -> usize {
+        self.selections.entries()
     }
 
     /// Schedules a hand-out.

@@ -188,12 +188,14 @@ impl DeliveryState {
             self.answer_pending_gets();
             return Some(HandOutStep::Idle);
         };
-        let settings = &turn.dispatcher.settings;
         self.getters.retain(|getter| !getter.sender.is_closed());
+        if self.state.consumers.is_paused() {
+            self.answer_paused_gets();
+        }
         let goes_at_once = self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX;
-        let wanted = goes_at_once || !self.getters.is_empty();
+        let wanted = goes_at_once || self.next_getter().is_some();
         // A message for a waiting consumer is handed out, even if the dispatcher is over its limits.
-        let too_many = !goes_at_once && self.over_limit(turn.dispatcher);
+        let too_many = !goes_at_once && self.over_limit();
         let is_known = |(id, at): (DeliveryId, i64)| id == ready.id && at > turn.now_ms;
         let may_be_over = self.may_expire && !self.head_expires.is_some_and(is_known);
         if !(wanted || too_many || may_be_over) {
@@ -203,8 +205,9 @@ impl DeliveryState {
             Ok(first) => first,
             Err(step) => return Some(step),
         };
+        let drops_unread = self.settings.dead_letter.is_none() && self.settings.bytes_max.is_none();
         let (state, changes) = self.parts();
-        if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
+        if too_many && drops_unread {
             // Dropped without being read.
             turn.left -= 1;
             turn.context.metrics.on_death(DeathReason::Length);
@@ -268,8 +271,10 @@ impl DeliveryState {
             .next()
             .filter(|_| self.state.in_flight() < IN_FLIGHT_MAX);
         // Consumers that take everything must not starve a request.
-        let is_getters = consumer.is_none() || self.getters.front().is_some_and(|getter| getter.has_waited);
-        if is_getters && let Some(getter) = self.getters.pop_front() {
+        let next = self.next_getter();
+        let has_waited = |at| self.getters.get(at).is_some_and(|getter| getter.has_waited);
+        let is_getters = consumer.is_none() || next.is_some_and(has_waited);
+        if is_getters && let Some(getter) = next.and_then(|at| self.getters.remove(at)) {
             let delivery = self.take(id, None, getter.settles, message, bytes);
             if !getter.moves {
                 turn.tally.on_get(getter.settles, delivery.redelivered);

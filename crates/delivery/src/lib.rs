@@ -8,10 +8,11 @@
 //! - `dispatcher`: one dispatcher and its state; `lanes`: its logs; `grown_lanes`: those to check for growth
 //! - `hand_out`: the hand-out; `expire`: messages that expire or are dropped instead; `read_ahead`: reading
 //! - `consumers`: consumers; `pull`: messages pulled by a caller; `search`: reads without effect
+//! - `selection`: an index of messages by the value of a header
 //! - `leases`: messages in flight that return after a time
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
 //!   `dead_letters`: messages that have died
-//! - `room`: room within the limits
+//! - `settings`: settings in force, and their change; `room`: room within the limits
 //! - `counts`: counters of one dispatcher, and their sampling
 //! - `outbox`: deliveries that wait for their connection; `shared_credit`: credit shared by consumers;
 //!   `source`: origins of deliveries
@@ -39,6 +40,8 @@ mod pull;
 mod read_ahead;
 mod room;
 mod search;
+mod selection;
+mod settings;
 mod settle_on_append;
 mod settling;
 mod shared_credit;
@@ -56,8 +59,8 @@ pub use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, StoringLett
 pub use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};
-pub use pull::{Chosen, PulledBatch, complete_stored};
-pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchOrder, SearchPlace};
+pub use pull::{Chosen, GetWait, PulledBatch, complete_stored};
+pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchHint, SearchOrder, SearchPlace};
 pub use settle_on_append::OpenMove;
 pub use settling::Settle;
 pub use shared_credit::Credit;

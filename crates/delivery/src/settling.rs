@@ -25,7 +25,7 @@ impl Settle {
     pub fn is_completion(self, dispatcher: &Dispatcher) -> bool {
         match self {
             Self::Complete => true,
-            Self::Discard => dispatcher.settings.dead_letter.is_none(),
+            Self::Discard => !dispatcher.flags.dead_letters(),
             Self::Requeue => false,
         }
     }
@@ -44,6 +44,7 @@ impl Dispatcher {
         let mut dead: Vec<(DeliveryId, DeathReason)> = Vec::new();
         let goes_on = {
             let mut inner = self.lock();
+            let has_target = inner.settings.dead_letter.is_some();
             let (state, changes) = inner.parts();
             for (id, what) in settlements {
                 match what {
@@ -71,7 +72,7 @@ impl Dispatcher {
                 }
             }
             let completed = settled;
-            if self.settings.dead_letter.is_none() {
+            if !has_target {
                 for (id, _) in dead.drain(..) {
                     settled += u64::from(state.complete(id, changes));
                 }
@@ -87,7 +88,7 @@ impl Dispatcher {
             if goes_back {
                 inner.on_put_back();
             }
-            let is_limited = self.settings.has_limits() && goes_back;
+            let is_limited = inner.settings.has_limits() && goes_back;
             if is_limited {
                 // All stored messages count towards the limits.
                 inner.grown = GrownLanes::All;
@@ -107,11 +108,20 @@ impl Dispatcher {
 
     /// Settles all waiting messages. Returns their number.
     pub fn purge(self: &Arc<Self>) -> u64 {
+        self.purge_up_to(u64::MAX).unwrap_or(0)
+    }
+
+    /// Settles all waiting messages, unless more than `max` wait: then returns the number of these as the
+    /// error.
+    pub fn purge_up_to(self: &Arc<Self>, max: u64) -> Result<u64, u64> {
         let Some(context) = self.context.upgrade() else {
-            return 0;
+            return Ok(0);
         };
         let mut inner = self.lock();
         inner.look_at_logs(self, &context);
+        if inner.ready() > max {
+            return Err(inner.ready());
+        }
         let (state, changes) = inner.parts();
         let purged = state.purge(changes);
         inner.read_ahead.clear();
@@ -120,6 +130,6 @@ impl Dispatcher {
         if purged > 0 {
             self.touch(&context);
         }
-        purged
+        Ok(purged)
     }
 }

@@ -85,6 +85,25 @@ const CHOICES: [Parameter; 6] = [
     ),
 ];
 
+/// A page by names alone, which an ordered index answers without a look at the other entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameOrder {
+    pub prefix: String,
+    /// Scope and name behind which the page begins.
+    pub after: Option<(String, String)>,
+    pub descends: bool,
+    pub count: usize,
+}
+
+/// Entries of a page, from an ordered index.
+#[derive(Debug)]
+pub struct Ordered<T> {
+    pub entries: Vec<T>,
+    pub has_more: bool,
+    pub matched: usize,
+    pub total: usize,
+}
+
 /// Order of entries.
 struct Sort<T> {
     number: Option<fn(&T) -> u64>,
@@ -97,11 +116,7 @@ type Place = (u64, String, String);
 impl<T: 'static, E: Serialize> List<T, E> {
     /// Returns the page of `all` that a query asks for.
     pub fn page(&self, query: &Query, all: Vec<T>) -> Result<Page<Value>, Problem> {
-        let sort = self.sort(query)?;
-        let count = query.number("count", COUNT_MAX as u64)?;
-        let count = count
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(COUNT);
+        let (sort, count) = (self.sort(query)?, count(query)?);
         let after = query.get("after").map(place).transpose()?;
         let total = all.len();
         // Each value is read once: one that moves meanwhile would have no place in the order.
@@ -129,15 +144,53 @@ impl<T: 'static, E: Serialize> List<T, E> {
             let (scope, name) = (self.name)(last);
             cursor(&(*value, scope.to_owned(), name.to_owned()))
         });
-        let items = found
-            .iter()
-            .map(|(_, entry)| columns(query, json!((self.shown)(entry))));
         Ok(Page {
-            items: items.collect::<Result<_, Problem>>()?,
+            items: self.items(query, found.iter().map(|(_, entry)| entry))?,
             next,
             matched,
             total,
         })
+    }
+
+    /// Returns the page that a query asks for, if it sorts and chooses by beginnings of names alone.
+    pub fn name_order(&self, query: &Query) -> Result<Option<NameOrder>, Problem> {
+        let (sort, count) = (self.sort(query)?, count(query)?);
+        if sort.number.is_some() || ["q", "pattern"].iter().any(|key| query.get(key).is_some()) {
+            return Ok(None);
+        }
+        let after = query.get("after").map(place).transpose()?;
+        Ok(Some(NameOrder {
+            prefix: query.get("prefix").unwrap_or_default().to_owned(),
+            after: after.map(|(_, scope, name)| (scope, name)),
+            descends: sort.descends,
+            count,
+        }))
+    }
+
+    /// Returns a page of entries in the order of [`Self::name_order`].
+    pub fn ordered_page(&self, query: &Query, found: Ordered<T>) -> Result<Page<Value>, Problem> {
+        let last = found.entries.last().filter(|_| found.has_more);
+        Ok(Page {
+            items: self.items(query, found.entries.iter())?,
+            next: last.map(|last| {
+                let (scope, name) = (self.name)(last);
+                cursor(&(0, scope.to_owned(), name.to_owned()))
+            }),
+            matched: found.matched,
+            total: found.total,
+        })
+    }
+
+    fn items<'a>(
+        &self,
+        query: &Query,
+        entries: impl Iterator<Item = &'a T>,
+    ) -> Result<Vec<Value>, Problem>
+    where
+        T: 'a,
+    {
+        let shown = entries.map(|entry| columns(query, json!((self.shown)(entry))));
+        shown.collect()
     }
 
     fn sort(&self, query: &Query) -> Result<Sort<T>, Problem> {
@@ -172,6 +225,12 @@ impl<T> Sort<T> {
             (_, false) => one.cmp(&other),
         }
     }
+}
+
+fn count(query: &Query) -> Result<usize, Problem> {
+    let count = query.number("count", COUNT_MAX as u64)?;
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    Ok(count.unwrap_or(COUNT))
 }
 
 fn is_wanted(query: &Query, name: &str) -> bool {

@@ -118,7 +118,7 @@ impl Session {
         if kind == QueueType::Quorum && self.has_global_qos(number)? {
             return Err(error::no_global_qos(&what).into());
         }
-        if method.exclusive && queue.settings.single_active_consumer {
+        if method.exclusive && queue.declared.single_active_consumer {
             return Err(error::consume(ConsumeError::InUse, &what).into());
         }
         let mut spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;

@@ -35,7 +35,7 @@ impl Session {
                 return Err(not_for_streams("basic.get not supported by stream queues", &what).into());
             }
         };
-        if queue.settings.single_active_consumer && AmqpContext::queue_type(&queue) == QueueType::Quorum {
+        if queue.declared.single_active_consumer && AmqpContext::queue_type(&queue) == QueueType::Quorum {
             return Err(error::only_for_the_active_consumer(&error::queue_in(&name, &self.namespace)).into());
         }
         // Messages that this connection has published, requeued or dead-lettered before can be got.

@@ -389,7 +389,9 @@ fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Resu
     let declared = match &queue.arguments {
         Some(declared) => declared.clone(),
         // A queue that was not declared over AMQP has settings only.
-        None if QueueType::of(&method.arguments) != QueueType::Stream && settings()?.1 == *queue.settings => {
+        None if QueueType::of(&method.arguments) != QueueType::Stream
+            && queue.is_declared_as(&settings()?.1) =>
+        {
             return Ok(());
         }
         None => Bytes::new(),

@@ -6,6 +6,7 @@ mod again;
 mod as_rabbitmq;
 mod blocked;
 mod bound;
+mod changed;
 mod compacted;
 mod deleted_hosts;
 mod ends;

@@ -234,7 +234,7 @@ impl AdmissionCheck<'_> {
 
     /// Refuses a message for which a queue has no room.
     fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Admission {
-        let dies = full.settings.overflow == Overflow::RejectPublishDeadLetter;
+        let dies = full.settings().overflow == Overflow::RejectPublishDeadLetter;
         if self.atomicity != Atomicity::Whole {
             self.queues.metrics.refused.inc();
             full.count_refused(&self.queues.context);

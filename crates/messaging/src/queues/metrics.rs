@@ -103,6 +103,11 @@ impl Collector for QueueGauges {
                 dying as u64,
             ),
             ("queues_consumers", "Consumers", consumers as u64),
+            (
+                "queues_selection_entries",
+                "Messages in the indexes of headers by which messages are selected",
+                queues.context.selection_entries() as u64,
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
