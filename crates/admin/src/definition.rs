@@ -22,6 +22,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// Definition of a queue. All fields are optional.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "NewQueue")]
 struct Definition {
     /// True, the default, if it survives a restart with its messages.
     durable: bool,

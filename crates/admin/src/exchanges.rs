@@ -62,6 +62,7 @@ enum Kind {
 /// Definition of an exchange.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewExchange")]
 #[expect(clippy::struct_excessive_bools, reason = "fields of a request")]
 struct Definition {
     kind: Kind,

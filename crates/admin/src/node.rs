@@ -141,6 +141,7 @@ struct NodeStatus {
 
 /// A node of those that clients may use.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NodeMember")]
 struct Member {
     state: &'static str,
     /// Address of each listener by protocol.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use stafett_broker::Broker;
-use stafett_http::{Code, Problem};
+use stafett_http::{Code, Problem, openapi};
 use stafett_messaging::queues::Queue;
 use stafett_messaging::{QUEUES_MAX, Send, SendError};
 use stafett_model::{Durability, Message, MessageHeaders, Namespace};
@@ -90,7 +90,7 @@ pub(crate) struct Sent {
 pub(crate) enum SentOrRefused {
     Sent(Sent),
     /// The refusal, as an answer of its own would have it.
-    Refused(serde_json::Value),
+    Refused(#[schemars(schema_with = "openapi::refusal")] serde_json::Value),
 }
 
 /// A message that is ready to be stored, and its answer.

@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use stafett_delivery::{LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_journal::RequestId;
-use stafett_messaging::delivery::{LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_messaging::queues::{
     Acknowledge, Declare, Queue, QueueSettings, Receive, ReceiveError, Received, SettleLeases,
 };

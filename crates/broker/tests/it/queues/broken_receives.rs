@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use stafett_delivery::{LeaseId, Settle};
 use stafett_journal::RequestId;
 use stafett_messaging::Send;
-use stafett_messaging::delivery::{LeaseId, Settle};
 use stafett_messaging::queues::{Acknowledge, OwnerId, Queue, Receive, ReceiveError, SettleLeases};
 use stafett_model::{Namespace, StoredMessage};
 use stafett_store::NotStored;
