@@ -133,19 +133,7 @@ impl Session {
             stream: None,
         };
         self.token_owners.insert(token, holder);
-        let facts = ConsumerFacts {
-            connection: self.connection,
-            channel: number,
-            name: tag.clone(),
-            source: ConsumerSource::Queue(queue.id),
-            namespace: self.namespace.clone(),
-            source_name: queue.name.clone(),
-            settles: spec.settles,
-            exclusive: spec.exclusive,
-            priority: spec.priority,
-            credit: spec.credit,
-            arguments: Bytes::copy_from_slice(method.arguments.as_bytes()),
-        };
+        let facts = self.facts(number, &tag, &queue, &spec, &method.arguments);
         let outbox = Arc::clone(&self.outbox);
         let consumer = match queue.consume(self.owner, spec, outbox, token) {
             Ok(consumer) => consumer,
@@ -159,6 +147,29 @@ impl Session {
             self.out.send(number, basic::ConsumeOk { consumer_tag });
         }
         self.add_consumer(token, ConsumerHandle::Queue(consumer), facts)
+    }
+
+    fn facts(
+        &self,
+        channel: u16,
+        tag: &ByteString,
+        queue: &Queue,
+        spec: &ConsumerSpec,
+        arguments: &Table,
+    ) -> ConsumerFacts {
+        ConsumerFacts {
+            connection: self.connection,
+            channel,
+            name: tag.clone(),
+            source: ConsumerSource::Queue(queue.id),
+            namespace: self.namespace.clone(),
+            source_name: queue.name.clone(),
+            settles: spec.settles,
+            exclusive: spec.exclusive,
+            priority: spec.priority,
+            credit: spec.credit,
+            arguments: Bytes::copy_from_slice(arguments.as_bytes()),
+        }
     }
 
     /// Adds a consumer to its channel, and to the list of all.

@@ -132,6 +132,7 @@ async fn channels_are_shown_with_what_they_hold() {
     assert_eq!(entry.waits_for(), Some(Wait::Journal));
 
     server.journal.release();
+    assert!(server.journal.commit(0));
     client.confirmed(2).await;
     client.consume("q", "c", false).await;
     client.delivery().await;
@@ -389,6 +390,7 @@ async fn a_connection_that_is_stuck_shows_its_channels_as_they_were_last() {
     let last = board.channels().unwrap().last();
     assert_eq!((last.len(), last[0].transacts), (1, false));
     server.journal.release();
+    assert!(server.journal.commit(0));
     client.method().await;
     assert!(channels(&entry).await[0].transacts);
 }

@@ -87,8 +87,8 @@ impl Connections {
     }
 
     /// Ends a connection in the words of its protocol. If it does not end in [`ENDING_MAX`], its task is
-    /// dropped. Returns false if it was ending already: the first reason counts. Must be called within a Tokio
-    /// runtime.
+    /// dropped. Returns false if it was ending already: the first reason counts. Must be called within a
+    /// Tokio runtime.
     pub fn end(&self, entry: &Arc<ConnectionEntry>, reason: &str) -> bool {
         if !entry.begin_ending(reason) {
             return false;
