@@ -32,6 +32,8 @@ use crate::share_request::{
 };
 use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, PartitionId, ShareMember};
 
+/// Mode of a request that takes whole batches.
+const BATCH_OPTIMIZED: i8 = 0;
 /// Mode of a request that takes no more than the records that it asks for; others take whole batches.
 const RECORD_LIMIT: i8 = 1;
 /// Most bytes to read of one partition, unless its first batch is larger, and of all.
@@ -123,6 +125,9 @@ impl ShareFetch {
         ];
         if request.is_renew_ack && asks.iter().any(|ask| *ask != 0) {
             return Err(invalid("A request that renews locks must not ask for records."));
+        }
+        if ![BATCH_OPTIMIZED, RECORD_LIMIT].contains(&request.share_acquire_mode) {
+            return Err(invalid("There is no such mode of acquiring records."));
         }
         let groups = context.shared.broker.groups();
         if !groups.is_share_group(&member.group) {
@@ -223,7 +228,7 @@ impl ShareFetch {
         let Some((_, settings)) = &self.member else {
             return Err(Close::OutcomeUnknown);
         };
-        if self.request.max_records <= 0 {
+        if self.request.max_records <= 0 || self.request.max_bytes <= 0 {
             return self.respond(context);
         }
         // Before the first look, so that nothing is missed between it and the wait.
