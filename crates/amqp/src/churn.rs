@@ -31,7 +31,8 @@ impl Churn {
             // The clock was set back.
             reading.at_ms = Some(now_ms);
         } else if passed >= AFTER_MS {
-            for ((rate, now), before) in reading.rates.iter_mut().zip(counts).zip(reading.counts) {
+            let before = reading.counts;
+            for ((rate, now), before) in reading.rates.iter_mut().zip(counts).zip(before) {
                 *rate = now.saturating_sub(before) as f64 * 1000.0 / passed as f64;
             }
             reading.at_ms = Some(now_ms);

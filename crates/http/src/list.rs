@@ -181,11 +181,7 @@ impl<T: 'static, E: Serialize> List<T, E> {
         })
     }
 
-    fn items<'a>(
-        &self,
-        query: &Query,
-        entries: impl Iterator<Item = &'a T>,
-    ) -> Result<Vec<Value>, Problem>
+    fn items<'a>(&self, query: &Query, entries: impl Iterator<Item = &'a T>) -> Result<Vec<Value>, Problem>
     where
         T: 'a,
     {

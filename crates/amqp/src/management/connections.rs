@@ -19,7 +19,7 @@ use stafett_topics::TopicId;
 
 use super::call::{Call, changed};
 use super::refusal::{Answered, Refusal};
-use super::statistics::{message_stats, put};
+use super::statistics::{Messages, put};
 use super::{NODE, list, values};
 use crate::client::AmqpClient;
 
@@ -183,7 +183,7 @@ impl OpenChannel {
             "consumer_count": state.consumers,
             "garbage_collection": garbage_collection(),
             "global_prefetch_count": state.prefetch_shared,
-            "message_stats": message_stats(),
+            "message_stats": Messages::default().shown(None, None),
             "messages_unacknowledged": state.unsettled,
             "messages_uncommitted": state.uncommitted,
             "messages_unconfirmed": state.unconfirmed,
