@@ -350,12 +350,8 @@ async fn pages_by_name_have_each_queue_once() {
     let world = World::new().await;
     let messaging = world.broker.messaging();
     let other = Namespace::new("other");
-    messaging
-        .exchanges()
-        .create_namespace(&other)
-        .unwrap()
-        .await
-        .unwrap();
+    let (_, stored) = messaging.exchanges().create_namespace(&other).unwrap();
+    stored.await.unwrap();
     let mut names = Vec::new();
     for (namespace, name) in [
         (Namespace::default(), "a"),
