@@ -174,7 +174,7 @@ fn shown(queue: &Queue) -> Client {
         queue: ClientQueue {
             name: queue.name.to_string(),
             id: queue.id.0.to_string(),
-            priority_max: queue.settings.priority_max,
+            priority_max: queue.declared.priority_max,
             ready: queue.counts().ready,
         },
     }

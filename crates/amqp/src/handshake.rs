@@ -37,6 +37,8 @@ pub(crate) const FRAME_BYTES_BEFORE: u32 = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub user: ByteString,
+    /// Mechanism of authentication.
+    pub mechanism: ByteString,
     pub client: ClientProperties,
     pub channels_max: u16,
     pub frame_bytes_max: u32,
@@ -58,6 +60,7 @@ pub(crate) struct ClientProperties {
 pub(crate) struct Handshake {
     state: HandshakeState,
     user: ByteString,
+    mechanism: ByteString,
     client: ClientProperties,
     channels_max: u16,
     frame_bytes_max: u32,
@@ -157,6 +160,7 @@ impl Handshake {
             (Method::Connection(Connection::Open(method)), HandshakeState::Open) => {
                 HandshakeAction::Open(Agreed {
                     user: self.user.clone(),
+                    mechanism: self.mechanism.clone(),
                     client: self.client.clone(),
                     channels_max: self.channels_max,
                     frame_bytes_max: self.frame_bytes_max,
@@ -179,6 +183,7 @@ impl Handshake {
         match auth::authenticate(&method.mechanism, &method.response, peer) {
             Ok(user) => {
                 self.user = user;
+                self.mechanism = method.mechanism;
                 self.state = HandshakeState::Tune;
                 let tune = connection::Tune {
                     channel_max: settings.channels_max,

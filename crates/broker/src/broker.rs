@@ -13,6 +13,7 @@ use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 use stafett_transactions::{TransactionSettings, Transactions};
 
+use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
 
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct Broker {
     /// Default settings of topics, as the broker was started with.
     pub(crate) base: TopicDefaults,
     pub(crate) overrides: Overrides,
+    pub(crate) histories: Histories,
 }
 
 /// Settings of a broker.
@@ -124,6 +126,7 @@ impl Broker {
             live_topics,
             base,
             overrides,
+            histories: Histories::default(),
         };
         if cluster_id.is_none() {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());
@@ -191,6 +194,11 @@ impl Broker {
     /// Returns the live topics.
     pub fn live_topics(&self) -> &Arc<Live> {
         &self.live_topics
+    }
+
+    /// Returns the samples of the last hour.
+    pub fn histories(&self) -> &Histories {
+        &self.histories
     }
 
     /// Returns the default settings of topics, as the broker was started with.

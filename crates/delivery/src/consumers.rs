@@ -1,13 +1,13 @@
 //! Consumers of a dispatcher: registration, messages in flight, and end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use stafett_queue::consumers::ConsumerConflict;
 use stafett_queue::{ConsumerKey, ConsumerRules};
 
 use super::dispatcher::Dispatcher;
 use super::grown_lanes::GrownLanes;
-use super::outbox::{Delivery, Outbox, Withdrawn};
+use super::outbox::{Delivery, Event, Outbox, Withdrawn};
 use super::shared_credit::Credit;
 use super::source::Waiter;
 
@@ -45,6 +45,21 @@ pub struct ConsumerSpec {
 pub struct Consumer {
     dispatcher: Arc<Dispatcher>,
     key: ConsumerKey,
+}
+
+/// Reference to a consumer that may have ended.
+#[derive(Debug, Clone)]
+pub struct WeakConsumer {
+    dispatcher: Weak<Dispatcher>,
+    key: ConsumerKey,
+}
+
+/// Present state of a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConsumerState {
+    pub in_flight: u32,
+    /// False if another consumer gets all messages.
+    pub is_active: bool,
 }
 
 impl Dispatcher {
@@ -189,7 +204,54 @@ impl Dispatcher {
     }
 }
 
+impl WeakConsumer {
+    /// Returns a reference to no consumer.
+    pub fn ended() -> Self {
+        Self {
+            dispatcher: Weak::new(),
+            key: ConsumerKey(0),
+        }
+    }
+
+    /// Returns the state. `None` if the consumer has ended.
+    pub fn state(&self) -> Option<ConsumerState> {
+        let dispatcher = self.dispatcher.upgrade()?;
+        let inner = dispatcher.lock();
+        if dispatcher.is_ended() || !inner.links.contains_key(&self.key) {
+            return None;
+        }
+        let consumers = &inner.state.consumers;
+        Some(ConsumerState {
+            in_flight: consumers.in_flight_of(self.key),
+            is_active: consumers.active().is_none_or(|active| active == self.key),
+        })
+    }
+
+    /// Ends the consumer and tells its client. Returns false if it has ended.
+    pub fn cancel(&self) -> bool {
+        let Some(dispatcher) = self.dispatcher.upgrade() else {
+            return false;
+        };
+        let links = |link: &ConsumerLink| (Arc::clone(&link.outbox), link.token);
+        let link = dispatcher.lock().links.get(&self.key).map(links);
+        let Some((outbox, token)) = link else {
+            return false;
+        };
+        // Nothing more is put into the outbox, so the client gets its content before it hears of the end.
+        dispatcher.end_consumer(self.key);
+        outbox.tell(Event::ConsumerGone { token });
+        true
+    }
+}
+
 impl Consumer {
+    pub fn downgrade(&self) -> WeakConsumer {
+        WeakConsumer {
+            dispatcher: Arc::downgrade(&self.dispatcher),
+            key: self.key,
+        }
+    }
+
     /// Lets the consumer share `credit` from now on; its messages in flight count.
     pub fn share(&self, credit: &Arc<Credit>) {
         let mut inner = self.dispatcher.lock();

@@ -3,6 +3,7 @@
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
+use stafett_counters::Sampler;
 use stafett_journal::{Change, Frame, Journal};
 use stafett_model::{Epoch, LogId, SharedLock};
 use stafett_store::{Clock, Table};
@@ -14,6 +15,7 @@ use super::dispatcher::Dispatcher;
 use super::expiry_timer::{self, Timer};
 use super::metrics::DeliveryMetrics;
 use super::persistence::{self, Dirty};
+use super::selection::Selections;
 use super::wakeups::{self, Token, Wakeups};
 
 #[derive(Debug)]
@@ -22,7 +24,9 @@ pub struct DeliveryContext {
     pub(super) epoch: Epoch,
     pub clock: Arc<Clock>,
     pub metrics: DeliveryMetrics,
+    pub sampler: Sampler<Dispatcher>,
     pub(super) read_ahead: Arc<ReadAheadBudget>,
+    pub(crate) selections: Selections,
     pub dirty: Dirty,
     pub(super) timer: Timer,
     pub(super) wakeups: Wakeups,
@@ -42,7 +46,9 @@ impl DeliveryContext {
             epoch: journal.epoch(),
             clock,
             metrics: DeliveryMetrics::default(),
+            sampler: Sampler::default(),
             read_ahead: Arc::default(),
+            selections: Selections::default(),
             dirty: Dirty::default(),
             timer: Timer::default(),
             wakeups: Wakeups::new(&*journal, parallel),
@@ -70,6 +76,11 @@ impl DeliveryContext {
     pub fn state_frame(&self, dispatcher: &Dispatcher, change: Change) -> Frame {
         self.table
             .change(Bytes::copy_from_slice(&dispatcher.id.to_be_bytes()), change)
+    }
+
+    /// Returns the number of messages in the indexes of selected headers.
+    pub fn selection_entries(&self) -> usize {
+        self.selections.entries()
     }
 
     /// Schedules a hand-out.

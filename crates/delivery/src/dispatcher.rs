@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 
 use smallvec::SmallVec;
+use stafett_counters::Words;
 use stafett_journal::{Frame, Watch};
 use stafett_model::{DeathReason, Epoch, Lock, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, QueueSettings, QueueState};
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 
 use super::consumers::ConsumerLink;
 use super::context::DeliveryContext;
+use super::counts::COUNTERS;
 use super::dead_letters::DeadLetterQueue;
 use super::grown_lanes::GrownLanes;
 use super::hand_out::IN_FLIGHT_MAX;
@@ -29,6 +31,8 @@ use super::outbox::Event;
 use super::persistence::Persistence;
 use super::pull::GetRequest;
 use super::read_ahead::ReadAhead;
+use super::selection::SelectionIndex;
+use super::settings::SettingFlags;
 
 /// Future of an append of dead letters.
 pub type StoringLetters = Pin<Box<dyn Future<Output = Result<(), NotStored>> + Send>>;
@@ -59,7 +63,11 @@ pub trait DispatcherOwner: fmt::Debug + Send + Sync {
 pub struct DispatcherSpec {
     /// Key of its stored state.
     pub id: u64,
+    /// As declared.
+    pub declared: Arc<QueueSettings>,
+    /// In force.
     pub settings: Arc<QueueSettings>,
+    pub is_paused: bool,
     pub logs: SmallVec<[LaneLog; 1]>,
     pub ownership: LogOwnership,
     /// True if the state is stored, and survives a restart.
@@ -72,7 +80,9 @@ pub struct DispatcherSpec {
 /// Hands out the messages of a list of logs.
 pub struct Dispatcher {
     pub(super) id: u64,
-    pub(super) settings: Arc<QueueSettings>,
+    /// As declared: for properties that never change.
+    pub(super) declared: Arc<QueueSettings>,
+    pub(super) flags: SettingFlags,
     pub(super) ownership: LogOwnership,
     pub(super) is_stored: bool,
     pub(super) is_pulled: bool,
@@ -80,6 +90,7 @@ pub struct Dispatcher {
     pub(super) owner: Weak<dyn DispatcherOwner>,
     /// Ends the interest in a topic's logs with the dispatcher.
     pub(super) topic_watch: OnceLock<Watch>,
+    pub(super) counters: Words<COUNTERS>,
     is_ended: AtomicBool,
     inner: Lock<DeliveryState>,
 }
@@ -88,6 +99,8 @@ pub struct Dispatcher {
 #[derive(Debug)]
 pub struct DeliveryState {
     pub state: QueueState,
+    /// In force.
+    pub settings: Arc<QueueSettings>,
     /// Logs to check for growth, if they are a topic's.
     pub(super) grown: GrownLanes,
     /// Logs of the lanes, with the offsets up to which they are freed.
@@ -123,6 +136,8 @@ pub struct DeliveryState {
     /// Wakes searches when there may be new messages.
     pub(super) searches: Option<Arc<Notify>>,
     pub(super) leases: Option<Box<Leases>>,
+    /// Indexes of headers by which messages are selected.
+    pub(super) selections: Vec<Arc<SelectionIndex>>,
 }
 
 /// Counts of a dispatcher.
@@ -143,10 +158,12 @@ impl Dispatcher {
     ) -> Arc<Self> {
         let is_topics = spec.ownership == LogOwnership::Topic;
         let mut state = QueueState::of(&spec.settings);
+        state.consumers.set_paused(spec.is_paused);
         if is_topics {
             state = state.with_order(LaneOrder::InTurn);
         }
         Arc::new(Self {
+            flags: SettingFlags::of(&spec.settings),
             inner: Lock::new(DeliveryState {
                 state,
                 grown: GrownLanes::All,
@@ -160,6 +177,7 @@ impl Dispatcher {
                 dead_letters: DeadLetterQueue::default(),
                 // It is unknown which messages of a topic have a TTL.
                 may_expire: spec.settings.ttl_ms.is_some() || is_topics && !spec.is_pulled,
+                settings: spec.settings,
                 head_expires: None,
                 waited_ms: context.clock.now_ms(),
                 used_ms: context.clock.now_ms(),
@@ -170,15 +188,17 @@ impl Dispatcher {
                 put_back: 0,
                 searches: None,
                 leases: None,
+                selections: Vec::new(),
             }),
             id: spec.id,
-            settings: spec.settings,
+            declared: spec.declared,
             ownership: spec.ownership,
             is_stored: spec.is_stored,
             is_pulled: spec.is_pulled,
             context: Arc::downgrade(context),
             owner,
             topic_watch: OnceLock::new(),
+            counters: Words::new(),
             is_ended: AtomicBool::new(false),
         })
     }
@@ -200,7 +220,7 @@ impl Dispatcher {
 
     /// Records a use: the idle time begins anew.
     pub fn use_now(self: &Arc<Self>) {
-        if self.settings.expires_ms.is_some()
+        if self.flags.expires()
             && let Some(context) = self.context.upgrade()
         {
             self.lock().note_use(&context, self);
@@ -225,7 +245,7 @@ impl Dispatcher {
     pub fn has_sole_consumer(&self) -> bool {
         let inner = self.lock();
         let consumers = &inner.state.consumers;
-        consumers.is_exclusive() || self.settings.single_active_consumer && !consumers.is_empty()
+        consumers.is_exclusive() || self.declared.single_active_consumer && !consumers.is_empty()
     }
 
     /// Returns true if as many messages are in flight as may be.
@@ -243,14 +263,14 @@ impl Dispatcher {
     /// Returns true if a message ended with the run in which it was stored.
     pub(super) fn is_of_ended_run(&self, message: &StoredMessage, stored_by: Epoch, now: Epoch) -> bool {
         let is_kept =
-            message.persistent() || self.settings.keeps_transient || self.ownership == LogOwnership::Topic;
+            message.persistent() || self.declared.keeps_transient || self.ownership == LogOwnership::Topic;
         !is_kept && stored_by < now
     }
 
     /// Ends the hand-out for all consumers, unless `check` fails under the lock. Returns the number of
     /// waiting messages; `None` if it has ended already.
     pub fn end<E>(
-        &self,
+        self: &Arc<Self>,
         context: &DeliveryContext,
         check: impl FnOnce(&mut DeliveryState) -> Result<(), E>,
     ) -> Result<Option<u64>, E> {
@@ -261,8 +281,13 @@ impl Dispatcher {
         inner.look_at_logs(self, context);
         check(&mut inner)?;
         self.is_ended.store(true, Ordering::Release);
+        // The next sweep takes its levels out of the totals, and its history.
+        if self.is_counting() {
+            self.touch(context);
+        }
         inner.getters.clear();
         inner.leases = None;
+        inner.selections = Vec::new();
         inner.wake_searches();
         inner.dead_letters.dismiss();
         inner.read_ahead.clear();

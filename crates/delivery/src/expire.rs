@@ -2,7 +2,7 @@
 
 use stafett_model::{DeathReason, Epoch, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
-use stafett_queue::{Overflow, ReadyMessage};
+use stafett_queue::{Overflow, QueueSettings, ReadyMessage};
 
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
@@ -25,12 +25,12 @@ pub(super) fn value_bytes(message: &StoredMessage) -> u32 {
 impl Dispatcher {
     /// Returns the time at which a message expires, in steady time; `None` if it does not.
     fn expires_at(
-        &self,
+        settings: &QueueSettings,
         context: &DeliveryContext,
         message: &StoredMessage,
         stored_by: Epoch,
     ) -> Option<i64> {
-        let lifetime = lifetime_ms(&self.settings, message.ttl_ms())?;
+        let lifetime = lifetime_ms(settings, message.ttl_ms())?;
         let is_of_this_run = stored_by == context.epoch;
         let arrived = context.clock.arrival(message.arrived_ms(), is_of_this_run);
         Some(arrived.saturating_add(lifetime))
@@ -39,11 +39,12 @@ impl Dispatcher {
     /// Returns true if a ready message is neither expired nor one that ended with an earlier run.
     pub(super) fn is_deliverable(
         &self,
+        settings: &QueueSettings,
         context: &DeliveryContext,
         message: &StoredMessage,
         stored_by: Epoch,
     ) -> bool {
-        let expires = self.expires_at(context, message, stored_by);
+        let expires = Self::expires_at(settings, context, message, stored_by);
         let is_expired = expires.is_some_and(|at| at <= context.clock.now_ms());
         !is_expired && !self.is_of_ended_run(message, stored_by, context.epoch)
     }
@@ -59,7 +60,6 @@ impl DeliveryState {
         too_many: bool,
     ) -> Option<HandOutStep> {
         let (ready, message) = (found.ready, &found.message);
-        let settings = &turn.dispatcher.settings;
         let bytes = value_bytes(message);
         if turn
             .dispatcher
@@ -70,8 +70,8 @@ impl DeliveryState {
             state.drop_ready(ready.id, bytes, changes);
             return None;
         }
-        let lifetime = lifetime_ms(settings, message.ttl_ms());
-        let expires = turn.dispatcher.expires_at(turn.context, message, found.stored_by);
+        let lifetime = lifetime_ms(&self.settings, message.ttl_ms());
+        let expires = Dispatcher::expires_at(&self.settings, turn.context, message, found.stored_by);
         // A message with a TTL of 0 goes only to a consumer that waited when it arrived; a new request comes
         // too late.
         let has_no_time = lifetime == Some(0) && !ready.was_returned;
@@ -82,7 +82,8 @@ impl DeliveryState {
             _ => too_many.then_some(DeathReason::Length),
         };
         if let Some(reason) = reason {
-            if settings.dead_letter.is_some() && self.dead_letters.is_full() {
+            let has_target = self.settings.dead_letter.is_some();
+            if has_target && self.dead_letters.is_full() {
                 // Continues when some of them are stored.
                 self.read_ahead.put_back(ready, found.message, found.stored_by);
                 if self.dead_letters.waits_for_journal() {
@@ -91,8 +92,9 @@ impl DeliveryState {
                 return Some(HandOutStep::Idle);
             }
             turn.context.metrics.on_death(reason);
+            turn.tally.on_death(reason);
             let (state, changes) = self.parts();
-            if settings.dead_letter.is_none() {
+            if !has_target {
                 state.drop_ready(ready.id, bytes, changes);
             } else {
                 state.hand_out(ready.id, None, true, bytes, changes);
@@ -120,7 +122,7 @@ impl DeliveryState {
                 return Some(HandOutStep::Idle);
             }
         }
-        match self.deliver_one(turn.dispatcher, ready, found.message, bytes) {
+        match self.deliver_one(turn, ready, found.message, bytes) {
             Ok(()) => turn.delivered += 1,
             Err(message) => self.read_ahead.put_back(ready, *message, found.stored_by),
         }
@@ -128,8 +130,8 @@ impl DeliveryState {
     }
 
     /// Returns true if the dispatcher is over its limits and has to drop the oldest message.
-    pub(super) fn over_limit(&self, dispatcher: &Dispatcher) -> bool {
-        let settings = &dispatcher.settings;
+    pub(super) fn over_limit(&self) -> bool {
+        let settings = &self.settings;
         if !settings.has_limits() || settings.overflow != Overflow::DropHead {
             return false;
         }

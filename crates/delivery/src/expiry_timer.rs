@@ -131,7 +131,7 @@ impl Dispatcher {
     }
 
     /// Forgets all deadlines, as if the timer had handled them.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn forget_timer(&self, context: &DeliveryContext) {
         self.lock().timer_at = i64::MAX;
         while context.timer.pop_due(i64::MAX).is_some() {}
@@ -140,7 +140,7 @@ impl Dispatcher {
     /// Returns the time from which it counts as unused. `None` if it has no limit, or is in use: by
     /// consumers, requests that wait, or leases.
     pub(super) fn unused_at(&self, inner: &DeliveryState) -> Option<i64> {
-        let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
+        let expires_ms = i64::try_from(inner.settings.expires_ms?).unwrap_or(i64::MAX);
         let is_used = inner.has_consumers() || inner.waiting_requests > 0 || inner.has_leases();
         (!is_used).then(|| inner.used_ms.saturating_add(expires_ms))
     }
@@ -178,6 +178,7 @@ pub(super) async fn run(
                 context.on_clock_set(&all());
             }
             let now_ms = clock.now_ms();
+            context.selections.drop_unused(now_ms);
             while let Some(dispatcher) = context.timer.pop_due(now_ms) {
                 if let Some(dispatcher) = dispatcher.upgrade() {
                     dispatcher.tick(&context);

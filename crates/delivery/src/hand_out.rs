@@ -11,6 +11,7 @@ use stafett_queue::{ConsumerKey, DeliveryId, ReadyMessage};
 use stafett_topics::CursorItem;
 
 use super::context::DeliveryContext;
+use super::counts::Tally;
 use super::dispatcher::{DeliveryState, Dispatcher};
 use super::expire::NextMessage;
 use super::grown_lanes::GrownLanes;
@@ -31,6 +32,7 @@ pub(super) struct Turn<'a> {
     /// Messages that may still be handed out in this turn.
     left: usize,
     pub(super) delivered: u64,
+    pub(super) tally: Tally,
 }
 
 /// Result of a turn.
@@ -139,6 +141,7 @@ impl DeliveryState {
             now_ms: context.clock.now_ms(),
             left: *left,
             delivered: 0,
+            tally: Tally::default(),
         };
         self.look_at_grown(dispatcher, context);
         self.wake_searches();
@@ -156,6 +159,7 @@ impl DeliveryState {
         self.fill_outboxes(dispatcher);
         self.start_dead_letter_task(dispatcher, context);
         context.metrics.delivered.inc_by(turn.delivered);
+        dispatcher.count_turn(context, &turn.tally, self.state.ready() > 0);
         context.mark_dirty(dispatcher, self);
         step
     }
@@ -184,12 +188,14 @@ impl DeliveryState {
             self.answer_pending_gets();
             return Some(HandOutStep::Idle);
         };
-        let settings = &turn.dispatcher.settings;
         self.getters.retain(|getter| !getter.sender.is_closed());
+        if self.state.consumers.is_paused() {
+            self.answer_paused_gets();
+        }
         let goes_at_once = self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX;
-        let wanted = goes_at_once || !self.getters.is_empty();
+        let wanted = goes_at_once || self.next_getter().is_some();
         // A message for a waiting consumer is handed out, even if the dispatcher is over its limits.
-        let too_many = !goes_at_once && self.over_limit(turn.dispatcher);
+        let too_many = !goes_at_once && self.over_limit();
         let is_known = |(id, at): (DeliveryId, i64)| id == ready.id && at > turn.now_ms;
         let may_be_over = self.may_expire && !self.head_expires.is_some_and(is_known);
         if !(wanted || too_many || may_be_over) {
@@ -199,11 +205,13 @@ impl DeliveryState {
             Ok(first) => first,
             Err(step) => return Some(step),
         };
+        let drops_unread = self.settings.dead_letter.is_none() && self.settings.bytes_max.is_none();
         let (state, changes) = self.parts();
-        if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
+        if too_many && drops_unread {
             // Dropped without being read.
             turn.left -= 1;
             turn.context.metrics.on_death(DeathReason::Length);
+            turn.tally.on_death(DeathReason::Length);
             state.drop_ready(ready.id, 0, changes);
             return None;
         }
@@ -252,20 +260,25 @@ impl DeliveryState {
     /// is neither.
     pub(super) fn deliver_one(
         &mut self,
-        dispatcher: &Arc<Dispatcher>,
+        turn: &mut Turn<'_>,
         ready: ReadyMessage,
         message: StoredMessage,
         bytes: u32,
     ) -> Result<(), Box<StoredMessage>> {
-        let id = ready.id;
+        let (id, dispatcher) = (ready.id, turn.dispatcher);
         let consumers = &self.state.consumers;
         let consumer = consumers
             .next()
             .filter(|_| self.state.in_flight() < IN_FLIGHT_MAX);
         // Consumers that take everything must not starve a request.
-        let is_getters = consumer.is_none() || self.getters.front().is_some_and(|getter| getter.has_waited);
-        if is_getters && let Some(getter) = self.getters.pop_front() {
+        let next = self.next_getter();
+        let has_waited = |at| self.getters.get(at).is_some_and(|getter| getter.has_waited);
+        let is_getters = consumer.is_none() || next.is_some_and(has_waited);
+        if is_getters && let Some(getter) = next.and_then(|at| self.getters.remove(at)) {
             let delivery = self.take(id, None, getter.settles, message, bytes);
+            if !getter.moves {
+                turn.tally.on_get(getter.settles, delivery.redelivered);
+            }
             let ready = self.state.ready();
             if getter.sender.send(Some((delivery, ready))).is_err() && getter.settles {
                 // The requester has gone and never had it.
@@ -298,6 +311,7 @@ impl DeliveryState {
         }
         let settles = link.settles;
         let delivery = self.take(id, Some(key), settles, message, bytes);
+        turn.tally.on_delivery(settles, delivery.redelivered);
         if let Some(link) = self.links.get_mut(&key) {
             link.pending_bytes += delivery.bytes();
             link.pending.push(delivery);

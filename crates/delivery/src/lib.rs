@@ -8,10 +8,12 @@
 //! - `dispatcher`: one dispatcher and its state; `lanes`: its logs; `grown_lanes`: those to check for growth
 //! - `hand_out`: the hand-out; `expire`: messages that expire or are dropped instead; `read_ahead`: reading
 //! - `consumers`: consumers; `pull`: messages pulled by a caller; `search`: reads without effect
+//! - `selection`: an index of messages by the value of a header
 //! - `leases`: messages in flight that return after a time
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
 //!   `dead_letters`: messages that have died
-//! - `room`: room within the limits
+//! - `settings`: settings in force, and their change; `room`: room within the limits
+//! - `counts`: counters of one dispatcher, and their sampling
 //! - `outbox`: deliveries that wait for their connection; `shared_credit`: credit shared by consumers;
 //!   `source`: origins of deliveries
 //! - `persistence`: stores settlements and frees logs; `marking`: stores hand-out marks, ahead of the
@@ -21,6 +23,7 @@
 
 mod consumers;
 mod context;
+mod counts;
 mod dead_letters;
 mod dispatcher;
 mod expire;
@@ -37,6 +40,8 @@ mod pull;
 mod read_ahead;
 mod room;
 mod search;
+mod selection;
+mod settings;
 mod settle_on_append;
 mod settling;
 mod shared_credit;
@@ -46,15 +51,16 @@ mod startup_scan;
 mod tests;
 mod wakeups;
 
-pub use consumers::{Consumer, ConsumerSpec};
+pub use consumers::{Consumer, ConsumerSpec, ConsumerState, WeakConsumer};
 pub use context::DeliveryContext;
+pub use counts::{MessageCounts, QueueSeries};
 pub use dispatcher::{Counts, Dispatcher};
 pub use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, StoringLetters};
 pub use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};
-pub use pull::{Chosen, PulledBatch, complete_stored};
-pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchOrder, SearchPlace};
+pub use pull::{Chosen, GetWait, PulledBatch, complete_stored};
+pub use search::{MessageState, MessageStatus, Search, SearchBounds, SearchHint, SearchOrder, SearchPlace};
 pub use settle_on_append::OpenMove;
 pub use settling::Settle;
 pub use shared_credit::Credit;

@@ -358,7 +358,7 @@ impl DeliveryState {
             return;
         }
         for lane in &mut self.logs {
-            if let Some(before) = lane.freeable(&self.state, dispatcher.settings.retain) {
+            if let Some(before) = lane.freeable(&self.state, self.settings.retain) {
                 piece.freed.push((lane.lane, lane.freed));
                 lane.freed = before;
                 piece.frames.push(Frame::Truncate {
@@ -430,7 +430,7 @@ impl DeliveryState {
 
     /// Returns true if a log can be freed up to its head.
     fn can_free(&self, dispatcher: &Dispatcher) -> bool {
-        let freeable = |lane: &LaneLog| lane.freeable(&self.state, dispatcher.settings.retain);
+        let freeable = |lane: &LaneLog| lane.freeable(&self.state, self.settings.retain);
         dispatcher.ownership == LogOwnership::Own && self.logs.iter().any(|lane| freeable(lane).is_some())
     }
 }

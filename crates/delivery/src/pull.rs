@@ -21,11 +21,23 @@ use super::settle_on_append::OpenMove;
 #[derive(Debug)]
 pub(super) struct GetRequest {
     pub(super) settles: bool,
+    /// True if the message moves to another dispatcher: a paused one gives it too.
+    pub(super) moves: bool,
     /// True if it waits until there is a message.
     pub(super) waits: bool,
     /// True if consumers had a whole turn before it.
     pub(super) has_waited: bool,
     pub(super) sender: oneshot::Sender<Option<(Delivery, u64)>>,
+}
+
+/// Wait of a request for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GetWait {
+    No,
+    /// It waits until there is a message.
+    ForOne,
+    /// It does not wait: the message moves elsewhere, also from a paused dispatcher.
+    ToMove,
 }
 
 /// Request for one message, in progress.
@@ -53,6 +65,8 @@ pub struct PulledBatch {
     deliveries: Vec<Delivery>,
     /// Changes that tell of the deliveries of chosen messages.
     marks: Changes,
+    /// True if it takes messages of a paused dispatcher too.
+    despite_pause: bool,
 }
 
 impl PulledBatch {
@@ -61,7 +75,15 @@ impl PulledBatch {
             dispatcher: Arc::clone(dispatcher),
             deliveries: Vec::new(),
             marks: Changes::default(),
+            despite_pause: false,
         }
+    }
+
+    /// Creates a batch that takes messages of a paused dispatcher too.
+    pub fn despite_pause(dispatcher: &Arc<Dispatcher>) -> Self {
+        let mut batch = Self::new(dispatcher);
+        batch.despite_pause = true;
+        batch
     }
 
     pub fn deliveries(&self) -> &[Delivery] {
@@ -168,6 +190,7 @@ pub async fn complete_stored(
     open.end(context, stored);
     if stored.is_ok() {
         context.metrics.settled.inc_by(count);
+        dispatcher.count_completed(context, count);
     }
     stored
 }
@@ -206,11 +229,11 @@ impl Dispatcher {
     /// Takes one message, if one is waiting; returns it with the number of further ones. Without `settles`,
     /// this settles it.
     pub async fn take_one(self: &Arc<Self>, settles: bool) -> Option<(Delivery, u64)> {
-        self.take_next(settles, false).await
+        self.take_next(settles, GetWait::No).await
     }
 
-    /// Takes the next message, and with `waits` waits until there is one.
-    async fn take_next(self: &Arc<Self>, settles: bool, waits: bool) -> Option<(Delivery, u64)> {
+    /// Takes the next message.
+    async fn take_next(self: &Arc<Self>, settles: bool, wait: GetWait) -> Option<(Delivery, u64)> {
         let (sender, receiver) = oneshot::channel();
         {
             let context = self.context.upgrade()?;
@@ -222,7 +245,8 @@ impl Dispatcher {
             inner.getters.retain(|getter| !getter.sender.is_closed());
             inner.getters.push_back(GetRequest {
                 settles,
-                waits,
+                waits: wait == GetWait::ForOne,
+                moves: wait == GetWait::ToMove,
                 has_waited: false,
                 sender,
             });
@@ -238,15 +262,17 @@ impl Dispatcher {
     }
 
     /// Takes up to `count` messages from the front, until they have `bytes_max` bytes; the last one may
-    /// exceed them. With `waits`, waits for the first.
-    pub async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize, mut waits: bool) -> PulledBatch {
+    /// exceed them. A wait is for the first.
+    pub async fn pull(self: &Arc<Self>, count: usize, bytes_max: usize, mut wait: GetWait) -> PulledBatch {
         let mut pulled = PulledBatch::new(self);
         let mut bytes = 0;
         while pulled.deliveries.len() < count
             && bytes < bytes_max
-            && let Some((delivery, _)) = self.take_next(true, waits).await
+            && let Some((delivery, _)) = self.take_next(true, wait).await
         {
-            waits = false;
+            if wait == GetWait::ForOne {
+                wait = GetWait::No;
+            }
             bytes += delivery.message.bytes();
             pulled.deliveries.push(delivery);
         }
@@ -289,6 +315,9 @@ impl Dispatcher {
         if self.is_ended() {
             return Chosen::Lost;
         }
+        if inner.state.consumers.is_paused() && !pulled.despite_pause {
+            return Chosen::Lost;
+        }
         if inner.state.in_flight() >= IN_FLIGHT_MAX {
             return Chosen::TooMany;
         }
@@ -298,6 +327,7 @@ impl Dispatcher {
             return Chosen::Lost;
         };
         context.metrics.delivered.inc();
+        self.count_chosen(&context, &handed);
         pulled.deliveries.push(Delivery {
             id,
             message,
@@ -331,6 +361,7 @@ impl Dispatcher {
             }
             inner.on_put_back();
             context.mark_dirty(self, &mut inner);
+            self.touch(&context);
         }
         context.wake(self);
     }
@@ -341,6 +372,25 @@ impl DeliveryState {
     pub(super) fn answer_pending_gets(&mut self) {
         for getter in std::mem::take(&mut self.getters) {
             if getter.waits {
+                self.getters.push_back(getter);
+            } else {
+                // The receiver is gone if the requester is.
+                let _ = getter.sender.send(None);
+            }
+        }
+    }
+
+    /// Returns the place of the first request that may get a message now.
+    pub(super) fn next_getter(&self) -> Option<usize> {
+        let is_paused = self.state.consumers.is_paused();
+        let mut getters = self.getters.iter();
+        getters.position(|getter| !is_paused || getter.moves)
+    }
+
+    /// Answers requests that do not wait while the hand-out is paused.
+    pub(super) fn answer_paused_gets(&mut self) {
+        for getter in std::mem::take(&mut self.getters) {
+            if getter.waits || getter.moves {
                 self.getters.push_back(getter);
             } else {
                 // The receiver is gone if the requester is.

@@ -11,12 +11,12 @@ use super::dispatcher::Dispatcher;
 impl Dispatcher {
     /// Returns true if one more message may be appended.
     pub fn has_room(&self, context: &DeliveryContext, message: &Message) -> bool {
-        let settings = &self.settings;
-        if !settings.has_limits() || settings.overflow == Overflow::DropHead {
+        if !self.flags.refuses() {
             return true;
         }
         let mut inner = self.lock();
         inner.look_at_logs(self, context);
+        let settings = &inner.settings;
         let waiting = inner.state.ready() + inner.staged;
         let bytes = inner.state.bytes_ready() + message.value.len() as u64;
         // A message that is handed out at once needs no room.
@@ -32,12 +32,12 @@ impl Dispatcher {
     /// Updates the counts for a message that is being appended. True if [`Self::release_room`] has to be
     /// called if it is not stored.
     pub fn reserve_room(self: &Arc<Self>, context: &DeliveryContext, message: &Message) -> bool {
-        let settings = &self.settings;
-        let is_last_run = !message.persistent && self.is_stored && !settings.keeps_transient;
-        if message.ttl_ms.is_none() && !settings.has_limits() && !is_last_run {
+        let is_last_run = !message.persistent && self.is_stored && !self.declared.keeps_transient;
+        if message.ttl_ms.is_none() && !self.flags.has_limits() && !is_last_run {
             return false;
         }
         let mut inner = self.lock();
+        let settings = Arc::clone(&inner.settings);
         inner.may_expire |= message.ttl_ms.is_some();
         inner.persistence.has_new_transient |= is_last_run;
         if is_last_run && !inner.persistence.holds_transient {
@@ -55,7 +55,7 @@ impl Dispatcher {
         let mut inner = self.lock();
         inner.staged = inner
             .staged
-            .saturating_sub(u64::from(self.settings.overflow != Overflow::DropHead));
+            .saturating_sub(u64::from(inner.settings.overflow != Overflow::DropHead));
         inner.state.remove_bytes(bytes);
     }
 }

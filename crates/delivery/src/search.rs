@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use stafett_journal::Journal;
 use stafett_model::{Arrival, Epoch, Offset, StoredMessage};
-use stafett_queue::DeliveryId;
+use stafett_queue::{DeliveryId, Lane};
 use stafett_topics::{ReadEnd, Tail, TailItem};
 
 use super::context::DeliveryContext;
 use super::dispatcher::Dispatcher;
+use super::selection::Selected;
 
 /// Messages examined before other tasks get their turns.
 const TURN_MESSAGES: u64 = 256;
@@ -50,6 +51,17 @@ pub struct Search {
     is_unreadable: bool,
     /// True if it finds messages too that no consumer would get.
     finds_all: bool,
+    /// Index of the messages that may be wanted.
+    selected: Option<Selected>,
+}
+
+/// Properties that all wanted messages have: the search passes over others without reading them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SearchHint<'a> {
+    /// First and last lane.
+    pub lanes: Option<(u32, u32)>,
+    /// Name and value of a header.
+    pub header: Option<(&'a str, &'a [u8])>,
 }
 
 #[derive(Debug)]
@@ -120,6 +132,7 @@ impl Dispatcher {
             looked_at: 0,
             is_unreadable: false,
             finds_all: false,
+            selected: None,
         })
     }
 }
@@ -184,6 +197,16 @@ impl SearchBounds {
 }
 
 impl Search {
+    /// Passes over messages without these properties. An index of the header is built if there is none.
+    pub async fn narrow(&mut self, hint: SearchHint<'_>) {
+        if let Some((first, last)) = hint.lanes {
+            self.lanes.retain(|lane| (first..=last).contains(&lane.lane));
+        }
+        if let Some((header, value)) = hint.header {
+            self.selected = self.dispatcher.select(&self.context, header, value).await;
+        }
+    }
+
     /// Returns the number of messages that were examined.
     pub fn looked_at(&self) -> u64 {
         self.looked_at
@@ -246,17 +269,28 @@ impl Search {
         let Some(lane) = self.lanes.get_mut(at) else {
             return LaneEnd::AtEnd;
         };
+        let mut passed = 0_u64;
         while lane.found.is_none() {
             if self.left.messages == 0 || self.left.bytes == 0 {
                 return LaneEnd::AtBound;
             }
-            let ready = {
+            let (place, settings) = {
                 let inner = self.dispatcher.lock();
                 let state = inner.state.lane(lane.lane);
-                state.and_then(|state| state.ready_from(lane.from))
+                let next = |state| lane.next(state, self.selected.as_ref());
+                (state.map_or(NextPlace::AtEnd, next), Arc::clone(&inner.settings))
             };
-            let Some(offset) = ready.filter(|_| !self.dispatcher.is_ended()) else {
-                return LaneEnd::AtEnd;
+            let offset = match place {
+                NextPlace::Ready(offset) if !self.dispatcher.is_ended() => offset,
+                NextPlace::Ready(_) | NextPlace::AtEnd => return LaneEnd::AtEnd,
+                NextPlace::NotReady => {
+                    passed += 1;
+                    if passed.is_multiple_of(TURN_MESSAGES) {
+                        self.left.messages = self.left.messages.saturating_sub(TURN_MESSAGES);
+                        tokio::task::yield_now().await;
+                    }
+                    continue;
+                }
             };
             let (offset, message, stored_by) = match lane.read(&*self.context.journal, offset).await {
                 Ok(read) => read,
@@ -272,8 +306,10 @@ impl Search {
             let Some(message) = message else { continue };
             self.left.messages -= 1;
             self.left.bytes = self.left.bytes.saturating_sub(message.bytes());
-            let is_there =
-                self.finds_all || self.dispatcher.is_deliverable(&self.context, &message, stored_by);
+            let is_there = self.finds_all
+                || self
+                    .dispatcher
+                    .is_deliverable(&settings, &self.context, &message, stored_by);
             if is_there && wants(&message) {
                 lane.found = Some((offset, message));
             }
@@ -282,7 +318,37 @@ impl Search {
     }
 }
 
+/// Next place of a search in a lane.
+enum NextPlace {
+    Ready(u64),
+    /// A message that may be wanted is not ready: the search has passed it.
+    NotReady,
+    AtEnd,
+}
+
 impl SearchedLane {
+    /// Moves to the next message that may be wanted.
+    fn next(&mut self, state: &Lane, selected: Option<&Selected>) -> NextPlace {
+        let Some(selected) = selected else {
+            return state
+                .ready_from(self.from)
+                .map_or(NextPlace::AtEnd, NextPlace::Ready);
+        };
+        let (at, is_indexed) = selected.next(self.lane, self.from);
+        self.from = at;
+        match state.ready_from(at) {
+            Some(ready) if !is_indexed || ready == at => NextPlace::Ready(ready),
+            _ if is_indexed => {
+                if state.is_settled(at) {
+                    selected.remove(self.lane, at);
+                }
+                self.from = at + 1;
+                NextPlace::NotReady
+            }
+            _ => NextPlace::AtEnd,
+        }
+    }
+
     /// Reads the message at an offset, and moves behind it. Without a message there is a hole.
     async fn read(
         &mut self,

@@ -56,6 +56,11 @@ impl OpenMove {
         is_needed.then(|| context.state_frame(&self.dispatcher, delta()))
     }
 
+    /// Counts its messages as completed.
+    pub fn count_completed(&self, context: &DeliveryContext) {
+        self.dispatcher.count_completed(context, self.ids.len() as u64);
+    }
+
     /// Ends the move, as the outcome of the append is known.
     pub fn end(self, context: &DeliveryContext, stored: Result<(), NotStored>) {
         let mut inner = self.dispatcher.lock();
@@ -77,6 +82,7 @@ impl OpenMove {
         if !self.dispatcher.is_ended() {
             inner.store_whole_if_due(context, &self.dispatcher);
             context.mark_dirty(&self.dispatcher, &mut inner);
+            self.dispatcher.touch(context);
         }
     }
 }

@@ -25,7 +25,7 @@ impl Settle {
     pub fn is_completion(self, dispatcher: &Dispatcher) -> bool {
         match self {
             Self::Complete => true,
-            Self::Discard => dispatcher.settings.dead_letter.is_none(),
+            Self::Discard => !dispatcher.flags.dead_letters(),
             Self::Requeue => false,
         }
     }
@@ -39,10 +39,12 @@ impl Dispatcher {
             return 0;
         };
         let mut settled = 0_u64;
+        let (mut requeued, mut discarded) = (0, 0);
         let mut known = 0;
         let mut dead: Vec<(DeliveryId, DeathReason)> = Vec::new();
         let goes_on = {
             let mut inner = self.lock();
+            let has_target = inner.settings.dead_letter.is_some();
             let (state, changes) = inner.parts();
             for (id, what) in settlements {
                 match what {
@@ -52,23 +54,25 @@ impl Dispatcher {
                             known += 1;
                         }
                     }
-                    Settle::Requeue => match state.requeue(*id, changes) {
-                        Some(ReturnOutcome::Waits) => known += 1,
-                        Some(ReturnOutcome::TooOften) => {
-                            known += 1;
+                    Settle::Requeue => {
+                        let returned = state.requeue(*id, changes);
+                        requeued += u64::from(returned.is_some());
+                        known += usize::from(returned.is_some());
+                        if matches!(returned, Some(ReturnOutcome::TooOften)) {
                             dead.push((*id, DeathReason::DeliveryLimit));
                         }
-                        None => {}
-                    },
+                    }
                     Settle::Discard => {
                         if state.taken(*id).is_some() {
                             known += 1;
+                            discarded += 1;
                             dead.push((*id, DeathReason::Rejected));
                         }
                     }
                 }
             }
-            if self.settings.dead_letter.is_none() {
+            let completed = settled;
+            if !has_target {
                 for (id, _) in dead.drain(..) {
                     settled += u64::from(state.complete(id, changes));
                 }
@@ -79,11 +83,12 @@ impl Dispatcher {
                 state.disown(*id);
             }
             context.mark_dirty(self, &mut inner);
+            self.count_settled(&context, (completed, requeued, discarded));
             let goes_back = settlements.iter().any(|(_, what)| *what == Settle::Requeue);
             if goes_back {
                 inner.on_put_back();
             }
-            let is_limited = self.settings.has_limits() && goes_back;
+            let is_limited = inner.settings.has_limits() && goes_back;
             if is_limited {
                 // All stored messages count towards the limits.
                 inner.grown = GrownLanes::All;
@@ -103,16 +108,28 @@ impl Dispatcher {
 
     /// Settles all waiting messages. Returns their number.
     pub fn purge(self: &Arc<Self>) -> u64 {
+        self.purge_up_to(u64::MAX).unwrap_or(0)
+    }
+
+    /// Settles all waiting messages, unless more than `max` wait: then returns the number of these as the
+    /// error.
+    pub fn purge_up_to(self: &Arc<Self>, max: u64) -> Result<u64, u64> {
         let Some(context) = self.context.upgrade() else {
-            return 0;
+            return Ok(0);
         };
         let mut inner = self.lock();
         inner.look_at_logs(self, &context);
+        if inner.ready() > max {
+            return Err(inner.ready());
+        }
         let (state, changes) = inner.parts();
         let purged = state.purge(changes);
         inner.read_ahead.clear();
         inner.head_expires = None;
         context.mark_dirty(self, &mut inner);
-        purged
+        if purged > 0 {
+            self.touch(&context);
+        }
+        Ok(purged)
     }
 }

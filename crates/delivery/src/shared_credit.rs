@@ -48,6 +48,11 @@ impl Credit {
     }
 
     /// Returns true if there is a bound.
+    /// Returns the bound; 0 for none.
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Acquire)
+    }
+
     pub fn is_limited(&self) -> bool {
         self.limit.load(Ordering::Acquire) != 0
     }

@@ -43,8 +43,7 @@ impl Source {
             Self::Dispatcher(dispatcher) => {
                 dispatcher.settle(settlements);
                 let may_die = || settlements.iter().any(|(_, what)| *what != Settle::Complete);
-                let dies =
-                    dispatcher.settings.dead_letter.is_some() && may_die() && dispatcher.is_dead_lettering();
+                let dies = dispatcher.flags.dead_letters() && may_die() && dispatcher.is_dead_lettering();
                 dies.then_some(dispatcher)
             }
             Self::Reader(reader) => {

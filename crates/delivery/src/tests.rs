@@ -93,7 +93,9 @@ impl World {
         };
         let spec = DispatcherSpec {
             id: 77,
+            declared: Arc::new(settings.clone()),
             settings: Arc::new(settings),
+            is_paused: false,
             logs,
             ownership,
             is_pulled: false,

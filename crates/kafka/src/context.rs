@@ -1,13 +1,12 @@
 //! State shared by all connections, and the environment of the requests of one.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
 use stafett_model::Lock;
-use stafett_net::ByteBudget;
+use stafett_net::{ByteBudget, ConnectionEntry};
 use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -88,15 +87,14 @@ impl KafkaContext {
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub shared: Arc<KafkaContext>,
-    /// Address that the client connected to.
-    pub local: SocketAddr,
-    /// Address of the client.
-    pub peer: SocketAddr,
+    pub entry: Arc<ConnectionEntry>,
     /// Cancelled when the connection must not wait any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
     /// True if the client does not block while a heartbeat is unanswered.
     pub is_patient: AtomicBool,
+    /// True if the registry of connections knows the client.
+    pub is_introduced: AtomicBool,
     /// Share sessions that were opened here. They end with the connection.
     pub opened_sessions: Lock<Vec<OpenedSession>>,
 }
@@ -117,8 +115,8 @@ impl RequestContext {
         match &self.shared.settings.advertised {
             Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
             None => (
-                self.local.ip().to_canonical().to_string().into(),
-                i32::from(self.local.port()),
+                self.entry.local.ip().to_canonical().to_string().into(),
+                i32::from(self.entry.local.port()),
             ),
         }
     }

@@ -1,6 +1,7 @@
 //! Messages from publishers to consumers: exchanges, queues, delayed messages, readers of topics.
 //!
 //! - `messaging`: opens and stops all parts together
+//! - `consumers`: all consumers, with whose they are
 //! - `publish`: messages are routed and stored: published ones, delayed ones, and those that are moved
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - `delayed`: messages that are routed at a later time
@@ -8,6 +9,7 @@
 //!
 //! No folder uses one that is listed above it.
 
+mod consumers;
 mod delayed;
 pub mod exchanges;
 mod messaging;
@@ -15,6 +17,9 @@ mod publish;
 pub mod queues;
 pub mod readers;
 
+pub use consumers::{
+    ConsumerEntry, ConsumerFacts, ConsumerHolder, ConsumerSource, Consumers, ListedConsumer,
+};
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
 pub use publish::{

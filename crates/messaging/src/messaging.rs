@@ -9,6 +9,7 @@ use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
+use crate::consumers::Consumers;
 use crate::delayed::{Delayed, StoredBuckets};
 use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
@@ -29,6 +30,7 @@ pub struct Messaging {
     journal: Arc<dyn Journal>,
     resolver: Arc<Resolver>,
     readers: Arc<Readers>,
+    consumers: Arc<Consumers>,
     delayed: ReleaseTask,
     /// Contexts given out in this run.
     last_context: AtomicU64,
@@ -71,7 +73,8 @@ impl Messaging {
         Ok(Self {
             journal: Arc::clone(journal),
             resolver,
-            readers: Readers::new(Arc::clone(journal)),
+            readers: Readers::new(Arc::clone(journal), Arc::clone(topics)),
+            consumers: Arc::default(),
             delayed: releasing,
             last_context: AtomicU64::new(0),
         })
@@ -105,6 +108,11 @@ impl Messaging {
     /// Returns the readers of stored topics.
     pub fn readers(&self) -> &Arc<Readers> {
         &self.readers
+    }
+
+    /// Returns the list of consumers.
+    pub fn consumers(&self) -> &Arc<Consumers> {
+        &self.consumers
     }
 
     /// Returns the signal of short disk space: publishers wait for space instead of being refused.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 use stafett_journal::Frame;
 use stafett_model::{DeathReason, Lock, Offset, StoredMessage};
-use stafett_queue::{DeliveryId, QueueSettings, ReturnOutcome};
+use stafett_queue::{DeliveryId, ReturnOutcome};
 use stafett_topics::{Topic, TopicId, Visibility};
 use tokio::sync::Notify;
 
@@ -44,7 +44,9 @@ impl Place {
     pub(super) fn new(id: u64, group: Arc<str>, topic: &Topic, shares: &Arc<Shares>) -> Arc<Self> {
         let spec = DispatcherSpec {
             id,
-            settings: Arc::new(QueueSettings::default()),
+            declared: Arc::default(),
+            settings: Arc::default(),
+            is_paused: false,
             logs: LaneLog::of_topic(topic, 0),
             ownership: LogOwnership::Topic,
             is_stored: true,

@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use stafett_delivery::{LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_journal::RequestId;
-use stafett_messaging::delivery::{LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_messaging::queues::{
-    Acknowledge, Declare, Queue, QueueSettings, Receive, ReceiveError, Received, SettleLeases,
+    Acknowledge, Declare, Narrow, Queue, QueueSettings, Receive, ReceiveError, Received, SettleLeases,
 };
 use stafett_messaging::{Send, SendError};
 use stafett_model::{Message, Namespace, StoredMessage};
@@ -477,8 +477,8 @@ async fn receive(
     (count, oldest, wait_ms): (usize, bool, u64),
     how: Taking,
 ) -> Answer {
+    let wanted = class.map(|class| [b'0' + class]);
     let is_wanted = move |message: &StoredMessage| {
-        let wanted = class.map(|class| [b'0' + class]);
         message.header(CLASS.as_bytes()).flatten() == wanted.as_ref().map(<[u8; 1]>::as_slice)
     };
     let request = Receive {
@@ -490,6 +490,10 @@ async fn receive(
             SearchOrder::Priority
         },
         wanted: class.is_some().then_some(&is_wanted as _),
+        narrow: Narrow {
+            priorities: None,
+            header: wanted.as_ref().map(|class| (CLASS, class.as_slice())),
+        },
         bounds: SearchBounds {
             messages: 100,
             bytes: usize::MAX,

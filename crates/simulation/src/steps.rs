@@ -378,7 +378,7 @@ const KINDS: [(u64, Kind); 37] = [
     (40, Kind::Tx),
     (12, Kind::Stream),
     (36, Kind::Live),
-    (40, Kind::Mail),
+    (60, Kind::Mail),
     (4, Kind::Move),
     (6, Kind::Space),
     (6, Kind::Look),

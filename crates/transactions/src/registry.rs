@@ -240,6 +240,7 @@ impl Transactions {
             self.begin(&known, &mut producer, given)?;
             producer.logs.extend(logs);
         }
+        self.catalog.topics().traffic().count_appends(&appends);
         Ok(self.journal.append(appends))
     }
 

@@ -82,7 +82,7 @@ fn on_begun(
             let code = error::transaction(&why, call.version >= FENCED_FROM)?;
             // The answer has no text, and clients of some errors say no more than to look here.
             if why != TransactionError::Busy && context.shared.refusal_log.allows() {
-                tracing::warn!(%id, %why, peer = %context.peer, "a transactional producer is refused");
+                tracing::warn!(%id, %why, peer = %context.entry.peer, "a transactional producer is refused");
             }
             InitProducerIdResponse {
                 error_code: context.shared.metrics.error(call.api, code),

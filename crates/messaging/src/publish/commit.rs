@@ -79,6 +79,9 @@ pub(crate) fn commit(
             Err(_) => Err(NotStored::Refused(Refusal::Closed)),
         };
         for open in opened {
+            if known.is_ok() {
+                open.count_completed(&queues.context);
+            }
             open.end(&queues.context, known);
         }
         if known == Err(NotStored::Unknown) {

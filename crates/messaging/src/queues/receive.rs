@@ -13,11 +13,21 @@ use tokio::time::Instant;
 use super::queue::Queue;
 use super::registry::Queues;
 use stafett_delivery::{
-    Chosen, Delivery, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
+    Chosen, Delivery, GetWait, LeaseId, PulledBatch, Search, SearchBounds, SearchHint, SearchOrder,
+    SearchPlace, Settle, complete_stored,
 };
 
 /// Choice of messages by their content.
 pub type Wanted<'a> = &'a (dyn Fn(&StoredMessage) -> bool + Send + Sync);
+
+/// Properties that all wanted messages have: others are passed over without being read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Narrow<'a> {
+    /// Lowest and highest priority.
+    pub priorities: Option<(u8, u8)>,
+    /// Name and value of a header.
+    pub header: Option<(&'a str, &'a [u8])>,
+}
 
 /// Parameters of a receive request.
 #[derive(Clone)]
@@ -29,6 +39,8 @@ pub struct Receive<'a> {
     pub order: SearchOrder,
     /// `None` for all messages.
     pub wanted: Option<Wanted<'a>>,
+    /// Properties that all wanted messages have.
+    pub narrow: Narrow<'a>,
     /// Bounds of the search for wanted messages.
     pub bounds: SearchBounds,
     /// Place of the search, from an earlier answer.
@@ -94,9 +106,9 @@ impl Queue {
         let _waiting = (!request.wait.is_zero()).then(|| self.wait());
         let mut received = Received::default();
         let batch = if request.wanted.is_none() && request.order == SearchOrder::Priority {
-            let batch = self.pull(request.count, request.bytes_max, false).await;
+            let batch = self.pull(request.count, request.bytes_max, GetWait::No).await;
             if batch.deliveries().is_empty() && !request.wait.is_zero() {
-                let waiting = self.pull(request.count, request.bytes_max, true);
+                let waiting = self.pull(request.count, request.bytes_max, GetWait::ForOne);
                 let pulled = tokio::time::timeout_at(deadline, waiting).await;
                 match pulled {
                     Ok(pulled) if pulled.deliveries().is_empty() && self.is_deleted() => {
@@ -116,6 +128,26 @@ impl Queue {
         Ok(received)
     }
 
+    /// Begins a search, behind `after`. `None` if the queue is gone.
+    pub async fn begin_search(
+        self: &Arc<Self>,
+        order: SearchOrder,
+        bounds: SearchBounds,
+        after: &SearchPlace,
+        narrow: Narrow<'_>,
+    ) -> Option<Search> {
+        let mut search = self.search(order, bounds, after)?;
+        let lane = |priority| u32::from(self.declared.lane(priority));
+        // Lanes of a queue over a topic are partitions.
+        let priorities = narrow.priorities.filter(|_| self.over.is_none());
+        let hint = SearchHint {
+            lanes: priorities.map(|(lowest, highest)| (lane(lowest), lane(highest))),
+            header: narrow.header,
+        };
+        search.narrow(hint).await;
+        Some(search)
+    }
+
     /// Searches until there are wanted messages, or until the deadline.
     async fn choose_until(
         self: &Arc<Self>,
@@ -132,9 +164,15 @@ impl Queue {
             let changed = signal.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
+            if self.is_paused() {
+                if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                    return Ok(batch);
+                }
+                continue;
+            }
             let put_back = self.put_back_count();
-            let search = self.search(request.order, request.bounds, &after);
-            let mut search = search.ok_or(ReceiveError::Gone)?;
+            let search = self.begin_search(request.order, request.bounds, &after, request.narrow);
+            let mut search = search.await.ok_or(ReceiveError::Gone)?;
             let bounds = (request.count, request.bytes_max);
             let has_room = self.choose(&mut search, bounds, wanted, &mut batch).await;
             received.looked_at += search.looked_at();
@@ -262,7 +300,7 @@ impl Queue {
     /// Settles waiting messages. Returns their number, without those that do not wait.
     pub async fn discard(self: &Arc<Self>, ids: &[DeliveryId], what: Settle) -> Result<u64, ReceiveError> {
         let queues = self.check_receivable()?;
-        let mut batch = PulledBatch::new(self);
+        let mut batch = PulledBatch::despite_pause(self);
         for id in ids {
             if let Some((message, _)) = self.find(*id).await
                 && self.take_chosen(*id, message, &mut batch) == Chosen::TooMany

@@ -6,7 +6,9 @@ mod client;
 mod command_docs;
 mod completions;
 mod config_docs;
+mod connection;
 mod consume;
+mod consumer;
 mod deletion;
 mod exchange;
 mod group;
@@ -68,6 +70,14 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: client::describe,
         run: client::run,
+    },
+    Entry {
+        describe: connection::describe,
+        run: connection::run,
+    },
+    Entry {
+        describe: consumer::describe,
+        run: consumer::run,
     },
     Entry {
         describe: namespace::describe,

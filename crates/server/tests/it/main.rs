@@ -4,6 +4,7 @@
 
 mod commands;
 mod common;
+mod connections;
 mod guard;
 mod lab;
 mod layering;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stafett_messaging::delivery::LeaseId;
+use stafett_delivery::LeaseId;
 
 use super::{Taking, class_of};
 use crate::world::Death;

@@ -37,6 +37,7 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
         queues: smallvec![Arc::clone(queue)],
         logs: smallvec![],
         append_time: false,
+        is_waiting: false,
     });
     for number in numbers.clone() {
         let persistent = number % 5 != 4;

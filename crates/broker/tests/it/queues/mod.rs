@@ -2,6 +2,7 @@
 
 mod broken_receives;
 mod burying;
+mod changing;
 mod delivery;
 mod ends;
 mod faults;
@@ -17,4 +18,5 @@ mod moving;
 mod over;
 mod readers;
 mod receiving;
+mod selecting;
 mod support;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_delivery::{ConsumerSpec, LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_messaging::queues::{
-    Acknowledge, DeadLetter, Declare, Queue, QueueSettings, Receive, ReceiveError, Received, SettleLeases,
+    Acknowledge, DeadLetter, Declare, Narrow, Queue, QueueSettings, Receive, ReceiveError, Received,
+    SettleLeases,
 };
 use stafett_messaging::{Send, SendError};
 use stafett_model::{Message, Namespace, StoredMessage};
@@ -20,6 +21,10 @@ pub(crate) const ALL: Receive<'static> = Receive {
     bytes_max: usize::MAX,
     order: SearchOrder::Priority,
     wanted: None,
+    narrow: Narrow {
+        priorities: None,
+        header: None,
+    },
     bounds: SearchBounds {
         messages: 1000,
         bytes: usize::MAX,

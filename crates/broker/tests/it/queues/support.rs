@@ -93,6 +93,7 @@ impl World {
             queues: smallvec![Arc::clone(queue)],
             logs: smallvec![],
             append_time: false,
+            is_waiting: false,
         });
         for message in messages {
             publication.push(message.into(), route);
