@@ -1,4 +1,4 @@
-//! Transactions whose topics vanish, that are left open, that are large, and that two producers have at a time.
+//! Transactions whose topics vanish, that are left open, that are large, and of two producers at a time.
 
 use std::time::{Duration, Instant};
 
