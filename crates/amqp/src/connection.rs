@@ -22,6 +22,7 @@ use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
 use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::{Input, InputError};
+use crate::operation::Operation;
 use crate::output::Output;
 use crate::session::{ConnectionEnd, Session};
 
@@ -419,8 +420,10 @@ impl Open {
 
     /// Performs the operations that the session waits for.
     async fn perform(&mut self, entry: &ConnectionEntry) -> Result<(), Ended> {
-        while let Some(operation) = self.session.next_operation() {
-            let waiting = entry.waiting(operation.wait());
+        // In a future, an operation that was looked at would stay beside that which performs it.
+        let with_wait = |operation: Operation| (operation.wait(), operation);
+        while let Some((wait, operation)) = self.session.next_operation().map(with_wait) {
+            let waiting = entry.waiting(wait);
             let done = operation.perform(&self.session.context).await;
             drop(waiting);
             self.session.on_done(done)?;

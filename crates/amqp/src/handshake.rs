@@ -165,7 +165,7 @@ impl Handshake {
                     channels_max: self.channels_max,
                     frame_bytes_max: self.frame_bytes_max,
                     heartbeat: self.heartbeat,
-                    virtual_host: method.virtual_host,
+                    virtual_host: owned(&method.virtual_host),
                 })
             }
             (Method::Connection(Connection::Close(_)), _) => HandshakeAction::Closed,
@@ -179,11 +179,11 @@ impl Handshake {
         settings: &AmqpSettings,
         peer: IpAddr,
     ) -> HandshakeAction {
-        self.client = ClientProperties::read(method.client_properties);
+        self.client = ClientProperties::read(&method.client_properties);
         match auth::authenticate(&method.mechanism, &method.response, peer) {
             Ok(user) => {
-                self.user = user;
-                self.mechanism = method.mechanism;
+                self.user = owned(&user);
+                self.mechanism = owned(&method.mechanism);
                 self.state = HandshakeState::Tune;
                 let tune = connection::Tune {
                     channel_max: settings.channels_max,
@@ -224,7 +224,9 @@ impl Handshake {
 }
 
 impl ClientProperties {
-    fn read(table: Table) -> Self {
+    fn read(table: &Table) -> Self {
+        let bytes = Bytes::copy_from_slice(table.as_bytes());
+        let table = Table::decode(bytes).unwrap_or_default();
         let capabilities = match table.get("capabilities") {
             Some(Value::Table(capabilities)) => capabilities,
             _ => Table::default(),
@@ -258,6 +260,11 @@ impl AuthError {
             .ending(Scope::Connection)
             .caused_by((0, 0))
     }
+}
+
+/// Copies a text: a slice would keep the buffer of a whole read as long as the connection is open.
+fn owned(text: &ByteString) -> ByteString {
+    ByteString::from(&**text)
 }
 
 fn end(why: impl Into<String>) -> HandshakeAction {
