@@ -2,6 +2,7 @@
 //! if an answer is missing, receives under leases or at once, also chosen messages, settles, and leaves.
 
 mod parcels;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,7 +22,7 @@ use stafett_model::{Message, Namespace, StoredMessage};
 use stafett_store::NotStored;
 
 use self::parcels::{Parcels, Received as Parcel, Settled};
-use crate::random::Random;
+pub use self::steps::{MailStep, Taking};
 use crate::server::{Server, pumped};
 use crate::world::{Broken, Death, Finding, World};
 
@@ -37,75 +38,6 @@ const WAIT_MS: u64 = 300;
 const NOTICED_MS: u64 = 1_000;
 /// Maximum number of leases that are settled together.
 const SETTLED_MAX: usize = 20;
-
-/// Step of the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MailStep {
-    /// Sends messages in one request, under a new key.
-    Send { count: u8, bytes: u16 },
-    /// Sends one of the last requests again, as `back` counts.
-    Again { back: u8 },
-    /// Receives messages.
-    Receive {
-        count: u8,
-        /// `None` for all.
-        class: Option<u8>,
-        oldest: bool,
-        wait_ms: u64,
-        how: Taking,
-    },
-    /// Settles the oldest leases.
-    Settle { count: u8, what: Settle, stored: bool },
-    /// Extends all leases.
-    Extend,
-    /// Leaves before the answers to its requests come.
-    Leave,
-    /// Once all leases are over, compares the queue with what the client knows.
-    Look,
-}
-
-/// Settlement of messages that are received.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taking {
-    Soon,
-    Stored,
-    Lease { ms: u64 },
-}
-
-impl MailStep {
-    pub fn draw(random: &mut Random) -> Self {
-        let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
-        let (kind, count, class) = (small(32), 1 + small(5), small(2 * CLASSES));
-        match kind {
-            0..=9 => Self::Send {
-                count,
-                bytes: random.pick(&[10, 100, 2_000, 20_000]),
-            },
-            10..=13 => Self::Again { back: small(4) },
-            14..=22 => Self::Receive {
-                count,
-                class: (class < CLASSES).then_some(class),
-                oldest: small(3) == 0,
-                wait_ms: random.pick(&[0, 0, 20, WAIT_MS]),
-                how: random.pick(&[
-                    Taking::Soon,
-                    Taking::Stored,
-                    Taking::Lease { ms: 50 },
-                    Taking::Lease { ms: LEASE_MS },
-                    Taking::Lease { ms: LEASE_MS },
-                ]),
-            },
-            23..=27 => Self::Settle {
-                count: 1 + small(8),
-                stored: small(3) > 0,
-                what: random.pick(&[Settle::Complete, Settle::Complete, Settle::Requeue]),
-            },
-            28 => Self::Extend,
-            29 | 30 => Self::Leave,
-            _ => Self::Look,
-        }
-    }
-}
 
 /// The client, and what it knows.
 #[derive(Default)]
@@ -170,6 +102,14 @@ impl Mail {
         Self {
             parcels,
             ..Self::default()
+        }
+    }
+
+    /// Ends all requests without their answers.
+    pub fn leave(&mut self) {
+        for (asked, work) in std::mem::take(&mut self.pending) {
+            drop(work);
+            leave(&mut self.parcels, &asked);
         }
     }
 
@@ -249,30 +189,7 @@ impl Mail {
                 }
                 refused(why.to_string())
             }
-            (
-                Asked::Settle {
-                    held,
-                    what,
-                    stored,
-                    at_ms,
-                },
-                Answer::Settled(Ok(known)),
-            ) => {
-                for ((number, until_ms), is_known) in held.iter().zip(&known) {
-                    if !is_known && at_ms < until_ms {
-                        return Err(format!("the lease of message {number} ended before its time"));
-                    }
-                    let settled = match (what, stored) {
-                        (Settle::Complete, true) => Settled::Yes,
-                        (Settle::Complete, false) => Settled::Soon(now_ms),
-                        (Settle::Requeue | Settle::Discard, _) => Settled::No,
-                    };
-                    if *is_known {
-                        self.parcels.on_settled(*number, settled);
-                    }
-                }
-                Ok(format!("the mail has settled {held:?}: {known:?}"))
-            }
+            (Asked::Settle { .. }, Answer::Settled(Ok(known))) => self.hear_settled(asked, &known, now_ms),
             (Asked::Settle { .. }, Answer::Settled(Err(why))) => {
                 if why == NotStored::Unknown {
                     leave(&mut self.parcels, asked);
@@ -281,6 +198,32 @@ impl Mail {
             }
             _ => Err("an answer to something else".to_owned()),
         }
+    }
+
+    fn hear_settled(&mut self, asked: &Asked, known: &[bool], now_ms: i64) -> Result<String, String> {
+        let Asked::Settle {
+            held,
+            what,
+            stored,
+            at_ms,
+        } = asked
+        else {
+            return Err("an answer to something else".to_owned());
+        };
+        for ((number, until_ms), is_known) in held.iter().zip(known) {
+            if !is_known && at_ms < until_ms {
+                return Err(format!("the lease of message {number} ended before its time"));
+            }
+            let settled = match (what, stored) {
+                (Settle::Complete, true) => Settled::Yes,
+                (Settle::Complete, false) => Settled::Soon(now_ms),
+                (Settle::Requeue | Settle::Discard, _) => Settled::No,
+            };
+            if *is_known {
+                self.parcels.on_settled(*number, settled);
+            }
+        }
+        Ok(format!("the mail has settled {held:?}: {known:?}"))
     }
 
     /// Makes a request with the parcels of an index, again or for the first time.
@@ -399,12 +342,7 @@ impl World {
                     said.map_err(|what| Finding(format!("over HTTP: {what}")))?;
                 }
             }
-            MailStep::Leave => {
-                for (asked, work) in std::mem::take(&mut mail.pending) {
-                    drop(work);
-                    leave(&mut mail.parcels, &asked);
-                }
-            }
+            MailStep::Leave => mail.leave(),
             MailStep::Look => self.look_at_mail(server, &queue).await?,
         }
         Ok(())

@@ -532,6 +532,8 @@ impl World {
     async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.amqp.begin_stop(self.steady_ms);
         self.kafka.begin_stop();
+        // The program waits for its connections, and ends what is left of them, before the broker stops.
+        self.mail.leave();
         let mut heard = Ok(());
         let stopped = server
             .stop(|| {
