@@ -17,6 +17,7 @@ use super::repeat_publish::RepeatPublish;
 use super::{ConnectionEnd, MethodError, Session};
 use crate::content::{self, Incoming, Publisher};
 use crate::exception::Exception;
+use crate::metrics::Counted;
 
 /// Number of unconfirmed batches at which reading pauses.
 const BATCHES_MAX: usize = 256;
