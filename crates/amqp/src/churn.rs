@@ -20,7 +20,8 @@ struct Reading {
 impl Churn {
     /// Returns the rates per second of counts as they are at a moment.
     pub(crate) fn rates(&self, now_ms: i64, counts: [u64; 7]) -> [f64; 7] {
-        let mut reading = self.0.lock();
+        let mut guard = self.0.lock();
+        let reading = &mut *guard;
         let Some(at_ms) = reading.at_ms else {
             reading.at_ms = Some(now_ms);
             reading.counts = counts;

@@ -83,8 +83,8 @@ impl History {
         // What is older than the whole ring is overwritten in any case.
         let from = (self.ends + 1).max(tick.saturating_sub(STEPS_MAX));
         if from > self.ends + 1 {
-            self.begins = self.begins.max(from);
             self.forget();
+            self.ends = from - 1;
         }
         for gap in from..tick {
             self.step(gap, None);

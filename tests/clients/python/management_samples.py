@@ -89,7 +89,8 @@ def samples_of_a_queue():
 
     def is_counted(status):
         counts = status["message_stats"]["ack_details"]["samples"]
-        return counts[0]["sample"] == 30
+        lengths = status["messages_details"]["samples"]
+        return counts[0]["sample"] - counts[-1]["sample"] == 30 and lengths[0]["sample"] == MESSAGES - 30
 
     status = until(lambda: queue("work", query), is_counted)
     stats = status["message_stats"]
@@ -135,11 +136,14 @@ def metrics_of_the_dashboard():
     channel = connection.channel()
     channel.confirm_delivery()
     channel.queue_declare("load")
+    for settings in [{}, {"auto_ack": True}]:
+        # A consumer that does not acknowledge takes all that there are.
+        for at in range(MESSAGES):
+            channel.basic_publish("", "load", b"x" * at)
+        channel.basic_get("load", **settings)
+        take(channel, "load", 5, **settings)
     for at in range(MESSAGES):
         channel.basic_publish("", "load", b"x" * at)
-    for settings in [{}, {"auto_ack": True}]:
-        take(channel, "load", 5, **settings)
-        channel.basic_get("load", **settings)
     channel.queue_declare("empty")
     channel.basic_get("empty")
     channel.basic_publish("", "nowhere", b"")
@@ -151,6 +155,8 @@ def metrics_of_the_dashboard():
     channel.basic_nack(taken.delivery_tag)
     channel.basic_ack(channel.basic_get("load")[0].delivery_tag)
     channel.queue_delete("empty")
+    channel.queue_declare("waits")
+    channel.basic_publish("", "waits", b"x")
     # A consumer that stays.
     connection.channel().basic_consume("load", lambda *_: None)
     other = connect()
@@ -170,7 +176,7 @@ def metrics_of_the_dashboard():
     found = until(values, lambda found: all(found.get(name) for name in NAMES if name != "disk_space_available_limit_bytes"))
     missing = [name for name in NAMES if name not in found]
     assert not missing, missing
-    assert found["message_size_bytes_count"] >= MESSAGES
+    assert found["message_size_bytes_count"] >= 3 * MESSAGES
     connection.close()
 
 
