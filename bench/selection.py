@@ -13,7 +13,7 @@ import time
 
 import common
 
-LINES = 20_000
+LINES = 10_000
 SENDERS = 100
 
 
