@@ -326,7 +326,7 @@ impl Mix {
     }
 
     #[expect(clippy::too_many_lines, reason = "it is a table of the kinds of steps")]
-    pub(super) fn action(&self, kind: Kind, random: &mut Random) -> Action {
+    fn action(&self, kind: Kind, random: &mut Random) -> Action {
         let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
         match kind {
             Kind::Produce => Action::Produce {
