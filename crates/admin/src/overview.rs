@@ -26,7 +26,7 @@ const TOP: usize = 10;
 #[derive(Debug, Clone, Default)]
 pub struct Overviews(Arc<Lock<Option<(i64, Arc<Backlogs>)>>>);
 
-/// What waits for consumers.
+/// Messages that wait for consumers.
 #[derive(Debug, Default)]
 struct Backlogs {
     ready: u64,

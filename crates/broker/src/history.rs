@@ -1,4 +1,4 @@
-//! The last hour in memory: a sweep every 5 s takes samples of what has changed, and of the node.
+//! The last hour in memory: a sweep every 5 s takes samples of all changed counters, and of the node.
 //!
 //! Objects have histories while they are among those that changed last and all histories together fit into
 //! [`Histories::set_bytes_max`]; a history is gone with its object. Times of samples are counted back from

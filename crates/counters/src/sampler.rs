@@ -269,7 +269,7 @@ pub(crate) fn per_second(increase: u64) -> f64 {
     increase as f64 * 1000.0 / STEP_MS as f64
 }
 
-/// Adds the samples to a history. What was counted until a late sweep is spread over the steps since the one
+/// Adds the samples to a history. The count until a late sweep is spread over the steps since the one
 /// before; `increases` is left with that of the last step.
 fn spread(
     history: &mut History,

@@ -29,7 +29,7 @@ const REFUSED: usize = 13;
 const MOVED_IN: usize = 14;
 const MOVED_OUT: usize = 15;
 
-/// Messages of a queue since the start, by what became of them.
+/// Messages of a queue since the start, by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MessageCounts {
     /// Messages that were added, however they came.
@@ -47,7 +47,7 @@ pub struct MessageCounts {
     pub redelivered: u64,
     pub completed: u64,
     pub requeued: u64,
-    /// Messages that consumers refused for good.
+    /// Messages that consumers refused.
     pub discarded: u64,
     pub expired: u64,
     pub overflowed: u64,
@@ -112,7 +112,7 @@ impl Measured for Dispatcher {
     }
 }
 
-/// Messages of one turn, by what became of them.
+/// Messages of one turn, by outcome.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     delivered: u64,
@@ -244,7 +244,7 @@ impl Dispatcher {
         to.count(context, [(MOVED_IN, messages as u64)]);
     }
 
-    /// Returns what was counted since the start.
+    /// Returns the counts since the start.
     pub fn message_counts(&self) -> MessageCounts {
         let words = self.counters.all();
         let word = |at: usize| words.get(at).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Readings of the machine and of the process, taken every 5 s from `/proc` (proc(5)). What the system does
-//! not tell is 0.
+//! Readings of the machine and of the process, taken every 5 s from `/proc` (proc(5)). Readings that the
+//! system does not give are 0.
 
 use std::fs;
 use std::path::PathBuf;

@@ -46,8 +46,8 @@ struct HistoryShown {
     /// Time before which nothing is known; null if nothing is. An object that was idle for an hour, or
     /// colder than many others, begins anew.
     begins: Option<String>,
-    /// Samples by series, oldest first: levels at the ends of the steps, or rates per second within them. Null
-    /// before the beginning.
+    /// Samples by series, oldest first: levels at the ends of the steps, or rates per second within them.
+    /// Null before the beginning.
     series: BTreeMap<&'static str, Vec<Option<f64>>>,
 }
 
@@ -66,7 +66,7 @@ struct SeriesShown {
     name: &'static str,
     unit: &'static str,
     about: &'static str,
-    /// Expression of Prometheus for what is older than an hour; null if the broker has no metric of it.
+    /// Expression of Prometheus for times more than an hour ago; null if the broker has no metric of it.
     prometheus: Option<String>,
 }
 
@@ -84,7 +84,7 @@ struct Window {
     count: u32,
 }
 
-/// What a request is about.
+/// Object of a request.
 struct Object {
     of: String,
     kind: Kind,

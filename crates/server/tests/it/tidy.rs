@@ -232,7 +232,7 @@ fn long_files_give_a_reason() {
     let violations: Vec<String> = sources().iter().filter(is_long).map(describe).collect();
     hold(
         "files over 500 lines without a line `//! Length: REASON`",
-        24,
+        4,
         &violations,
     );
 }
@@ -265,7 +265,7 @@ fn functions_fit_on_a_screen() {
             }
         }
     }
-    hold("functions over 70 lines", 11, &violations);
+    hold("functions over 70 lines", 4, &violations);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn some_things_stand_in_one_place() {
     );
     hold(
         "locks that a panic poisons",
-        17,
+        4,
         &code_with("PoisonError::into_inner", &["model/src/lock.rs"]),
     );
     hold("clocks", 0, &code_with("SystemTime::now", CLOCKS));
@@ -369,7 +369,7 @@ fn modules_of_the_core_are_private() {
             }
         }
     }
-    hold("public modules in crates of the core", 82, &violations);
+    hold("public modules in crates of the core", 26, &violations);
 }
 
 /// Names behind `crate::` in a line of code.
@@ -418,7 +418,7 @@ fn no_crate_grows_beyond_its_size() {
         let name = source.path.split('/').next().unwrap().to_owned();
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_300)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_290)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",
