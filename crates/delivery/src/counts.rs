@@ -100,10 +100,10 @@ impl Measured for Dispatcher {
     }
 
     fn level(&self, at: usize) -> u64 {
-        let inner = self.lock();
+        let counts = self.counts();
         match at {
-            0 => inner.state.ready(),
-            _ => inner.state.in_flight() as u64,
+            0 => counts.ready,
+            _ => counts.in_flight as u64,
         }
     }
 
