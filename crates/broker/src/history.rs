@@ -314,6 +314,11 @@ impl Broker {
         };
         let traffic = self.topics().traffic().sampler().totals();
         let exchange = self.messaging.exchanges().sampler().totals();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and the largest value of a series"
+        )]
         let scaled = |value: f64, scale: f64| (value / scale).clamp(0.0, f64::from(u32::MAX)) as u64;
         let kib = |bytes: u64| bytes / 1024;
         vec![

@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(world.sampler.changed.lock().len(), 1);
         world.sweep(usize::MAX);
         assert_eq!(world.sampler.increase(&busy, 1), 10);
-        assert_eq!(world.sampler.rate(&busy, 2), 6.0);
+        assert!((world.sampler.rate(&busy, 2) - 6.0).abs() < f64::EPSILON);
         assert_eq!(world.sampler.increase(&idle, 1), 0);
         assert_eq!((idle.words.bytes(), world.sampler.histories()), (0, 1));
         world.sweep(usize::MAX);

@@ -201,7 +201,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn count_chosen(self: &Arc<Self>, context: &DeliveryContext, handed: &DeliveryInfo) {
+    pub(super) fn count_chosen(self: &Arc<Self>, context: &DeliveryContext, handed: DeliveryInfo) {
         let redelivered = u64::from(handed.redelivered);
         self.count(context, [(GOT, 1), (REDELIVERED, redelivered)]);
     }

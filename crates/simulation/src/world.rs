@@ -436,7 +436,7 @@ impl World {
     async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.amqp.begin_stop(self.steady_ms);
         self.kafka.begin_stop();
-        // The program waits for its connections, and ends what is left of them, before the broker stops.
+        // The program waits for its connections, and ends the others, before the broker stops.
         self.mail.leave();
         let mut heard = Ok(());
         let stopped = server

@@ -29,7 +29,7 @@ pub(crate) use text::router;
 
 /// Objects of one request.
 const OF_MAX: usize = 200;
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// Samples of an object.
 #[derive(Debug, Serialize, JsonSchema)]

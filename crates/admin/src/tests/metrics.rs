@@ -170,7 +170,7 @@ async fn topics_exchanges_and_groups_have_rates() {
     );
     let (_, text) = world.ask("GET /metrics/queues?active=0s").await;
     assert!(
-        !text.as_str().unwrap().contains("{"),
+        !text.as_str().unwrap().contains('{'),
         "nothing changed in the last sweep"
     );
 }
