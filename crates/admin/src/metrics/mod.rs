@@ -161,7 +161,7 @@ async fn history(State(broker): State<Slot<Broker>>, query: Query) -> Result<Res
             Err(why) if is_alone => return Err(why),
             found => found,
         };
-        shown.push(HistoryShown::of(object.of, series, found.ok(), window, swept_ms));
+        shown.push(HistoryShown::of(object.of, &series, found.ok(), window, swept_ms));
     }
     let one = if is_alone { shown.pop() } else { None };
     let histories = one.map_or_else(|| Histories::Many(shown), Histories::One);
@@ -354,7 +354,7 @@ fn ago(text: &str, now_ms: i64) -> Result<i64, Problem> {
 }
 
 impl HistoryShown {
-    fn of(of: String, series: Vec<Named>, found: Option<Found>, window: Window, swept_ms: i64) -> Self {
+    fn of(of: String, series: &[Named], found: Option<Found>, window: Window, swept_ms: i64) -> Self {
         let missing = found.is_none();
         let (values, known) = found.unwrap_or_default();
         let step_ms = i64::from(window.length) * STEP_MS;
