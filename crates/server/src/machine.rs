@@ -206,6 +206,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "no rate is exactly 0")]
     fn the_first_reading_has_no_rates_and_a_later_one_is_of_this_machine() {
         let mut reader = MachineReader::new(PathBuf::from("/"), 7);
         let first = reader.read(1.0);

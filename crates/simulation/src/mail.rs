@@ -171,7 +171,7 @@ impl Mail {
                 for (delivery, lease) in received.messages {
                     let number = number_of(&delivery.message).ok_or("a foreign message came")?;
                     numbers.push(number);
-                    self.parcels.on_received(Parcel {
+                    self.parcels.on_received(&Parcel {
                         number,
                         redelivered: delivery.redelivered,
                         lease,
@@ -269,8 +269,9 @@ fn leave(parcels: &mut Parcels, asked: &Asked) {
         }
         Asked::Settle { held, what, .. } => {
             if *what == Settle::Complete {
-                held.iter()
-                    .for_each(|(number, _)| parcels.on_settling_unknown(*number));
+                for (number, _) in held {
+                    parcels.on_settling_unknown(*number);
+                }
             }
         }
     }
