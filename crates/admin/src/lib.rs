@@ -16,6 +16,7 @@
 //!   `groups`: groups of consumers and their commits
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
+//! - [`ws`]: the same over WebSocket, and watched lists
 //! - `caller`: the client for which a request is made
 //! - `operations`: long work
 //! - `about`: product and version, the document, explanations of codes
@@ -49,6 +50,7 @@ mod tests;
 mod time;
 mod topics;
 mod transactions;
+pub mod ws;
 
 use std::sync::Arc;
 
@@ -58,6 +60,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use stafett_broker::Broker;
+use stafett_http::api::Endpoint;
 use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 
@@ -65,6 +68,7 @@ pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
 pub use records::Reads;
+pub use ws::WebSockets;
 
 /// The parts of the process behind the API. Clones share them.
 #[derive(Debug, Clone)]
@@ -74,6 +78,7 @@ pub struct Backend {
     pub operations: Operations,
     pub reads: Reads,
     pub node: Arc<dyn Node>,
+    pub sockets: WebSockets,
 }
 
 impl FromRef<Backend> for Slot<Broker> {
@@ -116,14 +121,22 @@ const ABOUT: &str = "Names are segments of the path, percent-encoded: the queue 
 
 /// Returns the routes. They answer with 503 while there is no broker.
 pub fn router(backend: Backend, access: Access) -> Router {
-    let routes = routes().into_router().with_state(backend);
-    Policy::Api(access).guard(routes)
+    let routes = routes();
+    let states = routes.endpoints().iter().filter(|route| route.shows_state());
+    let states = states.map(Endpoint::path).collect();
+    let (broker, sockets) = (backend.broker.clone(), backend.sockets.clone());
+    let routes = routes.into_router().with_state(backend);
+    let front = ws::Front::new(broker, sockets, routes.clone(), states);
+    let sockets = ws::routes().into_router().with_state(front);
+    Policy::Api(access).guard(routes.merge(sockets))
 }
 
 /// Returns the `OpenAPI` document of all routes, as text.
 #[must_use]
 pub fn document() -> String {
-    let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, routes().endpoints());
+    let (routes, sockets) = (routes(), ws::routes());
+    let endpoints = [routes.endpoints(), sockets.endpoints()].concat();
+    let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, &endpoints);
     format!("{document:#}\n")
 }
 

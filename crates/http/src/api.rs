@@ -135,6 +135,23 @@ impl Endpoint {
         self.path
     }
 
+    /// Returns true if the query has this key.
+    #[must_use]
+    pub fn has_key(&self, name: &str) -> bool {
+        self.parameters.iter().any(|known| known.name == name)
+    }
+
+    /// Returns true if this shows a state in JSON, at once and without any effect.
+    #[must_use]
+    pub fn shows_state(&self) -> bool {
+        let is_json = |(_, kind, _): &(u16, &str, SchemaOf)| *kind == "application/json";
+        let waits = |known: &Parameter| matches!(known.kind, Kind::Duration { .. });
+        self.method == Method::GET
+            && !self.answers.is_empty()
+            && self.answers.iter().all(is_json)
+            && !self.parameters.iter().any(waits)
+    }
+
     /// Adds keys of the query.
     #[must_use]
     pub fn query(mut self, parameters: &[Parameter]) -> Self {

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_admin::{Backend, JournalDesk, Operations, Reads};
+use stafett_admin::{Backend, JournalDesk, Operations, Reads, WebSockets};
 use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
@@ -263,6 +263,11 @@ impl Process {
         let admin = Backend {
             broker: Slot::default(),
             operations: Operations::default(),
+            sockets: WebSockets {
+                shutdown: front_ends.shared.shutdown.clone(),
+                tasks: front_ends.tasks.clone(),
+                limits: live::socket_limits(&settings),
+            },
             reads: Reads::default(),
             node: Arc::<ThisNode>::clone(&node),
             journal: JournalDesk::new(

@@ -43,10 +43,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "messaging",
             "model",
+            "net",
             "routing",
             "store",
             "topics",
             "transactions",
+            "ws",
         ],
     ),
     ("amqp-wire", &[]),
@@ -80,10 +82,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("http", &["net"]),
+    ("http", &["net", "ws"]),
     ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
     ("live", &["http", "live-topics", "net", "ws"]),
-    ("ws", &[]),
+    ("ws", &["net"]),
     (
         "simulation",
         &[
@@ -120,6 +122,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "model",
             "net",
             "topics",
+            "ws",
         ],
     ),
 ];
