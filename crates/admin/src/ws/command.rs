@@ -212,7 +212,7 @@ mod tests {
             (r#"[1, "ping"]"#, None, "bad_request"),
             (r#"{"id": 1}"#, Some("1"), "bad_request"),
             (r#"{"id": 1, "op": "sing"}"#, Some("1"), "bad_request"),
-            (r#"{"id": 1, "op": 7}"#, Some("1"), "bad_request"),
+            (r#"{"id": 1, "op": []}"#, Some("1"), "bad_json"),
             (r#"{"id": 1, "op": "ping""#, None, "bad_json"),
             (&long, None, "bad_request"),
         ] {
