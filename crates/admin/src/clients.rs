@@ -96,6 +96,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/clients/{client}",
                 "Registers a client, and makes its queue. A client that is registered stays as it is.",
             )
+            .event("client.made")
             .query(&[NAMESPACE])
             .answers::<Client>(201)
             .answers::<Client>(200)
@@ -112,6 +113,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             delete("/v1/clients/{client}", "Deletes a client and its queue.")
+                .event("client.deleted")
                 .query(&[NAMESPACE, Parameter::flag("if_empty", "Only if no message waits for it.")])
                 .answers::<MessageCount>(200)
                 .refuses(&refusals::STORAGE)

@@ -18,6 +18,7 @@
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - [`ws`]: the same over WebSocket, and watched lists
 //! - `caller`: the client for which a request is made
+//! - [`events`]: events and the log; `feed`: entries of these that are kept, and come
 //! - `operations`: long work
 //! - `about`: product and version, the document, explanations of codes
 //! - `refusals`: refusals of the broker's errors
@@ -29,7 +30,9 @@ mod caller;
 mod clients;
 mod content;
 mod definition;
+pub mod events;
 mod exchanges;
+mod feed;
 mod groups;
 mod journal;
 mod key;
@@ -64,6 +67,7 @@ use stafett_http::api::Endpoint;
 use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 
+use events::Feeds;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
@@ -79,6 +83,7 @@ pub struct Backend {
     pub reads: Reads,
     pub node: Arc<dyn Node>,
     pub sockets: WebSockets,
+    pub feeds: Feeds,
 }
 
 impl FromRef<Backend> for Slot<Broker> {
@@ -102,6 +107,12 @@ impl FromRef<Backend> for Arc<dyn Node> {
 impl FromRef<Backend> for Operations {
     fn from_ref(backend: &Backend) -> Self {
         backend.operations.clone()
+    }
+}
+
+impl FromRef<Backend> for Feeds {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.feeds.clone()
     }
 }
 
@@ -160,6 +171,7 @@ fn routes() -> Routes {
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(events::routes)
 }
 
 /// Returns the namespace that a request names, or the default one.

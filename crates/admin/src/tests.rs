@@ -137,6 +137,7 @@ impl World {
             reads: Reads::default(),
             node: Arc::new(TestNode),
             sockets: WebSockets::default(),
+            feeds: crate::events::Feeds::default(),
         };
         backend.broker.open(Arc::clone(&broker));
         Self { broker, backend }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::EVENTS;
 use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
@@ -113,7 +114,8 @@ fn admit<P: Protocol>(
 ) {
     if tasks.len() >= settings.connections_max {
         metrics.refused.inc();
-        tracing::debug!(listener = settings.name, %peer, "refused: too many connections");
+        tracing::debug!(target: EVENTS, kind = "connection.refused", via = settings.name, from = %peer,
+            "refused: too many connections");
         return;
     }
     metrics.accepted.inc();
@@ -131,7 +133,7 @@ fn admit<P: Protocol>(
         metrics: Arc::clone(metrics),
     };
     let protocol = Arc::clone(protocol);
-    let open = Open::count(metrics);
+    let open = Open::count(metrics, settings.name, peer);
     tasks.spawn(async move {
         let _open = open;
         protocol.connection(connection).await;
@@ -139,18 +141,20 @@ fn admit<P: Protocol>(
 }
 
 /// Counts an open connection, correct even if its task panics.
-struct Open(Arc<ListenerMetrics>);
+struct Open(Arc<ListenerMetrics>, &'static str, SocketAddr);
 
 impl Open {
-    fn count(metrics: &Arc<ListenerMetrics>) -> Self {
+    fn count(metrics: &Arc<ListenerMetrics>, listener: &'static str, peer: SocketAddr) -> Self {
         metrics.open.inc();
-        Self(Arc::clone(metrics))
+        tracing::debug!(target: EVENTS, kind = "connection.opened", via = listener, from = %peer, "opened");
+        Self(Arc::clone(metrics), listener, peer)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.open.dec();
+        tracing::debug!(target: EVENTS, kind = "connection.closed", via = self.1, from = %self.2, "closed");
     }
 }
 

@@ -49,3 +49,7 @@ pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};
+
+/// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and who asked for
+/// it: `by`, `from`, `via`, `request`.
+pub const EVENTS: &str = "events";

@@ -96,6 +96,11 @@ impl<'a> Command<'a> {
         self.value_in(&mut None)
     }
 
+    /// Reads the message of a `send`; true if it is one.
+    pub fn read_message(&self) -> bool {
+        self.send().is_ok()
+    }
+
     pub(crate) fn send(&self) -> Result<SendCommand, Problem> {
         let mut namespace = None;
         let message = self.value_in(&mut namespace)?;
