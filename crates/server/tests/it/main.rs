@@ -4,6 +4,7 @@
 
 mod commands;
 mod common;
+mod documents;
 mod guard;
 mod lab;
 mod layering;
@@ -12,4 +13,5 @@ mod queues;
 mod refusals;
 mod reload;
 mod serve;
+mod sockets;
 mod tidy;
