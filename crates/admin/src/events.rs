@@ -1,4 +1,4 @@
-//! Events: what was defined, changed and deleted, what operators did, and what befell the node; and the log.
+//! Events: changes of definitions, doings of operators, alarms and changes of the node; and the log.
 
 use std::collections::BTreeMap;
 

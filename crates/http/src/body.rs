@@ -108,9 +108,9 @@ impl<T: JsonSchema> JsonSchema for Object<T> {
     }
 }
 
-/// Refuses JSON that could not be read; `what` it is, for people.
+/// Refuses JSON that could not be read; `subject` is its name for people.
 #[must_use]
-pub fn refused(what: &str, why: &serde_json::Error) -> Problem {
+pub fn refused(subject: &str, why: &serde_json::Error) -> Problem {
     let said = why.to_string();
     // serde: "unknown field `a`, expected `b` or `c`".
     let mut names = said.split('`').skip(1).step_by(2);
@@ -124,7 +124,7 @@ pub fn refused(what: &str, why: &serde_json::Error) -> Problem {
     } else {
         Code::BadJson
     };
-    Problem::new(code, format!("{what}: {said}"))
+    Problem::new(code, format!("{subject}: {said}"))
         .with("line", why.line())
         .with("column", why.column())
 }

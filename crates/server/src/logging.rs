@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use stafett_admin::events::Feeds;
+use tracing::Level;
 use tracing_subscriber::filter::{Targets, filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
@@ -44,7 +45,8 @@ pub(crate) fn start(settings: &Log, feeds: &Feeds) -> anyhow::Result<LogFilterHa
             .boxed(),
     };
     let kept = LogLayer(feeds.clone());
-    let events = EventLayer(feeds.clone()).with_filter(filter_fn(feeds::is_event));
+    let events =
+        EventLayer(feeds.clone()).with_filter(filter_fn(feeds::is_event).with_max_level_hint(Level::DEBUG));
     let started = registry()
         .with(lines.and_then(kept).with_filter(filter))
         .with(events)

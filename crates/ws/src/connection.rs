@@ -4,7 +4,7 @@
 //!   whose bytes it reserves from the budget first.
 //! - It executes nothing while work is in progress or while its peer does not read the answers: the socket
 //!   holds back a fast peer. During long work it reads a little ahead, to notice the end of the peer.
-//! - What the session pushes waits there, within its bound, until the socket takes it.
+//! - Messages that the session pushes wait there, within its bound, until the socket takes it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -98,7 +98,7 @@ struct Running<S: Session> {
 /// A message that waits: its text, or the reason why it has none.
 type Held = Result<Box<str>, Box<str>>;
 
-/// Serves a connection until it ends. `name` is what it is connected to, for the log.
+/// Serves a connection until it ends. `name` is its service, for the log.
 pub async fn run<S: Session>(
     name: &'static str,
     connection: Connection,
@@ -206,20 +206,13 @@ impl<S: Session> Running<S> {
                 return self.end().await;
             }
             self.reserve().await?;
-            let may_read = !self.closing
-                && !self.is_behind
-                && self.working.is_none()
-                && self.held.is_empty()
-                && self.outbound.len() < UNSENT_MAX;
+            let may_read = self.may_read();
             let wake_at = if may_read {
                 tick_at.min(self.window_end(tick_at))
             } else {
                 tick_at
             };
-            let reads_ahead = self.working.is_some()
-                && !self.closing
-                && self.inbound.len() < READ_AHEAD_BYTES
-                && self.session.works_long();
+            let reads_ahead = self.reads_ahead();
             let pushes = self.outbound.is_empty() && !self.closing;
             let (stream, session) = (&self.connection.stream, &self.session);
             let woken = tokio::select! {
@@ -263,6 +256,22 @@ impl<S: Session> Running<S> {
                 }
             }
         }
+    }
+
+    fn may_read(&self) -> bool {
+        !self.closing
+            && !self.is_behind
+            && self.working.is_none()
+            && self.held.is_empty()
+            && self.outbound.len() < UNSENT_MAX
+    }
+
+    /// Returns true if bytes are read during long work, to notice the end of the peer.
+    fn reads_ahead(&self) -> bool {
+        self.working.is_some()
+            && !self.closing
+            && self.inbound.len() < READ_AHEAD_BYTES
+            && self.session.works_long()
     }
 
     /// Reads once and processes the bytes. Returns their number, or `None` if the peer has closed its side.

@@ -65,7 +65,7 @@ pub trait Session: Send + Sync {
         pending()
     }
 
-    /// Appends what the peer did not ask for to `out`, which is empty.
+    /// Appends messages that the peer did not ask for to `out`, which is empty.
     fn push(&mut self, out: &mut BytesMut) -> Result<(), Close>;
 
     /// Writes once from `out`.

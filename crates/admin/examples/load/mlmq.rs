@@ -87,7 +87,7 @@ pub(crate) async fn run(address: &str, time: Duration, which: &str) {
     print_times("answers", all.times);
 }
 
-/// One client, as fast as it is answered: it sends to itself and takes what it sent.
+/// One client, as fast as it is answered: it sends to itself and takes its messages.
 async fn one(address: &str, time: Duration) {
     let mut connection = Connection::open(address).await;
     assert!(connection.ask("PUT /v1/clients/c0", "", "").await.0 < 300);

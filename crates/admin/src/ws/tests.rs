@@ -1,4 +1,4 @@
-//! Scripts for sessions: commands, and what comes back.
+//! Scripts for sessions: commands, answers and pushed messages.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Feeds commands as a connection does that has read all of them at once, and returns what came.
+    /// Feeds commands as a connection does that has read all of them at once, and returns the answers.
     pub(crate) async fn all(&mut self, commands: &[String]) -> Vec<Value> {
         let mut left = commands.iter().peekable();
         while let Some(command) = left.peek() {

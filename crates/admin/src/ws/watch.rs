@@ -1,6 +1,6 @@
 //! Watched states: lists and objects that are shown again and again.
 //!
-//! A state is what its route answers. It is computed once for all that watch it, and kept for a second; a
+//! A state is the answer of its route. It is computed once for all that watch it, and kept for a second; a
 //! watch that is not read gets the next state, not all that it missed.
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,7 +32,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(2);
 const WATCHES_MAX: usize = 32;
 const STATES_MAX: usize = 32;
 
-/// What is watched.
+/// Name of a watched state.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(super) enum What {
@@ -93,7 +93,7 @@ impl Watches {
             return Err(Problem::bad_request(why));
         }
         let key = (caller.0.clone(), format!("{path}?{query}"));
-        // Refuses what is no URI.
+        // Refuses a malformed URI.
         request_of(Method::GET, &key.1, caller, String::new())?;
         let mut states = self.0.states.lock();
         if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
