@@ -8,8 +8,9 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
-//!   resources
+//! - `queues`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`, `transactions`,
+//!   `journal`, [`node`]: the resources
+//! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
@@ -20,6 +21,7 @@
 //! - `caller`: the client for which a request is made
 //! - [`events`]: events and the log; `feed`: entries of these that are kept, and come
 //! - `operations`: long work
+//! - `overview`: totals and rates; `metrics`: the last hour, and metrics of single objects
 //! - `about`: product and version, the document, explanations of codes
 //! - `refusals`: refusals of the broker's errors
 //! - `time`: times in answers
@@ -28,6 +30,8 @@ mod about;
 mod bindings;
 mod caller;
 mod clients;
+mod connections;
+mod consumers;
 mod content;
 mod definition;
 pub mod events;
@@ -37,10 +41,13 @@ mod groups;
 mod journal;
 mod key;
 mod message;
+mod metrics;
 mod namespaces;
 pub mod node;
 mod operations;
+mod overview;
 mod publish;
+mod queue_changes;
 mod queues;
 mod receive;
 mod records;
@@ -66,11 +73,13 @@ use stafett_broker::Broker;
 use stafett_http::api::Endpoint;
 use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
+use stafett_net::Connections;
 
 use events::Feeds;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
+pub use overview::Overviews;
 pub use records::Reads;
 pub use ws::WebSockets;
 
@@ -81,6 +90,8 @@ pub struct Backend {
     pub journal: JournalDesk,
     pub operations: Operations,
     pub reads: Reads,
+    pub connections: Arc<Connections>,
+    pub overviews: Overviews,
     pub node: Arc<dyn Node>,
     pub sockets: WebSockets,
     pub feeds: Feeds,
@@ -116,6 +127,18 @@ impl FromRef<Backend> for Feeds {
     }
 }
 
+impl FromRef<Backend> for Arc<Connections> {
+    fn from_ref(backend: &Backend) -> Self {
+        Arc::clone(&backend.connections)
+    }
+}
+
+impl FromRef<Backend> for Overviews {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.overviews.clone()
+    }
+}
+
 impl FromRef<Backend> for Reads {
     fn from_ref(backend: &Backend) -> Self {
         backend.reads.clone()
@@ -136,10 +159,10 @@ pub fn router(backend: Backend, access: Access) -> Router {
     let states = routes.endpoints().iter().filter(|route| route.shows_state());
     let states = states.map(Endpoint::path).collect();
     let (broker, sockets) = (backend.broker.clone(), backend.sockets.clone());
-    let routes = routes.into_router().with_state(backend);
-    let front = ws::Front::new(broker, sockets, routes.clone(), states);
+    let shown = routes.into_router().merge(metrics::router()).with_state(backend);
+    let front = ws::Front::new(broker, sockets, shown.clone(), states);
     let sockets = ws::routes().into_router().with_state(front);
-    Policy::Api(access).guard(routes.merge(sockets))
+    Policy::Api(access).guard(shown.merge(sockets))
 }
 
 /// Returns the `OpenAPI` document of all routes, as text.
@@ -157,6 +180,7 @@ fn routes() -> Routes {
         .with(namespaces::routes)
         .with(queues::routes)
         .with(definition::routes)
+        .with(queue_changes::routes)
         .with(send::routes)
         .with(receive::routes)
         .with(settle::routes)
@@ -167,11 +191,15 @@ fn routes() -> Routes {
         .with(topics::routes)
         .with(records::routes)
         .with(groups::routes)
+        .with(connections::routes)
+        .with(consumers::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
         .with(events::routes)
+        .with(overview::routes)
+        .with(metrics::routes)
 }
 
 /// Returns the namespace that a request names, or the default one.

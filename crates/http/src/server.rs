@@ -17,9 +17,11 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
-use stafett_net::{ByteBudget, Connection, Handover, Protocol};
+use stafett_net::{ByteBudget, Connection, ConnectionEntry, Handover, Protocol};
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
+
+use crate::client::Introduction;
 
 /// Bytes of a request line with its headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -46,19 +48,18 @@ impl Protocol for HttpServer {
     async fn connection(&self, connection: Connection) {
         let Connection {
             stream,
-            peer,
-            id,
             drain,
             budget,
-            metrics,
+            entry,
         } = connection;
-        let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&metrics)));
+        let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&entry)));
         let handover = Handover::new();
         let service = Routes {
             inner: TowerToHyperService::new(self.router.clone()),
             handover: handover.clone(),
             budget: Arc::clone(&budget),
-            peer: Peer(peer.ip()),
+            entry: Arc::clone(&entry),
+            client: Introduction::default(),
             draining: Draining(drain.clone()),
         };
         let served = http1::Builder::new()
@@ -76,8 +77,8 @@ impl Protocol for HttpServer {
             poll_fn(|cx| served.poll_without_shutdown(cx)).await
         };
         if let Err(error) = ended {
-            metrics.error(kind(&error));
-            tracing::debug!(%peer, %error, "an HTTP connection ended early");
+            entry.metrics.error(kind(&error));
+            tracing::debug!(peer = %entry.peer, %error, "an HTTP connection ended early");
             return;
         }
         let parts = served.into_parts();
@@ -92,11 +93,9 @@ impl Protocol for HttpServer {
         let stream = stream.into_inner();
         let connection = Connection {
             stream,
-            peer,
-            id,
             drain,
             budget,
-            metrics,
+            entry,
         };
         next(connection, received).await;
     }
@@ -131,7 +130,8 @@ struct Routes {
     inner: TowerToHyperService<Router>,
     handover: Handover,
     budget: Arc<ByteBudget>,
-    peer: Peer,
+    entry: Arc<ConnectionEntry>,
+    client: Introduction,
     draining: Draining,
 }
 
@@ -141,10 +141,11 @@ impl Service<Request<Incoming>> for Routes {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.client.introduce(&self.entry, request.headers());
         let extensions = request.extensions_mut();
         extensions.insert(self.handover.clone());
         extensions.insert(Arc::clone(&self.budget));
-        extensions.insert(self.peer);
+        extensions.insert(Peer(self.entry.peer.ip()));
         extensions.insert(self.draining.clone());
         Box::pin(self.inner.call(request))
     }

@@ -15,6 +15,7 @@ use stafett_live_topics::{
     OutboxBound, OutboxDrain, Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange,
     SubscriptionEdit, Ticket, TopicHash,
 };
+use stafett_net::ConnectionEntry;
 
 use stafett_ws::connection::Working;
 use stafett_ws::session::{Close, Incoming, Step};
@@ -22,7 +23,7 @@ use stafett_ws::session::{Close, Incoming, Step};
 use crate::command::{Bounds, Command, Content, Names, Publish, Request};
 use crate::fault::Fault;
 use crate::settings::LiveFrontSettings;
-use crate::{command, json, presence};
+use crate::{client, command, json, presence};
 
 /// Messages whose topics are looked up together: enough to hide the memory latency.
 const FORESEEN: usize = 16;
@@ -68,6 +69,8 @@ pub struct Session {
     /// Messages of logs were taken out of the outbox and are not completely sent.
     unsent: bool,
     is_publishing: bool,
+    /// Entry of the connection, until its first client listens.
+    unnamed: Option<Arc<ConnectionEntry>>,
 }
 
 /// Changes and messages that must be stored.
@@ -172,6 +175,7 @@ impl Session {
             acks: Vec::new(),
             unsent: false,
             is_publishing: false,
+            unnamed: None,
         }
     }
 
@@ -282,6 +286,9 @@ impl Session {
             .outbox
             .get_or_insert_with(|| Outbox::new(self.dialect.format, bound, Arc::clone(self.live.metrics())));
         let number = self.live.listen(&client, outbox)?;
+        if let Some(entry) = self.unnamed.take() {
+            client::introduce(&entry, Some(&client));
+        }
         outbox.set_bound(bound);
         self.bound = bound;
         self.clients.insert(client, number);
@@ -354,6 +361,11 @@ impl stafett_ws::Session for Session {
     }
 
     /// Worthwhile after a `publish`.
+    fn attach(&mut self, entry: &Arc<ConnectionEntry>) {
+        client::introduce(entry, None);
+        self.unnamed = Some(Arc::clone(entry));
+    }
+
     fn takes_several(&self) -> bool {
         self.is_publishing
     }

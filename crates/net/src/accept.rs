@@ -19,6 +19,7 @@ use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
 use crate::metrics::ListenerMetrics;
+use crate::registry::{ConnectionEntry, Connections, Listed};
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
 
@@ -30,6 +31,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Shared {
     pub shutdown: Shutdown,
     pub budget: Arc<ByteBudget>,
+    pub connections: Arc<Connections>,
+    /// Reads the wall clock, in ms since 1970.
+    wall_ms: fn() -> i64,
     connection_id_next: Arc<AtomicU64>,
 }
 
@@ -39,12 +43,20 @@ impl Shared {
         Self {
             shutdown,
             budget,
+            connections: Arc::default(),
+            wall_ms: || 0,
             connection_id_next: Arc::new(AtomicU64::new(1)),
         }
     }
 }
 
 impl Shared {
+    /// Sets the clock that tells when connections began. Without one, it is 1970.
+    #[must_use]
+    pub fn with_clock(self, wall_ms: fn() -> i64) -> Self {
+        Self { wall_ms, ..self }
+    }
+
     /// Returns a copy with its own shutdown.
     #[must_use]
     pub fn ending_with(&self, shutdown: Shutdown) -> Self {
@@ -119,42 +131,63 @@ fn admit<P: Protocol>(
         return;
     }
     metrics.accepted.inc();
-    if let Err(error) = prepare(&stream, settings) {
-        metrics.error("prepare");
-        tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
-        return;
-    }
+    let local = match prepare(&stream, settings).and_then(|()| stream.local_addr()) {
+        Ok(local) => local,
+        Err(error) => {
+            metrics.error("prepare");
+            tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
+            return;
+        }
+    };
+    let id = shared.connection_id_next.fetch_add(1, Ordering::Relaxed);
+    let drain = shared.shutdown.draining().child_token();
+    let since_ms = (shared.wall_ms)();
+    let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), since_ms, drain.clone());
     let connection = Connection {
         stream: Stream::Plain(stream),
-        peer,
-        id: shared.connection_id_next.fetch_add(1, Ordering::Relaxed),
-        drain: shared.shutdown.draining().child_token(),
+        drain,
         budget: Arc::clone(&shared.budget),
-        metrics: Arc::clone(metrics),
+        entry: Arc::clone(&entry),
     };
     let protocol = Arc::clone(protocol);
-    let open = Open::count(metrics, settings.name, peer);
-    tasks.spawn(async move {
+    let open = Open::count(Arc::clone(&entry), settings.name, &shared.connections);
+    let task = tasks.spawn(async move {
         let _open = open;
         protocol.connection(connection).await;
     });
+    entry.set_task(task);
 }
 
-/// Counts an open connection, correct even if its task panics.
-struct Open(Arc<ListenerMetrics>, &'static str, SocketAddr);
+/// Counts and lists an open connection, correct even if its task panics.
+struct Open {
+    entry: Arc<ConnectionEntry>,
+    listener: &'static str,
+    _listed: Listed,
+}
 
 impl Open {
-    fn count(metrics: &Arc<ListenerMetrics>, listener: &'static str, peer: SocketAddr) -> Self {
-        metrics.open.inc();
-        tracing::debug!(target: EVENTS, kind = "connection.opened", via = listener, from = %peer, "opened");
-        Self(Arc::clone(metrics), listener, peer)
+    fn count(entry: Arc<ConnectionEntry>, listener: &'static str, connections: &Arc<Connections>) -> Self {
+        entry.metrics.open.inc();
+        tracing::debug!(target: EVENTS, kind = "connection.opened", name = entry.id, via = listener, from = %entry.peer,
+            "opened");
+        Self {
+            _listed: connections.add(Arc::clone(&entry)),
+            entry,
+            listener,
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.dec();
-        tracing::debug!(target: EVENTS, kind = "connection.closed", via = self.1, from = %self.2, "closed");
+        let Self { entry, listener, .. } = self;
+        entry.metrics.open.dec();
+        let reason = entry.reason();
+        let (kind, by, text) = match &reason {
+            Some(reason) => ("connection.ended_by_operator", "operator", &**reason),
+            None => ("connection.closed", "", "closed"),
+        };
+        tracing::debug!(target: EVENTS, kind, name = entry.id, via = *listener, from = %entry.peer, by, "{text}");
     }
 }
 

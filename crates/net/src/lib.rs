@@ -8,6 +8,7 @@
 //! - [`accept`]: the accept loop: limits, back-off, one task per connection
 //! - [`connection`]: one accepted connection and the trait that protocols implement
 //! - [`stream`]: its bytes
+//! - [`registry`]: all open connections, listed and ended
 //! - [`handover`]: switching a connection to another protocol
 //! - [`shutdown`]: drain first, abort later
 //! - [`budget`]: the bound on request bytes in memory, reserved before they are read
@@ -27,10 +28,12 @@ pub mod connection;
 pub mod frame;
 pub mod handover;
 pub mod listener;
+mod lock;
 pub mod metrics;
 pub mod moderation;
 pub mod output;
 pub mod pace;
+pub mod registry;
 pub mod shutdown;
 pub mod stall;
 pub mod stream;
@@ -47,6 +50,7 @@ pub use metrics::{ListenerMetrics, NetMetrics};
 pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
+pub use registry::{Client, ClientWords, ConnectionEntry, Connections};
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};
 

@@ -8,6 +8,8 @@
 //!
 //! Below the head everything is settled. An offset below `next` is settled, in flight, or returned. One at or
 //! behind `next` is ready, unless it is settled or was chosen: taken out of its turn.
+//!
+//! Length: one structure; each change keeps the order drawn above.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -250,6 +252,11 @@ impl Lane {
             from = at + 1;
         }
         runs
+    }
+
+    /// Returns true if a message is settled.
+    pub fn is_settled(&self, at: u64) -> bool {
+        at < self.head || self.settled.contains(at)
     }
 
     /// Returns the number of messages from the head on that are not settled.

@@ -1,7 +1,7 @@
 //! The journal and the broker on it, without the front ends.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -32,7 +32,7 @@ impl Core {
     pub(crate) async fn open(process: &Process) -> Result<Self, Failure> {
         let settings = &process.settings;
         let metrics = Metrics::new();
-        metrics.register(&mut process.registry.write().unwrap_or_else(PoisonError::into_inner));
+        metrics.register(&mut process.registry());
         let (path, journal_settings) = (settings.data_dir.clone(), journal_settings(settings));
         let opened =
             tokio::task::spawn_blocking(move || DiskJournal::open(&path, journal_settings, metrics)).await;
@@ -54,7 +54,8 @@ impl Core {
         let broker = Broker::start(shared, broker_settings(settings))
             .await
             .context("the broker cannot start")?;
-        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        broker.histories().set_bytes_max(settings.history.bytes_max);
+        let mut registry = process.registry();
         broker.register_metrics(&mut registry);
         drop(registry);
         Ok(Self {
@@ -83,6 +84,10 @@ impl Core {
     pub(crate) fn change_duplicates(&self, settings: &Settings) {
         let live::DuplicateSettings { rules, max } = live::duplicate_settings(settings);
         self.broker.live_topics().change_duplicates(rules, max);
+    }
+
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
     }
 
     /// Waits until the journal has failed and returns the reason. The process then has to recover.

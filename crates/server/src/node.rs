@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_admin::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
+use stafett_admin::node::{
+    Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage,
+};
 use stafett_amqp::{ManagedNode, NodeFacts};
 use stafett_http::{Code, Health, Problem, State, slot};
 use stafett_journal::disk::Clock;
@@ -77,9 +79,21 @@ pub(crate) struct ThisNode {
     pub(crate) disk_free_bytes_min: u64,
     /// Limit on open files and sockets.
     pub(crate) descriptors_max: u64,
+    /// Latest reading of the machine.
+    pub(crate) usage: Lock<Usage>,
 }
 
 impl ThisNode {
+    /// Returns the open connections of each listener, and those that it accepted since the start.
+    pub(crate) fn connections(&self) -> Vec<(i64, u64)> {
+        let addresses = self.addresses.lock();
+        let of = |(protocol, _, _): &(&'static str, String, SocketAddr)| {
+            let listener = self.net.listener(protocol);
+            (listener.open.get(), listener.accepted.get())
+        };
+        addresses.iter().map(of).collect()
+    }
+
     /// Adds a listener, with the address that clients are told.
     pub(crate) fn add_listener(&self, name: &'static str, told: String, address: SocketAddr) {
         self.addresses.lock().push((name, told, address));
@@ -123,6 +137,10 @@ impl Node for ThisNode {
             resident_bytes: usage::resident_bytes().and_then(|bytes| u64::try_from(bytes).ok()),
             requests: (self.budget.in_use() as u64, self.request_bytes_max),
         }
+    }
+
+    fn usage(&self) -> Usage {
+        *self.usage.lock()
     }
 
     fn threads(&self) -> io::Result<Vec<Thread>> {

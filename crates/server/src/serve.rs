@@ -22,14 +22,14 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use stafett_admin::events::Feeds;
-use stafett_admin::{Backend, JournalDesk, Operations, Reads, WebSockets};
+use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads, WebSockets};
 use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
@@ -52,6 +52,7 @@ use crate::live;
 use crate::logging;
 use crate::node::{self, Commands, ThisNode};
 use crate::reload::Reload;
+use crate::sampling;
 use crate::signals::StopSignals;
 use crate::usage;
 
@@ -88,7 +89,7 @@ enum End {
 
 /// Listening sockets by the setting of their address: opened by the first run that needs them, shared by all
 /// runs, closed when the process is about to end.
-type Sockets = Mutex<HashMap<&'static str, Listener>>;
+type Sockets = Lock<HashMap<&'static str, Listener>>;
 
 /// Runs the broker until it is told to stop. `flags` are those that the settings were loaded with.
 pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
@@ -180,7 +181,7 @@ pub(crate) struct Process {
     pub(crate) settings: Settings,
     /// Limit on the open files and sockets of the process.
     pub(crate) descriptors: u64,
-    pub(crate) registry: Arc<RwLock<Registry>>,
+    registry: Arc<RwLock<Registry>>,
     net: Arc<NetMetrics>,
     health: Health,
     node: Arc<ThisNode>,
@@ -256,8 +257,10 @@ impl Process {
             data_dir: settings.data_dir.clone(),
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
+            usage: Lock::default(),
         });
-        let shared = Shared::new(Shutdown::new(), budget);
+        let shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
+        let connections = Arc::clone(&shared.connections);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
         let front_ends = Listeners::new(shared);
         let live = LiveFront::new(
@@ -266,6 +269,7 @@ impl Process {
             front_ends.tasks.clone(),
         );
         let admin = Backend {
+            connections: Arc::clone(&connections),
             broker: Slot::default(),
             operations: Operations::default(),
             feeds: Feeds::default(),
@@ -275,6 +279,7 @@ impl Process {
                 limits: live::socket_limits(&settings),
             },
             reads: Reads::default(),
+            overviews: Overviews::default(),
             node: Arc::<ThisNode>::clone(&node),
             journal: JournalDesk::new(
                 settings.journal.backup_dir.clone(),
@@ -286,7 +291,7 @@ impl Process {
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
             admin,
-            management: Management::new(Arc::<ThisNode>::clone(&node)),
+            management: Management::new(Arc::<ThisNode>::clone(&node), connections),
             net,
             health,
             node,
@@ -331,6 +336,7 @@ impl Process {
             }
             reason = core.failed() => Some(reason),
             () = reload.run(&core) => None,
+            () = sampling::run(core.broker(), &self.node) => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.
@@ -361,8 +367,13 @@ impl Process {
         Ok(End::Stopped { deadline })
     }
 
+    /// Returns the registry of all metrics, to add some.
+    pub(crate) fn registry(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.registry.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn sockets(&self) -> MutexGuard<'_, HashMap<&'static str, Listener>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sockets.lock()
     }
 
     /// Starts the HTTP listener, which answers from the beginning to the end.
@@ -378,10 +389,12 @@ impl Process {
         let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
             .merge(stafett_live::router(self.live.clone()))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()));
+            .merge(self.management.router(access.clone()))
+            .merge(self.management.metrics_router(access.clone()));
         self.http
             .serve(listener, HttpServer::new(stafett_http::stamped(router)));
         self.serve_management(connections_max, access).await?;
+        self.serve_prometheus(connections_max).await?;
         Ok(address)
     }
 
@@ -393,6 +406,18 @@ impl Process {
         let limits = ListenerSettings::new("management", connections_max);
         let (listener, _) = self.bind("amqp.management", address, limits).await?;
         let router = stafett_http::stamped(self.management.router(access));
+        self.http.serve(listener, HttpServer::new(router));
+        Ok(())
+    }
+
+    /// Starts the listener of metrics under RabbitMQ's names, if it has one.
+    async fn serve_prometheus(&self, connections_max: usize) -> Result<(), Failure> {
+        let Some(address) = &self.settings.amqp.prometheus else {
+            return Ok(());
+        };
+        let limits = ListenerSettings::new("prometheus", connections_max);
+        let (listener, _) = self.bind("amqp.prometheus", address, limits).await?;
+        let router = stafett_http::stamped(self.management.prometheus_router());
         self.http.serve(listener, HttpServer::new(router));
         Ok(())
     }

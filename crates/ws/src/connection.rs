@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use stafett_net::registry::Wait;
 use stafett_net::{Arrival, Connection, Pace, Stream, turn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -39,6 +40,8 @@ const PACE: Pace = Pace {
     grace: Duration::from_secs(30),
     bytes_per_second_min: 64 << 10,
 };
+/// Close code for a connection that an operator ends: a policy of the server (RFC 6455, section 7.4.1).
+const ENDED_BY_OPERATOR: u16 = 1008;
 /// Time for the peer to close its side after the connection was closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -103,10 +106,12 @@ pub async fn run<S: Session>(
     name: &'static str,
     connection: Connection,
     received: Bytes,
-    session: S,
+    mut session: S,
     limits: Limits,
     ending: Ending,
 ) {
+    session.attach(&connection.entry);
+    connection.entry.end_by(ending.drain.clone());
     let inbound = BytesMut::from(&received[..]);
     // Even a short slice keeps the buffer of the HTTP connection alive.
     drop(received);
@@ -132,11 +137,12 @@ pub async fn run<S: Session>(
         .run_until_cancelled(running.serve(limits, ending.drain))
         .await;
     if let Some(Err(error)) = ended {
-        running.connection.metrics.error(error.kind());
+        let entry = &running.connection.entry;
+        entry.metrics.error(error.kind());
         if matches!(error, Ended::GaveWay) {
-            tracing::warn!(peer = %running.connection.peer, %error, "a connection to {name} ended");
+            tracing::warn!(peer = %entry.peer, %error, "a connection to {name} ended");
         } else {
-            tracing::debug!(peer = %running.connection.peer, %error, "a connection to {name} ended early");
+            tracing::debug!(peer = %entry.peer, %error, "a connection to {name} ended early");
         }
     }
 }
@@ -212,6 +218,7 @@ impl<S: Session> Running<S> {
             } else {
                 tick_at
             };
+            self.connection.entry.set_wait(self.wait());
             let reads_ahead = self.reads_ahead();
             let pushes = self.outbound.is_empty() && !self.closing;
             let (stream, session) = (&self.connection.stream, &self.session);
@@ -243,12 +250,7 @@ impl<S: Session> Running<S> {
                     self.session.on_done(done, &mut self.outbound);
                     self.process();
                 }
-                Woken::Drain => {
-                    self.close(1001, "the broker stops");
-                    if self.session.works_long() {
-                        self.working = None;
-                    }
-                }
+                Woken::Drain => self.stop(),
                 Woken::Tick if wake_at < tick_at => self.look_at_arrival()?,
                 Woken::Tick => {
                     tick_at = Instant::now() + tick_every;
@@ -297,7 +299,7 @@ impl<S: Session> Running<S> {
         match read {
             Ok(0) => Ok(None),
             Ok(count) => {
-                self.connection.metrics.received_bytes.inc_by(count as u64);
+                self.connection.entry.on_received(count);
                 self.silence = Silence::Heard;
                 self.work();
                 Ok(Some(count))
@@ -312,7 +314,7 @@ impl<S: Session> Running<S> {
         self.inbound.reserve(PARTIAL_READ_BYTES);
         match self.connection.stream.try_read_buf(&mut self.inbound) {
             Ok(count) => {
-                self.connection.metrics.received_bytes.inc_by(count as u64);
+                self.connection.entry.on_received(count);
                 self.silence = Silence::Heard;
                 Ok(count > 0)
             }
@@ -428,7 +430,7 @@ impl<S: Session> Running<S> {
     }
 
     fn refuse(&mut self, error: FrameError) {
-        self.connection.metrics.error("websocket");
+        self.connection.entry.metrics.error("websocket");
         self.close(error.close_code(), &error.to_string());
     }
 
@@ -466,15 +468,18 @@ impl<S: Session> Running<S> {
             Some(memory) => memory,
             None => match Arrival::try_begin(budget, expected) {
                 Some(memory) => memory,
-                None => Arrival::begin(budget, expected)
-                    .await
-                    .map_err(|_| Ended::Budget)?,
+                None => {
+                    let _waiting = self.connection.entry.waiting(Wait::Memory);
+                    let begun = Arrival::begin(budget, expected).await;
+                    begun.map_err(|_| Ended::Budget)?
+                }
             },
         };
         let memory = self.memory.insert(memory);
         let needed = self.inbound.len() + self.decoder.held_bytes() + PARTIAL_READ_BYTES;
         while memory.room() < needed && !memory.is_whole() {
             if !memory.try_grow() {
+                let _waiting = self.connection.entry.waiting(Wait::Memory);
                 memory.grow().await.map_err(|_| Ended::Budget)?;
             }
         }
@@ -518,7 +523,7 @@ impl<S: Session> Running<S> {
             .write(&mut self.outbound, |bytes| stream.try_write(bytes))
         {
             Ok(count) => {
-                self.connection.metrics.sent_bytes.inc_by(count as u64);
+                self.connection.entry.on_sent(count);
                 self.wrote = true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -559,6 +564,25 @@ impl<S: Session> Running<S> {
             }
         };
         Ok(())
+    }
+
+    /// Returns the reason why nothing is read.
+    fn wait(&self) -> Option<Wait> {
+        if self.outbound.is_empty() {
+            self.working.is_some().then_some(Wait::Journal)
+        } else {
+            Some(Wait::Outbox)
+        }
+    }
+
+    fn stop(&mut self) {
+        match self.connection.entry.reason() {
+            Some(reason) => self.close(ENDED_BY_OPERATOR, &reason),
+            None => self.close(1001, "the broker stops"),
+        }
+        if self.session.works_long() {
+            self.working = None;
+        }
     }
 
     fn close(&mut self, code: u16, reason: &str) {

@@ -1,8 +1,10 @@
 //! The machine behind a connection, without I/O: it is fed messages, and produces answers and work.
 
 use std::future::pending;
+use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
+use stafett_net::ConnectionEntry;
 
 use crate::connection::Working;
 
@@ -28,6 +30,9 @@ pub struct Close {
 pub trait Session: Send + Sync {
     /// Outcome of work.
     type Done: Send + 'static;
+
+    /// Adds the connection to which the session belongs, before anything else.
+    fn attach(&mut self, entry: &Arc<ConnectionEntry>);
 
     /// Converts a binary message to text. The error is a reason.
     fn read_binary(&self, bytes: &[u8]) -> Result<String, String>;

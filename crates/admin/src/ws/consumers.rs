@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stafett_delivery::{Consumer, ConsumerSpec, Delivery, DeliveryBatch, DeliveryId, Event, Outbox, Settle};
 use stafett_http::Problem;
-use stafett_messaging::delivery::{
-    Consumer, ConsumerSpec, Delivery, DeliveryBatch, DeliveryId, Event, Outbox, Settle,
-};
 use stafett_messaging::queues::{OwnerId, Queue};
+use stafett_messaging::{ConsumerFacts, ConsumerHolder, ConsumerSource, ListedConsumer, Messaging};
 use tokio::sync::Notify;
 
 use crate::content::Form;
@@ -65,7 +65,8 @@ pub(super) struct Consuming<'a> {
 
 #[derive(Debug)]
 struct Held {
-    consumer: Consumer,
+    /// `None` if an operator has ended it; its messages can still be settled.
+    consumer: Option<(Consumer, ListedConsumer)>,
     queue: Arc<Queue>,
     /// Messages that were sent and are not settled.
     unsettled: HashSet<DeliveryId>,
@@ -77,6 +78,8 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Consumers {
     owner: OwnerId,
+    /// Id of the connection.
+    connection: u64,
     outbox: Arc<Outbox>,
     held: HashMap<u64, Held>,
     last: u64,
@@ -99,9 +102,10 @@ struct Ended {
 }
 
 impl Consumers {
-    pub(super) fn new(owner: OwnerId, wake: Arc<Notify>) -> Self {
+    pub(super) fn new(owner: OwnerId, connection: u64, wake: Arc<Notify>) -> Self {
         Self {
             owner,
+            connection,
             outbox: Outbox::with_wake(OUTBOX_BYTES, wake),
             held: HashMap::new(),
             last: 0,
@@ -112,6 +116,7 @@ impl Consumers {
 
     pub(super) fn consume<'q>(
         &mut self,
+        messaging: &Messaging,
         queue: &'q Arc<Queue>,
         wanted: &Consume,
     ) -> Result<Consuming<'q>, Problem> {
@@ -144,9 +149,13 @@ impl Consumers {
         };
         self.last += 1;
         let number = self.last;
+        let facts = self.facts(queue, &spec);
         let consumer = queue.consume(self.owner, spec, Arc::clone(&self.outbox), number);
+        let consumer = consumer.map_err(of_consuming)?;
+        let holder = ConsumerHolder::Queue(consumer.downgrade());
+        let listed = messaging.consumers().add(facts, holder);
         let held = Held {
-            consumer: consumer.map_err(of_consuming)?,
+            consumer: Some((consumer, listed)),
             queue: Arc::clone(queue),
             unsettled: HashSet::new(),
             settles,
@@ -158,6 +167,22 @@ impl Consumers {
             queue: &queue.name,
             credit,
         })
+    }
+
+    fn facts(&self, queue: &Queue, spec: &ConsumerSpec) -> ConsumerFacts {
+        ConsumerFacts {
+            connection: self.connection,
+            channel: 0,
+            name: self.last.to_string().into(),
+            source: ConsumerSource::Queue(queue.id),
+            namespace: queue.namespace.clone(),
+            source_name: queue.name.clone(),
+            settles: spec.settles,
+            exclusive: spec.exclusive,
+            priority: spec.priority,
+            credit: spec.credit,
+            arguments: Bytes::new(),
+        }
     }
 
     /// Ends a consumer; its messages that are not settled return to the queue.
@@ -175,7 +200,7 @@ impl Consumers {
             .get_mut(&number)
             .ok_or_else(|| no_such_consumer(number))?;
         let mut settlements = Vec::with_capacity(wanted.complete.len());
-        let mut unknown = Vec::new();
+        let mut unknown: Vec<String> = Vec::new();
         let kinds = [
             (wanted.complete, Settle::Complete),
             (wanted.requeue, Settle::Requeue),
@@ -191,6 +216,9 @@ impl Consumers {
         }
         if !settlements.is_empty() {
             held.queue.settle(&settlements);
+        }
+        if held.consumer.is_none() && held.unsettled.is_empty() {
+            self.held.remove(&number);
         }
         Ok(SettledLeases {
             settled: settlements.len(),
@@ -221,16 +249,30 @@ impl Consumers {
             }
         }
         for Event::ConsumerGone { token } in events.drain(..) {
-            if self.held.remove(&token).is_some() {
+            if let Some(ended) = self.on_gone(token) {
                 let notice = Ended {
                     consumer: token,
-                    ended: "queue_gone",
+                    ended,
                 };
                 write(&notice, scratch);
                 put(scratch);
             }
         }
         (self.runs, self.events) = (runs, events);
+    }
+
+    /// Returns the reason why a consumer has ended. `None` if the client has ended it before.
+    fn on_gone(&mut self, token: u64) -> Option<&'static str> {
+        let held = self.held.get_mut(&token)?;
+        held.consumer = None;
+        if held.queue.is_deleted() {
+            self.held.remove(&token);
+            return Some("queue_gone");
+        }
+        if held.unsettled.is_empty() {
+            self.held.remove(&token);
+        }
+        Some("cancelled")
     }
 }
 
@@ -253,7 +295,9 @@ impl Held {
 
     /// Ends the consumer: returned messages go to others, in their order.
     fn end(self) {
-        self.consumer.hold();
+        if let Some((consumer, _)) = &self.consumer {
+            consumer.hold();
+        }
         let mut back: Vec<_> = self
             .unsettled
             .into_iter()
@@ -263,7 +307,9 @@ impl Held {
         if !back.is_empty() {
             self.queue.settle(&back);
         }
-        self.consumer.cancel();
+        if let Some((consumer, _)) = self.consumer {
+            consumer.cancel();
+        }
     }
 }
 

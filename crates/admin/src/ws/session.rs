@@ -13,6 +13,7 @@ use stafett_broker::Broker;
 use stafett_http::Problem;
 use stafett_messaging::{Send, SendError};
 use stafett_model::Namespace;
+use stafett_net::{Client, ClientWords, ConnectionEntry};
 use stafett_ws::connection::Working;
 use stafett_ws::session::{Close, Incoming, Step};
 use tokio::sync::Notify;
@@ -53,6 +54,8 @@ pub(super) struct Parts {
 #[derive(Debug)]
 pub(super) struct Session {
     parts: Parts,
+    /// Entry of the connection, once there is one.
+    entry: Option<Arc<ConnectionEntry>>,
     wake: Arc<Notify>,
     consumers: Option<Consumers>,
     watching: Watching,
@@ -91,6 +94,24 @@ pub(super) enum Done {
     Answered(Answered),
 }
 
+/// Client of a connection, for the registry of connections.
+#[derive(Debug)]
+struct WsClient {
+    name: Option<String>,
+    namespace: Namespace,
+}
+
+impl Client for WsClient {
+    fn words(&self) -> ClientWords {
+        ClientWords {
+            protocol: "WebSocket",
+            namespace: Some(self.namespace.to_string()),
+            name: self.name.clone(),
+            ..ClientWords::default()
+        }
+    }
+}
+
 /// Result of a command that is executed at once.
 type Executed = Result<Vec<u8>, Problem>;
 
@@ -116,6 +137,7 @@ impl Session {
             watching: Watching::new(parts.watches.clone(), Arc::clone(&wake)),
             sends: (parts.namespace.clone(), Vec::new()),
             parts,
+            entry: None,
             wake,
             consumers: None,
             send_bytes: 0,
@@ -123,6 +145,16 @@ impl Session {
             request: None,
             asked: None,
             scratch: Vec::new(),
+        }
+    }
+
+    /// Adds the client to the entry of its connection.
+    fn introduce(&self) {
+        if let Some(entry) = &self.entry {
+            entry.introduce(Arc::new(WsClient {
+                name: self.parts.caller.0.clone(),
+                namespace: self.parts.namespace.clone(),
+            }));
         }
     }
 
@@ -208,10 +240,12 @@ impl Session {
             None => caller.own_queue(broker, &namespace)?,
         };
         caller.check_receives(&queue)?;
+        let messaging = broker.messaging();
+        let connection = self.entry.as_ref().map_or(0, |entry| entry.id);
         let consumers = self.consumers.get_or_insert_with(|| {
-            Consumers::new(broker.messaging().queues().new_owner(), Arc::clone(&self.wake))
+            Consumers::new(messaging.queues().new_owner(), connection, Arc::clone(&self.wake))
         });
-        Ok(json(&consumers.consume(&queue, &wanted)?))
+        Ok(json(&consumers.consume(messaging, &queue, &wanted)?))
     }
 
     /// Settles messages of a consumer. `None` if the command has leases.
@@ -270,6 +304,11 @@ impl Session {
 impl stafett_ws::Session for Session {
     type Done = Done;
 
+    fn attach(&mut self, entry: &Arc<ConnectionEntry>) {
+        self.entry = Some(Arc::clone(entry));
+        self.introduce();
+    }
+
     fn read_binary(&self, bytes: &[u8]) -> Result<String, String> {
         match self.parts.dialect.read_binary {
             Some(read) => read(bytes),
@@ -322,6 +361,7 @@ impl stafett_ws::Session for Session {
                     Ok(body) => {
                         if let Some(name) = registers {
                             self.parts.caller = Caller(Some(name));
+                            self.introduce();
                         }
                         frame(&answer("ok", id.as_deref(), text(body)), out);
                     }

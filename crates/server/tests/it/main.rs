@@ -4,10 +4,12 @@
 
 mod commands;
 mod common;
+mod connections;
 mod documents;
 mod guard;
 mod lab;
 mod layering;
+mod messages;
 mod node;
 mod queues;
 mod refusals;

@@ -31,7 +31,9 @@ const CORE: &[&str] = &[
     "topics",
     "groups",
     "live-topics",
+    "delivery",
     "messaging",
+    "shares",
     "broker",
 ];
 /// Words of no standard: each has a better one in `docs/glossary.md`.
@@ -72,13 +74,7 @@ const SOCKETS: &[&str] = &[
 /// Folders of a crate by floor, the lowest first. A folder knows those on lower floors only.
 const FLOORS: &[(&str, &[&[&str]])] = &[(
     "messaging",
-    &[
-        &["delivery"],
-        &["queues", "readers", "share"],
-        &["delayed"],
-        &["exchanges"],
-        &["publish"],
-    ],
+    &[&["queues", "readers"], &["delayed"], &["exchanges"], &["publish"]],
 )];
 
 /// A source file, up to its tests.
@@ -236,7 +232,7 @@ fn long_files_give_a_reason() {
     let violations: Vec<String> = sources().iter().filter(is_long).map(describe).collect();
     hold(
         "files over 500 lines without a line `//! Length: REASON`",
-        24,
+        4,
         &violations,
     );
 }
@@ -269,7 +265,7 @@ fn functions_fit_on_a_screen() {
             }
         }
     }
-    hold("functions over 70 lines", 11, &violations);
+    hold("functions over 70 lines", 4, &violations);
 }
 
 #[test]
@@ -353,7 +349,7 @@ fn some_things_stand_in_one_place() {
     );
     hold(
         "locks that a panic poisons",
-        17,
+        4,
         &code_with("PoisonError::into_inner", &["model/src/lock.rs"]),
     );
     hold("clocks", 0, &code_with("SystemTime::now", CLOCKS));
@@ -373,7 +369,7 @@ fn modules_of_the_core_are_private() {
             }
         }
     }
-    hold("public modules in crates of the core", 82, &violations);
+    hold("public modules in crates of the core", 26, &violations);
 }
 
 /// Names behind `crate::` in a line of code.
@@ -422,7 +418,7 @@ fn no_crate_grows_beyond_its_size() {
         let name = source.path.split('/').next().unwrap().to_owned();
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 13_650), ("lab", 23_300)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_290)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",
