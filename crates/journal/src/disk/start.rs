@@ -106,7 +106,7 @@ fn begin(core: &Engine, unlisted: Vec<SealedSegment>) {
 }
 
 /// Returns the next epoch. Clients know epochs as signed numbers.
-fn next_epoch(last: u32) -> Result<Epoch, OpenError> {
+pub(super) fn next_epoch(last: u32) -> Result<Epoch, OpenError> {
     let next = last.checked_add(1).filter(|next| i32::try_from(*next).is_ok());
     next.map(Epoch)
         .ok_or_else(|| OpenError::Start(format!("it has been started {last} times")))
