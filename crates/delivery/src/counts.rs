@@ -300,7 +300,7 @@ impl Dispatcher {
     /// messages that came since the start.
     pub fn bytes_ready(&self) -> u64 {
         let inner = self.lock();
-        if self.settings().has_limits() {
+        if inner.settings.has_limits() {
             return inner.state.bytes_ready();
         }
         let published = u128::from(self.counters.get(PUBLISHED));
