@@ -101,8 +101,8 @@ impl<T> Feed<T> {
 }
 
 impl<T: Send + Sync + 'static> Feed<T> {
-    /// Answers with the entries after `after`, and those that come, as events. `show` returns an entry as JSON,
-    /// or `None` if it is not wanted.
+    /// Answers with the entries after `after`, and those that come, as events. `show` returns an entry as
+    /// JSON, or `None` if it is not wanted.
     pub(crate) fn stream(
         self,
         after: u64,

@@ -1,6 +1,6 @@
 //! MessagePack in binary frames, for clients that request the subprotocol `stafett.live.msgpack`
-//! ([`stafett_ws::msgpack`]): bytes in a field `payload` or `broadcast` take the place of `payload_base64` and
-//! `broadcast_base64` of JSON.
+//! ([`stafett_ws::msgpack`]): bytes in a field `payload` or `broadcast` take the place of `payload_base64`
+//! and `broadcast_base64` of JSON.
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -38,7 +38,8 @@ pub(crate) fn duplicate_settings(settings: &Settings) -> DuplicateSettings {
     }
 }
 
-/// Returns the limits of WebSockets to the API: as those of live topics, with messages as large as its bodies.
+/// Returns the limits of WebSockets to the API: those of live topics, with messages as large as its
+/// bodies.
 pub(crate) fn socket_limits(settings: &Settings) -> Limits {
     Limits {
         idle: settings.live.idle_timeout_ms,

@@ -92,8 +92,8 @@ const PEEK: &[&str] = &[
 ];
 
 impl Route {
-    /// Returns the route of an operation; `has_queue` if a single queue is named. `None` if the session has the
-    /// operation itself.
+    /// Returns the route of an operation; `has_queue` if a single queue is named. `None` if the session has
+    /// the operation itself.
     pub(super) fn of(op: Op, has_queue: bool) -> Option<Self> {
         let get = |path, query| Self {
             method: Method::GET,
