@@ -171,7 +171,7 @@ impl Open {
         tracing::debug!(target: EVENTS, kind = "connection.opened", name = entry.id, via = listener, from = %entry.peer,
             "opened");
         Self {
-            _listed: connections.add(Arc::clone(&entry)),
+            _listed: connections.add(&entry),
             entry,
             listener,
         }

@@ -187,7 +187,9 @@ impl Serialize for Packed<'_> {
                 }
                 map.end()
             }
-            plain => plain.serialize(to),
+            plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+                plain.serialize(to)
+            }
         }
     }
 }
