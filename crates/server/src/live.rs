@@ -38,7 +38,7 @@ pub(crate) fn duplicate_settings(settings: &Settings) -> DuplicateSettings {
     }
 }
 
-/// Returns the limits of WebSockets to the API: those of live topics, with messages as large as its
+/// Returns the limits of `WebSocket`s to the API: those of live topics, with messages as large as its
 /// bodies.
 pub(crate) fn socket_limits(settings: &Settings) -> Limits {
     Limits {

@@ -158,8 +158,8 @@ impl Route {
         let key = fields.remove("idempotency_key");
         let mut refused = Ok(());
         fields.retain(|name, value| {
-            let is_key = |key: &&str| *key == name || key.ends_with('.') && name.starts_with(key);
-            if !self.query.iter().any(|key| is_key(&key)) {
+            let is_key = |key: &str| key == name || key.ends_with('.') && name.starts_with(key);
+            if !self.query.iter().any(|key| is_key(key)) {
                 return true;
             }
             match plain(name, value) {

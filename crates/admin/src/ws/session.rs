@@ -31,13 +31,16 @@ use crate::sender::{Sender, Sent};
 const GATHERED_MAX: usize = 4096;
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 
+/// Conversion of a command in a binary frame to JSON.
+type ReadBinary = fn(&[u8]) -> Result<String, String>;
+
 /// Encoding of a client's messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dialect {
     /// Puts an answer, given as JSON, into a frame.
     pub(super) frame: fn(&[u8], &mut BytesMut),
     /// Converts a command in a binary frame to JSON. `None` if binary frames are not accepted.
-    pub(super) read_binary: Option<fn(&[u8]) -> Result<String, String>>,
+    pub(super) read_binary: Option<ReadBinary>,
 }
 
 /// Parts that a session works with.
@@ -224,9 +227,9 @@ impl Session {
             self.sends.0 = namespace.clone();
         }
         let sender = Sender::new(&self.parts.broker, self.parts.caller.clone(), namespace)?;
-        let (send, sent) = sender.prepare_json(&message, None)?;
-        self.send_bytes += send.message.bytes();
-        self.sends.1.push(send);
+        let (prepared, sent) = sender.prepare_json(&message, None)?;
+        self.send_bytes += prepared.message.bytes();
+        self.sends.1.push(prepared);
         Ok(Some(sent))
     }
 
