@@ -6,12 +6,12 @@
 import sys
 import time
 
-from mlmq import Client
+from mlmq import connect
 
 
 def run(address, queue, rate, idle_s=2.0):
     """Takes `rate` messages per second until none came for `idle_s`. Returns their contents."""
-    client = Client(address)
+    client = connect(address)
     client.make_queue(queue)
     contents, due, last = [], time.monotonic(), time.monotonic()
     while time.monotonic() - last < idle_s:

@@ -11,6 +11,15 @@ class Refused(Exception):
         self.code = problem.get("code")
 
 
+def connect(address, name=None):
+    """Connects a client over HTTP, or over a WebSocket to an address that begins with ws://."""
+    if address.startswith("ws://"):
+        import mlmq_ws
+
+        return mlmq_ws.Client(address.removeprefix("ws://"), name)
+    return Client(address, name)
+
+
 class Client:
     """A client of the broker, over one connection that is kept open."""
 
@@ -33,6 +42,9 @@ class Client:
         if answer.status >= 400:
             raise Refused(value)
         return value
+
+    def close(self):
+        self.http.close()
 
     def make_queue(self, name):
         return self.ask("PUT", f"/v1/queues/{quote(name, safe='')}", {"priority_max": 10})

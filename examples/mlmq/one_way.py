@@ -6,14 +6,14 @@
 import random
 import sys
 
-from mlmq import Client
+from mlmq import connect
 
 
 def run(address, name, names, rounds):
-    client = Client(address, name)
+    client = connect(address, name)
     others = [other for other in names if other != name]
     for other in others:
-        Client(address, other).http.close()
+        connect(address, other).close()
     client.send(1, clients=[random.choice(others)], priority=random.randint(1, 10))
     highest = 0
     for _ in range(rounds):

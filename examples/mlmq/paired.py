@@ -6,11 +6,11 @@
 
 import sys
 
-from mlmq import Client
+from mlmq import connect
 
 
 def respond(address, name, rounds):
-    client = Client(address, name)
+    client = connect(address, name)
     for _ in range(rounds):
         request = client.receive(wait="20s")
         if request is None:
@@ -19,8 +19,8 @@ def respond(address, name, rounds):
 
 
 def request(address, name, other, rounds):
-    client = Client(address, name)
-    Client(address, other).http.close()
+    client = connect(address, name)
+    connect(address, other).close()
     answered = 0
     for number in range(rounds):
         response = client.call(other, f"request {number}", wait="20s")

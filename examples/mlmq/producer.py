@@ -5,11 +5,11 @@
 
 import sys
 
-from mlmq import Client
+from mlmq import connect
 
 
 def run(address, queue, count):
-    client = Client(address)
+    client = connect(address)
     client.make_queue(queue)
     for number in range(count):
         client.send(f"order {number}", queues=[queue], priority=number % 11)

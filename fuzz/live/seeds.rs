@@ -15,7 +15,6 @@ const COMMANDS: [&str; 10] = [
     r#"{"command":"subscribe","client_id":-9223372036854775808,"topic":["a"],"from":"resume","id":null}"#,
     r#"[{"topic":"a","payload":[1e400,"\ud834\udd1e"]},{"topic":"b","payload_base64":""}]"#,
 ];
-const PACKED: &[u8] = b"\x83\xa7command\xa4ping\xa9client_id\x01\xa7payload\xc4\x02\x00\xff";
 
 fn main() -> std::io::Result<()> {
     let write = |target: &str, number: usize, bytes: &[u8]| {
@@ -26,5 +25,5 @@ fn main() -> std::io::Result<()> {
     for (number, command) in COMMANDS.iter().enumerate() {
         write("commands", number, command.as_bytes())?;
     }
-    write("msgpack", 0, PACKED)
+    Ok(())
 }

@@ -30,9 +30,9 @@ CHECKS = [
     "unsupported_method",
     "allow_header_conformance",
 ]
-# Routes that would end the broker, hide its log, or make backups anywhere on this machine; and one whose answer has no end.
+# Routes that would end the broker, hide its log, or make backups anywhere on this machine; and those whose answers have no end.
 EVENTS = "/v1/topics/{topic}/events"
-LEFT_OUT = ["/v1/node/shutdown", "/v1/node/log-level", "/v1/journal/backups", EVENTS]
+LEFT_OUT = ["/v1/node/shutdown", "/v1/node/log-level", "/v1/journal/backups", EVENTS, "/v1/events/stream", "/v1/node/log", "/v1/watch"]
 # Names that are there: few of those that are generated are.
 OF_A_QUEUE = """
 [parameters]

@@ -22,7 +22,19 @@ fn the_clients_of_the_example_send_receive_and_answer() {
         return;
     }
     let broker = Broker::start();
-    let http = broker.http();
+    clients_of_the_example(broker.http());
+}
+
+#[test]
+fn the_clients_of_the_example_do_the_same_over_a_websocket() {
+    if !is_stafett() {
+        return;
+    }
+    let broker = Broker::start();
+    clients_of_the_example(&format!("ws://{}", broker.http()));
+}
+
+fn clients_of_the_example(http: &str) {
     let Some(mut producer) = example("producer.py", &[http, "orders", "100"]) else {
         return;
     };

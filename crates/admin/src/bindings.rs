@@ -119,6 +119,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/bindings",
                 "Binds a queue, a topic or an exchange to an exchange. A binding that is there stays as it is.",
             )
+            .event("binding.made")
             .query(&[NAMESPACE])
             .body::<Definition>()
             .answers::<BindingStatus>(201)
@@ -135,6 +136,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             delete("/v1/bindings/{binding}", "Deletes a binding.")
+                .event("binding.deleted")
                 .query(&[NAMESPACE])
                 .answers::<BindingStatus>(200)
                 .refuses(&refusals::STORAGE)

@@ -10,7 +10,7 @@ use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 
 /// Header that names the client.
-const CLIENT: &str = "stafett-client";
+pub(crate) const CLIENT: &str = "stafett-client";
 /// Prefix of the names of clients' queues.
 const QUEUE_PREFIX: &str = "client.";
 /// Bound on the bytes of a client's name.

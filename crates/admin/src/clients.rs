@@ -96,6 +96,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/clients/{client}",
                 "Registers a client, and makes its queue. A client that is registered stays as it is.",
             )
+            .event("client.made")
             .query(&[NAMESPACE])
             .answers::<Client>(201)
             .answers::<Client>(200)
@@ -112,7 +113,11 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             delete("/v1/clients/{client}", "Deletes a client and its queue.")
-                .query(&[NAMESPACE, Parameter::flag("if_empty", "Only if no message waits for it.")])
+                .event("client.deleted")
+                .query(&[
+                    NAMESPACE,
+                    Parameter::flag("if_empty", "Only if no message waits for it."),
+                ])
                 .answers::<MessageCount>(200)
                 .refuses(&refusals::STORAGE)
                 .refuses(&refusals::DELETION)
@@ -120,15 +125,27 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             remove,
         )
         .route(
-            get("/v1/pending", "Lists queues in which messages wait that the caller may receive.")
-                .query(&[
-                    NAMESPACE,
-                    Parameter::number("count", PENDING_MAX, "Number of queues, at most; 50 if it is absent."),
-                ])
-                .answers::<Pending>(200)
-                .refuses(&[Code::NotServing, Code::NotRegistered]),
+            get(
+                "/v1/pending",
+                "Lists queues in which messages wait that the caller may receive.",
+            )
+            .query(&[
+                NAMESPACE,
+                Parameter::number(
+                    "count",
+                    PENDING_MAX,
+                    "Number of queues, at most; 50 if it is absent.",
+                ),
+            ])
+            .answers::<Pending>(200)
+            .refuses(&[Code::NotServing, Code::NotRegistered]),
             pending,
         )
+        .with(call_route)
+}
+
+fn call_route(routes: Routes) -> Routes {
+    routes
         .route(
             post(
                 "/v1/clients/{client}/call",

@@ -162,6 +162,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             "/v1/queues/{queue}",
             "Makes a queue. One that is there with the same definition stays as it is.",
         )
+        .event("queue.made")
         .query(&[NAMESPACE])
         .body::<Definition>()
         .answers::<QueueStatus>(201)

@@ -170,6 +170,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 PATH,
                 "Makes an exchange. One that is there with the same definition stays as it is.",
             )
+            .event("exchange.made")
             .query(&[NAMESPACE])
             .body::<Definition>()
             .answers::<ExchangeStatus>(201)
@@ -180,6 +181,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             delete(PATH, "Deletes an exchange with the bindings from it and to it.")
+                .event("exchange.deleted")
                 .query(&[
                     NAMESPACE,
                     Parameter::flag("if_unused", "Only if nothing is bound to it."),

@@ -203,6 +203,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .route(
             get("/v1/journal", "Shows the figures of the journal.")
+                .event("backup.made")
+                .event("scrub.begun")
                 .answers::<Journal>(200)
                 .refuses(&[Code::NotServing]),
             show,

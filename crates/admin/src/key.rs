@@ -1,5 +1,8 @@
 //! Header `Idempotency-Key`: a request that is sent again is stored once, and answered alike.
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::http::HeaderMap;
 use sha2::{Digest, Sha256};
 use stafett_http::Problem;
@@ -55,8 +58,12 @@ impl Key {
 
 /// Returns a new message id, or that of the message of a key.
 pub(crate) fn message_id(key: Option<Key>) -> String {
-    let id = key.map_or_else(Uuid::new_v4, |key| {
-        Builder::from_custom_bytes(key.of_part(0).0).into_uuid()
-    });
-    id.to_string()
+    // Random numbers of the system are too slow for one a message.
+    static OF_PROCESS: LazyLock<Key> = LazyLock::new(|| Key(Uuid::new_v4().into_bytes()));
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let part = key.map_or_else(
+        || OF_PROCESS.of_part(NEXT.fetch_add(1, Ordering::Relaxed)),
+        |key| key.of_part(0),
+    );
+    Builder::from_custom_bytes(part.0).into_uuid().to_string()
 }

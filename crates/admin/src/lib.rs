@@ -17,7 +17,9 @@
 //!   `groups`: groups of consumers and their commits
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
+//! - [`ws`]: the same over WebSocket, and watched lists
 //! - `caller`: the client for which a request is made
+//! - [`events`]: events and the log; `feed`: entries of these that are kept, and come
 //! - `operations`: long work
 //! - `overview`: totals and rates; `metrics`: the last hour, and metrics of single objects
 //! - `about`: product and version, the document, explanations of codes
@@ -32,7 +34,9 @@ mod connections;
 mod consumers;
 mod content;
 mod definition;
+pub mod events;
 mod exchanges;
+mod feed;
 mod groups;
 mod journal;
 mod key;
@@ -56,6 +60,7 @@ mod tests;
 mod time;
 mod topics;
 mod transactions;
+pub mod ws;
 
 use std::sync::Arc;
 
@@ -65,15 +70,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use stafett_broker::Broker;
+use stafett_http::api::Endpoint;
 use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
+use events::Feeds;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
 pub use overview::Overviews;
 pub use records::Reads;
+pub use ws::WebSockets;
 
 /// The parts of the process behind the API. Clones share them.
 #[derive(Debug, Clone)]
@@ -85,6 +93,8 @@ pub struct Backend {
     pub connections: Arc<Connections>,
     pub overviews: Overviews,
     pub node: Arc<dyn Node>,
+    pub sockets: WebSockets,
+    pub feeds: Feeds,
 }
 
 impl FromRef<Backend> for Slot<Broker> {
@@ -108,6 +118,12 @@ impl FromRef<Backend> for Arc<dyn Node> {
 impl FromRef<Backend> for Operations {
     fn from_ref(backend: &Backend) -> Self {
         backend.operations.clone()
+    }
+}
+
+impl FromRef<Backend> for Feeds {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.feeds.clone()
     }
 }
 
@@ -139,17 +155,22 @@ const ABOUT: &str = "Names are segments of the path, percent-encoded: the queue 
 
 /// Returns the routes. They answer with 503 while there is no broker.
 pub fn router(backend: Backend, access: Access) -> Router {
-    let routes = routes()
-        .into_router()
-        .merge(metrics::router())
-        .with_state(backend);
-    Policy::Api(access).guard(routes)
+    let routes = routes();
+    let states = routes.endpoints().iter().filter(|route| route.shows_state());
+    let states = states.map(Endpoint::path).collect();
+    let (broker, sockets) = (backend.broker.clone(), backend.sockets.clone());
+    let shown = routes.into_router().merge(metrics::router()).with_state(backend);
+    let front = ws::Front::new(broker, sockets, shown.clone(), states);
+    let sockets = ws::routes().into_router().with_state(front);
+    Policy::Api(access).guard(shown.merge(sockets))
 }
 
 /// Returns the `OpenAPI` document of all routes, as text.
 #[must_use]
 pub fn document() -> String {
-    let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, routes().endpoints());
+    let (routes, sockets) = (routes(), ws::routes());
+    let endpoints = [routes.endpoints(), sockets.endpoints()].concat();
+    let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, &endpoints);
     format!("{document:#}\n")
 }
 
@@ -176,6 +197,7 @@ fn routes() -> Routes {
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(events::routes)
         .with(overview::routes)
         .with(metrics::routes)
 }

@@ -62,6 +62,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             put(PATH, "Creates a namespace. One that is there stays as it is.")
+                .event("namespace.made")
                 .answers::<NamespaceStatus>(200)
                 .answers::<NamespaceStatus>(201)
                 .refuses(&refusals::STORAGE)
@@ -73,6 +74,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 PATH,
                 "Deletes a namespace with everything in it. Connections of clients in it are closed.",
             ))
+            .event("namespace.deleted")
             .query(&[Parameter::flag("dry_run", "Only counts; nothing is deleted.")])
             .refuses(&refusals::STORAGE)
             .refuses(&[Code::NoSuchNamespace, Code::IsDefault, Code::Closing]),

@@ -68,6 +68,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "Changes settings of a queue, for messages that wait too. Declarations of other protocols are compared \
                  with those that the queue was made with.",
             )
+            .event("queue.changed")
             .query(&[NAMESPACE])
             .body::<Changes>()
             .answers::<QueueStatus>(200)
@@ -80,6 +81,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/queues/{queue}/pause",
                 "Stops the hand-out: messages are still accepted, and wait.",
             )
+            .event("queue.paused")
             .query(&[NAMESPACE])
             .answers::<QueueStatus>(200)
             .refuses(&refusals::STORAGE)
@@ -88,6 +90,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             post("/v1/queues/{queue}/resume", "Ends a pause.")
+                .event("queue.resumed")
                 .query(&[NAMESPACE])
                 .answers::<QueueStatus>(200)
                 .refuses(&refusals::STORAGE)

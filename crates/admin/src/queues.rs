@@ -245,6 +245,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             delete("/v1/queues/{queue}", "Deletes a queue with its messages. One that belongs to a connection too.")
+                .event("queue.deleted")
                 .query(&[
                     NAMESPACE,
                     Parameter::flag("if_unused", "Only if it has no consumers."),
@@ -262,6 +263,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/queues/{queue}/purge",
                 "Settles all messages that wait.",
             ))
+            .event("queue.purged")
             .query(&[NAMESPACE, IF_ID, IF_READY_MAX])
             .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Changed]),
             purge,
@@ -272,6 +274,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "Moves messages from the front to another queue. Each message is stored there and settled here by one \
                  append.",
             ))
+            .event("queue.moved")
             .query(&[NAMESPACE])
             .body::<Move>()
             .refuses(&refusals::STORAGE)

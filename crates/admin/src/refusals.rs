@@ -6,7 +6,7 @@ use stafett_groups::GroupError;
 use stafett_http::{Code, Problem};
 use stafett_journal::Refusal;
 use stafett_messaging::exchanges::NamespaceError;
-use stafett_messaging::queues::{DeleteQueueError, ReceiveError, Refused};
+use stafett_messaging::queues::{ConsumeError, DeleteQueueError, ReceiveError, Refused};
 use stafett_messaging::{PublishError, PublishRefusal, Published, SendError, Stopped};
 use stafett_store::NotStored;
 use stafett_topics::{AlterError, CreateError, DeleteError, GrowError, PARTITIONS_MAX};
@@ -137,6 +137,15 @@ pub(crate) fn of_receiving(error: ReceiveError) -> Problem {
         ReceiveError::Unreadable => Code::Unreadable,
         ReceiveError::Gone => Code::QueueGone,
         ReceiveError::NotStored(why) => return of_storage(why, why),
+    };
+    Problem::new(code, error)
+}
+
+pub(crate) fn of_consuming(error: ConsumeError) -> Problem {
+    let code = match error {
+        ConsumeError::Exclusive | ConsumeError::InUse => Code::InUse,
+        ConsumeError::Locked => Code::Exclusive,
+        ConsumeError::Gone => Code::QueueGone,
     };
     Problem::new(code, error)
 }

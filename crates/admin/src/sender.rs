@@ -148,6 +148,9 @@ impl<'a> Sender<'a> {
         messages: Vec<Result<Ready, Problem>>,
         key: Option<Key>,
     ) -> Result<Response, Problem> {
+        if key.is_none() {
+            return Ok(self.send_together(messages).await);
+        }
         // All are staged before the first is waited for.
         let staged: Vec<_> = messages
             .into_iter()
@@ -159,7 +162,6 @@ impl<'a> Sender<'a> {
                 })
             })
             .collect();
-        let mut status = StatusCode::CREATED;
         let mut results = Vec::with_capacity(staged.len());
         for one in staged {
             let result = match one {
@@ -172,15 +174,28 @@ impl<'a> Sender<'a> {
                 },
                 Err(why) => Err(why),
             };
-            results.push(match result {
-                Ok(sent) => SentOrRefused::Sent(sent),
-                Err(why) => {
-                    status = StatusCode::OK;
-                    SentOrRefused::Refused(why.to_value())
-                }
-            });
+            results.push(result);
         }
-        Ok(answer(status, &results))
+        Ok(each(results))
+    }
+
+    /// Sends each message for itself, all staged together.
+    async fn send_together(&self, messages: Vec<Result<Ready, Problem>>) -> Response {
+        let (mut sends, mut results) = (Vec::new(), Vec::with_capacity(messages.len()));
+        for ready in messages {
+            results.push(ready.map(|(send, sent)| {
+                sends.push(send);
+                sent
+            }));
+        }
+        let stored = self.broker.messaging().send_each(&self.namespace, sends).await;
+        let ready = results.iter_mut().filter(|result| result.is_ok());
+        for (result, stored) in ready.zip(stored) {
+            if let Err(why) = stored {
+                *result = Err(of_sending(&why));
+            }
+        }
+        each(results)
     }
 
     /// Sends one message for itself.
@@ -349,6 +364,20 @@ impl<'a> Sender<'a> {
         };
         found.ok_or_else(|| Problem::new(Code::NoSuchClient, format!("there is no client {named:?}")))
     }
+}
+
+/// Answers with the result of each message: 201 if all are sent.
+fn each(results: Vec<Result<Sent, Problem>>) -> Response {
+    let status = if results.iter().all(Result::is_ok) {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let shown = results.into_iter().map(|result| match result {
+        Ok(sent) => SentOrRefused::Sent(sent),
+        Err(why) => SentOrRefused::Refused(why.to_value()),
+    });
+    answer(status, &shown.collect::<Vec<_>>())
 }
 
 /// Returns the reference to a client's queue.

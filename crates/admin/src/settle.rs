@@ -43,11 +43,11 @@ struct Extension {
 /// Result of settling.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Settled")]
-struct SettledLeases {
-    settled: usize,
-    extended: usize,
+pub(crate) struct SettledLeases {
+    pub(crate) settled: usize,
+    pub(crate) extended: usize,
     /// Leases that have ended, or never were.
-    unknown: Vec<String>,
+    pub(crate) unknown: Vec<String>,
 }
 
 /// Messages to be removed.

@@ -34,7 +34,7 @@ use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
 use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage};
-use crate::{Backend, JournalDesk, Operations, Overviews, Reads};
+use crate::{Backend, JournalDesk, Operations, Overviews, Reads, WebSockets};
 
 /// A node that takes no commands.
 #[derive(Debug)]
@@ -110,9 +110,9 @@ impl Node for TestNode {
     }
 }
 
-struct World {
-    broker: Arc<Broker>,
-    backend: Backend,
+pub(crate) struct World {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) backend: Backend,
 }
 
 /// A world whose journal a test controls.
@@ -130,7 +130,7 @@ impl ManualWorld {
 }
 
 impl World {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::over(Arc::new(MemoryJournal::new())).await
     }
 
@@ -145,12 +145,14 @@ impl World {
             reads: Reads::default(),
             overviews: Overviews::default(),
             node: Arc::new(TestNode),
+            sockets: WebSockets::default(),
+            feeds: crate::events::Feeds::default(),
         };
         backend.broker.open(Arc::clone(&broker));
         Self { broker, backend }
     }
 
-    async fn queue(&self, namespace: &str, name: &str) {
+    pub(crate) async fn queue(&self, namespace: &str, name: &str) {
         let namespace = Namespace::new(namespace);
         let durable = Declare {
             durable: true,
@@ -210,11 +212,11 @@ impl World {
         .await
     }
 
-    async fn ask(&self, request: &str) -> (StatusCode, Value) {
+    pub(crate) async fn ask(&self, request: &str) -> (StatusCode, Value) {
         self.send(request, "").await
     }
 
-    async fn send(&self, request: &str, body: &str) -> (StatusCode, Value) {
+    pub(crate) async fn send(&self, request: &str, body: &str) -> (StatusCode, Value) {
         read(self.response(request, body).await).await
     }
 }

@@ -8,6 +8,11 @@ pub(crate) fn rfc3339(ms: i64) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
+/// Returns the present time, formatted.
+pub(crate) fn now() -> String {
+    rfc3339(stafett_store::wall_ms())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

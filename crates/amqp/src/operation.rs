@@ -8,7 +8,7 @@ use stafett_messaging::queues::{DeclareError, DeclaredQueue, DeleteQueueError, O
 use stafett_messaging::{CommitError, Committed, Published};
 use stafett_model::Namespace;
 use stafett_net::registry::Wait;
-use stafett_net::{Arrival, BudgetError, ByteBudget};
+use stafett_net::{Arrival, BudgetError, ByteBudget, EVENTS};
 use stafett_store::NotStored;
 use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicId};
 
@@ -109,7 +109,14 @@ impl Operation {
                 queue.dead_letters_stored().await;
                 Done::Ready
             }
-            Self::Declare(name, declared) => Done::Declared(name, declared.stored().await),
+            Self::Declare(name, declared) => {
+                let is_new = declared.is_new();
+                let declared = declared.stored().await;
+                if let Some(queue) = declared.as_ref().ok().filter(|queue| is_new && queue.is_kept()) {
+                    record("queue.made", &queue.name, &queue.namespace);
+                }
+                Done::Declared(name, declared)
+            }
             Self::DeleteQueue {
                 namespace,
                 name,
@@ -118,8 +125,12 @@ impl Operation {
                 owner,
             } => {
                 let queues = context.queues();
-                let deleted = queues.delete(&namespace, &name, if_unused, if_empty, owner);
-                Done::QueueDeleted(deleted.await)
+                let is_kept = queues.get(&namespace, &name).is_some_and(|queue| queue.is_kept());
+                let deleted = queues.delete(&namespace, &name, if_unused, if_empty, owner).await;
+                if is_kept && deleted.is_ok() {
+                    record("queue.deleted", &name, &namespace);
+                }
+                Done::QueueDeleted(deleted)
             }
             Self::CreateTopic(topic) => {
                 let created = context.broker.catalog().create(vec![topic]).await.pop();
@@ -138,4 +149,10 @@ impl Operation {
             }
         }
     }
+}
+
+/// Records an event: a definition was made or deleted.
+pub(crate) fn record(kind: &'static str, name: &str, namespace: &Namespace) {
+    let done = kind.rsplit('.').next().unwrap_or_default();
+    tracing::info!(target: EVENTS, kind, name, %namespace, via = "amqp", "{done}");
 }

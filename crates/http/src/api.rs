@@ -10,19 +10,22 @@ use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{self, FromRequestParts, Request, State};
 use axum::handler::Handler;
-use axum::http::Method;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use stafett_net::EVENTS;
 
 use crate::code::Code;
 use crate::list::{self, List};
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::server::peer;
+use crate::stamp::RequestId;
 
 /// Refusals of every described route.
 const COMMON: [Code; 4] = [
@@ -118,6 +121,8 @@ pub struct Endpoint {
     /// Status, content type and shape.
     pub(crate) answers: Vec<(u16, &'static str, SchemaOf)>,
     pub(crate) refusals: Vec<Code>,
+    /// Kind of the event that each success is.
+    event: Option<&'static str>,
 }
 
 impl Endpoint {
@@ -131,6 +136,7 @@ impl Endpoint {
             body: None,
             answers: Vec::new(),
             refusals: COMMON.to_vec(),
+            event: None,
         }
     }
 
@@ -142,6 +148,23 @@ impl Endpoint {
     #[must_use]
     pub fn path(&self) -> &'static str {
         self.path
+    }
+
+    /// Returns true if the query has this key.
+    #[must_use]
+    pub fn has_key(&self, name: &str) -> bool {
+        self.parameters.iter().any(|known| known.name == name)
+    }
+
+    /// Returns true if this shows a state in JSON, at once and without any effect.
+    #[must_use]
+    pub fn shows_state(&self) -> bool {
+        let is_json = |(_, kind, _): &(u16, &str, SchemaOf)| *kind == "application/json";
+        let waits = |known: &Parameter| matches!(known.kind, Kind::Duration { .. });
+        self.method == Method::GET
+            && !self.answers.is_empty()
+            && self.answers.iter().all(is_json)
+            && !self.parameters.iter().any(waits)
     }
 
     /// Adds keys of the query.
@@ -179,6 +202,13 @@ impl Endpoint {
     pub fn lists<T: 'static, E: Serialize + JsonSchema>(mut self, list: &List<T, E>) -> Self {
         self.parameters.extend(list::parameters(list.sorts));
         self.answers::<list::Page<E>>(200)
+    }
+
+    /// Makes each success an event, such as `queue.deleted`; of a `PUT`, only if it made something (201).
+    #[must_use]
+    pub fn event(mut self, kind: &'static str) -> Self {
+        self.event = Some(kind);
+        self
     }
 
     /// Adds codes of refusals.
@@ -274,6 +304,8 @@ struct Keys {
     /// Those that may be there several times.
     repeated: Vec<&'static str>,
     parameters: Vec<Parameter>,
+    path: &'static str,
+    event: Option<&'static str>,
 }
 
 impl Keys {
@@ -287,6 +319,8 @@ impl Keys {
                 .map(|it| it.name)
                 .collect(),
             parameters: endpoint.parameters.clone(),
+            path: endpoint.path,
+            event: endpoint.event,
         }
     }
 }
@@ -300,8 +334,65 @@ async fn read_query(
     for parameter in &keys.parameters {
         parameter.check(&query)?;
     }
+    let Some(kind) = keys.event else {
+        request.extensions_mut().insert(query);
+        return Ok(next.run(request).await);
+    };
+    let asked = Asked::of(keys.path, &request, &query);
     request.extensions_mut().insert(query);
-    Ok(next.run(request).await)
+    let response = next.run(request).await;
+    asked.record(kind, response.status());
+    Ok(response)
+}
+
+/// A request that may become an event.
+struct Asked {
+    method: Method,
+    /// The last name in the path.
+    name: String,
+    namespace: String,
+    by: String,
+    from: String,
+    request: String,
+}
+
+impl Asked {
+    fn of(path: &str, request: &Request, query: &Query) -> Self {
+        let (headers, extensions) = (request.headers(), request.extensions());
+        let by = headers.get("stafett-client").and_then(|name| name.to_str().ok());
+        let pairs = path.split('/').zip(request.uri().path().split('/'));
+        let names = pairs.filter(|(known, _)| known.starts_with('{'));
+        let name = names.last().and_then(|(_, name)| crate::query::decoded(name));
+        Self {
+            method: request.method().clone(),
+            name: name.unwrap_or_default(),
+            namespace: query.get("namespace").unwrap_or("/").to_owned(),
+            by: by.unwrap_or("operator").to_owned(),
+            from: peer(request)
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
+            request: extensions
+                .get::<RequestId>()
+                .map(|id| id.0.clone())
+                .unwrap_or_default(),
+        }
+    }
+
+    fn record(self, kind: &'static str, status: StatusCode) {
+        let has_effect = status.is_success() && (self.method != Method::PUT || status == StatusCode::CREATED);
+        if has_effect {
+            let Self {
+                name,
+                namespace,
+                by,
+                from,
+                request,
+                ..
+            } = self;
+            let done = kind.rsplit('.').next().unwrap_or_default();
+            tracing::info!(target: EVENTS, kind, name, namespace, by, from, via = "http", request, "{done}");
+        }
+    }
 }
 
 /// The header `Allow` is added by the router.

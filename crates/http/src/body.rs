@@ -63,7 +63,7 @@ pub async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
 
 /// Reads JSON. Unknown fields are refused if the type denies them.
 pub fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(json).map_err(|why| refused(&why))
+    serde_json::from_slice(json).map_err(|why| refused("the body", &why))
 }
 
 /// A part of a body that is an object. A type that derives its reader takes a list of its fields as well.
@@ -108,7 +108,9 @@ impl<T: JsonSchema> JsonSchema for Object<T> {
     }
 }
 
-fn refused(why: &serde_json::Error) -> Problem {
+/// Refuses JSON that could not be read; `subject` is its name for people.
+#[must_use]
+pub fn refused(subject: &str, why: &serde_json::Error) -> Problem {
     let said = why.to_string();
     // serde: "unknown field `a`, expected `b` or `c`".
     let mut names = said.split('`').skip(1).step_by(2);
@@ -122,7 +124,7 @@ fn refused(why: &serde_json::Error) -> Problem {
     } else {
         Code::BadJson
     };
-    Problem::new(code, format!("the body: {said}"))
+    Problem::new(code, format!("{subject}: {said}"))
         .with("line", why.line())
         .with("column", why.column())
 }

@@ -16,9 +16,11 @@
 //! - [`slot`]: the part of the process behind a router, while it serves
 //! - [`list`]: lists in pages
 //! - [`front_page`]: the answer at the root path
+//! - [`sse`]: answers that are streams of events
 //! - [`answer`], [`problem`]: answers and refusals as JSON
 //! - [`code`]: the codes of all refusals
 //! - [`api`], [`openapi`]: routes with their descriptions, and the document that is made of these
+//! - [`upgrade`]: requests for a WebSocket
 //! - [`stamp`]: headers of all answers
 
 pub mod answer;
@@ -37,7 +39,9 @@ pub mod query;
 pub mod router;
 pub mod server;
 pub mod slot;
+pub mod sse;
 pub mod stamp;
+pub mod upgrade;
 
 pub use api::{Api, Parameter, Path};
 pub use axum::{Router, routing};
@@ -50,3 +54,4 @@ pub use router::router;
 pub use server::{Draining, HttpServer};
 pub use slot::Slot;
 pub use stamp::stamped;
+pub use upgrade::Upgrade;

@@ -11,7 +11,7 @@ use crate::api::{Endpoint, Kind, Parameter};
 use crate::code::Code;
 
 /// Refusals of requests that no described route takes.
-pub const BEYOND_ROUTES: [Code; 3] = [Code::NoSuchPath, Code::MethodNotAllowed, Code::NoWebsocket];
+pub const BEYOND_ROUTES: [Code; 2] = [Code::NoSuchPath, Code::MethodNotAllowed];
 
 /// Returns the document of an API.
 ///
@@ -89,6 +89,10 @@ fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
             "content": { *content_type: { "schema": schema } },
         });
         responses.insert(status.to_string(), answer);
+    }
+    if endpoint.answers.is_empty() {
+        let goes_on = json!({ "description": "The connection goes on as a WebSocket." });
+        responses.insert("101".to_owned(), goes_on);
     }
     responses.extend(refusals(&endpoint.refusals));
     let (summary, _) = endpoint.about.split_once(". ").unwrap_or((endpoint.about, ""));

@@ -17,10 +17,15 @@ pub fn stamped(routes: Router) -> Router {
     routes.layer(middleware::from_fn(stamp))
 }
 
-async fn stamp(request: Request, next: Next) -> Response {
+/// `Stafett-Request-Id` of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(pub(crate) String);
+
+async fn stamp(mut request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let id = format!("{:x}", NEXT_REQUEST.fetch_add(1, Ordering::Relaxed));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.run(request).await;
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::warn!(request = id, %method, path, "a request failed");

@@ -29,6 +29,7 @@
 //! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
 //! - `request_reader`, `response_writer`: requests and answers without generated structs
 //! - `error`: error codes of all core errors; `leader_epoch`: the epoch of all partitions
+//! - `events`: log lines that are events
 //! - `internal_topic`: topics of the broker's own
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
 //! - `client`, `wait`: entries in the registry of connections
@@ -47,6 +48,7 @@ mod connection;
 mod context;
 mod epoch_search;
 mod error;
+mod events;
 mod fetch_partition;
 mod fetch_request;
 mod fetch_sessions;

@@ -22,10 +22,10 @@ use stafett_live_topics::{
     ClientName, ClientNumber, Format, Live, Message, NameList, Outbox, OutboxDrain, Pattern, StartFrom,
     SubscriptionChange, SubscriptionEdit,
 };
+use stafett_ws::connection::Ending;
 use tokio::time::timeout;
 
 use crate::command::{self, pattern_fault};
-use crate::connection::Ending;
 use crate::fault::Fault;
 use crate::front::LiveFront;
 use crate::router::answer;

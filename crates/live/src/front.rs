@@ -5,9 +5,9 @@ use std::sync::Arc;
 use stafett_http::{Problem, Slot, slot};
 use stafett_live_topics::Live;
 use stafett_net::Shutdown;
+use stafett_ws::connection::Ending;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::Ending;
 use crate::settings::LiveFrontSettings;
 
 /// Front end of live topics. Clones share it.

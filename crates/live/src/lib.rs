@@ -5,11 +5,10 @@
 //!
 //! - [`command`]: parses commands from JSON
 //! - [`json`]: encodes answers, errors and broadcasts as JSON
-//! - [`msgpack`]: the same in MessagePack
+//! - [`msgpack`]: broadcasts in MessagePack
 //! - [`fault`]: errors and their texts
-//! - [`session`]: executes commands
+//! - [`session`]: executes the commands of one WebSocket
 //! - [`presence`]: clients, topics and subscriptions, as fields of answers
-//! - [`connection`]: one WebSocket
 //! - [`events`]: one stream of server-sent events
 //! - `lists`: `GET` routes for presence and subscriptions
 //! - `query`: fields of commands in the query of a request
@@ -18,7 +17,6 @@
 
 mod client;
 pub mod command;
-pub mod connection;
 pub mod events;
 pub mod fault;
 pub mod front;

@@ -1,25 +1,20 @@
 //! The routes: `/live` and `/` for WebSocket, and routes below `/live` for the same over HTTP.
 
-use std::sync::Arc;
-
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use stafett_http::front_page::{self, Link};
-use stafett_http::{Code, Policy, Problem, answer, body, slot};
-use stafett_net::{Connection, Handover};
+use stafett_http::{Policy, Problem, Upgrade, answer, body};
 use stafett_ws::frame::put_text;
-use stafett_ws::handshake;
+use stafett_ws::{connection, msgpack};
 
 use crate::command;
-use crate::connection::{self, Times};
 use crate::fault::Fault;
 use crate::front::LiveFront;
 use crate::json::{self, JsonFormat};
-use crate::msgpack::{self, MsgpackFormat};
+use crate::msgpack::MsgpackFormat;
 use crate::session::{self, Dialect, Session};
 use crate::{events, lists};
 
@@ -96,50 +91,32 @@ async fn at_root(State(root): State<Root>, request: Request) -> Result<Response,
 
 /// `GET /live`: continues as a WebSocket.
 async fn websocket(State(front): State<LiveFront>, request: Request) -> Result<Response, Problem> {
-    let headers = request.headers();
-    let accept = match handshake::accept(request.method(), headers) {
-        Ok(accept) => accept,
-        Err(error) => {
-            let told = [
-                (header::UPGRADE, "websocket"),
-                (header::SEC_WEBSOCKET_VERSION, "13"),
-            ];
-            let refusal = Problem::new(Code::NoWebsocket, error);
-            return Ok((told, refusal).into_response());
-        }
+    let upgrade = match Upgrade::read(&request, &[JSON_PROTOCOL, MSGPACK_PROTOCOL]) {
+        Ok(upgrade) => upgrade,
+        Err(refusal) => return Ok(*refusal),
     };
     let live = front.live()?;
-    let handover = request.extensions().get::<Handover>();
-    let handover = handover.ok_or_else(slot::closed)?;
-    let protocol = handshake::subprotocol(headers, &[JSON_PROTOCOL, MSGPACK_PROTOCOL]);
-    let dialect = if protocol == Some(MSGPACK_PROTOCOL) {
+    let dialect = if upgrade.protocol() == Some(MSGPACK_PROTOCOL) {
         MSGPACK
     } else {
         JSON
     };
-    let session = Session::new(Arc::clone(&live), front.settings(), dialect);
-    handover.give(Box::new(move |connection: Connection, received| {
+    let session = Session::new(live, front.settings(), dialect);
+    Ok(upgrade.accept(Box::new(move |connection, received| {
         Box::pin(async move {
             let _counted = front.connections().token();
-            let settings = front.settings();
-            let times = Times {
-                idle: settings.idle_timeout,
-                write: settings.write_timeout,
-            };
-            let max = settings.message_bytes_max;
-            connection::run(live, connection, received, session, max, times, front.ending()).await;
+            let limits = front.settings().limits();
+            connection::run(
+                "live topics",
+                connection,
+                received,
+                session,
+                limits,
+                front.ending(),
+            )
+            .await;
         })
-    }));
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
-    if let Some(protocol) = protocol {
-        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
-    }
-    Ok(response)
+    })))
 }
 
 /// `POST /live/publish`: one message, or a list of messages.

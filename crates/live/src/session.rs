@@ -5,6 +5,7 @@
 //! join it: further changes behind changes, and further messages behind messages.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
@@ -16,17 +17,24 @@ use stafett_live_topics::{
 };
 use stafett_net::ConnectionEntry;
 
+use stafett_ws::connection::Working;
+use stafett_ws::session::{Close, Incoming, Step};
+
 use crate::command::{Bounds, Command, Content, Names, Publish, Request};
 use crate::fault::Fault;
 use crate::settings::LiveFrontSettings;
 use crate::{client, command, json, presence};
 
 /// Messages whose topics are looked up together: enough to hide the memory latency.
-pub const FORESEEN: usize = 16;
+const FORESEEN: usize = 16;
 /// Maximum number of clients that listen on one connection.
 const CLIENTS_MAX: usize = 65_536;
 /// Maximum number of gathered changes, or of gathered answers to messages.
 const GATHERED_MAX: usize = 4096;
+/// Bytes taken from the outbox at once.
+const SEND_BYTES: usize = 64 << 10;
+/// Capacity for messages that an idle connection keeps.
+const KEPT_MESSAGES: usize = 16;
 /// Bytes at which no further message is gathered.
 const STAGED_BYTES_MAX: usize = 1 << 20;
 
@@ -50,6 +58,7 @@ pub struct Session {
     bound: OutboxBound,
     dialect: Dialect,
     outbox: Option<Arc<Outbox>>,
+    sent: OutboxDrain,
     /// Clients that listen on this connection.
     clients: HashMap<ClientName, ClientNumber>,
     work: Work,
@@ -151,14 +160,6 @@ impl Counts {
     }
 }
 
-/// Result of feeding a message.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    Done,
-    /// Feed the message again when the work gathered so far is done.
-    AfterWork,
-}
-
 impl Session {
     pub fn new(live: Arc<Live>, settings: &LiveFrontSettings, dialect: Dialect) -> Self {
         Self {
@@ -167,6 +168,7 @@ impl Session {
             bound: settings.bound(),
             dialect,
             outbox: None,
+            sent: OutboxDrain::default(),
             clients: HashMap::new(),
             work: Work::default(),
             ids: Vec::new(),
@@ -175,66 +177,6 @@ impl Session {
             is_publishing: false,
             unnamed: None,
         }
-    }
-
-    /// Adds the connection to which the session belongs.
-    pub fn attach(&mut self, entry: &Arc<ConnectionEntry>) {
-        client::introduce(entry, None);
-        self.unnamed = Some(Arc::clone(entry));
-    }
-
-    /// Converts a command in a binary frame to JSON.
-    pub fn read_binary(&self, bytes: &[u8]) -> Result<String, Fault> {
-        match self.dialect.read_binary {
-            Some(read) => read(bytes).map_err(Fault::NotJson),
-            None => Err(Fault::Binary),
-        }
-    }
-
-    /// Executes a message; answers are appended to `out`.
-    pub fn on_text(&mut self, text: &str, out: &mut BytesMut) -> Step {
-        self.on_read(command::read(text, self.bounds), out)
-    }
-
-    /// Executes messages that arrived together and returns the number executed. Feed the others again when
-    /// the work gathered so far is done or `out` has become shorter than `out_max`.
-    pub fn on_texts(&mut self, texts: &[&str], out_max: usize, out: &mut BytesMut) -> usize {
-        let mut requests: Vec<_> = texts
-            .iter()
-            .map(|text| command::read(text, self.bounds))
-            .collect();
-        for request in &mut requests {
-            if let Ok(Request {
-                command: Command::Publish { messages, .. },
-                ..
-            }) = request
-                && let [message] = messages.as_mut_slice()
-            {
-                message.foreseen = Some(self.live.prefetch(&message.topic));
-            }
-        }
-        for request in &requests {
-            if let Ok(Request {
-                command: Command::Publish { messages, .. },
-                ..
-            }) = request
-                && let [message] = messages.as_slice()
-                && let Some(hash) = message.foreseen
-            {
-                self.live.prefetch_entry(hash);
-            }
-        }
-        for (place, request) in requests.into_iter().enumerate() {
-            if out.len() >= out_max || self.on_read(request, out) == Step::AfterWork {
-                return place;
-            }
-        }
-        texts.len()
-    }
-
-    /// Returns true if [`Self::on_texts`] is worthwhile: the last message was a `publish`.
-    pub fn is_publishing(&self) -> bool {
-        self.is_publishing
     }
 
     fn on_read(&mut self, read: Result<Request<'_>, (Option<&str>, Fault)>, out: &mut BytesMut) -> Step {
@@ -365,55 +307,9 @@ impl Session {
         self.ids.push(id.map(Into::into));
     }
 
-    /// Returns true if an answer waits for the gathered work.
-    fn answers_later(&self) -> bool {
-        !self.ids.is_empty() || !self.acks.is_empty()
-    }
-
-    /// Takes the gathered work. `None` if there is none.
-    pub fn take_work(&mut self) -> Option<Work> {
-        (!self.work.is_empty()).then(|| std::mem::take(&mut self.work))
-    }
-
-    /// Appends the answers that waited for the work.
-    pub fn on_done(&mut self, done: Done, out: &mut BytesMut) {
-        for (id, counts) in std::mem::take(&mut self.acks) {
-            let answer = match &done.messages {
-                Ok(()) => json::success(id.as_deref(), &counts.fields()),
-                Err(fault) => json::error(id.as_deref(), fault),
-            };
-            (self.dialect.frame)(&answer, out);
-        }
-        let ids = std::mem::take(&mut self.ids);
-        for (id, result) in ids.into_iter().zip(done.changes) {
-            let id = id.as_deref();
-            let answer = match result {
-                Ok(_) => json::success(id, &[]),
-                Err(error) => json::error(id, &error.into()),
-            };
-            (self.dialect.frame)(&answer, out);
-        }
-        if let Some(held) = done.held {
-            self.live.catch_up(held);
-        }
-    }
-
-    /// Records that everything put into `out` so far is sent.
-    pub fn on_all_sent(&mut self) {
-        if std::mem::take(&mut self.unsent)
-            && let Some(outbox) = &self.outbox
-        {
-            outbox.on_all_sent();
-        }
-    }
-
-    pub fn outbox(&self) -> Option<&Arc<Outbox>> {
-        self.outbox.as_ref()
-    }
-
     /// Appends the messages to this connection's clients to `out`. Returns false if the connection must end
     /// because its outbox overflowed.
-    pub fn on_sent(&mut self, sent: &mut OutboxDrain, out: &mut BytesMut) -> bool {
+    fn on_sent(&mut self, sent: &mut OutboxDrain, out: &mut BytesMut) -> bool {
         for client in sent.taken_over.drain(..) {
             self.clients.remove(&client);
             let more = [("client_id", json::client_id(&client))];
@@ -438,9 +334,130 @@ impl Session {
         !sent.overflowed
     }
 
-    /// Writes once from `out`. Messages of logs may have been withdrawn meanwhile; all other bytes are
-    /// unchanged.
-    pub fn write<E>(
+    /// Returns true if an answer waits for the gathered work.
+    fn answers_later(&self) -> bool {
+        !self.ids.is_empty() || !self.acks.is_empty()
+    }
+}
+
+impl stafett_ws::Session for Session {
+    type Done = Done;
+
+    fn read_binary(&self, bytes: &[u8]) -> Result<String, String> {
+        match self.dialect.read_binary {
+            Some(read) => read(bytes),
+            None => Err(String::new()),
+        }
+    }
+
+    fn on_message(&mut self, message: Incoming<'_>, out: &mut BytesMut) -> Step {
+        let bounds = self.bounds;
+        let read = match message {
+            Ok(text) => command::read(text, bounds),
+            Err(_) if self.dialect.read_binary.is_none() => Err((None, Fault::Binary)),
+            Err(why) => Err((None, Fault::NotJson(why.to_owned()))),
+        };
+        self.on_read(read, out)
+    }
+
+    /// Worthwhile after a `publish`.
+    fn attach(&mut self, entry: &Arc<ConnectionEntry>) {
+        client::introduce(entry, None);
+        self.unnamed = Some(Arc::clone(entry));
+    }
+
+    fn takes_several(&self) -> bool {
+        self.is_publishing
+    }
+
+    fn on_texts(&mut self, texts: &[&str], out_max: usize, out: &mut BytesMut) -> usize {
+        let mut requests: Vec<_> = texts
+            .iter()
+            .map(|text| command::read(text, self.bounds))
+            .collect();
+        for request in &mut requests {
+            if let Ok(Request {
+                command: Command::Publish { messages, .. },
+                ..
+            }) = request
+                && let [message] = messages.as_mut_slice()
+            {
+                message.foreseen = Some(self.live.prefetch(&message.topic));
+            }
+        }
+        for request in &requests {
+            if let Ok(Request {
+                command: Command::Publish { messages, .. },
+                ..
+            }) = request
+                && let [message] = messages.as_slice()
+                && let Some(hash) = message.foreseen
+            {
+                self.live.prefetch_entry(hash);
+            }
+        }
+        for (place, request) in requests.into_iter().enumerate() {
+            if out.len() >= out_max || self.on_read(request, out) == Step::AfterWork {
+                return place;
+            }
+        }
+        texts.len()
+    }
+
+    fn take_work(&mut self) -> Option<Working<Done>> {
+        let work = (!self.work.is_empty()).then(|| std::mem::take(&mut self.work))?;
+        Some(Box::pin(work.begin(Arc::clone(&self.live))))
+    }
+
+    fn on_done(&mut self, done: Done, out: &mut BytesMut) {
+        for (id, counts) in std::mem::take(&mut self.acks) {
+            let answer = match &done.messages {
+                Ok(()) => json::success(id.as_deref(), &counts.fields()),
+                Err(fault) => json::error(id.as_deref(), fault),
+            };
+            (self.dialect.frame)(&answer, out);
+        }
+        let ids = std::mem::take(&mut self.ids);
+        for (id, result) in ids.into_iter().zip(done.changes) {
+            let id = id.as_deref();
+            let answer = match result {
+                Ok(_) => json::success(id, &[]),
+                Err(error) => json::error(id, &error.into()),
+            };
+            (self.dialect.frame)(&answer, out);
+        }
+        if let Some(held) = done.held {
+            self.live.catch_up(held);
+        }
+    }
+
+    async fn ready(&self) {
+        match &self.outbox {
+            Some(outbox) => outbox.ready().await,
+            None => pending().await,
+        }
+    }
+
+    /// One round suffices: the outbox wakes the connection again if it has more.
+    fn push(&mut self, out: &mut BytesMut) -> Result<(), Close> {
+        let Some(outbox) = &self.outbox else {
+            return Ok(());
+        };
+        let mut sent = std::mem::take(&mut self.sent);
+        outbox.take(SEND_BYTES, &mut sent);
+        let has_room = self.on_sent(&mut sent, out);
+        if sent.messages.capacity() > KEPT_MESSAGES {
+            sent.messages = Vec::new();
+        }
+        self.sent = sent;
+        has_room.then_some(()).ok_or(Close {
+            code: 1013,
+            reason: "too slow: what waited for it had no room any more",
+        })
+    }
+
+    /// Messages of logs may have been withdrawn meanwhile; all other bytes are unchanged.
+    fn write<E>(
         &self,
         out: &mut BytesMut,
         write: impl FnOnce(&[u8]) -> Result<usize, E>,
@@ -453,8 +470,12 @@ impl Session {
         Ok(count)
     }
 
-    pub fn error(&self, fault: &Fault, out: &mut BytesMut) {
-        (self.dialect.frame)(&json::error(None, fault), out);
+    fn on_all_sent(&mut self) {
+        if std::mem::take(&mut self.unsent)
+            && let Some(outbox) = &self.outbox
+        {
+            outbox.on_all_sent();
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use stafett_http::Origins;
 use stafett_live_topics::{OutboxBound, Overflow};
+use stafett_ws::connection::Limits;
 
 use crate::command::Bounds;
 
@@ -30,6 +31,14 @@ impl LiveFrontSettings {
         Bounds {
             topic_bytes_max: self.topic_bytes_max,
             outbox_bytes_max: self.outbox_bytes_max,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            message_bytes_max: self.message_bytes_max,
+            idle: self.idle_timeout,
+            write: self.write_timeout,
         }
     }
 

@@ -188,6 +188,16 @@ impl Messaging {
         publish::send(&self.resolver, namespace, sends, request)
     }
 
+    /// Sends messages to queues by name, each for itself. They are staged together when this returns, and
+    /// stored when it resolves, to the outcome of each.
+    pub fn send_each(
+        &self,
+        namespace: &Namespace,
+        sends: Vec<Send>,
+    ) -> impl Future<Output = Vec<Result<(), SendError>>> + use<> {
+        publish::send_each(&self.resolver, namespace, sends)
+    }
+
     /// Returns a number that is unique in the journal, below 2^53: for requests and their responses.
     pub fn new_context(&self) -> u64 {
         let number = self.last_context.fetch_add(1, Ordering::Relaxed) + 1;

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::EVENTS;
 use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
@@ -125,7 +126,8 @@ fn admit<P: Protocol>(
 ) {
     if tasks.len() >= settings.connections_max {
         metrics.refused.inc();
-        tracing::debug!(listener = settings.name, %peer, "refused: too many connections");
+        tracing::debug!(target: EVENTS, kind = "connection.refused", via = settings.name, from = %peer,
+            "refused: too many connections");
         return;
     }
     metrics.accepted.inc();
@@ -148,11 +150,7 @@ fn admit<P: Protocol>(
         entry: Arc::clone(&entry),
     };
     let protocol = Arc::clone(protocol);
-    let open = Open {
-        metrics: Arc::clone(metrics),
-        _listed: shared.connections.add(&entry),
-    };
-    metrics.open.inc();
+    let open = Open::count(Arc::clone(&entry), settings.name, &shared.connections);
     let task = tasks.spawn(async move {
         let _open = open;
         protocol.connection(connection).await;
@@ -162,13 +160,34 @@ fn admit<P: Protocol>(
 
 /// Counts and lists an open connection, correct even if its task panics.
 struct Open {
-    metrics: Arc<ListenerMetrics>,
+    entry: Arc<ConnectionEntry>,
+    listener: &'static str,
     _listed: Listed,
+}
+
+impl Open {
+    fn count(entry: Arc<ConnectionEntry>, listener: &'static str, connections: &Arc<Connections>) -> Self {
+        entry.metrics.open.inc();
+        tracing::debug!(target: EVENTS, kind = "connection.opened", name = entry.id, via = listener, from = %entry.peer,
+            "opened");
+        Self {
+            _listed: connections.add(&entry),
+            entry,
+            listener,
+        }
+    }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.metrics.open.dec();
+        let Self { entry, listener, .. } = self;
+        entry.metrics.open.dec();
+        let reason = entry.reason();
+        let (kind, by, text) = match &reason {
+            Some(reason) => ("connection.ended_by_operator", "operator", &**reason),
+            None => ("connection.closed", "", "closed"),
+        };
+        tracing::debug!(target: EVENTS, kind, name = entry.id, via = *listener, from = %entry.peer, by, "{text}");
     }
 }
 

@@ -53,3 +53,7 @@ pub use pace::Pace;
 pub use registry::{Client, ClientWords, ConnectionEntry, Connections};
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};
+
+/// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and their
+/// origin: `by`, `from`, `via`, `request`.
+pub const EVENTS: &str = "events";

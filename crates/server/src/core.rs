@@ -10,6 +10,7 @@ use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
+use stafett_net::EVENTS;
 use stafett_topics::TopicDefaults;
 
 use crate::config::Settings;
@@ -42,10 +43,10 @@ impl Core {
             )
         })?;
         for fenced in &journal.report().fenced {
-            tracing::error!(log = fenced.0, "damaged: it takes no appends");
+            tracing::error!(target: EVENTS, kind = "alarm.begins", name = "fenced", log = fenced.0, "damaged: it takes no appends");
         }
         for (log, from, to) in &journal.report().damaged {
-            tracing::error!(log = log.0, from = from.0, to = to.0, "lost to damage");
+            tracing::error!(target: EVENTS, kind = "alarm.begins", name = "damaged", log = log.0, first = from.0, end = to.0, "lost to damage");
         }
         let journal = Arc::new(journal);
         process.admin.journal.journal.open(Arc::clone(&journal));

@@ -1,7 +1,9 @@
 //! Settings of live topics.
 
+use stafett_admin::WebSockets;
 use stafett_live::LiveFrontSettings;
 use stafett_live_topics::{DuplicateRule, LiveSettings};
+use stafett_ws::connection::Limits;
 
 use crate::config::Settings;
 
@@ -33,6 +35,15 @@ pub(crate) fn duplicate_settings(settings: &Settings) -> DuplicateSettings {
     DuplicateSettings {
         rules: settings.live.duplicates.clone(),
         max: size(settings.live.duplicates_max),
+    }
+}
+
+/// Returns the limits of `WebSocket`s to the API: those of live topics, with messages as large as its
+/// bodies.
+pub(crate) fn socket_limits(settings: &Settings) -> Limits {
+    Limits {
+        idle: settings.live.idle_timeout_ms,
+        ..WebSockets::default().limits
     }
 }
 

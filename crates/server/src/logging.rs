@@ -5,15 +5,18 @@ use std::panic;
 use std::str::FromStr;
 
 use anyhow::Context;
-use tracing_subscriber::Registry;
-use tracing_subscriber::filter::Targets;
+use stafett_admin::events::Feeds;
+use tracing::Level;
+use tracing_subscriber::filter::{Targets, filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
 
 use crate::config::{Log, LogFormat};
+use crate::feeds::{self, EventLayer, LogLayer};
 
 /// Handle to change the log filter.
 #[derive(Debug)]
@@ -26,23 +29,28 @@ impl LogFilterHandle {
     }
 }
 
-/// Starts logging, once per process. A panic becomes a log line too.
-pub(crate) fn start(settings: &Log) -> anyhow::Result<LogFilterHandle> {
+/// Starts logging, once per process. A panic becomes a log line too. Lines and events are kept in `feeds`.
+pub(crate) fn start(settings: &Log, feeds: &Feeds) -> anyhow::Result<LogFilterHandle> {
     let filter = Targets::from_str(&settings.level).context("log.level")?;
     let (filter, level) = reload::Layer::new(filter);
-    let subscriber = registry().with(filter);
-    let started = match settings.format {
-        LogFormat::Text => subscriber
-            .with(
-                fmt::layer()
-                    .with_ansi(io::stderr().is_terminal())
-                    .with_writer(io::stderr),
-            )
-            .try_init(),
-        LogFormat::Json => subscriber
-            .with(fmt::layer().json().flatten_event(true).with_writer(io::stderr))
-            .try_init(),
+    let lines: Box<dyn Layer<Registry> + Send + Sync> = match settings.format {
+        LogFormat::Text => fmt::layer()
+            .with_ansi(io::stderr().is_terminal())
+            .with_writer(io::stderr)
+            .boxed(),
+        LogFormat::Json => fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_writer(io::stderr)
+            .boxed(),
     };
+    let kept = LogLayer(feeds.clone());
+    let events =
+        EventLayer(feeds.clone()).with_filter(filter_fn(feeds::is_event).with_max_level_hint(Level::DEBUG));
+    let started = registry()
+        .with(lines.and_then(kept).with_filter(filter))
+        .with(events)
+        .try_init();
     started.context("logging cannot be started")?;
     panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a mistake in Stafett itself: a task has panicked");

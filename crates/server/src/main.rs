@@ -24,6 +24,7 @@ mod commands;
 mod config;
 mod core;
 mod failure;
+mod feeds;
 mod front_ends;
 mod limits;
 mod live;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use stafett_admin::node::{FailedSetting, LogLevel, Reloaded};
 use stafett_http::{Code, Problem};
+use stafett_net::EVENTS;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -114,7 +115,7 @@ impl Reload {
     fn set_level(&mut self, level: &str, time: Option<Duration>) -> Result<LogLevel, Problem> {
         let level = LogFilter::read(level, None)
             .map_err(|why| Problem::new(Code::BadSettings, format!("level: {why}")))?;
-        tracing::info!(level, ?time, "the log level changes by a request");
+        tracing::info!(target: EVENTS, kind = "node.log_level_changed", level, ?time, "the log level changes by a request");
         let set = self.level.set(&level);
         set.map_err(|error| Problem::new(Code::BadSettings, format!("{error:#}")))?;
         self.level_until = time.map(|time| Instant::now() + time);
@@ -194,7 +195,7 @@ async fn over(moment: Option<Instant>) {
 }
 
 fn changed(definition: &Definition, reloaded: &mut Reloaded) {
-    tracing::info!(setting = definition.key, "setting changed");
+    tracing::info!(target: EVENTS, kind = "node.setting_changed", setting = definition.key, "setting changed");
     reloaded.changed.push(definition.key);
 }
 

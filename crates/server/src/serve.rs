@@ -28,12 +28,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads};
+use stafett_admin::events::Feeds;
+use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads, WebSockets};
 use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
 use stafett_model::Lock;
+use stafett_net::EVENTS;
 use stafett_net::{
     BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
 };
@@ -91,7 +93,8 @@ type Sockets = Lock<HashMap<&'static str, Listener>>;
 
 /// Runs the broker until it is told to stop. `flags` are those that the settings were loaded with.
 pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
-    let level = logging::start(&loaded.settings.log)?;
+    let feeds = Feeds::default();
+    let level = logging::start(&loaded.settings.log, &feeds)?;
     let descriptors = limits::raise_descriptors();
     let runtime = runtime(&loaded.settings).context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
@@ -99,7 +102,7 @@ pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
         let reload = Reload::listen(loaded, flags, level, received.settings);
         let reload = reload.context("signals cannot be taken over")?;
         let signals = StopSignals::listen(received.stop).context("signals cannot be taken over")?;
-        run_again(reload, signals, commands, descriptors).await
+        run_again(reload, signals, commands, (descriptors, feeds)).await
     });
     let deadline = ended.as_ref().ok().copied();
     runtime.shutdown_timeout(background_end_max(deadline, Instant::now()));
@@ -120,7 +123,7 @@ async fn run_again(
     mut reload: Reload,
     mut signals: StopSignals,
     commands: Commands,
-    descriptors: u64,
+    (descriptors, feeds): (u64, Feeds),
 ) -> Result<Instant, Failure> {
     if !reload.has_file() {
         // Without a file to read again, SIGHUP stops the process.
@@ -130,7 +133,8 @@ async fn run_again(
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets));
+        let mut process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets));
+        process.admin.feeds = feeds.clone();
         let failure = match process.run(&mut signals, &mut reload).await {
             Ok(End::Stopped { deadline }) => return Ok(deadline),
             Ok(End::Failed { reason }) => {
@@ -148,7 +152,8 @@ async fn run_again(
         }
         short_runs += 1;
         let pause = (RESTART_PAUSE * (1 << short_runs.min(16))).min(RESTART_PAUSE_MAX);
-        tracing::error!(reason = %failure, pause = ?pause, "starting again");
+        tracing::error!(target: EVENTS, kind = "alarm.begins", name = "journal_failed", reason = %failure, pause = ?pause,
+            "starting again");
         tokio::select! {
             () = sleep(pause) => {}
             stop = signals.next() => {
@@ -267,6 +272,12 @@ impl Process {
             connections: Arc::clone(&connections),
             broker: Slot::default(),
             operations: Operations::default(),
+            feeds: Feeds::default(),
+            sockets: WebSockets {
+                shutdown: front_ends.shared.shutdown.clone(),
+                tasks: front_ends.tasks.clone(),
+                limits: live::socket_limits(&settings),
+            },
             reads: Reads::default(),
             overviews: Overviews::default(),
             node: Arc::<ThisNode>::clone(&node),
@@ -313,12 +324,13 @@ impl Process {
         };
         self.health.set(State::Ready);
         announce::ready(kafka, http);
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
+        tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
+            durability = %self.settings.durability, "ready");
 
         let mut drain_max = DRAIN_MAX;
         let failure = tokio::select! {
             stop = signals.next() => {
-                tracing::info!(by = stop.by, drain = ?stop.drain, "draining");
+                tracing::info!(target: EVENTS, kind = "node.draining", by = stop.by, drain = ?stop.drain, "draining");
                 drain_max = stop.drain.unwrap_or(DRAIN_MAX);
                 None
             }

@@ -167,6 +167,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/groups/{group}",
                 "Deletes a group that has no members, with its commits.",
             )
+            .event("group.deleted")
             .query(&[IF_EPOCH])
             .answers::<DeletedGroup>(200)
             .refuses(&refusals::STORAGE)

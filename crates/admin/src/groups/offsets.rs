@@ -117,6 +117,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
                 "Moves the commits of a group without members, within the bounds of their partitions. A group that does \
                  not exist yet can be given some.",
             )
+            .event("group.reset")
             .query(&[IF_EPOCH])
             .body::<Reset>()
             .answers::<Moves>(200)
@@ -131,6 +132,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
                 "/v1/groups/{group}/offsets",
                 "Commits offsets of a group without members, which need not exist.",
             )
+            .event("group.changed")
             .body::<NewOffsets>()
             .answers::<CommitCount>(200)
             .refuses(&refusals::STORAGE)
@@ -143,6 +145,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
                 "/v1/groups/{group}/offsets",
                 "Forgets commits of a group without members, in one topic or in all.",
             )
+            .event("group.changed")
             .query(&[Parameter::text("topic", "Only commits in this topic.")])
             .answers::<CommitCount>(200)
             .refuses(&refusals::STORAGE)

@@ -11,24 +11,18 @@
 //! goes on behind the last event that it had.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::fmt::Write;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use bytes::Bytes;
-use futures_core::Stream;
 use serde::Serialize;
 use serde_json::json;
 use stafett_broker::Broker;
 use stafett_http::api::get;
-use stafett_http::{Code, Draining, Parameter, Path, Problem, Query, Slot, slot};
+use stafett_http::{Code, Draining, Parameter, Path, Problem, Query, Slot, slot, sse};
 use stafett_journal::{Visibility, Watch};
 use stafett_model::Offset;
 use stafett_topics::{ReadEnd, RecordItem, RecordTail, Topic, TopicCatalog};
@@ -45,7 +39,6 @@ use crate::Routes;
 use crate::content::Form;
 use crate::topics::{find, no_such_topic};
 
-const TYPE: &str = "text/event-stream";
 /// Time without an event after which a comment is sent.
 const TICK: Duration = Duration::from_secs(10);
 /// Bytes of one read.
@@ -54,15 +47,6 @@ const READ_BYTES: usize = 64 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 /// Records of one piece.
 const PIECE_RECORDS: usize = 100;
-
-/// A stream of events.
-struct Events {
-    /// `None` at its end, and while the next piece is made.
-    follower: Option<Box<Follower>>,
-    making: Option<Making>,
-}
-
-type Making = Pin<Box<dyn Future<Output = Option<(Box<Follower>, Bytes)>> + Send>>;
 
 /// Reader of all partitions.
 struct Follower {
@@ -97,7 +81,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         )])
         .query(&Choice::KEYS)
         .query(&SHOWN)
-        .streams::<RecordShown>(TYPE)
+        .streams::<RecordShown>(sse::TYPE)
         .refuses(&[Code::NotServing, Code::NoSuchTopic, Code::OutOfRange]),
         events,
     )
@@ -154,34 +138,7 @@ async fn events(
             follower.places.push(from.offset(catalog, log, bounds, end).await);
         }
     }
-    let events = Events {
-        follower: Some(Box::new(follower)),
-        making: None,
-    };
-    let headers = [(header::CONTENT_TYPE, TYPE), (header::CACHE_CONTROL, "no-store")];
-    Ok((StatusCode::OK, headers, Body::from_stream(events)).into_response())
-}
-
-impl Stream for Events {
-    type Item = Result<Bytes, Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.making.is_none() {
-            let Some(follower) = self.follower.take() else {
-                return Poll::Ready(None);
-            };
-            self.making = Some(Box::pin(follower.next_piece()));
-        }
-        let Some(making) = &mut self.making else {
-            return Poll::Ready(None);
-        };
-        let made = std::task::ready!(making.as_mut().poll(cx));
-        self.making = None;
-        Poll::Ready(made.map(|(follower, piece)| {
-            self.follower = Some(follower);
-            Ok(piece)
-        }))
-    }
+    Ok(sse::answer(Box::new(follower), Follower::next_piece))
 }
 
 impl Follower {
@@ -202,7 +159,7 @@ impl Follower {
                     Err(_) => {}
                 }
                 return Some(match self.check_current() {
-                    Ok(()) => (self, Bytes::from_static(b":\n\n")),
+                    Ok(()) => (self, Bytes::from_static(sse::COMMENT.as_bytes())),
                     Err(why) => self.ended_with(&why),
                 });
             };
@@ -290,10 +247,6 @@ impl Follower {
         let id = cursor::text(&self.topic, self.places.iter().copied());
         // The shapes of this crate are JSON without line breaks, unless a stored value has some.
         let data = serde_json::to_string(data).unwrap_or_default();
-        let _ = write!(piece, "id: {id}\nevent: {event}\n");
-        for line in data.split(['\r', '\n']) {
-            let _ = writeln!(piece, "data: {line}");
-        }
-        piece.push('\n');
+        sse::put(piece, Some(&id), event, &data);
     }
 }

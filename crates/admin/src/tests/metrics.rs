@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use stafett_broker::NodeReading;
 use stafett_model::Namespace;
 
+use stafett_messaging::Published;
+use stafett_model::{Message, Namespace};
+
 use super::World;
 
 impl World {
@@ -124,7 +127,13 @@ async fn topics_exchanges_and_groups_have_rates() {
     world.ask(read).await;
     world.queue("/", "work").await;
     world.publish("work", b"one", 0, None).await;
-    world.publish("nowhere", b"two", 0, None).await;
+    let nowhere = Message {
+        routing_key: "nowhere".into(),
+        ..Message::default()
+    };
+    let messaging = world.broker.messaging();
+    let published = messaging.publish(&Namespace::default(), "", vec![nowhere.into()]);
+    assert_eq!(published.unwrap().await, [Published::Unroutable]);
     world.sweep(2);
     let (_, topic) = world.ask("GET /v1/topics/orders").await;
     assert_eq!(

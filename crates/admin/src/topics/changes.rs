@@ -57,6 +57,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
                 "/v1/topics/{topic}",
                 "Makes a topic. One that is there stays as it is; if what the request names differs, it is refused.",
             )
+            .event("topic.made")
             .query(&[DRY_RUN])
             .body::<TopicChange>()
             .answers::<TopicShown>(201)
@@ -70,6 +71,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
                 "/v1/topics/{topic}",
                 "Changes settings and adds partitions. A setting that is null goes back to that of the broker.",
             )
+            .event("topic.changed")
             .query(&[DRY_RUN])
             .body::<TopicChange>()
             .answers::<MadeOrChanges>(200)
@@ -79,6 +81,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         )
         .route(
             delete("/v1/topics/{topic}", "Deletes a topic with its records.")
+                .event("topic.deleted")
                 .query(&[
                     IF_ID,
                     Parameter::flag("force", "Also if queues lie over it or live topics store into it."),

@@ -126,6 +126,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
                 "/v1/topics/{topic}/truncate",
                 "Frees the records before an offset, for each of some partitions. Durable when it is answered.",
             )
+            .event("topic.truncated")
             .query(&[IF_ID])
             .body::<Truncation>()
             .answers::<Truncated>(200)

@@ -14,6 +14,7 @@ use super::held::Flow;
 use super::pending_changes::ChangeReply;
 use super::{MethodError, Session, one_line};
 use crate::exception::Exception;
+use crate::operation::record;
 use crate::{arguments, error, exchange_kinds};
 
 impl Session {
@@ -68,6 +69,9 @@ impl Session {
         }
         let declared = self.context.exchanges().declare(vhost, &name, new);
         let (_, stored) = declared.map_err(|error| refused_declaration(&error, method, &what))?;
+        if existing.is_none() && method.durable {
+            record("exchange.made", &name, vhost);
+        }
         self.answer_when_stored(
             number,
             Some(stored),
@@ -88,7 +92,10 @@ impl Session {
             return Err(Exception::refused(format!("deletion of system {what} not allowed")).into());
         }
         let stored = match self.context.exchanges().delete(vhost, &name, method.if_unused) {
-            Ok(stored) => Some(stored),
+            Ok(stored) => {
+                record("exchange.deleted", &name, vhost);
+                Some(stored)
+            }
             // Deleting a missing exchange is no error (RabbitMQ since 3.2).
             Err(DeleteError::NoSuchExchange) => None,
             Err(DeleteError::InUse) => return Err(Exception::precondition(format!("{what} in use")).into()),

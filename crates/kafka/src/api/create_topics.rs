@@ -15,6 +15,7 @@ use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
 use super::repeated::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
+use crate::events::record;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::settings::BROKER_ID;
@@ -80,7 +81,12 @@ fn answer(
     for (asked, prepared) in request.topics.iter().zip(prepared) {
         let made = match prepared {
             Ok(new) => match created.next().ok_or(Close::OutcomeUnknown)? {
-                Ok(topic) => Ok(made(shared, asked, &new, topic.as_deref(), shows)),
+                Ok(topic) => {
+                    if topic.is_some() {
+                        record("topic.made", &new.name);
+                    }
+                    Ok(made(shared, asked, &new, topic.as_deref(), shows))
+                }
                 Err(why) => Err(error::create(&new.name, &why)?),
             },
             Err(refused) => Err(refused),

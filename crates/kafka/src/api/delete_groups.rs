@@ -11,6 +11,7 @@ use stafett_store::NotStored;
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::error;
+use crate::events::record;
 use crate::operation::{GroupOperation, Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
@@ -34,6 +35,9 @@ pub(super) fn delete_groups(context: &RequestContext, call: Call, body: Decoder)
         for (group_id, begun) in begun {
             let deleted = begun.and_then(|()| Ok(deleted.next().unwrap_or(Err(NotStored::Unknown))?));
             let code = deleted.map_or_else(|why| error::group(&why), |()| Ok(ErrorCode::None))?;
+            if code == ErrorCode::None {
+                record("group.deleted", &group_id);
+            }
             results.push(DeletableGroupResult {
                 group_id,
                 error_code: context.shared.metrics.error(call.api, code),

@@ -12,6 +12,7 @@ use super::repeated::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
+use crate::events::record;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
 
@@ -74,7 +75,11 @@ fn answer(
     for (name, topic_id, found) in found {
         let refused = match found {
             Ok(()) => match deleted.next().ok_or(Close::OutcomeUnknown)? {
-                Ok(()) => None,
+                Ok(()) => {
+                    let name = name.as_deref().map(str::to_owned);
+                    record("topic.deleted", &name.unwrap_or_else(|| topic_id.to_string()));
+                    None
+                }
                 Err(why) => Some(error::delete(&why)?),
             },
             Err(refused) => Some(refused),

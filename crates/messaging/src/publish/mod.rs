@@ -31,8 +31,8 @@ pub use commit::{CommitError, Committed, Transaction};
 pub(crate) use move_messages::move_messages;
 pub use move_messages::{Moved, Stopped};
 pub(crate) use release_delayed::ReleaseTask;
-pub(crate) use send::send;
 pub use send::{QUEUES_MAX, Send, SendError};
+pub(crate) use send::{send, send_each};
 
 /// A message to be published.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use stafett_store::NotStored;
 
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
-use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
+use crate::queues::{AppendOutcome, AtomicPublishError, Publication, Queue, Refused};
 
 /// Bound on the queues of one message: a stored batch has no more targets.
 pub const QUEUES_MAX: usize = 4096;
@@ -49,6 +49,41 @@ pub(crate) fn send(
     async { ticket?.together().await.map_err(SendError::from) }
 }
 
+/// Sends messages, each for itself: each reaches all of its queues, or is stored in none. They are staged
+/// together when this returns, and stored when it resolves, to the outcome of each.
+pub(crate) fn send_each(
+    resolver: &Resolver,
+    namespace: &Namespace,
+    sends: Vec<Send>,
+) -> impl Future<Output = Vec<Result<(), SendError>>> + use<> {
+    let mut publication = Publication::each_to_all(sends.len());
+    let mut results = Vec::with_capacity(sends.len());
+    if resolver.exchanges.has_namespace(namespace) {
+        let added = sends
+            .into_iter()
+            .map(|send| add(resolver, namespace, &mut publication, 0, send, &mut None));
+        results.extend(added);
+    } else {
+        results.resize(sends.len(), Err(SendError::NoSuchNamespace));
+    }
+    let ticket = (!publication.is_empty()).then(|| resolver.queues.append(publication));
+    async move {
+        let outcomes = match ticket {
+            Some(ticket) => ticket.await,
+            None => Vec::new(),
+        };
+        let sent = results.iter_mut().filter(|result| result.is_ok());
+        for (result, outcome) in sent.zip(outcomes) {
+            *result = match outcome {
+                AppendOutcome::Stored => Ok(()),
+                AppendOutcome::Refused(why) => Err(SendError::Refused { at: 0, why }),
+                AppendOutcome::Unknown => Err(NotStored::Unknown.into()),
+            };
+        }
+        results
+    }
+}
+
 fn publication(
     resolver: &Resolver,
     namespace: &Namespace,
@@ -59,28 +94,8 @@ fn publication(
         return Err(SendError::NoSuchNamespace);
     }
     let mut publication = Publication::to_all();
-    for (at, Send { message, queues }) in sends.into_iter().enumerate() {
-        if queues.len() > QUEUES_MAX {
-            return Err(SendError::TooManyQueues { at });
-        }
-        for name in &queues {
-            let Some(queue) = resolver.queues.get(namespace, name) else {
-                let name = name.clone();
-                return Err(SendError::NoSuchQueue { at, name });
-            };
-            request = request.map(|request| of_queue(request, &queue));
-        }
-        let targets: Vec<Target> = queues
-            .iter()
-            .map(|name| Target::Queue((&**name).into()))
-            .collect();
-        let places = resolver.resolve(namespace, &targets);
-        if message.bytes() > places.message_bytes_max {
-            let why = Refused::TooLarge;
-            return Err(SendError::Refused { at, why });
-        }
-        let route = publication.route(places.targets(&message));
-        publication.push(message, route);
+    for (at, send) in sends.into_iter().enumerate() {
+        add(resolver, namespace, &mut publication, at, send, &mut request)?;
     }
     Ok(publication.with_request(request))
 }
@@ -91,6 +106,39 @@ fn of_queue(request: RequestId, queue: &Queue) -> RequestId {
     const PRIME: u128 = (1 << 88) + 0x13b;
     let mixed = u128::from_le_bytes(request.0) ^ u128::from(queue.id.0);
     RequestId(mixed.wrapping_mul(PRIME).to_le_bytes())
+}
+
+/// Adds the message at index `at` to a publication, and its queues to the id of the request.
+fn add(
+    resolver: &Resolver,
+    namespace: &Namespace,
+    publication: &mut Publication,
+    at: usize,
+    Send { message, queues }: Send,
+    request: &mut Option<RequestId>,
+) -> Result<(), SendError> {
+    if queues.len() > QUEUES_MAX {
+        return Err(SendError::TooManyQueues { at });
+    }
+    for name in &queues {
+        let Some(queue) = resolver.queues.get(namespace, name) else {
+            let name = name.clone();
+            return Err(SendError::NoSuchQueue { at, name });
+        };
+        *request = request.map(|request| of_queue(request, &queue));
+    }
+    let targets: Vec<Target> = queues
+        .iter()
+        .map(|name| Target::Queue((&**name).into()))
+        .collect();
+    let places = resolver.resolve(namespace, &targets);
+    if message.bytes() > places.message_bytes_max {
+        let why = Refused::TooLarge;
+        return Err(SendError::Refused { at, why });
+    }
+    let route = publication.route(places.targets(&message));
+    publication.push(message, route);
+    Ok(())
 }
 
 impl From<AtomicPublishError> for SendError {

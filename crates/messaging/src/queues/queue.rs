@@ -195,6 +195,11 @@ impl Queue {
         self.dispatcher.is_ended()
     }
 
+    /// Returns true if the queue outlives connections and restarts.
+    pub fn is_kept(&self) -> bool {
+        self.durable && self.exclusive.is_none()
+    }
+
     /// Registers a consumer of a connection; its deliveries are put into `outbox` under `token`.
     pub fn consume(
         &self,

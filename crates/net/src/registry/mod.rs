@@ -131,7 +131,8 @@ mod tests {
 
     fn add(connections: &Arc<Connections>, id: u64) -> (Arc<ConnectionEntry>, Listed) {
         let entry = ConnectionEntry::of(id, Arc::<ListenerMetrics>::default());
-        (Arc::clone(&entry), connections.add(&entry))
+        let listed = connections.add(&entry);
+        (entry, listed)
     }
 
     #[test]

@@ -63,6 +63,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "store",
             "topics",
             "transactions",
+            "ws",
         ],
     ),
     ("amqp-wire", &[]),
@@ -98,10 +99,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("http", &["net"]),
+    ("http", &["net", "ws"]),
     ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
     ("live", &["http", "live-topics", "net", "ws"]),
-    ("ws", &[]),
+    ("ws", &["net"]),
     (
         "simulation",
         &[
@@ -140,6 +141,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "model",
             "net",
             "topics",
+            "ws",
         ],
     ),
 ];

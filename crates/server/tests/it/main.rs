@@ -5,6 +5,7 @@
 mod commands;
 mod common;
 mod connections;
+mod documents;
 mod guard;
 mod lab;
 mod layering;
@@ -14,4 +15,5 @@ mod queues;
 mod refusals;
 mod reload;
 mod serve;
+mod sockets;
 mod tidy;

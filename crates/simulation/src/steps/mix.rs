@@ -30,7 +30,7 @@ pub(super) struct Mix {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Produce,
     Leave,
     Read,

@@ -113,6 +113,15 @@ impl Publication {
         }
     }
 
+    /// Creates a publication each message of which is stored in all of its queues, or in none if one refuses
+    /// it or is gone.
+    pub(crate) fn each_to_all(messages: usize) -> Self {
+        Self {
+            needs_queues: true,
+            ..Self::with_capacity(messages)
+        }
+    }
+
     /// Sets the request id of a publication, which is then one append: it is stored once, however often it is
     /// appended.
     pub(crate) fn with_request(self, request: Option<RequestId>) -> Self {

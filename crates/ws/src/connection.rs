@@ -1,29 +1,27 @@
-//! One WebSocket connection: reads, feeds its session, runs the gathered work, writes.
+//! One WebSocket connection: reads, feeds its [`Session`], runs the gathered work, writes.
 //!
 //! - Bytes are read into a buffer of the thread; a connection owns a buffer only for an incomplete frame,
 //!   whose bytes it reserves from the budget first.
-//! - It reads nothing while work is in progress or while its peer does not read the answers: the socket holds
-//!   back a fast peer.
-//! - Messages to its clients wait in the outbox, within its bound, until the socket takes them.
+//! - It executes nothing while work is in progress or while its peer does not read the answers: the socket
+//!   holds back a fast peer. During long work it reads a little ahead, to notice the end of the peer.
+//! - Messages that the session pushes wait there, within its bound, until the socket takes it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use stafett_live_topics::{Live, Outbox, OutboxDrain};
 use stafett_net::registry::Wait;
 use stafett_net::{Arrival, Connection, Pace, Stream, turn};
-use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::session::{Done, FORESEEN, Session, Step};
+use crate::frame::{self, Decoded, Decoder, Event, FrameError};
+use crate::session::{Incoming, Session, Step};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -31,12 +29,12 @@ const READ_BYTES: usize = 64 << 10;
 const PARTIAL_READ_BYTES: usize = 4096;
 /// Bit in the first byte of the last frame of a message.
 const FIN: u8 = 0x80;
-/// Bytes taken from the outbox at once.
-const SEND_BYTES: usize = 64 << 10;
+/// Bytes read ahead during long work.
+const READ_AHEAD_BYTES: usize = 16 << 10;
 /// Bytes of unsent answers at which reading pauses.
 const UNSENT_MAX: usize = 256 << 10;
-/// Capacity for messages that an idle connection keeps.
-const KEPT_MESSAGES: usize = 16;
+/// Text messages that are taken at once.
+const TEXTS_MAX: usize = 16;
 /// Minimum speed of a message.
 const PACE: Pace = Pace {
     grace: Duration::from_secs(30),
@@ -60,18 +58,23 @@ pub struct Ending {
     pub abort: CancellationToken,
 }
 
+/// Limits of a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub struct Limits {
+    /// Bytes of one message of the peer.
+    pub message_bytes_max: usize,
+    /// A connection that receives nothing for this long, not even a pong, is closed.
     pub idle: Duration,
+    /// Time that a peer may go without reading any of the bytes sent to it.
     pub write: Duration,
 }
 
-type Working = Pin<Box<dyn Future<Output = Done> + Send>>;
+/// Work of a session in progress.
+pub type Working<D> = Pin<Box<dyn Future<Output = D> + Send>>;
 
-struct Running {
-    live: Arc<Live>,
+struct Running<S: Session> {
     connection: Connection,
-    session: Session,
+    session: S,
     decoder: Decoder,
     /// Received bytes not yet processed: the beginning of a frame, or frames that wait for work.
     inbound: BytesMut,
@@ -79,10 +82,9 @@ struct Running {
     memory: Option<Arrival>,
     message_bytes_max: usize,
     /// Messages that wait for work, or for the peer to read answers.
-    held: VecDeque<Box<str>>,
-    working: Option<Working>,
+    held: VecDeque<Held>,
+    working: Option<Working<S::Done>>,
     outbound: BytesMut,
-    sent: OutboxDrain,
     silence: Silence,
     /// True if bytes were written since the last tick.
     wrote: bool,
@@ -96,14 +98,16 @@ struct Running {
     is_behind: bool,
 }
 
-/// Serves a connection until it ends.
-pub async fn run(
-    live: Arc<Live>,
+/// A message that waits: its text, or the reason why it has none.
+type Held = Result<Box<str>, Box<str>>;
+
+/// Serves a connection until it ends. `name` is its service, for the log.
+pub async fn run<S: Session>(
+    name: &'static str,
     connection: Connection,
     received: Bytes,
-    mut session: Session,
-    message_bytes_max: usize,
-    times: Times,
+    mut session: S,
+    limits: Limits,
     ending: Ending,
 ) {
     session.attach(&connection.entry);
@@ -112,17 +116,15 @@ pub async fn run(
     // Even a short slice keeps the buffer of the HTTP connection alive.
     drop(received);
     let mut running = Running {
-        live,
         connection,
         session,
-        decoder: Decoder::new(message_bytes_max),
+        decoder: Decoder::new(limits.message_bytes_max),
         inbound,
         memory: None,
-        message_bytes_max,
+        message_bytes_max: limits.message_bytes_max,
         held: VecDeque::new(),
         working: None,
         outbound: BytesMut::new(),
-        sent: OutboxDrain::default(),
         silence: Silence::Heard,
         wrote: true,
         partial_since: None,
@@ -132,15 +134,15 @@ pub async fn run(
     };
     let abort = ending.abort.clone();
     let ended = abort
-        .run_until_cancelled(running.serve(times, ending.drain))
+        .run_until_cancelled(running.serve(limits, ending.drain))
         .await;
     if let Some(Err(error)) = ended {
         let entry = &running.connection.entry;
         entry.metrics.error(error.kind());
         if matches!(error, Ended::GaveWay) {
-            tracing::warn!(peer = %entry.peer, %error, "a connection to live topics ended");
+            tracing::warn!(peer = %entry.peer, %error, "a connection to {name} ended");
         } else {
-            tracing::debug!(peer = %entry.peer, %error, "a connection to live topics ended early");
+            tracing::debug!(peer = %entry.peer, %error, "a connection to {name} ended early");
         }
     }
 }
@@ -184,17 +186,18 @@ impl Ended {
 }
 
 /// Event that woke the connection.
-enum Woken {
+enum Woken<D> {
     Drain,
-    Done(Done),
+    Done(D),
     Readable,
+    ReadableAhead,
     Go,
     Tick,
 }
 
-impl Running {
-    async fn serve(&mut self, times: Times, drain: CancellationToken) -> Result<(), Ended> {
-        let tick_every = times.idle / 2;
+impl<S: Session> Running<S> {
+    async fn serve(&mut self, limits: Limits, drain: CancellationToken) -> Result<(), Ended> {
+        let tick_every = limits.idle / 2;
         let mut tick_at = Instant::now() + tick_every;
         self.process();
         loop {
@@ -209,28 +212,23 @@ impl Running {
                 return self.end().await;
             }
             self.reserve().await?;
-            let may_read = !self.closing
-                && !self.is_behind
-                && self.working.is_none()
-                && self.held.is_empty()
-                && self.outbound.len() < UNSENT_MAX;
+            let may_read = self.may_read();
             let wake_at = if may_read {
                 tick_at.min(self.window_end(tick_at))
             } else {
                 tick_at
             };
             self.connection.entry.set_wait(self.wait());
-            let stream = &self.connection.stream;
-            let outbox = self
-                .session
-                .outbox()
-                .filter(|_| self.outbound.is_empty() && !self.closing);
+            let reads_ahead = self.reads_ahead();
+            let pushes = self.outbound.is_empty() && !self.closing;
+            let (stream, session) = (&self.connection.stream, &self.session);
             let woken = tokio::select! {
                 () = drain.cancelled(), if !self.closing => Woken::Drain,
                 done = done(&mut self.working) => Woken::Done(done),
                 ready = stream.readable(), if may_read => ready.map(|()| Woken::Readable)?,
+                ready = stream.readable(), if reads_ahead => ready.map(|()| Woken::ReadableAhead)?,
                 ready = stream.writable(), if !self.outbound.is_empty() => ready.map(|()| Woken::Go)?,
-                () = ready(outbox) => Woken::Go,
+                () = session.ready(), if pushes => Woken::Go,
                 () = sleep_until(wake_at) => Woken::Tick,
             };
             match woken {
@@ -242,6 +240,11 @@ impl Running {
                     self.look_at_arrival()?;
                     turn::after(bytes).await;
                 }
+                Woken::ReadableAhead => {
+                    if !self.read_ahead()? {
+                        return Ok(());
+                    }
+                }
                 Woken::Done(done) => {
                     self.working = None;
                     self.session.on_done(done, &mut self.outbound);
@@ -251,10 +254,26 @@ impl Running {
                 Woken::Tick if wake_at < tick_at => self.look_at_arrival()?,
                 Woken::Tick => {
                     tick_at = Instant::now() + tick_every;
-                    self.tick(times.write)?;
+                    self.tick(limits.write)?;
                 }
             }
         }
+    }
+
+    fn may_read(&self) -> bool {
+        !self.closing
+            && !self.is_behind
+            && self.working.is_none()
+            && self.held.is_empty()
+            && self.outbound.len() < UNSENT_MAX
+    }
+
+    /// Returns true if bytes are read during long work, to notice the end of the peer.
+    fn reads_ahead(&self) -> bool {
+        self.working.is_some()
+            && !self.closing
+            && self.inbound.len() < READ_AHEAD_BYTES
+            && self.session.works_long()
     }
 
     /// Reads once and processes the bytes. Returns their number, or `None` if the peer has closed its side.
@@ -290,13 +309,28 @@ impl Running {
         }
     }
 
+    /// Reads bytes that wait until the work is done. False if the peer has closed its side.
+    fn read_ahead(&mut self) -> Result<bool, Ended> {
+        self.inbound.reserve(PARTIAL_READ_BYTES);
+        match self.connection.stream.try_read_buf(&mut self.inbound) {
+            Ok(count) => {
+                self.connection.entry.on_received(count);
+                self.silence = Silence::Heard;
+                Ok(count > 0)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Continues with bytes and messages received earlier.
     fn process(&mut self) {
         self.is_behind = false;
-        while let Some(text) = self.held.pop_front() {
+        while let Some(message) = self.held.pop_front() {
             self.is_behind = self.outbound.len() >= UNSENT_MAX;
-            if self.is_behind || self.session.on_text(&text, &mut self.outbound) == Step::AfterWork {
-                self.held.push_front(text);
+            let incoming = message.as_deref().map_err(|why| &**why);
+            if self.is_behind || self.session.on_message(incoming, &mut self.outbound) == Step::AfterWork {
+                self.held.push_front(message);
                 break;
             }
         }
@@ -331,7 +365,7 @@ impl Running {
                 self.is_behind = true;
                 break;
             }
-            if self.session.is_publishing() && bytes.first() == Some(&frame::WHOLE_TEXT) {
+            if self.session.takes_several() && bytes.first() == Some(&frame::WHOLE_TEXT) {
                 let (count, behind) = self.look_at_texts(std::mem::take(&mut bytes));
                 used += count;
                 bytes = behind;
@@ -351,18 +385,17 @@ impl Running {
             let is_whole = matches!(event, Event::Text(_) | Event::Binary(_));
             match event {
                 Event::Text(text) => {
-                    if self.session.on_text(text, &mut self.outbound) == Step::AfterWork {
-                        self.held.push_back(text.into());
+                    if self.session.on_message(Ok(text), &mut self.outbound) == Step::AfterWork {
+                        self.held.push_back(Ok(text.into()));
                     }
                 }
-                Event::Binary(bytes) => match self.session.read_binary(bytes) {
-                    Ok(text) => {
-                        if self.session.on_text(&text, &mut self.outbound) == Step::AfterWork {
-                            self.held.push_back(text.into());
-                        }
+                Event::Binary(bytes) => {
+                    let read = self.session.read_binary(bytes);
+                    let incoming: Incoming<'_> = read.as_deref().map_err(String::as_str);
+                    if self.session.on_message(incoming, &mut self.outbound) == Step::AfterWork {
+                        self.held.push_back(read.map(Into::into).map_err(Into::into));
                     }
-                    Err(fault) => self.session.error(&fault, &mut self.outbound),
-                },
+                }
                 Event::Ping(payload) => frame::put_pong(payload, &mut self.outbound),
                 Event::Pong | Event::Fragment => {}
                 Event::Close(code) => {
@@ -381,14 +414,14 @@ impl Running {
 
     /// Processes several unfragmented text messages at once. Returns the number of bytes used, and the rest.
     fn look_at_texts<'a>(&mut self, bytes: &'a mut [u8]) -> (usize, &'a mut [u8]) {
-        let mut texts = Vec::with_capacity(FORESEEN);
-        let taken = self.decoder.texts(bytes, FORESEEN, &mut texts);
+        let mut texts = Vec::with_capacity(TEXTS_MAX);
+        let taken = self.decoder.texts(bytes, TEXTS_MAX, &mut texts);
         if !texts.is_empty() {
             self.partial_since = None;
             let done = self.session.on_texts(&texts, UNSENT_MAX, &mut self.outbound);
             let left = texts.get(done..).unwrap_or_default();
             self.is_behind = !left.is_empty() && self.outbound.len() >= UNSENT_MAX;
-            self.held.extend(left.iter().map(|text| Box::from(*text)));
+            self.held.extend(left.iter().map(|text| Ok(Box::from(*text))));
         }
         if let Some(error) = taken.error {
             self.refuse(error);
@@ -406,7 +439,7 @@ impl Running {
         if self.working.is_none()
             && let Some(work) = self.session.take_work()
         {
-            self.working = Some(Box::pin(work.begin(Arc::clone(&self.live))));
+            self.working = Some(work);
         }
     }
 
@@ -478,15 +511,9 @@ impl Running {
     fn send(&mut self) -> Result<(), Ended> {
         if self.outbound.is_empty()
             && !self.closing
-            && let Some(outbox) = self.session.outbox()
+            && let Err(close) = self.session.push(&mut self.outbound)
         {
-            outbox.take(SEND_BYTES, &mut self.sent);
-            if !self.session.on_sent(&mut self.sent, &mut self.outbound) {
-                self.close(1013, "too slow: what waited for it had no room any more");
-            }
-            if self.sent.messages.capacity() > KEPT_MESSAGES {
-                self.sent.messages = Vec::new();
-            }
+            self.close(close.code, close.reason);
         }
         if self.outbound.is_empty() {
             return Ok(());
@@ -554,6 +581,9 @@ impl Running {
             Some(reason) => self.close(ENDED_BY_OPERATOR, &reason),
             None => self.close(1001, "the broker stops"),
         }
+        if self.session.works_long() {
+            self.working = None;
+        }
     }
 
     fn close(&mut self, code: u16, reason: &str) {
@@ -578,16 +608,9 @@ async fn read_to_end(stream: &mut Stream) {
     while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
 }
 
-async fn done(working: &mut Option<Working>) -> Done {
+async fn done<D>(working: &mut Option<Working<D>>) -> D {
     match working {
         Some(working) => working.await,
-        None => pending().await,
-    }
-}
-
-async fn ready(outbox: Option<&Arc<Outbox>>) {
-    match outbox {
-        Some(outbox) => outbox.ready().await,
         None => pending().await,
     }
 }

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stafett_live::msgpack::to_json;
+use stafett_ws::msgpack::to_json;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(json) = to_json(data) {

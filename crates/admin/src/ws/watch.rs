@@ -1,0 +1,287 @@
+//! Watched states: lists and objects that are shown again and again.
+//!
+//! A state is the answer of its route. It is computed once for all that watch it, and kept for a second; a
+//! watch that is not read gets the next state, not all that it missed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use axum::http::Method;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+use stafett_http::Problem;
+use stafett_model::Lock;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::command::Fields;
+use super::routed::{Routes, request_of};
+use crate::caller::Caller;
+use crate::time::now;
+
+/// Age at which a state is computed again.
+const KEPT: Duration = Duration::from_secs(1);
+const EVERY_MIN: Duration = Duration::from_secs(1);
+pub(super) const EVERY_MAX: Duration = Duration::from_mins(1);
+pub(super) const EVERY: Duration = Duration::from_secs(2);
+/// Watches of one connection, and states of one watch.
+const WATCHES_MAX: usize = 32;
+const STATES_MAX: usize = 32;
+
+/// Name of a watched state.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(super) enum What {
+    /// A list, with the query of its route.
+    List {
+        list: String,
+        #[serde(default)]
+        query: String,
+    },
+    /// An object, by its path below `/v1`.
+    Object { of: String },
+}
+
+/// States of a process, shared by all that watch.
+#[derive(Debug, Clone)]
+pub(super) struct Watches(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Paths of routes that show a state, with names in braces.
+    paths: Vec<&'static str>,
+    states: Lock<HashMap<Key, Weak<State>>>,
+    tasks: TaskTracker,
+}
+
+/// A request: its client and its URI.
+type Key = (Option<String>, String);
+
+/// A state that is watched.
+#[derive(Debug)]
+pub(super) struct State {
+    key: Key,
+    latest: Lock<Option<(Instant, Bytes)>>,
+    /// Computed by one at a time.
+    turn: Semaphore,
+}
+
+impl Watches {
+    pub(super) fn new(paths: Vec<&'static str>, tasks: TaskTracker) -> Self {
+        Self(Arc::new(Shared {
+            paths,
+            states: Lock::default(),
+            tasks,
+        }))
+    }
+
+    /// Returns the state of a list or an object.
+    pub(super) fn state(&self, what: &What, caller: &Caller) -> Result<Arc<State>, Problem> {
+        let (path, query) = match what {
+            What::List { list, query } => (list, query.as_str()),
+            What::Object { of } => (of, ""),
+        };
+        let path = format!("/v1/{path}");
+        if !self.0.paths.iter().any(|known| is_of(known, &path)) {
+            let why = format!(
+                "there is no {path:?} to watch; /v1/openapi.json has the routes of lists and objects"
+            );
+            return Err(Problem::bad_request(why));
+        }
+        let key = (caller.0.clone(), format!("{path}?{query}"));
+        // Refuses a malformed URI.
+        request_of(Method::GET, &key.1, caller, String::new())?;
+        let mut states = self.0.states.lock();
+        if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
+            return Ok(state);
+        }
+        states.retain(|_, state| state.strong_count() > 0);
+        let state = Arc::new(State {
+            key: key.clone(),
+            latest: Lock::default(),
+            turn: Semaphore::new(1),
+        });
+        states.insert(key, Arc::downgrade(&state));
+        Ok(state)
+    }
+}
+
+/// Returns true if a path is one of a route.
+fn is_of(route: &str, path: &str) -> bool {
+    let (mut names, mut given) = (route.split('/'), path.split('/'));
+    loop {
+        match (names.next(), given.next()) {
+            (None, None) => return true,
+            (Some(name), Some(text)) if name == text || name.starts_with('{') && !text.is_empty() => {}
+            _ => return false,
+        }
+    }
+}
+
+impl State {
+    /// Returns the state as JSON, which is at most a second old.
+    pub(super) async fn get(&self, routes: &Routes) -> Bytes {
+        if let Some(known) = self.known() {
+            return known;
+        }
+        // Never closed.
+        let _turn = self.turn.acquire().await;
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let (client, uri) = &self.key;
+        let state = match request_of(Method::GET, uri, &Caller(client.clone()), String::new()) {
+            Ok(request) => {
+                let (Ok(body) | Err(body)) = routes.clone().ask(request).await;
+                body.slice_ref(body.trim_ascii_end())
+            }
+            Err(why) => why.to_value().to_string().into(),
+        };
+        *self.latest.lock() = Some((Instant::now(), state.clone()));
+        state
+    }
+
+    fn known(&self) -> Option<Bytes> {
+        let latest = self.latest.lock();
+        let (at, state) = latest.as_ref()?;
+        (at.elapsed() < KEPT).then(|| state.clone())
+    }
+}
+
+/// Watches of one connection.
+#[derive(Debug)]
+pub(super) struct Watching {
+    watches: Watches,
+    mailbox: Arc<Mailbox>,
+    /// Each ends with its guard.
+    running: HashMap<u64, DropGuard>,
+    last: u64,
+}
+
+/// The latest unread state of each watch.
+#[derive(Debug)]
+struct Mailbox {
+    states: Lock<BTreeMap<u64, Vec<u8>>>,
+    wake: Arc<Notify>,
+}
+
+impl Watching {
+    pub(super) fn new(watches: Watches, wake: Arc<Notify>) -> Self {
+        let states = Lock::default();
+        Self {
+            watches,
+            mailbox: Arc::new(Mailbox { states, wake }),
+            running: HashMap::new(),
+            last: 0,
+        }
+    }
+
+    /// Executes a `watch` command.
+    pub(super) fn watch(
+        &mut self,
+        fields: &Fields<'_>,
+        caller: &Caller,
+        routes: &Routes,
+    ) -> Result<Vec<u8>, Problem> {
+        if let Some(name) = fields
+            .keys()
+            .find(|name| !matches!(&***name, "what" | "every_ms"))
+        {
+            return Err(Problem::unknown_field(name, &["what", "every_ms"]));
+        }
+        if self.running.len() == WATCHES_MAX {
+            let why = format!("a connection has {WATCHES_MAX} watches at most");
+            return Err(Problem::bad_request(why));
+        }
+        let read = fields
+            .get("what")
+            .map(|what| serde_json::from_str::<Vec<What>>(what.get()));
+        let what = match read {
+            Some(Ok(what)) if (1..=STATES_MAX).contains(&what.len()) => what,
+            _ => {
+                let why = format!(
+                    "what is a list of 1 to {STATES_MAX} states, such as {{\"list\": \"queues\", \"query\": \"sort=-ready\"}} \
+                     or {{\"of\": \"queues/orders\"}}"
+                );
+                return Err(Problem::bad_request(why));
+            }
+        };
+        let every = match fields
+            .get("every_ms")
+            .map(|every| every.get().parse().map(Duration::from_millis))
+        {
+            None => EVERY,
+            Some(Ok(every)) => check_every(every)?,
+            Some(Err(_)) => return Err(Problem::bad_request("every_ms is a number")),
+        };
+        let states = what.iter().map(|what| self.watches.state(what, caller));
+        let states = states.collect::<Result<Vec<_>, Problem>>()?;
+        self.last += 1;
+        let number = self.last;
+        let token = CancellationToken::new();
+        let (mailbox, routes, stopped) = (Arc::clone(&self.mailbox), routes.clone(), token.clone());
+        let watching = async move {
+            loop {
+                let next = Instant::now() + every;
+                let mut items = Vec::new();
+                for state in &states {
+                    items.push(state.get(&routes).await);
+                }
+                mailbox.put(number, &items);
+                sleep_until(next).await;
+            }
+        };
+        self.watches.0.tasks.spawn(async move {
+            stopped.run_until_cancelled(watching).await;
+        });
+        self.running.insert(number, token.drop_guard());
+        Ok(json!({ "watch": number }).to_string().into())
+    }
+
+    pub(super) fn unwatch(&mut self, number: u64) -> Result<(), Problem> {
+        let known = self.running.remove(&number).map(drop);
+        self.mailbox.states.lock().remove(&number);
+        known.ok_or_else(|| Problem::bad_request(format!("this connection has no watch {number}")))
+    }
+
+    /// Hands the unread states to `put`.
+    pub(super) fn take(&mut self, mut put: impl FnMut(&[u8])) {
+        if self.running.is_empty() {
+            return;
+        }
+        for (number, state) in std::mem::take(&mut *self.mailbox.states.lock()) {
+            // A state may have come behind the end of its watch.
+            if self.running.contains_key(&number) {
+                put(&state);
+            }
+        }
+    }
+}
+
+impl Mailbox {
+    fn put(&self, number: u64, items: &[Bytes]) {
+        let mut state = format!("{{\"watch\":{number},\"at\":\"{}\",\"items\":[", now()).into_bytes();
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                state.push(b',');
+            }
+            state.extend_from_slice(item);
+        }
+        state.extend_from_slice(b"]}");
+        self.states.lock().insert(number, state);
+        self.wake.notify_one();
+    }
+}
+
+pub(super) fn check_every(every: Duration) -> Result<Duration, Problem> {
+    if (EVERY_MIN..=EVERY_MAX).contains(&every) {
+        return Ok(every);
+    }
+    Err(Problem::bad_request(format!(
+        "a state comes every {EVERY_MIN:?} to {EVERY_MAX:?}, not {every:?}"
+    )))
+}

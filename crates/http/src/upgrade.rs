@@ -1,0 +1,62 @@
+//! Requests that turn their connection into a WebSocket.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use stafett_net::{Handover, Next};
+use stafett_ws::handshake;
+
+use crate::code::Code;
+use crate::problem::Problem;
+use crate::slot;
+
+/// A valid request for a WebSocket.
+#[derive(Debug)]
+pub struct Upgrade {
+    handover: Handover,
+    accept: HeaderValue,
+    protocol: Option<&'static str>,
+}
+
+impl Upgrade {
+    /// Reads a request; the first subprotocol of the client that is among `known` is chosen. The error is the
+    /// answer to a request that is not valid.
+    pub fn read(request: &Request, known: &[&'static str]) -> Result<Self, Box<Response>> {
+        let accept = handshake::accept(request.method(), request.headers()).map_err(|why| {
+            let told = [
+                (header::UPGRADE, "websocket"),
+                (header::SEC_WEBSOCKET_VERSION, "13"),
+            ];
+            Box::new((told, Problem::new(Code::NoWebsocket, why)).into_response())
+        })?;
+        let handover = request.extensions().get::<Handover>().cloned();
+        Ok(Self {
+            handover: handover.ok_or_else(|| Box::new(slot::closed().into_response()))?,
+            accept,
+            protocol: handshake::subprotocol(request.headers(), known),
+        })
+    }
+
+    /// Returns the chosen subprotocol.
+    #[must_use]
+    pub fn protocol(&self) -> Option<&'static str> {
+        self.protocol
+    }
+
+    /// Answers the request; its connection goes on as `next`.
+    #[must_use]
+    pub fn accept(self, next: Next) -> Response {
+        self.handover.give(next);
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, self.accept);
+        if let Some(protocol) = self.protocol {
+            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+        }
+        response
+    }
+}
