@@ -11,6 +11,10 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     reason = "a load program fails by panicking"
 )]
 #![expect(clippy::print_stdout, reason = "its output")]
@@ -49,7 +53,7 @@ async fn main() {
                 arguments.number(3, 200),
                 arguments.text(4, "os"),
             )
-            .await
+            .await;
         }
         "post" => {
             let bytes = arguments.number(4, 100);
@@ -69,7 +73,7 @@ async fn main() {
                 arguments.number(3, 16),
                 arguments.text(4, "soon"),
             )
-            .await
+            .await;
         }
         "mlmq" => mlmq::run(&address, seconds, arguments.text(3, "one")).await,
         "polls" => http::polls(&address, arguments.number(2, 1000)).await,

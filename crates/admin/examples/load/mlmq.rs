@@ -135,7 +135,7 @@ impl Client {
             Kind::Paired => {
                 // Pairs are neighbours: the one with the even number asks.
                 let partner = format!("c{}", at ^ 1);
-                if at % 2 == 0 {
+                if at.is_multiple_of(2) {
                     self.send("clients", &partner, priority, r#","request":true"#)
                         .await;
                 }

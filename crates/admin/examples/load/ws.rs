@@ -72,7 +72,7 @@ pub(crate) fn put_frame(text: &str, out: &mut Vec<u8>) {
     match text.len() {
         length @ 0..126 => out.push(0x80 | u8::try_from(length).unwrap()),
         length => {
-            out.push(0x80 | 126);
+            out.push(0x80 | 0x7e);
             out.extend_from_slice(&u16::try_from(length).expect("a short message").to_be_bytes());
         }
     }

@@ -3,8 +3,6 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use stafett_broker::NodeReading;
-use stafett_model::Namespace;
-
 use stafett_messaging::Published;
 use stafett_model::{Message, Namespace};
 

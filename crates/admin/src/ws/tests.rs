@@ -27,7 +27,7 @@ impl Client {
             .endpoints()
             .iter()
             .filter(|it| it.shows_state())
-            .map(|it| it.path())
+            .map(stafett_http::api::Endpoint::path)
             .collect();
         let sockets = WebSockets::default();
         let router = crate::routes().into_router().with_state(world.backend.clone());
@@ -37,7 +37,7 @@ impl Client {
             caller: Caller(caller.map(str::to_owned)),
             namespace: Namespace::default(),
             routes: front.routes(None),
-            watches: front.watches.clone(),
+            watches: front.watches,
             dialect: Dialect {
                 frame: put_line,
                 read_binary: None,
@@ -259,6 +259,7 @@ async fn messages_that_need_no_settlement_are_done_when_they_are_sent() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one script of a session")]
 async fn operations_of_routes_have_their_answers_and_refusals() {
     let world = World::new().await;
     world.ask("PUT /v1/queues/orders").await;

@@ -1,7 +1,5 @@
 //! The lines of `docs/http.md`, run as they are printed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::process::Command;
 
