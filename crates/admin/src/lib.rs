@@ -36,6 +36,7 @@ mod message;
 mod namespaces;
 pub mod node;
 mod operations;
+pub mod overload;
 mod publish;
 mod queues;
 mod receive;

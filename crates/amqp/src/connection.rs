@@ -13,7 +13,7 @@ use std::time::Duration;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
-use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, ReadHalf, WriteHalf, turn};
+use stafett_net::{ByteBudget, Connection, Intake, ListenerMetrics, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -82,7 +82,8 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
         Err(_) => return Ended::NotOpened("it took too long".to_owned()),
     };
     let budget = Arc::clone(&connection.budget);
-    let session = Session::new(Arc::clone(context), agreed, budget, opening.output);
+    let mut session = Session::new(Arc::clone(context), agreed, budget, opening.output);
+    session.intake = Intake::new(connection.shedding.as_ref());
     let mut open = Open {
         session,
         input: opening.input,
@@ -314,6 +315,7 @@ impl Open {
         let bytes = permit.bytes();
         wire.metrics.received_bytes.inc_by(bytes as u64);
         self.session.add_memory(permit);
+        self.session.begin_intake();
         let begun = Instant::now();
         let executed = self.execute().await;
         turn::after(bytes).await;
@@ -335,7 +337,19 @@ impl Open {
         }
         self.input.shrink();
         self.session.out.shrink();
+        if self.session.intake.is_used() {
+            let has_more = self.input.is_behind() || !self.may_read();
+            self.session.end_intake(has_more);
+        }
         Ok(())
+    }
+
+    fn may_read(&self) -> bool {
+        let session = &self.session;
+        self.is_reading
+            && session.out.len() < READ_BELOW
+            && !session.is_full()
+            && !session.is_blocked()
     }
 
     async fn next_event(
@@ -344,14 +358,9 @@ impl Open {
         deadline: Option<Instant>,
         tick: &mut Pin<Box<Sleep>>,
     ) -> Result<Event, Ended> {
-        let Self {
-            session,
-            input,
-            is_reading,
-            ..
-        } = self;
+        let may_read = self.may_read();
+        let Self { session, input, .. } = self;
         let is_blocked = session.is_blocked();
-        let may_read = *is_reading && session.out.len() < READ_BELOW && !session.is_full() && !is_blocked;
         let has_heartbeat = !session.agreed.heartbeat.is_zero();
         let has_unconfirmed = session.has_unconfirmed();
         let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();

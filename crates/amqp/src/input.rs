@@ -22,6 +22,8 @@ pub(crate) struct Input {
     moderation: Moderation,
     /// There may be bytes that the runtime was not notified of.
     is_unsure: bool,
+    /// The last read filled its buffer: there is more to read.
+    is_behind: bool,
 }
 
 /// Reasons why a read fails.
@@ -40,7 +42,13 @@ impl Input {
             read_bytes: READ_BYTES_MIN,
             moderation: Moderation::default(),
             is_unsure: false,
+            is_behind: false,
         }
+    }
+
+    /// True if there is more to read.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Reads the available bytes, with memory reserved before. `None` at the end of the stream. Safe to
@@ -76,7 +84,8 @@ impl Input {
                 Ok(0) => return Ok(None),
                 Ok(count) => {
                     permit.shrink_to(count);
-                    self.read_bytes = if count >= wanted {
+                    self.is_behind = count >= wanted;
+                    self.read_bytes = if self.is_behind {
                         (self.read_bytes * 2).min(READ_BYTES_MAX)
                     } else {
                         count.next_power_of_two().clamp(READ_BYTES_MIN, READ_BYTES_MAX)

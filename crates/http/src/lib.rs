@@ -19,6 +19,7 @@
 //! - [`answer`], [`problem`]: answers and refusals as JSON
 //! - [`code`]: the codes of all refusals
 //! - [`api`], [`openapi`]: routes with their descriptions, and the document that is made of these
+//! - [`overload`]: refusals of requests that wait too long
 //! - [`stamp`]: headers of all answers
 
 pub mod answer;
@@ -31,6 +32,7 @@ pub mod health;
 pub mod list;
 pub mod metrics;
 pub mod openapi;
+pub mod overload;
 pub mod problem;
 pub mod query;
 pub mod router;

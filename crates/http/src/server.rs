@@ -1,7 +1,7 @@
 //! One HTTP connection: limits on headers and time, and graceful shutdown.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,9 +17,11 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
-use stafett_net::{ByteBudget, Connection, Handover, Protocol};
+use stafett_net::{ByteBudget, Connection, Handover, Protocol, Shedding};
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
+
+use crate::overload::{Kind, KindOf, Overload, Writes};
 
 /// Bytes of a request line with its headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -33,12 +35,33 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct HttpServer {
     router: Router,
+    kind_of: KindOf,
+    writes: Arc<Writes>,
 }
 
 impl HttpServer {
     #[must_use]
     pub fn new(router: Router) -> Self {
-        Self { router }
+        Self {
+            router,
+            kind_of: |_, _| Kind::Exempt,
+            writes: Arc::default(),
+        }
+    }
+
+    /// Says which requests are refused where the listener sheds load; without this, none is.
+    #[must_use]
+    pub fn refusing(mut self, kind_of: KindOf) -> Self {
+        self.kind_of = kind_of;
+        self
+    }
+
+    fn overload(&self, shedding: Option<&Arc<Shedding>>) -> Option<Overload> {
+        shedding.map(|shedding| Overload {
+            kind_of: self.kind_of,
+            shedding: Arc::clone(shedding),
+            writes: Arc::clone(&self.writes),
+        })
     }
 }
 
@@ -51,6 +74,7 @@ impl Protocol for HttpServer {
             drain,
             budget,
             metrics,
+            shedding,
         } = connection;
         let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&metrics)));
         let handover = Handover::new();
@@ -60,6 +84,7 @@ impl Protocol for HttpServer {
             budget: Arc::clone(&budget),
             peer: Peer(peer.ip()),
             draining: Draining(drain.clone()),
+            overload: self.overload(shedding.as_ref()),
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -97,6 +122,7 @@ impl Protocol for HttpServer {
             drain,
             budget,
             metrics,
+            shedding,
         };
         next(connection, received).await;
     }
@@ -133,6 +159,8 @@ struct Routes {
     budget: Arc<ByteBudget>,
     peer: Peer,
     draining: Draining,
+    /// `None` if the listener refuses nothing.
+    overload: Option<Overload>,
 }
 
 impl Service<Request<Incoming>> for Routes {
@@ -141,12 +169,29 @@ impl Service<Request<Incoming>> for Routes {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let begun = self
+            .overload
+            .as_ref()
+            .map(|overload| overload.begin(request.method(), request.uri().path()));
+        let counted = match begun {
+            None => None,
+            Some(Ok(counted)) => Some(counted),
+            Some(Err(refusal)) => return Box::pin(ready(Ok(refusal))),
+        };
         let extensions = request.extensions_mut();
         extensions.insert(self.handover.clone());
         extensions.insert(Arc::clone(&self.budget));
         extensions.insert(self.peer);
         extensions.insert(self.draining.clone());
-        Box::pin(self.inner.call(request))
+        let answered = self.inner.call(request);
+        match counted {
+            None => Box::pin(answered),
+            Some(counted) => Box::pin(async move {
+                let answer = answered.await;
+                drop(counted);
+                answer
+            }),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use stafett_model::Lock;
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, ListenerMetrics, Output, Permit, ReadHalf,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, ListenerMetrics, Output, Permit, ReadHalf,
     Status, WRITE_PACE, WriteHalf,
 };
 use tokio::time::Instant;
@@ -79,7 +79,10 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),
         opened_sessions: Lock::default(),
+        shedding: connection.shedding.clone(),
+        has_refused: AtomicBool::new(false),
     };
+    let intake = Intake::new(connection.shedding.as_ref());
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
     let (read, write) = connection.stream.split();
     let mut loops = Loop {
@@ -94,6 +97,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         performing: Performing::default(),
         outgoing: Output::default(),
         is_reading: true,
+        intake,
     };
     loops.run().await
 }
@@ -112,6 +116,7 @@ struct Loop<'a> {
     performing: Performing<'a>,
     outgoing: Output,
     is_reading: bool,
+    intake: Intake,
 }
 
 /// The operation that the first answer waits for. Its memory is kept for the next one.
@@ -175,10 +180,31 @@ impl Loop<'_> {
                     }
                 }
             }
-            session::on_input(self.context, &mut self.held, &mut self.responses);
+            let refuses = self.intake.is_used() && self.refuses_work();
+            session::on_input(self.context, &mut self.held, &mut self.responses, refuses);
+            if self.intake.is_used() {
+                self.note_what_is_left();
+            }
             self.shrink();
         }
         Ok(())
+    }
+
+    /// Returns true if the requests that were read waited too long to begin new work.
+    fn refuses_work(&self) -> bool {
+        let oldest_write = self.responses.oldest_produce();
+        !self.held.is_empty() && self.intake.refuses(Instant::now(), oldest_write)
+    }
+
+    /// Notes whether requests wait that could not begin, or were not read.
+    fn note_what_is_left(&mut self) {
+        let reads = self.responses.len() < self.context.shared.settings.answers_max;
+        if self.held.is_empty() && self.reader.is_drained() && reads {
+            self.intake.on_drained();
+        } else {
+            self.intake.on_left(Instant::now());
+        }
+        self.intake.set_requests(self.responses.len() + self.held.len());
     }
 
     async fn next_event(&mut self) -> Result<Event, Ended> {

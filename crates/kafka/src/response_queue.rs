@@ -134,6 +134,12 @@ impl ResponseQueue {
         self.is_blocked
     }
 
+    /// Returns when the oldest produce request began that is not stored yet, if nothing else is before it.
+    pub(crate) fn oldest_produce(&self) -> Option<Instant> {
+        let queued = self.queue.front()?;
+        matches!(queued.response, PendingResponse::Produce(_)).then_some(queued.since)
+    }
+
     pub(crate) fn push(&mut self, queued: QueuedResponse) {
         self.is_blocked |= queued.response.is_barrier();
         if let Some(release) = self.release.take() {

@@ -19,14 +19,18 @@ use crate::produce_results::Staging;
 use crate::response_queue::{PendingResponse, QueuedResponse, ResponseQueue};
 
 /// Executes frames in order, until none is left, a response blocks the others, or too many responses are
-/// pending.
+/// pending. Produce requests are refused if they waited too long (`refuses`).
 pub(crate) fn on_input(
     context: &RequestContext,
     frames: &mut VecDeque<Frame>,
     responses: &mut ResponseQueue,
+    refuses: bool,
 ) {
     let shared = &*context.shared;
-    let mut staging = Staging::default();
+    let mut staging = Staging {
+        refuses,
+        ..Staging::default()
+    };
     while !responses.is_blocked() && responses.len() < shared.settings.answers_max {
         let Some(Frame { payload, permit }) = frames.pop_front() else {
             break;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_live_topics::{Live, Outbox, OutboxDrain};
-use stafett_net::{Arrival, Connection, Pace, Stream, turn};
+use stafett_net::{Arrival, Connection, Intake, Pace, Stream, turn};
 use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -98,11 +98,12 @@ pub async fn run(
     live: Arc<Live>,
     connection: Connection,
     received: Bytes,
-    session: Session,
+    mut session: Session,
     message_bytes_max: usize,
     times: Times,
     ending: Ending,
 ) {
+    session.intake = Intake::new(connection.shedding.as_ref());
     let inbound = BytesMut::from(&received[..]);
     // Even a short slice keeps the buffer of the HTTP connection alive.
     drop(received);
@@ -252,6 +253,13 @@ impl Running {
 
     /// Reads once and processes the bytes. Returns their number, or `None` if the peer has closed its side.
     fn read(&mut self) -> Result<Option<usize>, Ended> {
+        let sheds = self.session.intake.is_used();
+        self.session.refuses = sheds && self.session.intake.refuses(Instant::now(), None);
+        let room = if self.inbound.is_empty() {
+            READ_BYTES
+        } else {
+            PARTIAL_READ_BYTES
+        };
         let read = if self.inbound.is_empty() {
             READ.with_borrow_mut(|buffer| {
                 let count = self.connection.stream.try_read(buffer)?;
@@ -276,11 +284,26 @@ impl Running {
                 self.connection.metrics.received_bytes.inc_by(count as u64);
                 self.silence = Silence::Heard;
                 self.work();
+                if sheds {
+                    self.note_what_is_left(count >= room);
+                }
                 Ok(Some(count))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Some(0)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Notes whether something is left to read or to execute. `has_more`: the last read was full.
+    fn note_what_is_left(&mut self, has_more: bool) {
+        let waits = self.working.is_some() || self.is_behind || !self.held.is_empty();
+        let intake = &mut self.session.intake;
+        if has_more || waits || self.outbound.len() >= UNSENT_MAX {
+            intake.on_left(Instant::now());
+        } else {
+            intake.on_drained();
+        }
+        intake.set_requests(self.held.len() + usize::from(self.working.is_some()));
     }
 
     /// Continues with bytes and messages received earlier.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use serde_json::Value;
+use stafett_net::Intake;
 use stafett_live_topics::{
     ChangeError, ClientName, ClientNumber, Format, HeldSubscription, Live, Message, NameList, Outbox,
     OutboxBound, OutboxDrain, Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange,
@@ -59,6 +60,10 @@ pub struct Session {
     /// Messages of logs were taken out of the outbox and are not completely sent.
     unsent: bool,
     is_publishing: bool,
+    /// Waiting times of what is read.
+    pub(crate) intake: Intake,
+    /// True if what was read waited too long: nothing of it is published.
+    pub(crate) refuses: bool,
 }
 
 /// Changes and messages that must be stored.
@@ -170,6 +175,8 @@ impl Session {
             acks: Vec::new(),
             unsent: false,
             is_publishing: false,
+            intake: Intake::default(),
+            refuses: false,
         }
     }
 
@@ -229,6 +236,15 @@ impl Session {
 
     fn on_read(&mut self, read: Result<Request<'_>, (Option<&str>, Fault)>, out: &mut BytesMut) -> Step {
         let request = match read {
+            Ok(Request { id, command, .. }) if self.refuses && matches!(command, Command::Publish { .. }) => {
+                self.is_publishing = true;
+                if self.answers_later() {
+                    return Step::AfterWork;
+                }
+                self.intake.refused("live", 1);
+                (self.dialect.frame)(&json::error(id, &Fault::Overloaded), out);
+                return Step::Done;
+            }
             Ok(request) => request,
             Err((id, fault)) => {
                 if self.answers_later() {

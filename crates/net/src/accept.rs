@@ -3,6 +3,7 @@
 //! It runs until the process drains. Errors of a single connection are skipped. If the process is out of
 //! descriptors or the machine out of memory, it waits and retries, longer each time, without a busy loop.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -18,6 +19,7 @@ use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
 use crate::metrics::ListenerMetrics;
+use crate::shedding::Shedding;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
 
@@ -61,23 +63,32 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
         socket,
         settings,
         metrics,
+        shedding,
     } = listener;
+    let admission = Admission {
+        settings,
+        metrics,
+        shedding,
+    };
+    let (settings, metrics) = (&admission.settings, &admission.metrics);
     // The tasks hold no abort token: it would be polled, and its lock taken, at every wake-up of every
     // connection.
     let mut tasks = JoinSet::new();
     let mut pause = Pause::default();
     let mut draining = pin!(shared.shutdown.draining().cancelled());
+    let mut measuring = pin!(measure(admission.shedding.as_deref()));
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut draining => break,
+            () = &mut measuring => continue,
             Some(_ended) = tasks.join_next() => continue,
             accepted = socket.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
                 pause.reset();
-                admit(stream, peer, &settings, &metrics, &protocol, &shared, &mut tasks);
+                admit(stream, peer, &admission, &protocol, &shared, &mut tasks);
             }
             Err(error) => {
                 metrics.error("accept");
@@ -102,15 +113,34 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
     }
 }
 
+/// Measures how long tasks wait; never returns.
+async fn measure(shedding: Option<&Shedding>) {
+    match shedding {
+        Some(shedding) => shedding.measure().await,
+        None => pending().await,
+    }
+}
+
+/// State of a listener that its connections get.
+struct Admission {
+    settings: ListenerSettings,
+    metrics: Arc<ListenerMetrics>,
+    shedding: Option<Arc<Shedding>>,
+}
+
 fn admit<P: Protocol>(
     stream: TcpStream,
     peer: SocketAddr,
-    settings: &ListenerSettings,
-    metrics: &Arc<ListenerMetrics>,
+    admission: &Admission,
     protocol: &Arc<P>,
     shared: &Shared,
     tasks: &mut JoinSet<()>,
 ) {
+    let Admission {
+        settings,
+        metrics,
+        shedding,
+    } = admission;
     if tasks.len() >= settings.connections_max {
         metrics.refused.inc();
         tracing::debug!(listener = settings.name, %peer, "refused: too many connections");
@@ -129,6 +159,7 @@ fn admit<P: Protocol>(
         drain: shared.shutdown.draining().child_token(),
         budget: Arc::clone(&shared.budget),
         metrics: Arc::clone(metrics),
+        shedding: shedding.clone(),
     };
     let protocol = Arc::clone(protocol);
     let open = Open::count(metrics);

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::ByteBudget;
 use crate::metrics::ListenerMetrics;
+use crate::shedding::Shedding;
 use crate::stream::Stream;
 
 /// One accepted connection.
@@ -22,6 +23,8 @@ pub struct Connection {
     /// The process's bound on request bytes in memory.
     pub budget: Arc<ByteBudget>,
     pub metrics: Arc<ListenerMetrics>,
+    /// `None` if the listener refuses nothing.
+    pub shedding: Option<Arc<Shedding>>,
 }
 
 /// Handler of a listener's connections.

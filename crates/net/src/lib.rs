@@ -15,6 +15,7 @@
 //! - [`frame`]: length-prefixed frames; idle connections own no read buffer
 //! - [`output`]: vectored writes, with a time limit for peers that do not read
 //! - [`stall`]: the same limit around streams that a library writes to
+//! - [`shedding`]: refusals of a listener that is asked for more than it can do
 //! - [`moderation`]: less frequent reads from peers that send many small pieces
 //! - [`pace`]: time limits for transfers
 //! - [`turn`]: cooperative yielding after a number of bytes
@@ -31,6 +32,7 @@ pub mod metrics;
 pub mod moderation;
 pub mod output;
 pub mod pace;
+pub mod shedding;
 pub mod shutdown;
 pub mod stall;
 pub mod stream;
@@ -47,5 +49,6 @@ pub use metrics::{ListenerMetrics, NetMetrics};
 pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
+pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};

@@ -28,6 +28,7 @@ mod limits;
 mod live;
 mod logging;
 mod node;
+mod overload;
 mod reload;
 mod serve;
 mod signals;

@@ -48,7 +48,8 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::live;
 use crate::logging;
-use crate::node::{self, Commands, ThisNode};
+use crate::node::{self, Commands, ListenerFacts, ThisNode};
+use crate::overload;
 use crate::reload::Reload;
 use crate::signals::StopSignals;
 use crate::usage;
@@ -247,7 +248,7 @@ impl Process {
             request_bytes_max: settings.request_memory_bytes,
             settings: reload.in_force().clone(),
             commands,
-            addresses: Lock::default(),
+            listeners: Lock::default(),
             data_dir: settings.data_dir.clone(),
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
@@ -357,7 +358,10 @@ impl Process {
     async fn serve_http(&self) -> Result<SocketAddr, Failure> {
         let settings = &self.settings.http;
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
-        let limits = ListenerSettings::new("http", connections_max);
+        let limits = ListenerSettings {
+            overload: self.settings.shed.overload(settings.overload),
+            ..ListenerSettings::new("http", connections_max)
+        };
         let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
         let access = Access {
             origins: settings.origins.clone(),
@@ -367,8 +371,8 @@ impl Process {
             .merge(stafett_live::router(self.live.clone()))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
             .merge(self.management.router(access.clone()));
-        self.http
-            .serve(listener, HttpServer::new(stafett_http::stamped(router)));
+        let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
+        self.http.serve(listener, server);
         self.serve_management(connections_max, access).await?;
         Ok(address)
     }
@@ -394,10 +398,11 @@ impl Process {
         settings: ListenerSettings,
     ) -> Result<(Listener, SocketAddr), Failure> {
         let name = settings.name;
+        let overload = settings.overload.word();
         if let Some(listener) = self.sockets().get(key) {
             let listener = listener.counted_in(&self.net);
             let address = listener.local_addr().context("a listener has no address")?;
-            self.announce(name, address);
+            self.announce(name, address, overload);
             return Ok((listener, address));
         }
         let unresolved = |error: BindError| ConfigError::Unresolved {
@@ -414,17 +419,22 @@ impl Process {
             format!("the {name} listener cannot start (another address: {ways})")
         })?;
         let address = listener.local_addr().context("a listener has no address")?;
-        self.announce(name, address);
+        self.announce(name, address, overload);
         self.sockets().insert(key, listener.clone());
         Ok((listener, address))
     }
 
     /// Prints the address of a listener, and lists it for clients.
-    fn announce(&self, name: &'static str, address: SocketAddr) {
+    fn announce(&self, name: &'static str, address: SocketAddr, overload: &'static str) {
         announce::listening(name, address);
         let advertised = self.settings.kafka.advertised.as_ref();
         let told = node::told(advertised.filter(|_| name == "kafka"), address);
-        self.node.add_listener(name, told, address);
+        self.node.add_listener(ListenerFacts {
+            name,
+            told,
+            address,
+            overload,
+        });
     }
 }
 

@@ -139,6 +139,7 @@ impl Server {
             drain: self.drain.child_token(),
             budget: Arc::clone(&self.budget),
             metrics: self.metrics.get(listener).cloned().unwrap_or_default(),
+            shedding: None,
         };
         Ok((Socket::new(near), connection))
     }

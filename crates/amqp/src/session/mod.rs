@@ -45,7 +45,7 @@ use stafett_messaging::DiskSpace;
 use stafett_messaging::delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
 use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
-use stafett_net::{ByteBudget, Permit};
+use stafett_net::{ByteBudget, Intake, Permit};
 use std::collections::{HashMap, VecDeque};
 use tokio_util::sync::CancellationToken;
 
@@ -152,6 +152,10 @@ pub(crate) struct Session {
     namespace_is_gone: bool,
     /// Cancelled when the virtual host is deleted.
     pub(crate) namespace_closed: CancellationToken,
+    /// True if what was read waited too long: nothing of it is published.
+    pub(crate) refuses: bool,
+    /// Waiting times of what is read.
+    pub(crate) intake: Intake,
     /// A client may be waiting for the result of the frames: true for all but messages without confirms.
     pub(crate) is_waited_for: bool,
     /// The server has closed the connection, and waits for `close-ok`.
@@ -201,6 +205,8 @@ impl Session {
             blocked: false,
             namespace_is_gone: false,
             namespace_closed,
+            refuses: false,
+            intake: Intake::default(),
             is_waited_for: false,
             closing: false,
         }

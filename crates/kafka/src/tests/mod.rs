@@ -68,6 +68,8 @@ impl Bench {
             budget: ByteBudget::new(BudgetSettings { bytes: 1 << 30 }),
             is_patient: AtomicBool::new(false),
             opened_sessions: Lock::default(),
+            shedding: None,
+            has_refused: AtomicBool::new(false),
         };
         Self {
             context,
@@ -101,7 +103,12 @@ impl Bench {
     }
 
     fn execute(&mut self) {
-        session::on_input(&self.context, &mut self.held, &mut self.responses);
+        session::on_input(&self.context, &mut self.held, &mut self.responses, false);
+    }
+
+    /// Executes requests that waited too long.
+    fn refuse(&mut self) {
+        session::on_input(&self.context, &mut self.held, &mut self.responses, true);
     }
 
     fn send<R: Request>(&mut self, version: i16, request: &R) {

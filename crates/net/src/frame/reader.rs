@@ -52,6 +52,8 @@ pub struct FrameReader {
     partial: Option<Box<Partial>>,
     /// Start of the time that the current frame may take; restarts after a wait for memory.
     since: Option<Instant>,
+    /// The last read took all bytes that were there.
+    is_drained: bool,
 }
 
 /// Bytes as received; never empty.
@@ -112,7 +114,14 @@ impl FrameReader {
             unparsed: None,
             partial: None,
             since: None,
+            is_drained: true,
         }
+    }
+
+    /// True if nothing is left to return: the last read took all bytes that were there, and all frames in
+    /// them were returned.
+    pub fn is_drained(&self) -> bool {
+        self.is_drained && self.unparsed.is_none()
     }
 
     /// Changes the largest accepted frame from now on, for example after authentication.
@@ -355,23 +364,21 @@ impl FrameReader {
                 None => return Poll::Ready(Ok(Turn::NeedsBudget)),
             },
         };
-        let count = match (shared, &mut self.partial) {
+        let (count, max) = match (shared, &mut self.partial) {
             (None, Some(partial)) => {
                 let room = partial.room();
-                ready!(poll_read_buf(
-                    Pin::new(stream),
-                    cx,
-                    &mut (&mut partial.buffer).limit(room)
-                ))?
+                let mut limited = (&mut partial.buffer).limit(room);
+                (ready!(poll_read_buf(Pin::new(stream), cx, &mut limited))?, room)
             }
             (None, None) => return Poll::Ready(Ok(Turn::NeedsBudget)),
             (Some(permit), _) => {
                 let read = ready!(scratch::poll_read(stream, cx))?;
                 let count = read.bytes.len();
                 self.take_in(read, permit);
-                count
+                (count, READ_BYTES)
             }
         };
+        self.is_drained = count < max;
         self.metrics.received_bytes.inc_by(count as u64);
         Poll::Ready(Ok(if count == 0 { Turn::Closed } else { Turn::Progress }))
     }

@@ -250,6 +250,22 @@ impl Kind for MigrationPolicy {
     }
 }
 
+/// What a listener does that is asked for more than it can do. True: it sheds load.
+pub(crate) struct OnOverload;
+
+impl Kind for OnOverload {
+    type Value = bool;
+    const SHAPE: &'static str = "backpressure or shed";
+
+    fn read(text: &str, _: Range) -> Result<bool, String> {
+        match text {
+            "backpressure" => Ok(false),
+            "shed" => Ok(true),
+            _ => Err("expected backpressure or shed".to_owned()),
+        }
+    }
+}
+
 /// Filter of log targets and levels.
 pub(crate) struct LogFilter;
 
