@@ -6,7 +6,15 @@ use stafett_http::overload::Kind;
 
 /// Verbs at the end of a path that make room.
 const ROOM: [&str; 9] = [
-    "settle", "extend", "purge", "discard", "truncate", "offsets", "reset", "heartbeat", "leave",
+    "settle",
+    "extend",
+    "purge",
+    "discard",
+    "truncate",
+    "offsets",
+    "reset",
+    "heartbeat",
+    "leave",
 ];
 
 /// Returns the kind of a request to `/v1`, from the parts of its path behind that.

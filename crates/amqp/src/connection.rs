@@ -23,6 +23,7 @@ use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAct
 use crate::input::{Input, InputError};
 use crate::output::Output;
 use crate::session::{ConnectionEnd, Session};
+use crate::traced::ConnectionTrace;
 
 /// The outbox is emptied while fewer bytes than this wait to be written.
 const DELIVER_BELOW: usize = 256 * 1024;
@@ -84,6 +85,14 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     let budget = Arc::clone(&connection.budget);
     let mut session = Session::new(Arc::clone(context), agreed, budget, opening.output);
     session.intake = Intake::new(connection.shedding.as_ref());
+    session.trace = connection.trace.clone().map(|trace| {
+        let connection = ConnectionTrace {
+            trace,
+            metrics: Arc::clone(&connection.metrics),
+            peer: connection.peer,
+        };
+        (connection, Instant::now())
+    });
     let mut open = Open {
         session,
         input: opening.input,
@@ -315,6 +324,9 @@ impl Open {
         let bytes = permit.bytes();
         wire.metrics.received_bytes.inc_by(bytes as u64);
         self.session.add_memory(permit);
+        if self.input.take_was_empty() {
+            self.session.intake.on_drained();
+        }
         self.session.begin_intake();
         let begun = Instant::now();
         let executed = self.execute().await;
@@ -346,10 +358,7 @@ impl Open {
 
     fn may_read(&self) -> bool {
         let session = &self.session;
-        self.is_reading
-            && session.out.len() < READ_BELOW
-            && !session.is_full()
-            && !session.is_blocked()
+        self.is_reading && session.out.len() < READ_BELOW && !session.is_full() && !session.is_blocked()
     }
 
     async fn next_event(

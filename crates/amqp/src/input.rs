@@ -24,6 +24,8 @@ pub(crate) struct Input {
     is_unsure: bool,
     /// The last read filled its buffer: there is more to read.
     is_behind: bool,
+    /// A read found nothing, and had to wait.
+    was_empty: bool,
 }
 
 /// Reasons why a read fails.
@@ -43,7 +45,13 @@ impl Input {
             moderation: Moderation::default(),
             is_unsure: false,
             is_behind: false,
+            was_empty: true,
         }
+    }
+
+    /// True if a read found nothing since this was asked last.
+    pub(crate) fn take_was_empty(&mut self) -> bool {
+        std::mem::take(&mut self.was_empty)
     }
 
     /// True if there is more to read.
@@ -94,6 +102,7 @@ impl Input {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_unsure = false;
+                    self.was_empty = true;
                     if self.moderation.due().is_some() {
                         self.moderate(stream, 0, false);
                     }

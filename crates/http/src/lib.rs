@@ -39,6 +39,7 @@ pub mod router;
 pub mod server;
 pub mod slot;
 pub mod stamp;
+mod traced;
 
 pub use api::{Api, Parameter, Path};
 pub use axum::{Router, routing};

@@ -22,6 +22,7 @@ use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::overload::{Kind, KindOf, Overload, Writes};
+use crate::traced::ConnectionTrace;
 
 /// Bytes of a request line with its headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -75,6 +76,7 @@ impl Protocol for HttpServer {
             budget,
             metrics,
             shedding,
+            trace,
         } = connection;
         let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&metrics)));
         let handover = Handover::new();
@@ -85,6 +87,11 @@ impl Protocol for HttpServer {
             peer: Peer(peer.ip()),
             draining: Draining(drain.clone()),
             overload: self.overload(shedding.as_ref()),
+            trace: trace.clone().map(|trace| ConnectionTrace {
+                trace,
+                metrics: Arc::clone(&metrics),
+                peer,
+            }),
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -123,6 +130,7 @@ impl Protocol for HttpServer {
             budget,
             metrics,
             shedding,
+            trace,
         };
         next(connection, received).await;
     }
@@ -161,6 +169,8 @@ struct Routes {
     draining: Draining,
     /// `None` if the listener refuses nothing.
     overload: Option<Overload>,
+    /// `None` if there is no performance log.
+    trace: Option<ConnectionTrace>,
 }
 
 impl Service<Request<Incoming>> for Routes {
@@ -178,20 +188,25 @@ impl Service<Request<Incoming>> for Routes {
             Some(Ok(counted)) => Some(counted),
             Some(Err(refusal)) => return Box::pin(ready(Ok(refusal))),
         };
+        let trace = self.trace.as_ref();
+        let traced = trace.and_then(|trace| trace.begin(request.headers()));
         let extensions = request.extensions_mut();
         extensions.insert(self.handover.clone());
         extensions.insert(Arc::clone(&self.budget));
         extensions.insert(self.peer);
         extensions.insert(self.draining.clone());
         let answered = self.inner.call(request);
-        match counted {
-            None => Box::pin(answered),
-            Some(counted) => Box::pin(async move {
-                let answer = answered.await;
-                drop(counted);
-                answer
-            }),
+        if counted.is_none() && traced.is_none() {
+            return Box::pin(answered);
         }
+        Box::pin(async move {
+            let answer = answered.await;
+            drop(counted);
+            if let (Some(traced), Ok(answer)) = (traced, &answer) {
+                traced.write(answer);
+            }
+            answer
+        })
     }
 }
 

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, ready};
 
 use stafett_model::Lock;
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, ListenerMetrics, Output, Permit, ReadHalf,
-    Status, WRITE_PACE, WriteHalf,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, ListenerMetrics, Output, Permit,
+    ReadHalf, Status, WRITE_PACE, WriteHalf,
 };
 use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
@@ -23,7 +23,8 @@ use crate::call::Close;
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
 use crate::response_queue::{NextResponse, ResponseQueue};
-use crate::session;
+use crate::session::{self, Input};
+use crate::traced::Traced;
 
 /// Length of the shortest request: API, version, correlation id.
 const REQUEST_BYTES_MIN: u32 = 8;
@@ -80,6 +81,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         is_patient: AtomicBool::new(false),
         opened_sessions: Lock::default(),
         shedding: connection.shedding.clone(),
+        trace: connection.trace.clone(),
         has_refused: AtomicBool::new(false),
     };
     let intake = Intake::new(connection.shedding.as_ref());
@@ -173,6 +175,9 @@ impl Loop<'_> {
                 Event::Response(next) => self.respond(next).await?,
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));
+                    if self.reader.take_was_empty() {
+                        self.intake.on_drained();
+                    }
                     if status != Status::Frames {
                         self.is_reading = false;
                         // Ends all waits for future events, such as those of fetches.
@@ -180,8 +185,11 @@ impl Loop<'_> {
                     }
                 }
             }
-            let refuses = self.intake.is_used() && self.refuses_work();
-            session::on_input(self.context, &mut self.held, &mut self.responses, refuses);
+            let input = Input {
+                refuses: self.intake.is_used() && self.refuses_work(),
+                received_in: self.reader.received_in(),
+            };
+            session::on_input(self.context, &mut self.held, &mut self.responses, input);
             if self.intake.is_used() {
                 self.note_what_is_left();
             }
@@ -236,7 +244,14 @@ impl Loop<'_> {
         let mut turn = None;
         let mut closed = None;
         let mut next = Some(first);
-        while let Some(NextResponse { result, permit }) = next {
+        let mut traced: Vec<Box<Traced>> = Vec::new();
+        while let Some(NextResponse {
+            result,
+            permit,
+            traced: this,
+        }) = next
+        {
+            let before = self.outgoing.len();
             let reply = match result {
                 Ok(reply) => reply,
                 Err(close) => {
@@ -255,6 +270,10 @@ impl Loop<'_> {
                     self.outgoing.push(chunk);
                 }
             }
+            if let Some(mut this) = this {
+                this.bytes_out = self.outgoing.len() - before;
+                traced.push(this);
+            }
             if reply.turn.is_some() {
                 turn = reply.turn;
                 break;
@@ -271,6 +290,11 @@ impl Loop<'_> {
             self.context.shared.metrics.on_written(begun.elapsed());
         }
         drop((permits, turn));
+        if let Some(trace) = &self.context.trace {
+            for this in traced {
+                this.write(trace, self.context, self.metrics.open.get());
+            }
+        }
         closed.map_or(Ok(()), |close| Err(close.into()))
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
 use stafett_model::Lock;
-use stafett_net::{ByteBudget, Shedding};
+use stafett_net::{ByteBudget, Shedding, Trace};
 use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -97,6 +97,8 @@ pub(crate) struct RequestContext {
     pub opened_sessions: Lock<Vec<OpenedSession>>,
     /// `None` if the listener refuses nothing.
     pub shedding: Option<Arc<Shedding>>,
+    /// `None` if there is no performance log.
+    pub trace: Option<Arc<Trace>>,
     /// True once a batch was refused because requests waited too long: batches behind it may be on their way.
     pub has_refused: AtomicBool,
 }

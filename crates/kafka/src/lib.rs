@@ -70,6 +70,7 @@ mod share_sessions;
 #[cfg(test)]
 mod tests;
 mod time_search;
+mod traced;
 
 pub use front_end::{Kafka, add_hooks};
 pub use settings::{Endpoint, KafkaSettings};

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::session::{Done, FORESEEN, Session, Step};
+use crate::traced::Traced;
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -91,6 +92,8 @@ struct Running {
     closing: bool,
     /// Complete messages wait until the peer has read answers.
     is_behind: bool,
+    /// The last read, if it may be written to the performance log.
+    traced: Option<Traced>,
 }
 
 /// Serves a connection until it ends.
@@ -125,6 +128,7 @@ pub async fn run(
         stalled_since: None,
         closing: false,
         is_behind: false,
+        traced: None,
     };
     let abort = ending.abort.clone();
     let ended = abort
@@ -238,6 +242,7 @@ impl Running {
                 }
                 Woken::Done(done) => {
                     self.working = None;
+                    self.write_traced();
                     self.session.on_done(done, &mut self.outbound);
                     self.process();
                 }
@@ -260,6 +265,7 @@ impl Running {
         } else {
             PARTIAL_READ_BYTES
         };
+        let traced = Traced::begin(&self.connection);
         let read = if self.inbound.is_empty() {
             READ.with_borrow_mut(|buffer| {
                 let count = self.connection.stream.try_read(buffer)?;
@@ -283,14 +289,31 @@ impl Running {
             Ok(count) => {
                 self.connection.metrics.received_bytes.inc_by(count as u64);
                 self.silence = Silence::Heard;
+                if let Some(mut traced) = traced {
+                    traced.on_processed(count);
+                    self.traced = Some(traced);
+                }
                 self.work();
+                if self.working.is_none() {
+                    self.write_traced();
+                }
                 if sheds {
                     self.note_what_is_left(count >= room);
                 }
                 Ok(Some(count))
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Some(0)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.session.intake.on_drained();
+                Ok(Some(0))
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes the line of the last read, which is executed and stored.
+    fn write_traced(&mut self) {
+        if let Some(traced) = self.traced.take() {
+            traced.write(&self.connection);
         }
     }
 

@@ -29,6 +29,7 @@ mod query;
 pub mod router;
 pub mod session;
 pub mod settings;
+mod traced;
 
 pub use front::LiveFront;
 pub use router::router;

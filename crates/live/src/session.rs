@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use serde_json::Value;
-use stafett_net::Intake;
 use stafett_live_topics::{
     ChangeError, ClientName, ClientNumber, Format, HeldSubscription, Live, Message, NameList, Outbox,
     OutboxBound, OutboxDrain, Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange,
     SubscriptionEdit, Ticket, TopicHash,
 };
+use stafett_net::Intake;
 
 use crate::command::{Bounds, Command, Content, Names, Publish, Request};
 use crate::fault::Fault;

@@ -22,6 +22,7 @@ use crate::metrics::ListenerMetrics;
 use crate::shedding::Shedding;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
+use crate::trace::Trace;
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -31,6 +32,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Shared {
     pub shutdown: Shutdown,
     pub budget: Arc<ByteBudget>,
+    /// `None` if there is no performance log.
+    pub trace: Option<Arc<Trace>>,
     connection_id_next: Arc<AtomicU64>,
 }
 
@@ -40,6 +43,7 @@ impl Shared {
         Self {
             shutdown,
             budget,
+            trace: None,
             connection_id_next: Arc::new(AtomicU64::new(1)),
         }
     }
@@ -160,6 +164,7 @@ fn admit<P: Protocol>(
         budget: Arc::clone(&shared.budget),
         metrics: Arc::clone(metrics),
         shedding: shedding.clone(),
+        trace: shared.trace.clone(),
     };
     let protocol = Arc::clone(protocol);
     let open = Open::count(metrics);

@@ -9,6 +9,7 @@ use crate::budget::ByteBudget;
 use crate::metrics::ListenerMetrics;
 use crate::shedding::Shedding;
 use crate::stream::Stream;
+use crate::trace::Trace;
 
 /// One accepted connection.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Connection {
     pub metrics: Arc<ListenerMetrics>,
     /// `None` if the listener refuses nothing.
     pub shedding: Option<Arc<Shedding>>,
+    /// `None` if there is no performance log.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// Handler of a listener's connections.

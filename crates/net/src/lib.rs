@@ -18,6 +18,7 @@
 //! - [`shedding`]: refusals of a listener that is asked for more than it can do
 //! - [`moderation`]: less frequent reads from peers that send many small pieces
 //! - [`pace`]: time limits for transfers
+//! - [`trace`]: the performance log
 //! - [`turn`]: cooperative yielding after a number of bytes
 //! - [`metrics`]: counters and gauges of connections
 
@@ -36,6 +37,7 @@ pub mod shedding;
 pub mod shutdown;
 pub mod stall;
 pub mod stream;
+pub mod trace;
 pub mod turn;
 
 pub use accept::{Shared, serve};
@@ -52,3 +54,4 @@ pub use pace::Pace;
 pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};
+pub use trace::{Line, Parts, Trace, TraceSettings};

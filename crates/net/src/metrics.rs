@@ -164,7 +164,9 @@ pub(crate) struct ShedCounters {
 impl ShedCounters {
     pub(crate) fn add(&self, what: &'static str, count: u64) {
         let listener = self.listener;
-        self.family.get_or_create(&ShedLabels { listener, what }).inc_by(count);
+        self.family
+            .get_or_create(&ShedLabels { listener, what })
+            .inc_by(count);
     }
 }
 

@@ -33,6 +33,7 @@ mod reload;
 mod serve;
 mod signals;
 mod threads;
+mod trace;
 mod usage;
 
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! Which HTTP requests may be refused while the listener sheds load.
 
-use stafett_http::overload::Kind;
 use axum::http::Method;
+use stafett_http::overload::Kind;
 
 /// Returns the kind of a request to the HTTP listener. Opening a WebSocket and scraping metrics are exempt.
 pub(crate) fn kind_of(method: &Method, path: &str) -> Kind {

@@ -35,7 +35,7 @@ use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
 use stafett_model::Lock;
 use stafett_net::{
-    BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
+    BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown, Trace,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
@@ -52,6 +52,7 @@ use crate::node::{self, Commands, ListenerFacts, ThisNode};
 use crate::overload;
 use crate::reload::Reload;
 use crate::signals::StopSignals;
+use crate::trace;
 use crate::usage;
 
 /// Time limit from the first signal to the end of the process: up to the end of the run enforced by
@@ -61,6 +62,8 @@ const END_MAX: Duration = Duration::from_millis(9500);
 const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Part of [`END_MAX`] for the HTTP listener.
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
+/// Part of [`END_MAX`] for the performance log.
+const TRACE_END_MAX: Duration = Duration::from_millis(200);
 /// Part of [`END_MAX`] for operations.
 const OPERATIONS_END_MAX: Duration = Duration::from_millis(500);
 /// Largest part of [`END_MAX`] for background tasks.
@@ -130,7 +133,7 @@ async fn run_again(
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets));
+        let process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets))?;
         let failure = match process.run(&mut signals, &mut reload).await {
             Ok(End::Stopped { deadline }) => return Ok(deadline),
             Ok(End::Failed { reason }) => {
@@ -177,6 +180,8 @@ pub(crate) struct Process {
     /// Limit on the open files and sockets of the process.
     pub(crate) descriptors: u64,
     pub(crate) registry: Arc<RwLock<Registry>>,
+    /// The performance log, if there is one.
+    pub(crate) trace: Option<Arc<Trace>>,
     net: Arc<NetMetrics>,
     health: Health,
     node: Arc<ThisNode>,
@@ -232,7 +237,12 @@ impl Listeners {
 }
 
 impl Process {
-    fn new(reload: &Reload, commands: Commands, descriptors: u64, sockets: Arc<Sockets>) -> Self {
+    fn new(
+        reload: &Reload,
+        commands: Commands,
+        descriptors: u64,
+        sockets: Arc<Sockets>,
+    ) -> Result<Self, Failure> {
         let settings = reload.settings().clone();
         let mut registry = Registry::with_prefix("stafett");
         let net = Arc::new(NetMetrics::register(&mut registry));
@@ -253,7 +263,9 @@ impl Process {
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
         });
-        let shared = Shared::new(Shutdown::new(), budget);
+        let trace = trace::start(&settings, reload.in_force(), &mut registry)?;
+        let mut shared = Shared::new(Shutdown::new(), budget);
+        shared.trace.clone_from(&trace);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
         let front_ends = Listeners::new(shared);
         let live = LiveFront::new(
@@ -271,9 +283,10 @@ impl Process {
                 settings.durability.to_string(),
             ),
         };
-        Self {
+        Ok(Self {
             settings,
             descriptors,
+            trace,
             registry: Arc::new(RwLock::new(registry)),
             admin,
             management: Management::new(Arc::<ThisNode>::clone(&node)),
@@ -284,7 +297,7 @@ impl Process {
             http,
             front_ends,
             sockets,
-        }
+        })
     }
 
     /// Runs from start to end. After a failure, HTTP still answers.
@@ -346,6 +359,9 @@ impl Process {
             return Ok(End::Failed { reason });
         }
         self.http.end(HTTP_END_MAX, pending()).await;
+        if let Some(trace) = &self.trace {
+            trace.flush(TRACE_END_MAX);
+        }
         tracing::info!("stopped");
         Ok(End::Stopped { deadline })
     }

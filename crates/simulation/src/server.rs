@@ -140,6 +140,7 @@ impl Server {
             budget: Arc::clone(&self.budget),
             metrics: self.metrics.get(listener).cloned().unwrap_or_default(),
             shedding: None,
+            trace: None,
         };
         Ok((Socket::new(near), connection))
     }

@@ -210,7 +210,9 @@ async fn a_request_that_is_sent_again_with_its_key_is_stored_once() {
 async fn a_repeated_request_is_answered_as_the_first_one() {
     let world = registered(&["ann"]).await;
     world.send("PUT /v1/queues/q", r#"{"length_max": 3}"#).await;
-    world.send("PUT /v1/exchanges/all", r#"{"kind": "fan-out"}"#).await;
+    world
+        .send("PUT /v1/exchanges/all", r#"{"kind": "fan-out"}"#)
+        .await;
     world
         .send("POST /v1/bindings", r#"{"source": "all", "to": {"queue": "q"}}"#)
         .await;

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use stafett_amqp_wire::methods::{Confirm, basic, confirm};
 use stafett_amqp_wire::{Method, ReplyCode};
@@ -20,6 +20,7 @@ use super::held::Flow;
 use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
 use crate::operation::Operation;
+use crate::traced::TracedBatch;
 
 /// Outcome of a message that waited too long. Publishers are not told the reason of a refusal.
 const TOO_LATE: Published = Published::Refused(PublishRefusal::QueueFull);
@@ -42,6 +43,8 @@ pub(crate) struct PublishedBatch {
     is_refused: bool,
     /// When it was handed over, where that matters.
     since: Option<Instant>,
+    /// `None` if it is not written to the performance log.
+    traced: Option<Box<TracedBatch>>,
     pub origins: Vec<PublishOrigin>,
     memory: Option<Permit>,
 }
@@ -52,6 +55,7 @@ impl PublishedBatch {
             ticket: Some(ticket),
             is_refused: false,
             since: None,
+            traced: None,
             origins,
             memory: None,
         }
@@ -63,6 +67,7 @@ impl PublishedBatch {
             ticket: None,
             is_refused: false,
             since: None,
+            traced: None,
             origins: vec![origin],
             memory: None,
         }
@@ -74,6 +79,7 @@ impl PublishedBatch {
             ticket: None,
             is_refused: true,
             since: None,
+            traced: None,
             origins,
             memory: None,
         }
@@ -82,6 +88,12 @@ impl PublishedBatch {
     /// Notes when it was handed over.
     pub(super) fn begun(mut self, since: Option<Instant>) -> Self {
         self.since = since;
+        self
+    }
+
+    /// Has it written to the performance log when its outcome is known.
+    pub(super) fn traced(mut self, traced: Option<Box<TracedBatch>>) -> Self {
+        self.traced = traced;
         self
     }
 
@@ -100,9 +112,17 @@ impl Future for PublishedBatch {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(ticket) = &mut self.ticket {
-            return Pin::new(ticket).poll(cx);
+            let outcomes = ready!(Pin::new(ticket).poll(cx));
+            if let Some(traced) = self.traced.take() {
+                traced.write(&outcomes);
+            }
+            return Poll::Ready(outcomes);
         }
-        let fate = if self.is_refused { TOO_LATE } else { Published::Unroutable };
+        let fate = if self.is_refused {
+            TOO_LATE
+        } else {
+            Published::Unroutable
+        };
         Poll::Ready(vec![fate; self.origins.len()])
     }
 }

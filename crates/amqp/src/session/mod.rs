@@ -47,6 +47,7 @@ use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Intake, Permit};
 use std::collections::{HashMap, VecDeque};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::channel::Channel;
@@ -61,6 +62,7 @@ use crate::exception::{Exception, Scope};
 use crate::handshake::Agreed;
 use crate::operation::{Done, Operation};
 use crate::output::Output;
+use crate::traced::ConnectionTrace;
 
 /// Bodies larger than this reserve memory before they arrive.
 const LARGE_BODY_BYTES: u64 = 64 * 1024;
@@ -144,7 +146,7 @@ pub(crate) struct Session {
     memory: Option<Permit>,
     budget: Arc<ByteBudget>,
     /// Time of the next check of incomplete large bodies.
-    arrivals_due: Option<tokio::time::Instant>,
+    arrivals_due: Option<Instant>,
     pub(crate) space: DiskSpace,
     /// True if the connection published while space was short, and waits.
     blocked: bool,
@@ -156,6 +158,8 @@ pub(crate) struct Session {
     pub(crate) refuses: bool,
     /// Waiting times of what is read.
     pub(crate) intake: Intake,
+    /// The performance log, if there is one, and when the turn began.
+    pub(crate) trace: Option<(ConnectionTrace, Instant)>,
     /// A client may be waiting for the result of the frames: true for all but messages without confirms.
     pub(crate) is_waited_for: bool,
     /// The server has closed the connection, and waits for `close-ok`.
@@ -207,6 +211,7 @@ impl Session {
             namespace_closed,
             refuses: false,
             intake: Intake::default(),
+            trace: None,
             is_waited_for: false,
             closing: false,
         }

@@ -39,6 +39,9 @@ impl Session {
     /// Decides whether messages that were just read are published, where a listener may refuse them.
     pub(crate) fn begin_intake(&mut self) {
         self.refuses = self.intake.is_used() && self.intake.refuses(Instant::now(), self.confirms.oldest());
+        if let Some((_, begun)) = &mut self.trace {
+            *begun = Instant::now();
+        }
     }
 
     /// Notes whether something is left to read or to execute (`has_more`).
@@ -224,6 +227,7 @@ impl Session {
             return;
         }
         let since = self.intake.is_used().then(Instant::now);
+        let count = messages.len();
         let bytes = messages
             .iter()
             .map(|publish| publish.message.value.len() as u64)
@@ -243,7 +247,9 @@ impl Session {
                     }
                 }
                 let batch = PublishedBatch::new(ticket, entries);
-                self.confirms.push(batch.begun(since));
+                let trace = self.trace.as_ref();
+                let traced = trace.and_then(|(trace, begun)| trace.begin(*begun, count, bytes));
+                self.confirms.push(batch.begun(since).traced(traced));
             }
             Err(PublishError::NoSuchNamespace) => self.namespace_is_gone = true,
             // The exchange was there when the messages were accepted, and went with its bindings before they

@@ -61,9 +61,12 @@ fn refuse(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult 
     const MESSAGE: Str = Str::from_static("requests wait too long");
     context.has_refused.store(true, Ordering::Relaxed);
     let refused = BatchRefusal::new(ErrorCode::RequestTimedOut, MESSAGE);
-    let mut answer = read_each(call, body, |_| (), |&(), _, index, _| {
-        PartitionResult::failed(&context.shared, call, index, refused.clone())
-    })?;
+    let mut answer = read_each(
+        call,
+        body,
+        |_| (),
+        |&(), _, index, _| PartitionResult::failed(&context.shared, call, index, refused.clone()),
+    )?;
     if let Some(shedding) = &context.shedding {
         shedding.count("produce", 1);
     }

@@ -28,6 +28,7 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::metrics::Metrics;
 use crate::operation::{Operation, Then};
 use crate::response_queue::{NextResponse, ResponseQueue};
+use crate::session::Input;
 use crate::settings::KafkaSettings;
 use crate::{api, session};
 
@@ -69,6 +70,7 @@ impl Bench {
             is_patient: AtomicBool::new(false),
             opened_sessions: Lock::default(),
             shedding: None,
+            trace: None,
             has_refused: AtomicBool::new(false),
         };
         Self {
@@ -103,12 +105,21 @@ impl Bench {
     }
 
     fn execute(&mut self) {
-        session::on_input(&self.context, &mut self.held, &mut self.responses, false);
+        session::on_input(
+            &self.context,
+            &mut self.held,
+            &mut self.responses,
+            Input::default(),
+        );
     }
 
     /// Executes requests that waited too long.
     fn refuse(&mut self) {
-        session::on_input(&self.context, &mut self.held, &mut self.responses, true);
+        let input = Input {
+            refuses: true,
+            ..Input::default()
+        };
+        session::on_input(&self.context, &mut self.held, &mut self.responses, input);
     }
 
     fn send<R: Request>(&mut self, version: i16, request: &R) {

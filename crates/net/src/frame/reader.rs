@@ -54,6 +54,10 @@ pub struct FrameReader {
     since: Option<Instant>,
     /// The last read took all bytes that were there.
     is_drained: bool,
+    /// A read had to wait for bytes.
+    was_empty: bool,
+    /// Time of the first of the last frames from its first byte on, if it came in several reads.
+    received_in: Duration,
 }
 
 /// Bytes as received; never empty.
@@ -115,7 +119,19 @@ impl FrameReader {
             partial: None,
             since: None,
             is_drained: true,
+            was_empty: true,
+            received_in: Duration::ZERO,
         }
+    }
+
+    /// True if a read had to wait for bytes since this was asked last.
+    pub fn take_was_empty(&mut self) -> bool {
+        std::mem::take(&mut self.was_empty)
+    }
+
+    /// Returns the time that the first of the last frames took to come; zero if it came in one read.
+    pub fn received_in(&self) -> Duration {
+        self.received_in
     }
 
     /// True if nothing is left to return: the last read took all bytes that were there, and all frames in
@@ -159,8 +175,10 @@ impl FrameReader {
         loop {
             self.parse(frames)?;
             if frames.len() > held {
+                self.received_in = Duration::ZERO;
                 if let Some(since) = self.since.take() {
-                    let seconds = since.elapsed().as_secs_f64();
+                    self.received_in = since.elapsed();
+                    let seconds = self.received_in.as_secs_f64();
                     self.metrics.receive_seconds.observe(seconds);
                 }
                 return Ok(Status::Frames);
@@ -300,7 +318,12 @@ impl FrameReader {
             }
             None => (since + self.limits.idle_timeout, since + self.limits.idle_timeout),
         };
-        match timeout_at(until, poll_fn(|cx| self.poll_turn(stream, permit, cx))).await {
+        let turn = poll_fn(|cx| {
+            let polled = self.poll_turn(stream, permit, cx);
+            self.was_empty |= polled.is_pending();
+            polled
+        });
+        match timeout_at(until, turn).await {
             Ok(turn) => {
                 // Bytes that come as the window ends do not begin another one unseen.
                 self.check_window()?;

@@ -106,7 +106,8 @@ mod tests {
     fn refused(script: &[(u64, u64)]) -> Vec<u64> {
         let (start, mut rule) = (Instant::now(), Rule::new(WAITING));
         let ms = Duration::from_millis;
-        let mut refused = |(at, waited): &(u64, u64)| rule.refuses(start + ms(*at), ms(*waited)).then_some(*at);
+        let mut refused =
+            |(at, waited): &(u64, u64)| rule.refuses(start + ms(*at), ms(*waited)).then_some(*at);
         script.iter().filter_map(|step| refused(step)).collect()
     }
 
@@ -123,7 +124,11 @@ mod tests {
         let mut script = steady(0, 240, 300);
         script.extend(steady(240, 500, 5));
         script.extend(steady(500, 1000, 300));
-        assert_eq!(refused(&script), [0; 0], "most of the first interval waited little");
+        assert_eq!(
+            refused(&script),
+            [0; 0],
+            "most of the first interval waited little"
+        );
     }
 
     #[test]
@@ -157,13 +162,20 @@ mod tests {
     #[test]
     fn time_that_stands_still_or_leaps_and_absurd_waits_are_taken() {
         let now = Instant::now();
-        for waiting in [Duration::ZERO, Duration::from_millis(1), Duration::from_secs(3600)] {
+        for waiting in [
+            Duration::ZERO,
+            Duration::from_millis(1),
+            Duration::from_secs(3600),
+        ] {
             let mut rule = Rule::new(waiting);
             assert!(!rule.refuses(now, Duration::MAX), "{waiting:?}");
             assert_eq!(rule.oldest(), Duration::MAX);
             let later = now + Duration::from_secs(1_000_000);
             assert!(rule.refuses(later, Duration::MAX), "{waiting:?}");
-            assert!(!rule.refuses(now, Duration::ZERO), "back in time, and did not wait");
+            assert!(
+                !rule.refuses(now, Duration::ZERO),
+                "back in time, and did not wait"
+            );
         }
     }
 

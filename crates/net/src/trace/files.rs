@@ -84,7 +84,11 @@ impl Files {
 }
 
 /// Begins a file with the settings. Returns it, and the bytes in it.
-fn begin(dir: &std::path::Path, number: u64, head: &[(String, String)]) -> io::Result<(BufWriter<File>, u64)> {
+fn begin(
+    dir: &std::path::Path,
+    number: u64,
+    head: &[(String, String)],
+) -> io::Result<(BufWriter<File>, u64)> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // Names are in the order of time, also over restarts.
     let name = format!("{PREFIX}{:013}-{number:06}{SUFFIX}", since.as_millis());

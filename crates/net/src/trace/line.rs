@@ -64,7 +64,12 @@ impl Line {
         out.push_str("{\"t\":\"");
         put_time(self.at, out);
         // Writing to a text does not fail.
-        let _ = write!(out, "\",\"took_us\":{},\"action\":\"{}\"", self.took.as_micros(), self.action);
+        let _ = write!(
+            out,
+            "\",\"took_us\":{},\"action\":\"{}\"",
+            self.took.as_micros(),
+            self.action
+        );
         put_text(",\"name\":", &self.name, out);
         put_text(",\"result\":", &self.result, out);
         if self.action == "request" {

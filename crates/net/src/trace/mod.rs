@@ -18,7 +18,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -52,21 +51,17 @@ pub struct Trace {
     share: u64,
     slow: Duration,
     count: AtomicU64,
-    lines: SyncSender<Line>,
+    entries: SyncSender<Entry>,
     written: Counter,
     dropped: Counter,
 }
 
-/// Writer of the log. It ends when the last [`Trace`] is dropped.
+/// What the writer gets.
 #[derive(Debug)]
-pub struct Writer(JoinHandle<()>);
-
-impl Writer {
-    /// Waits until all lines are written.
-    pub fn join(self) {
-        // A panic of the writer has been reported.
-        drop(self.0.join());
-    }
+enum Entry {
+    Line(Line),
+    /// Everything before it is written when this is dropped.
+    Flush(SyncSender<()>),
 }
 
 impl Trace {
@@ -74,9 +69,9 @@ impl Trace {
     ///
     /// # Errors
     /// If the folder cannot be made or written.
-    pub fn start(settings: TraceSettings, registry: &mut Registry) -> io::Result<(Arc<Self>, Writer)> {
-        let (lines, received) = sync_channel::<Line>(WAITING_MAX);
-        let mut files = Files::open(&settings)?;
+    pub fn start(settings: TraceSettings, registry: &mut Registry) -> io::Result<Arc<Self>> {
+        let (entries, received) = sync_channel::<Entry>(WAITING_MAX);
+        let files = Files::open(&settings)?;
         let failed = Counter::default();
         let registry = registry.sub_registry_with_prefix("trace");
         let (written, dropped) = (Counter::default(), Counter::default());
@@ -91,27 +86,25 @@ impl Trace {
             "Lines that could not be written, as when the disk is full",
             failed.clone(),
         );
-        let writer = std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
-            while let Ok(line) = received.recv() {
-                let more = std::iter::from_fn(|| received.try_recv().ok());
-                for line in std::iter::once(line).chain(more) {
-                    if files.write(&line).is_err() {
-                        failed.inc();
-                    }
+        let mut writer = Writer { files, failed };
+        std::thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(move || {
+                while let Ok(first) = received.recv() {
+                    writer.write(first);
+                    received.try_iter().for_each(|entry| writer.write(entry));
+                    writer.flush();
                 }
-                // A failure is that of the lines behind, too.
-                drop(files.flush());
-            }
-        })?;
+            })?;
         let trace = Self {
             share: share_of_whole(settings.share),
             slow: settings.slow,
             count: AtomicU64::new(0),
-            lines,
+            entries,
             written,
             dropped,
         };
-        Ok((Arc::new(trace), Writer(writer)))
+        Ok(Arc::new(trace))
     }
 
     /// Decides whether the next request is sampled.
@@ -130,10 +123,47 @@ impl Trace {
 
     /// Gives a line to the writer, or drops it if too many wait.
     pub fn write(&self, line: Line) {
-        match self.lines.try_send(line) {
+        match self.entries.try_send(Entry::Line(line)) {
             Ok(()) => self.written.inc(),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.dropped.inc(),
         };
+    }
+
+    /// Waits until the lines given so far are with the system, up to a time.
+    pub fn flush(&self, limit: Duration) {
+        let (done, waits) = sync_channel(1);
+        if self.entries.try_send(Entry::Flush(done)).is_ok() {
+            // Nothing is ever sent: the other end is dropped when it is done.
+            let _ = waits.recv_timeout(limit);
+        }
+    }
+}
+
+/// The part of the log that runs on a thread of its own. It ends with the last [`Trace`].
+#[derive(Debug)]
+struct Writer {
+    files: Files,
+    failed: Counter,
+}
+
+impl Writer {
+    fn write(&mut self, entry: Entry) {
+        match entry {
+            Entry::Line(line) => {
+                if self.files.write(&line).is_err() {
+                    self.failed.inc();
+                }
+            }
+            Entry::Flush(done) => {
+                self.flush();
+                drop(done);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        // Lines that cannot be written are counted when the next one comes.
+        drop(self.files.flush());
     }
 }
 
@@ -176,12 +206,10 @@ mod tests {
             (7.0, 10, 10),
         ] {
             let dir = folder(&format!("share-{share}"));
-            let (trace, writer) =
-                Trace::start(settings(dir.clone(), share), &mut Registry::default()).unwrap();
+            let trace = Trace::start(settings(dir.clone(), share), &mut Registry::default()).unwrap();
             let sampled = (0..of).filter(|_| trace.samples()).count();
             assert_eq!(sampled, expected, "{share}");
-            drop(trace);
-            writer.join();
+            trace.flush(Duration::from_secs(30));
             std::fs::remove_dir_all(dir).unwrap();
         }
     }
@@ -189,7 +217,7 @@ mod tests {
     #[test]
     fn slow_requests_are_written_whatever_the_share_and_the_file_begins_with_the_settings() {
         let dir = folder("slow");
-        let (trace, writer) = Trace::start(settings(dir.clone(), 0.0), &mut Registry::default()).unwrap();
+        let trace = Trace::start(settings(dir.clone(), 0.0), &mut Registry::default()).unwrap();
         assert!(!trace.wants(false, Duration::from_millis(10)));
         assert!(trace.wants(false, Duration::from_millis(11)));
         trace.write(Line {
@@ -197,14 +225,21 @@ mod tests {
             name: "a\"b".into(),
             ..Line::of("request")
         });
-        drop(trace);
-        writer.join();
-        let files: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path()).collect();
-        let [file] = files.as_slice() else { panic!("{files:?}") };
+        trace.flush(Duration::from_secs(30));
+        let files: Vec<_> = std::fs::read_dir(&dir)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
+        let [file] = files.as_slice() else {
+            panic!("{files:?}")
+        };
         let text = std::fs::read_to_string(file).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains(r#""durability":"sync""#), "{text}");
-        assert!(lines[1].contains(r#""took_us":11000,"action":"request","name":"a\"b""#), "{text}");
+        assert!(
+            lines[1].contains(r#""took_us":11000,"action":"request","name":"a\"b""#),
+            "{text}"
+        );
         assert_eq!(lines.len(), 2);
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -266,6 +266,21 @@ impl Kind for OnOverload {
     }
 }
 
+/// A part of a whole.
+pub(crate) struct Share;
+
+impl Kind for Share {
+    type Value = f64;
+    const SHAPE: &'static str = "0 to 1";
+
+    fn read(text: &str, _: Range) -> Result<f64, String> {
+        let share = text.parse().ok();
+        share
+            .filter(|share| (0.0..=1.0).contains(share))
+            .ok_or_else(|| "expected 0 to 1".to_owned())
+    }
+}
+
 /// Filter of log targets and levels.
 pub(crate) struct LogFilter;
 

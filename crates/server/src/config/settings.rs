@@ -13,7 +13,7 @@ use super::error::ConfigError;
 use super::http::{HostList, SiteList};
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
-    MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Switch, Time, TimeLimit,
+    MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Share, Switch, Time, TimeLimit,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
@@ -291,6 +291,20 @@ settings! {
         /// Below so much free space on the disk, publishers over AMQP wait and what others append is refused;
         /// reading and freeing go on.
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
+    }
+    trace: Trace {
+        /// Folder of the performance log: a line of JSON for each sampled request, append and sync, with the
+        /// time of each part. It is created if it is absent. Empty: there is no such log.
+        dir: OptionalFolder = "";
+
+        /// Part of the requests that is written, 0 to 1.
+        share: Share = "0.01";
+
+        /// Requests that took longer are written whatever the share. 0: they are not.
+        slow_ms: Time = "0", in 0..=DAY;
+
+        /// Bytes of all its files; the oldest go.
+        bytes_max: Bytes = "1GiB", in MIB..=TIB;
     }
     log: Log {
         /// Logging levels: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
