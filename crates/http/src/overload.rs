@@ -1,15 +1,16 @@
 //! Refusals of requests that wait too long, before their bodies are read.
 //!
-//! A request waits for a thread, and once it began, a write waits for its storage: a request is as late as the
-//! oldest write of the listener that is not stored yet. Requests that take long on purpose, such as those that
-//! wait for messages, say nothing.
+//! A request waits for a thread, and once it began, a write waits for its storage: a request is as late as
+//! the oldest write of the listener that is not stored yet. Requests that take long on purpose, such as those
+//! that wait for messages, say nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use stafett_net::Shedding;
+use stafett_net::lock::lock;
 use tokio::time::Instant;
 
 use crate::code::Code;
@@ -85,7 +86,7 @@ impl Drop for Counted {
 
 impl Writes {
     fn begin(&self, now: Instant) -> u64 {
-        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.lock();
         begun.last += 1;
         let number = begun.last;
         begun.since.insert(number, now);
@@ -93,13 +94,15 @@ impl Writes {
     }
 
     fn end(&self, number: u64) {
-        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.since.remove(&number);
+        self.lock().since.remove(&number);
     }
 
     fn oldest(&self) -> Option<Instant> {
-        let begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.since.first_key_value().map(|(_, since)| *since)
+        self.lock().since.first_key_value().map(|(_, since)| *since)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Begun> {
+        lock(&self.0)
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Metrics {
     pub(crate) observer: Option<Observer>,
 }
 
-/// What a journal tells of single appends and syncs.
+/// Receiver of the times of single appends and syncs.
 #[derive(Clone)]
 pub struct Observer(Arc<dyn Fn(Observed, Duration) + Send + Sync>);
 

@@ -5,11 +5,12 @@
 //! task, so the connection is still counted, drained and dropped like any other.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
 use crate::connection::Connection;
+use crate::lock::lock;
 
 /// Runs the next protocol on a connection.
 pub type Next = Box<dyn FnOnce(Connection, Bytes) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
@@ -26,12 +27,12 @@ impl Handover {
 
     /// Makes the connection continue as `next`, which also gets the bytes that were received already.
     pub fn give(&self, next: Next) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+        *lock(&self.0) = Some(next);
     }
 
     /// Takes the next protocol. `None` if the connection does not switch.
     pub fn take(&self) -> Option<Next> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 

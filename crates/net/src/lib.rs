@@ -20,6 +20,7 @@
 //! - [`pace`]: time limits for transfers
 //! - [`trace`]: the performance log
 //! - [`turn`]: cooperative yielding after a number of bytes
+//! - [`lock`]: locks that outlive a panic
 //! - [`metrics`]: counters and gauges of connections
 
 pub mod accept;
@@ -29,6 +30,7 @@ pub mod connection;
 pub mod frame;
 pub mod handover;
 pub mod listener;
+pub mod lock;
 pub mod metrics;
 pub mod moderation;
 pub mod output;

@@ -5,8 +5,8 @@
 //!
 //! - the time since its connection had nothing left to read or to execute ([`Intake`]). Under a load that one
 //!   core cannot take, bytes stay in the sockets of all connections, and this grows without a bound;
-//! - or, if that is longer, the time that its connection waits for the oldest write to be stored: the disk may
-//!   be what is slow;
+//! - or, if that is longer, the time that its connection waits for the oldest write to be stored: the disk
+//!   may be slow;
 //! - and the time from when a task may run until it does, which a task without work measures
 //!   ([`Shedding::measure`]). With many connections that ask for little, requests wait there.
 //!
@@ -17,7 +17,7 @@ mod intake;
 pub mod rule;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use self::intake::Intake;
 use self::rule::Rule;
+use crate::lock::lock;
 use crate::metrics::{NetMetrics, ShedCounters};
 
 /// Behaviour of a listener that is asked for more than it can do.
@@ -136,7 +137,7 @@ impl Shedding {
     }
 
     fn rule(&self) -> MutexGuard<'_, Rule> {
-        self.rule.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rule)
     }
 
     fn on_measured(&self, now: Instant, due: Instant) {

@@ -14,8 +14,8 @@
 //!
 //! - *Most* requests decide, not the one that waited least: connections are served in turn, so that one with
 //!   little to do always waits little, whatever the others bring.
-//! - While it sheds, a request is refused for its own waiting time. So there is always work, and requests that
-//!   have just come are served.
+//! - While it sheds, a request is refused for its own waiting time. So there is always work, and requests
+//!   that have just come are served.
 
 use std::time::Duration;
 

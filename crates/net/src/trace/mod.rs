@@ -1,8 +1,9 @@
 //! The performance log: one line of JSON for each sampled request, with the time of each of its parts.
 //!
-//! - A counter decides, when the first byte of a request is seen, whether it is sampled: shares are exact, and
-//!   a request that is not costs one addition.
-//! - A thread of its own writes. What it cannot take in time is dropped and counted: the broker does not wait.
+//! - A counter decides, when the first byte of a request is seen, whether it is sampled: shares are exact,
+//!   and a request that is not costs one addition.
+//! - A thread of its own writes. Lines that it cannot take in time are dropped and counted: the broker does
+//!   not wait.
 //! - Each file begins with the settings that matter. The oldest files go when all together are too large.
 //!
 //! ```text
@@ -56,7 +57,7 @@ pub struct Trace {
     dropped: Counter,
 }
 
-/// What the writer gets.
+/// Input of the writer.
 #[derive(Debug)]
 enum Entry {
     Line(Line),

@@ -250,7 +250,7 @@ impl Kind for MigrationPolicy {
     }
 }
 
-/// What a listener does that is asked for more than it can do. True: it sheds load.
+/// Behaviour of a listener under overload. True: it sheds load.
 pub(crate) struct OnOverload;
 
 impl Kind for OnOverload {

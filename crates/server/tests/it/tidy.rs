@@ -55,6 +55,7 @@ const CLOCKS: &[&str] = &[
     "journal/",
     "kafka-client/",
     "lab/",
+    "net/src/trace/",
     "server/",
     "simulation/",
     "store/src/clock.rs",
