@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+import urllib.request
 
 import common
 
@@ -164,6 +165,42 @@ def queues(options):
     broker.stop()
 
 
+def counted(options):
+    """Counters, histories and pages of many queues, of which a part changes all the time."""
+    warm = min(options.warm, options.count)
+    memory = {}
+    for history_bytes in ("0", "64MiB"):
+        broker = common.Broker(
+            f"stafett-{options.durability}", common.work_folder(), ["--set", f"history.bytes_max={history_bytes}"]
+        )
+        connection = Connection(broker.amqp)
+        connection.do(b"".join(declare_queue(f"queue-{n:07}") for n in range(options.count)))
+        body = b"x" * 100
+        frames = b"".join(publish("", f"queue-{n:07}", body) for n in range(warm))
+        connection.publish(frames, warm, 1)
+        time.sleep(11)
+        memory[history_bytes] = broker.resident_mib()
+        if history_bytes == "0":
+            broker.stop()
+    print(f"{warm:,} of {options.count:,} queues warm: histories take {memory['64MiB'] - memory['0']:.0f} MiB", flush=True)
+    sender = threading.Thread(target=lambda: connection.publish(frames, warm, options.rounds), daemon=True)
+    sender.start()
+    time.sleep(6)
+    for sort in ("name", "-ready", "-published_rate", "-delivered_rate"):
+        seconds = []
+        for _ in range(20):
+            begun = time.monotonic()
+            with urllib.request.urlopen(f"http://{broker.http}/v1/queues?count=100&sort={sort}") as answer:
+                answer.read()
+            seconds.append(time.monotonic() - begun)
+        print(
+            f"a page of 100 of {options.count:,} queues by {sort}: "
+            f"median {common.quantile(seconds, 0.5) * 1000:.1f} ms, best {min(seconds) * 1000:.1f} ms",
+            flush=True,
+        )
+    broker.kill()
+
+
 def waiting(options):
     """Messages that nobody takes, in one queue: the rate into it as it fills."""
     broker = started(options)
@@ -188,15 +225,16 @@ def waiting(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["bindings", "queues", "waiting"])
+    parser.add_argument("what", choices=["bindings", "queues", "counted", "waiting"])
     parser.add_argument("--count", type=int, help="how many of it (100,000; 10,000,000 messages)")
     parser.add_argument("--durability", default="os", help="of the broker (os)")
     parser.add_argument("--rounds", type=int, default=20, help="times 100,000 messages, for bindings (20)")
+    parser.add_argument("--warm", type=int, default=8_000, help="queues that are used, for counted (8,000)")
     parser.add_argument("--transient", action="store_true", help="messages that wait are transient")
     options = parser.parse_args()
     options.count = options.count or {"waiting": 10_000_000}.get(options.what, 100_000)
     print(f"stafett, durability {options.durability}", flush=True)
-    {"bindings": bindings, "queues": queues, "waiting": waiting}[options.what](options)
+    {"bindings": bindings, "queues": queues, "counted": counted, "waiting": waiting}[options.what](options)
 
 
 if __name__ == "__main__":

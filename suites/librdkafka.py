@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from results import tidy
 
 PROTOCOL = "kafka"
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+# Three tests read statistics with RapidJSON, which is headers only: the source package of its Python wrapper carries them.
+RAPIDJSON = "python-rapidjson==1.25"
 HERE = Path(__file__).resolve().parent
 SMOKE = ["0000", "0001", "0004", "0012", "0017", "0022", "0030", "0039", "0049", "0087", "0103"]
 PROTOCOLS = ["classic", "consumer"]
@@ -55,9 +58,23 @@ def prepare(work):
         log = work / "librdkafka-build.log"
         print(f"librdkafka: building its tests, some minutes; see {os.path.relpath(log)}", flush=True)
         with open(log, "w", encoding="utf-8") as output:
-            for command in (["./configure", *CONFIGURE], ["make", "-j2", "libs"], ["make", "-j2", "-C", "tests", "test-runner"]):
+            for command in (["./configure", f"--CPPFLAGS=-I{rapidjson(work)}", *CONFIGURE], ["make", "-j2", "libs"], ["make", "-j2", "-C", "tests", "test-runner"]):
                 subprocess.run(command, cwd=source, stdout=output, stderr=subprocess.STDOUT, check=True)
     return tests
+
+
+def rapidjson(work):
+    """The folder with the headers of RapidJSON."""
+    headers = work / "rapidjson"
+    if not headers.exists():
+        fetch = ["pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", work / "download", RAPIDJSON]
+        subprocess.run([sys.executable, "-m", *fetch], check=True)
+        with tarfile.open(next((work / "download").glob("python_rapidjson-*.tar.gz"))) as archive:
+            members = [member for member in archive.getmembers() if "/rapidjson/include/rapidjson/" in member.name]
+            for member in members:
+                member.name = member.name.split("/include/", 1)[1]
+            archive.extractall(headers, members, filter="data")
+    return headers
 
 
 def one_replica(tests):
@@ -71,7 +88,8 @@ def one_replica(tests):
 
 
 def kafka_path(work):
-    """A folder that looks like Kafka's own to the tests that call its scripts: they are our launcher of its tools."""
+    """A folder that looks like Kafka's own to the tests that call its scripts: they are our launcher of its tools. Tests
+    have Java clients of their own, which are compiled and run with the jars in `libs`."""
     scripts = work / "kafka-path/bin"
     scripts.mkdir(parents=True, exist_ok=True)
     launcher = HERE.parent / "tools/peers/kafka"
@@ -79,6 +97,14 @@ def kafka_path(work):
         path = scripts / script
         path.write_text(f'#!/bin/sh\nexec "{launcher}" run {tool} "$@"\n')
         path.chmod(0o755)
+    runner = scripts / "kafka-run-class.sh"
+    runner.write_text('#!/bin/sh\nexec java -cp "$CLASSPATH:$(dirname "$0")/../libs/*" "$@"\n')
+    runner.chmod(0o755)
+    libs = scripts.parent / "libs"
+    if not libs.exists():
+        subprocess.run([launcher, "fetch"], check=True, stdout=subprocess.DEVNULL)
+        peers = Path(os.environ.get("PEERS_DIR", HERE.parent / "target/peers"))
+        libs.symlink_to(next(peers.glob("kafka-*/libs")).resolve())
     return scripts.parent
 
 

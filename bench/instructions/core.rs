@@ -12,7 +12,7 @@ use stafett_live_topics::{
     ClientName, Format, Message as LiveMessage, NameList, Outbox as LiveOutbox, OutboxBound, Overflow, Payload,
     PendingAppends, Published, SubscriptionChange, SubscriptionEdit,
 };
-use stafett_messaging::delivery::{ConsumerSpec, Outbox, Settle};
+use stafett_delivery::{ConsumerSpec, Outbox, Settle};
 use stafett_messaging::queues::{Declare, OwnerId, Queue};
 use stafett_messaging::{Destination, NewBinding, NewExchange, Publish};
 use stafett_model::{Message, Namespace};

@@ -27,10 +27,9 @@ public final class Foreground {
         }
         start(() -> produce(args[0], args[1]));
         start(() -> read(args[0], args[2]));
-        while (System.in.available() == 0) {
-            System.out.printf("%d %d%n", produced.get(), read.get());
-            System.out.flush();
-            Thread.sleep(100);
+        start(Foreground::report);
+        while (System.in.read() >= 0) {
+            // What is written there does not count.
         }
         Runtime.getRuntime().halt(0);
     }
@@ -43,6 +42,18 @@ public final class Foreground {
             Runtime.getRuntime().halt(1);
         });
         thread.start();
+    }
+
+    private static void report() {
+        while (true) {
+            System.out.printf("%d %d%n", produced.get(), read.get());
+            System.out.flush();
+            try {
+                Thread.sleep(100);
+            } catch (InterruptedException error) {
+                throw new IllegalStateException(error);
+            }
+        }
     }
 
     private static void produce(String bootstrap, String topic) {

@@ -13,12 +13,13 @@ use stafett_groups::{CommitSender, NewCommit, Strategy};
 use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
 use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, PendingAppends, SubscriptionChange, SubscriptionEdit};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
-use stafett_messaging::delivery::Settle;
+use stafett_delivery::Settle;
 use stafett_messaging::queues::{Declare, Publication, Targets};
 use stafett_model::{Message, Namespace};
 use stafett_queue::{DeadLetter, QueueSettings};
 use stafett_routing::{ExchangeKind, HeaderMatch};
-use stafett_topics::{NewTopic, TopicSettings};
+use stafett_shares::PlaceStart;
+use stafett_topics::{NewTopic, Topic, TopicSettings};
 
 /// Space of the positions of clients of live logs. They need a connection: a row is made by hand.
 const POSITIONS: u8 = 12;
@@ -95,6 +96,7 @@ async fn fill(journal: &Arc<MemoryJournal>) {
         .unwrap();
     broker.catalog().new_producer_id().await.unwrap();
     fill_groups(&broker, topic.id).await;
+    fill_transactions(&broker, &topic).await;
     fill_queues(&broker).await;
     fill_live(&broker).await;
     broker.stop().await;
@@ -146,6 +148,28 @@ async fn fill_groups(broker: &Arc<Broker>, topic: stafett_topics::TopicId) {
         .durable()
         .await
         .unwrap();
+}
+
+/// Stores an open transaction with a commit, and the place of a share group.
+async fn fill_transactions(broker: &Arc<Broker>, topic: &Arc<Topic>) {
+    let transactions = broker.transactions();
+    let instance = transactions.begin_producer("id", 60_000, None).await.unwrap();
+    let by = CommitSender {
+        epoch: -1,
+        ..CommitSender::default()
+    };
+    let commit = NewCommit {
+        topic: topic.id,
+        partition: 0,
+        offset: 5,
+        leader_epoch: -1,
+        text: None,
+    };
+    transactions
+        .commit_offsets("id", instance, true, ("other", &by), vec![commit])
+        .await
+        .unwrap();
+    broker.shares().get_or_make("shares", topic, PlaceStart::First).await.unwrap();
 }
 
 async fn fill_queues(broker: &Arc<Broker>) {

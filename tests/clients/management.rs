@@ -1,8 +1,9 @@
 //! RabbitMQ's management HTTP API with RabbitMQ's own tool, `rabbitmqadmin`, and with requests of all kinds.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -167,6 +168,75 @@ fn rabbitmqadmin_lists_what_there_is() {
 }
 
 #[test]
+fn rabbitmqadmin_lists_connections_channels_and_consumers_and_closes_a_connection() {
+    let Some(admin) = Admin::start() else { return };
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let script = root().join("tests/clients/python/amqp_holds.py");
+    let mut client = peer::command(&python)
+        .arg(script)
+        .arg(admin.broker.amqp())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(client.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "holds");
+    let connections = admin.rows(&[
+        "list",
+        "connections",
+        "name",
+        "user",
+        "vhost",
+        "channels",
+        "state",
+    ]);
+    let name = connections[0]["name"].as_str().unwrap().to_owned();
+    let expected =
+        json!([{ "name": name, "user": "guest", "vhost": "/", "channels": 1, "state": "running" }]);
+    assert_eq!(connections, expected);
+    let channels = admin.rows(&[
+        "list",
+        "channels",
+        "number",
+        "messages_unacknowledged",
+        "prefetch_count",
+    ]);
+    let expected = json!([{ "number": 1, "messages_unacknowledged": 1, "prefetch_count": 7 }]);
+    assert_eq!(channels, expected);
+    let consumers = admin.rows(&[
+        "list",
+        "consumers",
+        "consumer_tag",
+        "queue.name",
+        "prefetch_count",
+    ]);
+    assert_eq!(consumers.as_array().unwrap().len(), 1, "{consumers}");
+    assert_eq!(
+        (&consumers[0]["consumer_tag"], &consumers[0]["queue"]["name"]),
+        (&json!("c"), &json!("held"))
+    );
+    assert!(
+        admin
+            .run(&["close", "connection", &format!("name={name}")])
+            .ends_with("closed\n")
+    );
+    let ended = said.next().unwrap().unwrap();
+    assert_eq!(ended, "320 CONNECTION_FORCED - Closed via management plugin");
+    client.wait().unwrap();
+    // The broker may notice the end a little later than the client.
+    while admin.rows(&["list", "connections"]) != json!([]) {}
+    assert!(
+        admin
+            .fails(&["close", "connection", "name=none"])
+            .contains("Not found")
+    );
+    let ready = admin.rows(&["list", "queues", "name", "messages_ready"]);
+    assert_eq!(ready, json!([{ "name": "held", "messages_ready": 1 }]));
+}
+
+#[test]
 fn the_api_is_also_alone_on_a_port_of_its_own() {
     let Some(mut admin) = Admin::start() else { return };
     let listeners = admin.rows(&["show", "overview", "listeners"]);
@@ -239,4 +309,21 @@ fn requests_are_answered_as_rabbitmq_answers_them() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(said.next(), None, "every request stands in the table");
+}
+
+#[test]
+fn statistics_have_samples_and_rabbitmqs_dashboard_has_its_metrics() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let broker = Broker::start();
+    let script = root().join("tests/clients/python/management_samples.py");
+    peer::run_text(
+        peer::command(&python)
+            .arg(script)
+            .args([broker.amqp(), broker.http()]),
+    );
 }

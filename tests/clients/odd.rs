@@ -18,10 +18,13 @@ mod frames;
 mod groups;
 mod groups_new;
 mod offsets;
+mod open_transactions;
 mod pending;
 mod produce;
 mod read;
 mod settings;
+mod share_acknowledgements;
+mod shares;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -67,6 +70,9 @@ fn cases() -> Vec<Case> {
     all.extend(groups_new::cases());
     all.extend(transactions::cases());
     all.extend(pending::cases());
+    all.extend(open_transactions::cases());
+    all.extend(shares::cases());
+    all.extend(share_acknowledgements::cases());
     all
 }
 

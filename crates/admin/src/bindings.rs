@@ -63,6 +63,7 @@ enum Match {
 /// A binding to be made.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewBinding")]
 struct Definition {
     /// Name of an exchange.
     source: String,

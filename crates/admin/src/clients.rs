@@ -9,10 +9,10 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
+use stafett_delivery::{SearchBounds, SearchOrder};
 use stafett_http::api::{delete, get, post, put};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_messaging::delivery::{SearchBounds, SearchOrder};
 use stafett_messaging::queues::{Acknowledge, Declare, DeclareError, Queue, QueueSettings};
 
 use crate::caller::{self, Caller, NAME_BYTES_MAX, client_name, queue_name};
@@ -174,7 +174,7 @@ fn shown(queue: &Queue) -> Client {
         queue: ClientQueue {
             name: queue.name.to_string(),
             id: queue.id.0.to_string(),
-            priority_max: queue.settings.priority_max,
+            priority_max: queue.declared.priority_max,
             ready: queue.counts().ready,
         },
     }

@@ -11,6 +11,7 @@ use stafett_http::{Code, Path, Problem, Query, Slot, body};
 use stafett_messaging::queues::{
     DeadLetter, Declare, DeclareError, Overflow, Queue, QueueSettings, TopicQueueSpec,
 };
+use stafett_model::Durability;
 
 use crate::queues::{NAMESPACE, QueueStatus, shown};
 use crate::refusals::{self, of_storage};
@@ -22,6 +23,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// Definition of a queue. All fields are optional.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "NewQueue")]
 struct Definition {
     /// True, the default, if it survives a restart with its messages.
     durable: bool,
@@ -34,6 +36,7 @@ struct Definition {
     /// Longest time of a message in the queue.
     ttl_ms: Option<u64>,
     /// Time without use after which the queue is deleted.
+    #[schemars(range(min = 1))]
     expires_ms: Option<u64>,
     length_max: Option<u64>,
     bytes_max: Option<u64>,
@@ -84,9 +87,9 @@ pub(crate) enum OverflowWord {
 }
 
 /// Target of dead letters.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct DeadLetterTo {
+pub(crate) struct DeadLetterTo {
     /// Exchange; empty for the default exchange, whose routing keys are names of queues.
     #[serde(default)]
     exchange: String,
@@ -132,7 +135,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn of(queue: &Queue) -> Self {
-        let settings = &*queue.settings;
+        let settings = queue.settings();
         let dead_letter = settings.dead_letter.as_ref();
         Self {
             durability: queue.durability().map(|level| level.to_string()),
@@ -141,11 +144,7 @@ impl Settings {
             expires_ms: settings.expires_ms,
             length_max: settings.length_max,
             bytes_max: settings.bytes_max,
-            overflow: match settings.overflow {
-                Overflow::DropHead => OverflowWord::DropHead,
-                Overflow::RejectPublish => OverflowWord::Reject,
-                Overflow::RejectPublishDeadLetter => OverflowWord::RejectDeadLetter,
-            },
+            overflow: settings.overflow.into(),
             dead_letter: dead_letter.map(|to| DeadLetterOf {
                 exchange: to.exchange.to_string(),
                 routing_key: to.routing_key.as_ref().map(ToString::to_string),
@@ -173,6 +172,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             Code::NoSuchTopic,
             Code::ExistsDifferently,
             Code::Exclusive,
+            Code::OutOfRange,
         ]),
         make,
     )
@@ -226,14 +226,8 @@ impl Definition {
             let why = "a queue over a topic has neither priorities nor limits: its messages are the topic's";
             return Err(Problem::bad_request(why));
         }
-        let durability = self.durability.as_deref().map(|word| {
-            let level = word.parse().map_err(|why| format!("durability: {why}"));
-            level.map_err(Problem::bad_request)
-        });
-        let dead_letter = self.dead_letter.map(|to| DeadLetter {
-            exchange: to.exchange.into(),
-            routing_key: to.routing_key.map(Into::into),
-        });
+        check_expires(self.expires_ms)?;
+        let durability = self.durability.as_deref().map(level);
         Ok(Declare {
             durable: self.durable,
             auto_delete: self.auto_delete,
@@ -245,11 +239,9 @@ impl Definition {
                 overflow: match self.overflow {
                     // Without a limit, a declaration of another protocol does not name it.
                     _ if self.length_max.or(self.bytes_max).is_none() => Overflow::default(),
-                    OverflowWord::DropHead => Overflow::DropHead,
-                    OverflowWord::Reject => Overflow::RejectPublish,
-                    OverflowWord::RejectDeadLetter => Overflow::RejectPublishDeadLetter,
+                    word => word.into(),
                 },
-                dead_letter,
+                dead_letter: self.dead_letter.map(Into::into),
                 priority_max: self.priority_max,
                 delivery_limit: self.delivery_limit,
                 single_active_consumer: self.single_active_consumer,
@@ -261,6 +253,51 @@ impl Definition {
             ..Declare::default()
         })
     }
+}
+
+impl From<OverflowWord> for Overflow {
+    fn from(word: OverflowWord) -> Self {
+        match word {
+            OverflowWord::DropHead => Self::DropHead,
+            OverflowWord::Reject => Self::RejectPublish,
+            OverflowWord::RejectDeadLetter => Self::RejectPublishDeadLetter,
+        }
+    }
+}
+
+impl From<Overflow> for OverflowWord {
+    fn from(overflow: Overflow) -> Self {
+        match overflow {
+            Overflow::DropHead => Self::DropHead,
+            Overflow::RejectPublish => Self::Reject,
+            Overflow::RejectPublishDeadLetter => Self::RejectDeadLetter,
+        }
+    }
+}
+
+impl From<DeadLetterTo> for DeadLetter {
+    fn from(to: DeadLetterTo) -> Self {
+        Self {
+            exchange: to.exchange.into(),
+            routing_key: to.routing_key.map(Into::into),
+        }
+    }
+}
+
+/// Reads a durability.
+pub(crate) fn level(word: &str) -> Result<Durability, Problem> {
+    let level = word.parse().map_err(|why| format!("durability: {why}"));
+    level.map_err(Problem::bad_request)
+}
+
+/// Refuses a time without use that ends as it begins.
+pub(crate) fn check_expires(ms: Option<u64>) -> Result<(), Problem> {
+    if ms != Some(0) {
+        return Ok(());
+    }
+    let why = "expires_ms is at least 1: with 0 the queue would be deleted at once";
+    let problem = Problem::new(Code::OutOfRange, why).with("field", "expires_ms");
+    Err(problem.with("min", 1).with("max", u64::MAX))
 }
 
 impl Over {

@@ -38,6 +38,8 @@ struct Entry {
     exchange: Arc<Exchange>,
     /// Bindings from it.
     bindings: usize,
+    counters: Counters,
+    rates: Rates,
 }
 
 /// Choice of an exchange among the bindings' targets.
@@ -62,6 +64,7 @@ enum Kind {
 /// Definition of an exchange.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewExchange")]
 #[expect(clippy::struct_excessive_bools, reason = "fields of a request")]
 struct Definition {
     kind: Kind,
@@ -109,6 +112,27 @@ struct ExchangeStatus {
     hash_on: Option<String>,
     /// Bindings from it.
     bindings: usize,
+    counters: Counters,
+    rates: Rates,
+}
+
+/// Messages since the start of the broker.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(rename = "ExchangeCounters")]
+struct Counters {
+    published: u64,
+    /// Messages that led somewhere.
+    routed: u64,
+    unroutable: u64,
+}
+
+/// Messages per second, within the latest 5 s.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(rename = "ExchangeRates")]
+struct Rates {
+    published: f64,
+    routed: f64,
+    unroutable: f64,
 }
 
 /// Bindings that went with an exchange.
@@ -263,7 +287,7 @@ async fn delete_exchange(
 }
 
 /// Finds an exchange by name.
-fn find(broker: &Broker, namespace: &Namespace, name: &str) -> Result<Arc<Exchange>, Problem> {
+pub(crate) fn find(broker: &Broker, namespace: &Namespace, name: &str) -> Result<Arc<Exchange>, Problem> {
     broker
         .messaging()
         .exchanges()
@@ -273,7 +297,27 @@ fn find(broker: &Broker, namespace: &Namespace, name: &str) -> Result<Arc<Exchan
 
 fn entry(broker: &Broker, namespace: &Namespace, exchange: Arc<Exchange>) -> Entry {
     let exchanges = broker.messaging().exchanges();
+    let traffic = exchanges.traffic(namespace, &exchange.name);
+    let counts = traffic
+        .as_ref()
+        .map(|traffic| traffic.counts())
+        .unwrap_or_default();
+    let rate = |at| {
+        traffic
+            .as_ref()
+            .map_or(0.0, |traffic| exchanges.sampler().rate(traffic, at))
+    };
     Entry {
+        counters: Counters {
+            published: counts.published,
+            routed: counts.routed,
+            unroutable: counts.unroutable,
+        },
+        rates: Rates {
+            published: rate(0),
+            routed: rate(1),
+            unroutable: rate(2),
+        },
         namespace: namespace.clone(),
         bindings: exchanges.bindings_from(namespace, &exchange.name).len(),
         exchange,
@@ -301,6 +345,8 @@ fn shown(entry: &Entry) -> ExchangeStatus {
         delays: is.delays,
         hash_on,
         bindings: entry.bindings,
+        counters: entry.counters,
+        rates: entry.rates,
     }
 }
 

@@ -8,8 +8,9 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `definition`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
+//! - `queues`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`, `transactions`, `journal`, [`node`]: the
 //!   resources
+//! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
@@ -18,6 +19,7 @@
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - `caller`: the client for which a request is made
 //! - `operations`: long work
+//! - `overview`: totals and rates; `metrics`: the last hour, and metrics of single objects
 //! - `about`: product and version, the document, explanations of codes
 //! - `refusals`: refusals of the broker's errors
 //! - `time`: times in answers
@@ -26,6 +28,8 @@ mod about;
 mod bindings;
 mod caller;
 mod clients;
+mod connections;
+mod consumers;
 mod content;
 mod definition;
 mod exchanges;
@@ -33,11 +37,14 @@ mod groups;
 mod journal;
 mod key;
 mod message;
+mod metrics;
 mod namespaces;
 pub mod node;
 mod operations;
 pub mod overload;
+mod overview;
 mod publish;
+mod queue_changes;
 mod queues;
 mod receive;
 mod records;
@@ -61,10 +68,12 @@ use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
+use stafett_net::Connections;
 
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
+pub use overview::Overviews;
 pub use records::Reads;
 
 /// The parts of the process behind the API. Clones share them.
@@ -74,6 +83,8 @@ pub struct Backend {
     pub journal: JournalDesk,
     pub operations: Operations,
     pub reads: Reads,
+    pub connections: Arc<Connections>,
+    pub overviews: Overviews,
     pub node: Arc<dyn Node>,
 }
 
@@ -101,6 +112,18 @@ impl FromRef<Backend> for Operations {
     }
 }
 
+impl FromRef<Backend> for Arc<Connections> {
+    fn from_ref(backend: &Backend) -> Self {
+        Arc::clone(&backend.connections)
+    }
+}
+
+impl FromRef<Backend> for Overviews {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.overviews.clone()
+    }
+}
+
 impl FromRef<Backend> for Reads {
     fn from_ref(backend: &Backend) -> Self {
         backend.reads.clone()
@@ -117,7 +140,10 @@ const ABOUT: &str = "Names are segments of the path, percent-encoded: the queue 
 
 /// Returns the routes. They answer with 503 while there is no broker.
 pub fn router(backend: Backend, access: Access) -> Router {
-    let routes = routes().into_router().with_state(backend);
+    let routes = routes()
+        .into_router()
+        .merge(metrics::router())
+        .with_state(backend);
     Policy::Api(access).guard(routes)
 }
 
@@ -134,6 +160,7 @@ fn routes() -> Routes {
         .with(namespaces::routes)
         .with(queues::routes)
         .with(definition::routes)
+        .with(queue_changes::routes)
         .with(send::routes)
         .with(receive::routes)
         .with(settle::routes)
@@ -144,10 +171,14 @@ fn routes() -> Routes {
         .with(topics::routes)
         .with(records::routes)
         .with(groups::routes)
+        .with(connections::routes)
+        .with(consumers::routes)
         .with(transactions::routes)
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(overview::routes)
+        .with(metrics::routes)
 }
 
 /// Returns the namespace that a request names, or the default one.

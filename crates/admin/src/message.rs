@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use stafett_delivery::{DeliveryId, LeaseId, SearchOrder};
 use stafett_http::{Parameter, Problem, Query};
-use stafett_messaging::delivery::{DeliveryId, LeaseId, SearchOrder};
-use stafett_messaging::queues::{Queue, QueueId};
+use stafett_messaging::queues::{Narrow, Queue, QueueId};
 use stafett_model::{Death, DeathReason, StoredMessage};
 
 use crate::content::{Form, Text};
@@ -106,7 +106,7 @@ impl MessageOf {
             _ => shown.form,
         };
         let (content, content_base64) = form.show(front.unwrap_or(value), content_type.as_deref());
-        let ttl = [queue.settings.ttl_ms, message.ttl_ms()];
+        let ttl = [queue.settings().ttl_ms, message.ttl_ms()];
         let ttl = ttl.into_iter().flatten().min();
         let expires = ttl.and_then(|ms| message.arrived_ms().checked_add_unsigned(ms));
         let sent = Some(message.timestamp_ms()).filter(|ms| *ms >= 0);
@@ -197,7 +197,10 @@ fn text(message: &StoredMessage, header: &str) -> Option<String> {
 
 pub(crate) fn context(message: &StoredMessage) -> Option<u64> {
     let value = message.header(CONTEXT.as_bytes())??;
-    std::str::from_utf8(value).ok()?.parse().ok()
+    let number: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    // Only the plain form: a search by the number finds no other.
+    let is_plain = value == b"0" || value.first().is_some_and(|first| (b'1'..=b'9').contains(first));
+    is_plain.then_some(number)
 }
 
 pub(crate) fn message_id(queue: QueueId, id: DeliveryId) -> String {
@@ -296,6 +299,27 @@ impl Choice {
         Self {
             context: Some(context),
             ..Self::default()
+        }
+    }
+
+    /// Returns properties that all messages of the choice have; `number` gets the text of its context.
+    pub(crate) fn narrow<'a>(&'a self, number: &'a mut String) -> Narrow<'a> {
+        let mut headers = self.headers.iter();
+        let header = if let Some(context) = self.context {
+            *number = context.to_string();
+            Some((CONTEXT, number.as_bytes()))
+        } else if let Some(sender) = &self.sender {
+            Some((SENDER, sender.as_bytes()))
+        } else {
+            headers
+                .next()
+                .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        };
+        let lowest = self.priority.max(self.priority_min);
+        let highest = self.priority.unwrap_or(u8::MAX);
+        Narrow {
+            priorities: lowest.map(|lowest| (lowest, highest.max(lowest))),
+            header,
         }
     }
 

@@ -44,6 +44,8 @@ pub trait Node: Debug + Send + Sync {
     fn listeners(&self) -> Vec<Listener>;
     fn settings(&self) -> Vec<Setting>;
     fn memory(&self) -> ProcessMemory;
+    /// Returns the latest reading of the machine and of the process.
+    fn usage(&self) -> Usage;
     /// Describes all threads.
     fn threads(&self) -> std::io::Result<Vec<Thread>>;
     /// Stops the process; connections have the given time to finish.
@@ -86,6 +88,53 @@ pub struct ProcessMemory {
     pub resident_bytes: Option<u64>,
     /// Bytes of requests in memory, and their bound.
     pub requests: (u64, u64),
+}
+
+/// Reading of the machine and of the process. Rates are those of the last 5 s.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Usage {
+    pub machine: MachineUsage,
+    pub process: ProcessUsage,
+}
+
+/// Use of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Machine")]
+pub struct MachineUsage {
+    pub cores: usize,
+    /// Part of all processors' time, from 0 to 1.
+    pub cpu_user: f64,
+    pub cpu_system: f64,
+    /// Time waiting for disks.
+    pub cpu_wait: f64,
+    pub memory_bytes: u64,
+    /// Memory that programs can still get.
+    pub memory_available_bytes: u64,
+    /// Free space of the disk of the data directory.
+    pub disk_free_bytes: u64,
+    /// Bytes per second of all disks.
+    pub disk_read_rate: f64,
+    pub disk_written_rate: f64,
+    /// Bytes per second of all interfaces but the loopback one.
+    pub network_received_rate: f64,
+    pub network_sent_rate: f64,
+}
+
+/// Use by the process.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Process")]
+pub struct ProcessUsage {
+    /// Processors in use for itself: 1 is one of them.
+    pub cpu_user: f64,
+    /// Processors in use by the system for it.
+    pub cpu_system: f64,
+    pub resident_bytes: u64,
+    /// Open files and sockets.
+    pub descriptors: u64,
+    pub descriptors_max: u64,
+    /// Bytes per second that it had disks read and write.
+    pub disk_read_rate: f64,
+    pub disk_written_rate: f64,
 }
 
 /// A thread.
@@ -143,6 +192,7 @@ struct NodeStatus {
 
 /// A node of those that clients may use.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NodeMember")]
 struct Member {
     state: &'static str,
     /// Address of each listener by protocol.

@@ -9,12 +9,15 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
+use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_http::api::{delete, get, post};
-use stafett_http::list::List;
+use stafett_http::list::{List, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_messaging::queues::{Queue, QueueId};
+use stafett_messaging::queues::{DeleteConditions, DeleteQueueError, Queue, QueueId, QueueRange};
 use stafett_model::Namespace;
+use stafett_topics::TopicId;
 
+use crate::caller;
 use crate::definition::Settings;
 use crate::operations::{self, Operations, Plan, Progress};
 use crate::refusals::{self, of_deletion, of_move};
@@ -29,12 +32,29 @@ const MOVED_AT_A_TIME: u64 = 10_000;
 pub(crate) const NAMESPACE: Parameter =
     Parameter::text("namespace", "Namespace of the queue; / if it is absent.");
 
+/// Series of messages given out in any way.
+const DELIVERED: [QueueSeries; 3] = [
+    QueueSeries::Delivered,
+    QueueSeries::DeliveredUnsettled,
+    QueueSeries::Got,
+];
+
+const IF_ID: Parameter = Parameter::text("if_id", "Only if the queue has this id.");
+const IF_READY_MAX: Parameter =
+    Parameter::number("if_ready_max", READY_MAX, "Only if no more messages wait.");
+const READY_MAX: u64 = (1 << 53) - 1;
+
 const LIST: List<Arc<Queue>, QueueStatus> = List {
     name: |queue| (queue.namespace.as_str(), &queue.name),
     sorts: &[
         ("ready", |queue| queue.counts().ready),
         ("in_flight", |queue| queue.counts().in_flight as u64),
         ("consumers", |queue| queue.counts().consumers as u64),
+        ("bytes_ready", |queue| queue.bytes_ready()),
+        ("published_rate", |queue| {
+            queue.increase(&[QueueSeries::Published])
+        }),
+        ("delivered_rate", |queue| queue.increase(&DELIVERED)),
     ],
     shown: |queue| shown(queue),
 };
@@ -58,10 +78,111 @@ pub(crate) struct QueueStatus {
     /// Messages that consumers have and did not settle yet.
     in_flight: usize,
     consumers: usize,
+    /// Bytes of the messages that wait; of a queue without limits an estimate from those that came since the
+    /// start.
+    bytes_ready: u64,
+    counters: Counters,
+    rates: Rates,
     /// True if it is the queue of a registered client.
     personal: bool,
+    state: QueueState,
     #[serde(flatten)]
     settings: Settings,
+}
+
+/// Messages since the start of the broker, by their way.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "QueueCounters")]
+struct Counters {
+    published: u64,
+    published_bytes: u64,
+    /// Deliveries to consumers.
+    delivered: u64,
+    /// Messages given to requests.
+    got: u64,
+    /// Deliveries of messages that had been given out before.
+    redelivered: u64,
+    completed: u64,
+    requeued: u64,
+    discarded: u64,
+    expired: u64,
+    /// Messages dropped, as there were too many.
+    overflowed: u64,
+    /// Messages stored where dead letters go.
+    dead_lettered: u64,
+    /// Messages refused, as the queue was full.
+    refused: u64,
+    /// Messages that requests moved here and away.
+    moved: u64,
+}
+
+/// Messages per second, within the latest 5 s.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "QueueRates")]
+struct Rates {
+    published: f64,
+    /// Deliveries to consumers and to requests.
+    delivered: f64,
+    completed: f64,
+    redelivered: f64,
+}
+
+impl Counters {
+    fn of(counts: MessageCounts) -> Self {
+        Self {
+            published: counts.published,
+            published_bytes: counts.published_bytes,
+            delivered: counts.delivered + counts.delivered_unsettled,
+            got: counts.got + counts.got_unsettled,
+            redelivered: counts.redelivered,
+            completed: counts.completed,
+            requeued: counts.requeued,
+            discarded: counts.discarded,
+            expired: counts.expired,
+            overflowed: counts.overflowed,
+            dead_lettered: counts.dead_lettered,
+            refused: counts.refused,
+            moved: counts.moved_in + counts.moved_out,
+        }
+    }
+}
+
+impl Rates {
+    fn of(queue: &Queue) -> Self {
+        Self {
+            published: queue.rate(&[QueueSeries::Published]),
+            delivered: queue.rate(&DELIVERED),
+            completed: queue.rate(&[QueueSeries::Completed]),
+            redelivered: queue.rate(&[QueueSeries::Redelivered]),
+        }
+    }
+}
+
+/// Condition of a queue.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum QueueState {
+    Running,
+    /// Nothing is handed out until it is resumed.
+    Paused,
+    /// Its log cannot be read now.
+    Stalled,
+    /// It is being deleted.
+    Going,
+}
+
+impl QueueState {
+    fn of(queue: &Queue) -> Self {
+        if queue.is_deleted() {
+            Self::Going
+        } else if queue.is_paused() {
+            Self::Paused
+        } else if queue.is_stalled() {
+            Self::Stalled
+        } else {
+            Self::Running
+        }
+    }
 }
 
 /// Number of messages that a request concerned.
@@ -105,9 +226,14 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 .query(&[
                     Parameter::text("namespace", "Only the queues of this namespace."),
                     Parameter::flag("ready", "Only queues in which messages wait."),
+                    Parameter::text("id", "Only the queue with this id."),
+                    Parameter::flag("personal", "Only queues of registered clients, or with false only others."),
+                    Parameter::flag("exclusive", "Only queues of connections, or with false only others."),
+                    Parameter::text("over", "Only queues over this topic."),
+                    Parameter::text("client", "Only the queue of this registered client."),
                 ])
                 .lists(&LIST)
-                .refuses(&[Code::NotServing]),
+                .refuses(&[Code::NotServing, Code::NoSuchTopic]),
             list,
         )
         .route(
@@ -123,6 +249,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                     NAMESPACE,
                     Parameter::flag("if_unused", "Only if it has no consumers."),
                     Parameter::flag("if_empty", "Only if no message waits."),
+                    IF_ID,
+                    IF_READY_MAX,
                 ])
                 .answers::<MessageCount>(200)
                 .refuses(&refusals::STORAGE)
@@ -134,8 +262,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/queues/{queue}/purge",
                 "Settles all messages that wait.",
             ))
-            .query(&[NAMESPACE])
-            .refuses(&[Code::NotServing, Code::NoSuchQueue]),
+            .query(&[NAMESPACE, IF_ID, IF_READY_MAX])
+            .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Changed]),
             purge,
         )
         .route(
@@ -154,13 +282,83 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let queues = broker.messaging().queues();
     let only = query.get("namespace").map(Namespace::new);
-    let is_ready = query.flag("ready")?;
-    let mut queues = broker.get()?.messaging().queues().all();
-    queues.retain(|queue| {
-        only.as_ref().is_none_or(|only| queue.namespace == *only) && (!is_ready || queue.counts().ready > 0)
-    });
-    Ok(answer(StatusCode::OK, &LIST.page(&query, queues)?))
+    let choice = Choice::of(&broker, &query)?;
+    if choice == Choice::default()
+        && let Some(order) = LIST.name_order(&query)?
+    {
+        let after = order.after.as_ref();
+        let page = queues.page(QueueRange {
+            namespace: only.as_ref(),
+            prefix: &order.prefix,
+            after: after.map(|(namespace, name)| (namespace.as_str(), name.as_str())),
+            descends: order.descends,
+            count: order.count,
+        });
+        let found = Ordered {
+            entries: page.queues,
+            has_more: page.has_more,
+            matched: page.matched,
+            total: page.total,
+        };
+        return Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, found)?));
+    }
+    let mut found = if let Some(id) = choice.id {
+        queues.with_id(id).into_iter().collect()
+    } else if choice.is_ready {
+        let waiting = queues.with_messages(only.as_ref()).into_iter();
+        waiting.map(|(queue, _)| queue).collect()
+    } else {
+        queues.all()
+    };
+    found.retain(|queue| only.as_ref().is_none_or(|only| queue.namespace == *only) && choice.wants(queue));
+    Ok(answer(StatusCode::OK, &LIST.page(&query, found)?))
+}
+
+/// Choice of the queues of a list.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Choice {
+    is_ready: bool,
+    id: Option<QueueId>,
+    is_personal: Option<bool>,
+    is_exclusive: Option<bool>,
+    over: Option<TopicId>,
+    client: Option<String>,
+}
+
+impl Choice {
+    fn of(broker: &Broker, query: &Query) -> Result<Self, Problem> {
+        let flag = |key| query.get(key).map(|_| query.flag(key)).transpose();
+        let id = query.get("id").map(|id| {
+            let id = id.parse().map(QueueId);
+            id.map_err(|_| Problem::bad_request("id is the id of a queue, a number"))
+        });
+        let over = query.get("over").map(|name| {
+            let topic = broker.topics().named(name);
+            let why = || Problem::new(Code::NoSuchTopic, format!("there is no topic {name:?}"));
+            topic.map(|topic| topic.id).ok_or_else(why)
+        });
+        Ok(Self {
+            is_ready: query.flag("ready")?,
+            id: id.transpose()?,
+            is_personal: flag("personal")?,
+            is_exclusive: flag("exclusive")?,
+            over: over.transpose()?,
+            client: query.get("client").map(caller::queue_name),
+        })
+    }
+
+    fn wants(&self, queue: &Queue) -> bool {
+        let client = self.client.as_ref();
+        (!self.is_ready || queue.counts().ready > 0)
+            && self.id.is_none_or(|id| queue.id == id)
+            && self.is_personal.is_none_or(|is| queue.personal == is)
+            && self.is_exclusive.is_none_or(|is| queue.exclusive.is_some() == is)
+            && self.over.is_none_or(|topic| queue.over == Some(topic))
+            && client.is_none_or(|name| queue.personal && *queue.name == **name)
+    }
 }
 
 async fn show(
@@ -184,7 +382,11 @@ pub(crate) fn shown(queue: &Queue) -> QueueStatus {
         ready: counts.ready,
         in_flight: counts.in_flight,
         consumers: counts.consumers,
+        bytes_ready: queue.bytes_ready(),
+        counters: Counters::of(queue.message_counts()),
+        rates: Rates::of(queue),
         personal: queue.personal,
+        state: QueueState::of(queue),
         settings: Settings::of(queue),
     }
 }
@@ -196,18 +398,32 @@ async fn delete_queue(
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let queue = find(&broker, &namespace(&query), &name)?;
-    let (if_unused, if_empty) = (query.flag("if_unused")?, query.flag("if_empty")?);
+    check_id(&query, &queue)?;
+    let ready_max = query.number("if_ready_max", READY_MAX)?;
+    let conditions = DeleteConditions {
+        if_unused: query.flag("if_unused")?,
+        ready_max: if query.flag("if_empty")? {
+            Some(0)
+        } else {
+            ready_max
+        },
+    };
     // An exclusive queue is deleted as if by its owner.
-    let owner = queue
-        .exclusive
-        .unwrap_or_else(|| broker.messaging().queues().new_owner());
-    let deleted =
-        broker
-            .messaging()
-            .queues()
-            .delete(&queue.namespace, &queue.name, if_unused, if_empty, owner);
+    let deleted = broker.messaging().queues().delete_this(&queue, conditions);
     let messages = deleted.await.map_err(of_deletion)?;
     Ok(answer(StatusCode::OK, &MessageCount { messages }))
+}
+
+/// Refuses a request whose condition names another queue.
+fn check_id(query: &Query, queue: &Queue) -> Result<(), Problem> {
+    let id = queue.id.0.to_string();
+    match query.get("if_id") {
+        Some(wanted) if wanted != id => {
+            let why = format!("the queue {:?} has the id {id}, not {wanted:?}", &*queue.name);
+            Err(Problem::new(Code::Changed, why).with("id", id))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn purge(
@@ -217,11 +433,12 @@ async fn purge(
     query: Query,
 ) -> Result<Response, Problem> {
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    check_id(&query, &queue)?;
+    let max = query.number("if_ready_max", READY_MAX)?.unwrap_or(u64::MAX);
     let plan = plan("purge", &queue, false);
-    let work = async move |_: Arc<Progress>| {
-        Ok(MessageCount {
-            messages: queue.purge(),
-        })
+    let work = async move |_: Arc<Progress>| match queue.purge_up_to(max) {
+        Ok(messages) => Ok(MessageCount { messages }),
+        Err(ready) => Err(of_deletion(DeleteQueueError::TooMany { ready })),
     };
     operations.run(plan, &query, work).await
 }
@@ -299,9 +516,7 @@ async fn move_steps(
 
 /// Returns a queue by its id.
 pub(crate) fn with_id(broker: &Broker, id: &str) -> Option<Arc<Queue>> {
-    let id = QueueId(id.parse().ok()?);
-    let mut queues = broker.messaging().queues().all().into_iter();
-    queues.find(|queue| queue.id == id)
+    broker.messaging().queues().with_id(QueueId(id.parse().ok()?))
 }
 
 /// Returns a queue by name.

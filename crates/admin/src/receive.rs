@@ -9,9 +9,9 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
+use stafett_delivery::{Delivery, DeliveryId, LeaseId, MessageState, SearchBounds, SearchOrder};
 use stafett_http::api::{get, post};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
-use stafett_messaging::delivery::{Delivery, DeliveryId, LeaseId, MessageState, SearchBounds, SearchOrder};
 use stafett_messaging::queues::{Acknowledge, Queue, Receive, Received};
 use stafett_model::StoredMessage;
 use tokio::time::Instant;
@@ -133,7 +133,9 @@ async fn look(
         looked_at: 0,
         next: None,
     };
-    let Some(mut search) = queue.search(order, BOUNDS, &after) else {
+    let mut number = String::new();
+    let searching = queue.begin_search(order, BOUNDS, &after, choice.narrow(&mut number));
+    let Some(mut search) = searching.await else {
         return Ok(answer(StatusCode::OK, &found));
     };
     let mut bytes = 0;
@@ -236,11 +238,13 @@ impl Wanted {
         after: Vec<DeliveryId>,
     ) -> Result<Received, Problem> {
         let wants = |message: &StoredMessage| self.choice.wants(message);
+        let mut number = String::new();
         let request = Receive {
             count: self.count,
             bytes_max: BYTES_MAX,
             order: self.order,
             wanted: (!self.choice.is_all()).then_some(&wants as _),
+            narrow: self.choice.narrow(&mut number),
             bounds: BOUNDS,
             after,
             wait,
@@ -423,13 +427,10 @@ pub(crate) fn with_messages(
     caller: &Caller,
 ) -> Vec<Arc<Queue>> {
     let own = caller.0.as_deref().map(crate::caller::queue_name);
-    let mut queues = broker.messaging().queues().all();
+    let waiting = broker.messaging().queues().with_messages(Some(namespace));
+    let mut queues: Vec<Arc<Queue>> = waiting.into_iter().map(|(queue, _)| queue).collect();
     queues.retain(|queue| {
-        queue.namespace == *namespace
-            && queue.exclusive.is_none()
-            && (!queue.personal || own.as_deref() == Some(&*queue.name))
-            && queue.counts().ready > 0
+        queue.exclusive.is_none() && (!queue.personal || own.as_deref() == Some(&*queue.name))
     });
-    queues.sort_by(|one, other| one.name.cmp(&other.name));
     queues
 }

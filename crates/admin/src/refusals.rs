@@ -22,7 +22,13 @@ pub(crate) const STORAGE: [Code; 4] = [
     Code::OutcomeUnknown,
 ];
 /// Codes of [`of_deletion`].
-pub(crate) const DELETION: [Code; 4] = [Code::NoSuchQueue, Code::InUse, Code::NotEmpty, Code::Exclusive];
+pub(crate) const DELETION: [Code; 5] = [
+    Code::NoSuchQueue,
+    Code::InUse,
+    Code::NotEmpty,
+    Code::Exclusive,
+    Code::Changed,
+];
 /// Codes of [`of_move`].
 pub(crate) const MOVE: [Code; 6] = [
     Code::MessageWithoutKey,
@@ -172,6 +178,9 @@ pub(crate) fn of_deletion(error: DeleteQueueError) -> Problem {
         DeleteQueueError::NoSuchQueue => Code::NoSuchQueue,
         DeleteQueueError::InUse => Code::InUse,
         DeleteQueueError::NotEmpty => Code::NotEmpty,
+        DeleteQueueError::TooMany { ready } => {
+            return Problem::new(Code::Changed, error).with("ready", ready);
+        }
         DeleteQueueError::Locked => Code::Exclusive,
         DeleteQueueError::NotStored(why) => return of_storage(why, why),
     };

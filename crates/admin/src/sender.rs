@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use stafett_broker::Broker;
-use stafett_http::{Code, Problem, stamp};
+use stafett_http::{Code, Problem, openapi, stamp};
 use stafett_messaging::queues::Queue;
 use stafett_messaging::{QUEUES_MAX, Send, SendError};
 use stafett_model::{Durability, Message, MessageHeaders, Namespace};
@@ -90,7 +90,7 @@ pub(crate) struct Sent {
 pub(crate) enum SentOrRefused {
     Sent(Sent),
     /// The refusal, as an answer of its own would have it.
-    Refused(serde_json::Value),
+    Refused(#[schemars(schema_with = "openapi::refusal")] serde_json::Value),
 }
 
 /// A message that is ready to be stored, and its answer.
@@ -186,10 +186,10 @@ impl<'a> Sender<'a> {
     /// Sends one message for itself.
     pub(crate) async fn send_one(
         &self,
-        (send, mut sent): Ready,
+        (message, mut sent): Ready,
         key: Option<Key>,
     ) -> Result<Response, Problem> {
-        sent.repeated = self.store(vec![send], key).await?;
+        sent.repeated = self.store(vec![message], key).await?;
         Ok(answer(StatusCode::CREATED, &sent))
     }
 
@@ -215,8 +215,8 @@ impl<'a> Sender<'a> {
         self.prepare(message, content, kind, key)
     }
 
-    /// Checks a message, and builds the stored one. With `key`, of this message alone, it gets the same id and
-    /// context however often the request is sent.
+    /// Checks a message, and builds the stored one. With `key`, of this message alone, it gets the same id
+    /// and context however often the request is sent.
     pub(crate) fn prepare(
         &self,
         message: &Outgoing,
@@ -311,9 +311,9 @@ impl<'a> Sender<'a> {
         let clients = clients.iter().map(|client| self.client(client));
         for queue in queues.chain(clients) {
             let queue = queue?;
-            let max = queue.settings.priority_max;
+            let max = queue.declared.priority_max;
             let priority = message.priority.unwrap_or(0);
-            if priority > max && !queue.settings.two_priorities && queue.over.is_none() {
+            if priority > max && !queue.declared.two_priorities && queue.over.is_none() {
                 let why = format!(
                     "priority is at most {max} in queue {:?}, not {priority}",
                     &*queue.name

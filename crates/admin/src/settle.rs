@@ -6,9 +6,9 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
+use stafett_delivery::{LeaseId, Settle};
 use stafett_http::api::post;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
-use stafett_messaging::delivery::{LeaseId, Settle};
 use stafett_messaging::queues::SettleLeases;
 
 use crate::caller::Caller;

@@ -1,12 +1,15 @@
 //! The routes, over a broker on a journal in memory.
 
+mod consumers;
 mod document;
 mod exchanges;
 mod groups;
 mod hostile;
 mod journal;
+mod metrics;
 mod mlmq;
 mod node;
+mod queue_changes;
 mod records;
 mod search;
 mod topics;
@@ -30,8 +33,8 @@ use stafett_model::{BatchBuilder, Codec, Message, Namespace, Record};
 use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
-use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
-use crate::{Backend, JournalDesk, Operations, Reads};
+use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage};
+use crate::{Backend, JournalDesk, Operations, Overviews, Reads};
 
 /// A node that takes no commands.
 #[derive(Debug)]
@@ -79,6 +82,10 @@ impl Node for TestNode {
             resident_bytes: Some(7),
             requests: (1, 2),
         }
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::default()
     }
 
     fn threads(&self) -> std::io::Result<Vec<Thread>> {
@@ -132,10 +139,12 @@ impl World {
         let broker = Broker::start(journal, BrokerSettings::default()).await;
         let broker = Arc::new(broker.unwrap());
         let backend = Backend {
+            connections: Arc::default(),
             broker: Slot::default(),
             journal: JournalDesk::default(),
             operations: Operations::default(),
             reads: Reads::default(),
+            overviews: Overviews::default(),
             node: Arc::new(TestNode),
         };
         backend.broker.open(Arc::clone(&broker));

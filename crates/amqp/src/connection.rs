@@ -13,7 +13,8 @@ use std::time::Duration;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
-use stafett_net::{ByteBudget, Connection, Intake, ListenerMetrics, Permit, ReadHalf, WriteHalf, turn};
+use stafett_net::registry::Wait;
+use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
 use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::{Input, InputError};
+use crate::operation::Operation;
 use crate::output::Output;
 use crate::session::{ConnectionEnd, Session};
 use crate::traced::ConnectionTrace;
@@ -58,7 +60,7 @@ enum Ended {
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(context: Arc<AmqpContext>, mut connection: Connection) {
-    let (peer, id) = (connection.peer, connection.id);
+    let (peer, id) = (connection.entry.peer, connection.entry.id);
     match run(&context, &mut connection).await {
         Ended::Left | Ended::End(ConnectionEnd::Closed) => tracing::trace!(%peer, id, "the client left"),
         ended @ (Ended::Input(_)
@@ -84,12 +86,13 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     };
     let budget = Arc::clone(&connection.budget);
     let mut session = Session::new(Arc::clone(context), agreed, budget, opening.output);
+    session.attach(&connection.entry);
     session.intake = Intake::new(connection.shedding.as_ref());
     session.trace = connection.trace.clone().map(|trace| {
         let connection = ConnectionTrace {
             trace,
-            metrics: Arc::clone(&connection.metrics),
-            peer: connection.peer,
+            metrics: Arc::clone(&connection.entry.metrics),
+            peer: connection.entry.peer,
         };
         (connection, Instant::now())
     });
@@ -112,7 +115,8 @@ struct Opening {
 
 impl Opening {
     async fn run(&mut self, context: &AmqpContext, connection: &mut Connection) -> Result<Agreed, Ended> {
-        let peer = connection.peer.ip();
+        let peer = connection.entry.peer.ip();
+        let entry = Arc::clone(&connection.entry);
         let budget = Arc::clone(&connection.budget);
         let drain = connection.drain.clone();
         let (mut read, mut write) = connection.stream.split();
@@ -120,12 +124,13 @@ impl Opening {
         let mut began = false;
         loop {
             let read = drain
-                .run_until_cancelled(self.input.read(&mut read, &budget))
+                .run_until_cancelled(self.input.read(&mut read, &budget, &entry))
                 .await;
             let Some(read) = read else {
                 return Err(ConnectionEnd::Stopping.into());
             };
             let permit = read?.ok_or(Ended::Left)?;
+            entry.on_received(permit.bytes());
             if !began {
                 let Some(is_spoken) = frame::split_protocol_header(&mut self.input.buffer) else {
                     continue;
@@ -220,7 +225,7 @@ struct Wire<'a> {
     write: WriteHalf<'a>,
     budget: Arc<ByteBudget>,
     drain: CancellationToken,
-    metrics: Arc<ListenerMetrics>,
+    entry: Arc<ConnectionEntry>,
     space: DiskSpace,
     namespace_closed: CancellationToken,
     /// Bytes already counted in the metrics.
@@ -238,7 +243,8 @@ impl Wire<'_> {
 
     fn on_written(&mut self, session: &Session) {
         let written = session.out.written();
-        self.metrics.sent_bytes.inc_by(written - self.sent);
+        self.entry
+            .on_sent(usize::try_from(written - self.sent).unwrap_or(usize::MAX));
         self.sent = written;
         if session.out.is_empty()
             && let Some(begun) = self.writing_since.take()
@@ -256,7 +262,7 @@ impl Open {
             write,
             budget: Arc::clone(&connection.budget),
             drain: connection.drain.clone(),
-            metrics: Arc::clone(&connection.metrics),
+            entry: Arc::clone(&connection.entry),
             space: self.session.space.clone(),
             namespace_closed: self.session.namespace_closed.clone(),
             sent: 0,
@@ -275,7 +281,7 @@ impl Open {
         let mut deadline: Option<Instant> = None;
         let mut tick = Box::pin(sleep(between_looks));
         // Frames that arrived together with the last frame of the opening.
-        if let Err(ended) = self.execute().await {
+        if let Err(ended) = self.execute(&wire.entry).await {
             return ended;
         }
         loop {
@@ -293,7 +299,7 @@ impl Open {
                 Ok(Event::Read(Some(permit))) => self.on_read(permit, wire).await,
                 Ok(Event::Space) => {
                     self.session.unblock();
-                    self.execute().await
+                    self.execute(&wire.entry).await
                 }
                 Ok(Event::NamespaceClosed) => self.session.on_namespace_closed().map_err(Ended::from),
                 Ok(Event::Tick) => {
@@ -302,8 +308,8 @@ impl Open {
                 }
                 Ok(Event::Drain) => {
                     deadline.get_or_insert_with(|| Instant::now() + CLOSE_PATIENCE);
-                    match self.session.stop() {
-                        Ok(()) => self.perform().await,
+                    match self.session.stop(wire.entry.reason().as_deref()) {
+                        Ok(()) => self.perform(&wire.entry).await,
                         Err(end) => Err(end.into()),
                     }
                 }
@@ -322,14 +328,14 @@ impl Open {
     async fn on_read(&mut self, permit: Permit, wire: &Wire<'_>) -> Result<(), Ended> {
         self.missed = 0;
         let bytes = permit.bytes();
-        wire.metrics.received_bytes.inc_by(bytes as u64);
+        wire.entry.on_received(bytes);
         self.session.add_memory(permit);
         if self.input.take_was_empty() {
             self.session.intake.on_drained();
         }
         self.session.begin_intake();
         let begun = Instant::now();
-        let executed = self.execute().await;
+        let executed = self.execute(&wire.entry).await;
         turn::after(bytes).await;
         self.session.context.metrics.on_executed(begun.elapsed());
         let is_waited_for = std::mem::take(&mut self.session.is_waited_for);
@@ -347,6 +353,7 @@ impl Open {
             }
             self.session.end_without_namespace()?;
         }
+        self.session.show_channels();
         self.input.shrink();
         self.session.out.shrink();
         if self.session.intake.is_used() {
@@ -380,6 +387,13 @@ impl Open {
         };
         let (confirms, out, outbox, replies) = session.parts();
         let waiting = !out.is_empty();
+        wire.entry.set_wait(if is_blocked {
+            Some(Wait::Space)
+        } else if waiting {
+            Some(Wait::Outbox)
+        } else {
+            has_unconfirmed.then_some(Wait::Journal)
+        });
         let begun = Instant::now();
         // In random order: a stream of deliveries must not keep settlements from being read.
         tokio::select! {
@@ -387,9 +401,10 @@ impl Open {
                 written?;
                 Ok(Event::Written)
             }
-            permit = input.read(&mut wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
+            permit = input.read(&mut wire.read, &wire.budget, &wire.entry), if may_read => Ok(Event::Read(permit?)),
             () = poll_fn(|cx| confirms.poll_ready(cx)), if has_unconfirmed => Ok(Event::Stored),
-            () = outbox.filled(), if may_deliver => Ok(Event::Filled),
+            // Also wakes a connection that is asked for its channels.
+            () = outbox.filled() => Ok(Event::Filled),
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
             () = wire.space.enough(), if is_blocked => Ok(Event::Space),
             () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
@@ -400,7 +415,7 @@ impl Open {
     }
 
     /// Executes all received frames. The rest is executed later if the connection has to wait for space.
-    async fn execute(&mut self) -> Result<(), Ended> {
+    async fn execute(&mut self, entry: &ConnectionEntry) -> Result<(), Ended> {
         while !self.session.is_blocked() {
             self.session.publish_again(&mut self.input.buffer);
             match frame::split(&mut self.input.buffer, self.session.agreed.frame_bytes_max) {
@@ -414,17 +429,21 @@ impl Open {
                 }
             }
             if self.session.is_waiting() {
-                self.perform().await?;
+                self.perform(entry).await?;
             }
         }
         self.session.finish_turn()?;
-        self.perform().await
+        self.perform(entry).await
     }
 
     /// Performs the operations that the session waits for.
-    async fn perform(&mut self) -> Result<(), Ended> {
-        while let Some(operation) = self.session.next_operation() {
+    async fn perform(&mut self, entry: &ConnectionEntry) -> Result<(), Ended> {
+        // In a future, an operation that was looked at would stay beside that which performs it.
+        let with_wait = |operation: Operation| (operation.wait(), operation);
+        while let Some((wait, operation)) = self.session.next_operation().map(with_wait) {
+            let waiting = entry.waiting(wait);
             let done = operation.perform(&self.session.context).await;
+            drop(waiting);
             self.session.on_done(done)?;
         }
         Ok(())

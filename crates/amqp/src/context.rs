@@ -9,6 +9,7 @@ use stafett_messaging::queues::{Queue, Queues};
 use stafett_model::Namespace;
 
 use crate::arguments::QueueType;
+use crate::churn::Churn;
 use crate::error::not_stored;
 use crate::exception::Exception;
 use crate::exchange_kinds;
@@ -22,6 +23,7 @@ pub(crate) struct AmqpContext {
     pub settings: AmqpSettings,
     pub metrics: Metrics,
     pub replies: Addresses,
+    pub churn: Churn,
 }
 
 impl AmqpContext {

@@ -127,7 +127,9 @@ pub(crate) fn delete(error: &DeleteQueueError, what: &str) -> Option<Exception> 
     match error {
         DeleteQueueError::NoSuchQueue => None,
         DeleteQueueError::InUse => Some(Exception::precondition(format!("{what} in use"))),
-        DeleteQueueError::NotEmpty => Some(Exception::precondition(format!("{what} not empty"))),
+        DeleteQueueError::NotEmpty | DeleteQueueError::TooMany { .. } => {
+            Some(Exception::precondition(format!("{what} not empty")))
+        }
         DeleteQueueError::Locked => Some(locked(what)),
         DeleteQueueError::NotStored(cause) => Some(not_stored(cause, what)),
     }

@@ -7,6 +7,7 @@ use stafett_broker::{Broker, FrontEndHooks};
 use stafett_model::Namespace;
 use stafett_net::{Connection, Protocol};
 
+use crate::churn::Churn;
 use crate::context::AmqpContext;
 use crate::management::Management;
 use crate::message_attributes::KeptProperties;
@@ -37,6 +38,7 @@ impl Amqp {
                 settings,
                 metrics,
                 replies: Addresses::default(),
+                churn: Churn::default(),
             }),
         }
     }

@@ -37,6 +37,8 @@ pub(crate) const FRAME_BYTES_BEFORE: u32 = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub user: ByteString,
+    /// Mechanism of authentication.
+    pub mechanism: ByteString,
     pub client: ClientProperties,
     pub channels_max: u16,
     pub frame_bytes_max: u32,
@@ -58,6 +60,7 @@ pub(crate) struct ClientProperties {
 pub(crate) struct Handshake {
     state: HandshakeState,
     user: ByteString,
+    mechanism: ByteString,
     client: ClientProperties,
     channels_max: u16,
     frame_bytes_max: u32,
@@ -157,11 +160,12 @@ impl Handshake {
             (Method::Connection(Connection::Open(method)), HandshakeState::Open) => {
                 HandshakeAction::Open(Agreed {
                     user: self.user.clone(),
+                    mechanism: self.mechanism.clone(),
                     client: self.client.clone(),
                     channels_max: self.channels_max,
                     frame_bytes_max: self.frame_bytes_max,
                     heartbeat: self.heartbeat,
-                    virtual_host: method.virtual_host,
+                    virtual_host: owned(&method.virtual_host),
                 })
             }
             (Method::Connection(Connection::Close(_)), _) => HandshakeAction::Closed,
@@ -175,10 +179,11 @@ impl Handshake {
         settings: &AmqpSettings,
         peer: IpAddr,
     ) -> HandshakeAction {
-        self.client = ClientProperties::read(method.client_properties);
+        self.client = ClientProperties::read(&method.client_properties);
         match auth::authenticate(&method.mechanism, &method.response, peer) {
             Ok(user) => {
-                self.user = user;
+                self.user = owned(&user);
+                self.mechanism = owned(&method.mechanism);
                 self.state = HandshakeState::Tune;
                 let tune = connection::Tune {
                     channel_max: settings.channels_max,
@@ -219,7 +224,9 @@ impl Handshake {
 }
 
 impl ClientProperties {
-    fn read(table: Table) -> Self {
+    fn read(table: &Table) -> Self {
+        let bytes = Bytes::copy_from_slice(table.as_bytes());
+        let table = Table::decode(bytes).unwrap_or_default();
         let capabilities = match table.get("capabilities") {
             Some(Value::Table(capabilities)) => capabilities,
             _ => Table::default(),
@@ -253,6 +260,11 @@ impl AuthError {
             .ending(Scope::Connection)
             .caused_by((0, 0))
     }
+}
+
+/// Copies a text: a slice would keep the buffer of a whole read as long as the connection is open.
+fn owned(text: &ByteString) -> ByteString {
+    ByteString::from(&**text)
 }
 
 fn end(why: impl Into<String>) -> HandshakeAction {

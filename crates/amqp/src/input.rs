@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use stafett_amqp_wire::frame;
 use stafett_net::moderation::{Change, Moderation};
-use stafett_net::{BudgetError, ByteBudget, Permit, ReadHalf};
+use stafett_net::registry::Wait;
+use stafett_net::{BudgetError, ByteBudget, ConnectionEntry, Permit, ReadHalf};
 use tokio::time::{Instant, sleep_until};
 
 /// Limits on the bytes of one read.
@@ -65,6 +66,7 @@ impl Input {
         &mut self,
         stream: &mut ReadHalf<'_>,
         budget: &Arc<ByteBudget>,
+        entry: &ConnectionEntry,
     ) -> Result<Option<Permit>, InputError> {
         loop {
             match self.moderation.due() {
@@ -79,7 +81,12 @@ impl Input {
                 None => stream.readable().await?,
             }
             let wanted = self.wanted();
-            let mut permit = budget.reserve(wanted).await?;
+            let mut permit = if let Some(permit) = budget.try_reserve(wanted) {
+                permit
+            } else {
+                let _waiting = entry.waiting(Wait::Memory);
+                budget.reserve(wanted).await?
+            };
             self.buffer.reserve(wanted);
             let mut limited = self.buffer.split_off(self.buffer.len());
             let read = if self.is_unsure || self.moderation.due().is_some() {

@@ -22,13 +22,15 @@
 //! - `exception`: reasons for closing a channel or a connection; `error`: from errors of the core to
 //!   exceptions
 //! - `management`: RabbitMQ's management HTTP API
-//! - `metrics`, `settings`
+//! - `metrics`, `settings`; `churn`: rates of what comes and goes
 //!
 //! This crate must not know files, other protocols or how the broker stores anything. It keeps no state
 //! beyond connections and the addresses of direct replies: everything else is in the broker.
 
 mod arguments;
 mod auth;
+mod churn;
+mod client;
 mod connection;
 mod content;
 mod context;

@@ -1,5 +1,6 @@
 //! Metrics. Handles are resolved once and then only incremented, per batch on hot paths.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -21,6 +22,35 @@ struct ExceptionLabels {
     scope: &'static str,
 }
 
+/// Bounds of the sizes by which messages are counted, in bytes.
+pub(crate) const SIZES: [usize; 8] = [
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    50_000_000,
+    100_000_000,
+];
+
+/// One more of a gauge, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    pub(crate) fn in_gauge(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub published: Counter,
@@ -31,6 +61,15 @@ pub(crate) struct Metrics {
     pub delivered: Counter,
     pub settled: Counter,
     pub channels: Gauge,
+    pub channels_opened: Counter,
+    /// Messages received on channels with confirms.
+    pub published_to_confirm: Counter,
+    /// Channels that have published.
+    pub publishers: Gauge,
+    pub queues_declared: Counter,
+    pub got_unsettled: Counter,
+    pub get_empty: Counter,
+    sizes: [AtomicU64; SIZES.len() + 1],
     pub blocked: Gauge,
     exceptions: Family<ExceptionLabels, Counter>,
     read: Histogram,
@@ -70,6 +109,21 @@ impl Metrics {
             delivered: new(registry, "delivered", "Messages sent to consumers"),
             settled: new(registry, "settled", "Deliveries settled by consumers"),
             channels: new(registry, "channels", "Channels that are open now"),
+            channels_opened: new(registry, "channels_opened", "Channels that were opened"),
+            published_to_confirm: new(
+                registry,
+                "published_to_confirm",
+                "Messages received on channels with confirms",
+            ),
+            publishers: new(
+                registry,
+                "publishers",
+                "Channels that have published, and are open",
+            ),
+            queues_declared: new(registry, "queues_declared", "Declarations of queues"),
+            got_unsettled: new(registry, "got_unsettled", "Messages got and settled by that"),
+            get_empty: new(registry, "get_empty", "Requests for a message that got none"),
+            sizes: std::array::from_fn(|_| AtomicU64::new(0)),
             blocked: new(
                 registry,
                 "blocked_connections",
@@ -84,6 +138,27 @@ impl Metrics {
             deliver,
             write,
         }
+    }
+
+    /// Counts the sizes of messages.
+    pub(crate) fn on_sizes(&self, sizes: impl Iterator<Item = usize>) {
+        let mut counts = [0_u64; SIZES.len() + 1];
+        for size in sizes {
+            let at = SIZES.iter().filter(|bound| size > **bound).count();
+            if let Some(count) = counts.get_mut(at) {
+                *count += 1;
+            }
+        }
+        for (size, count) in self.sizes.iter().zip(counts) {
+            if count > 0 {
+                size.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns the numbers of messages by size: up to each of [`SIZES`], and beyond.
+    pub(crate) fn sizes(&self) -> [u64; SIZES.len() + 1] {
+        std::array::from_fn(|at| self.sizes.get(at).map_or(0, |size| size.load(Ordering::Relaxed)))
     }
 
     pub(crate) fn on_exception(&self, code: ReplyCode, is_channel: bool) {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_messaging::delivery::{Delivery, Dispatcher};
+use stafett_delivery::{Delivery, Dispatcher};
 use stafett_messaging::queues::{DeclareError, DeclaredQueue, DeleteQueueError, OwnerId, Queue};
 use stafett_messaging::{CommitError, Committed, Published};
 use stafett_model::Namespace;
+use stafett_net::registry::Wait;
 use stafett_net::{Arrival, BudgetError, ByteBudget};
 use stafett_store::NotStored;
 use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicId};
@@ -70,6 +71,23 @@ pub(crate) enum Done {
 }
 
 impl Operation {
+    /// Returns the wait of the operation.
+    pub(crate) fn wait(&self) -> Wait {
+        match self {
+            Self::Reserve(..) | Self::Grow(_) => Wait::Memory,
+            Self::AwaitPublished(_)
+            | Self::Commit(_)
+            | Self::AwaitStored(_)
+            | Self::AwaitDeadLetters(_)
+            | Self::Declare(..)
+            | Self::DeleteQueue { .. }
+            | Self::CreateTopic(_)
+            | Self::DeleteTopic(_)
+            | Self::AwaitName(_)
+            | Self::TakeOne { .. } => Wait::Journal,
+        }
+    }
+
     pub(crate) async fn perform(self, context: &AmqpContext) -> Done {
         match self {
             Self::AwaitPublished(mut batch) => {

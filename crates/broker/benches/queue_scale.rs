@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings};
+use stafett_delivery::{ConsumerSpec, Outbox, Settle};
 use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
-use stafett_messaging::delivery::{ConsumerSpec, Outbox, Settle};
 use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 

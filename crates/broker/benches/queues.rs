@@ -18,8 +18,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
+use stafett_delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
 use stafett_journal::{DiskJournal, Settings};
-use stafett_messaging::delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
 use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 

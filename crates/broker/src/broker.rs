@@ -8,10 +8,12 @@ use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
 use stafett_messaging::Messaging;
 use stafett_messaging::exchanges::ReadAttributes;
+use stafett_shares::Shares;
 use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 use stafett_transactions::{TransactionSettings, Transactions};
 
+use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
 
 #[derive(Debug)]
@@ -21,11 +23,13 @@ pub struct Broker {
     pub(crate) groups: Arc<Groups>,
     pub(crate) transactions: Arc<Transactions>,
     pub(crate) messaging: Messaging,
+    pub(crate) shares: Arc<Shares>,
     live_topics: Arc<Live>,
     cluster_id: u128,
     /// Default settings of topics, as the broker was started with.
     pub(crate) base: TopicDefaults,
     pub(crate) overrides: Overrides,
+    pub(crate) histories: Histories,
 }
 
 /// Settings of a broker.
@@ -110,6 +114,7 @@ impl Broker {
             Arc::clone(&clock),
         )?);
         let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes, &clock)?;
+        let shares = Shares::open(&journal, catalog.topics(), base.logs.durability, &clock)?;
         let broker = Self {
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             journal,
@@ -117,9 +122,11 @@ impl Broker {
             groups,
             transactions,
             messaging,
+            shares,
             live_topics,
             base,
             overrides,
+            histories: Histories::default(),
         };
         if cluster_id.is_none() {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());
@@ -141,6 +148,7 @@ impl Broker {
         self.transactions.finish().await;
         self.catalog.finish().await;
         self.messaging.finish().await;
+        self.shares.finish().await;
         self.live_topics.finish_changes().await;
     }
 
@@ -149,6 +157,7 @@ impl Broker {
         self.groups.register_metrics(registry);
         self.transactions.register_metrics(registry);
         self.messaging.register_metrics(registry);
+        self.shares.register_metrics(registry);
         self.live_topics.metrics().register(registry);
     }
 
@@ -177,9 +186,19 @@ impl Broker {
         &self.messaging
     }
 
+    /// Returns the places of share groups in stored topics.
+    pub fn shares(&self) -> &Arc<Shares> {
+        &self.shares
+    }
+
     /// Returns the live topics.
     pub fn live_topics(&self) -> &Arc<Live> {
         &self.live_topics
+    }
+
+    /// Returns the samples of the last hour.
+    pub fn histories(&self) -> &Histories {
+        &self.histories
     }
 
     /// Returns the default settings of topics, as the broker was started with.

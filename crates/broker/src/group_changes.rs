@@ -16,6 +16,6 @@ impl Broker {
     /// group's places in topics.
     pub async fn finish_group_deletion(&self, name: &str, ticket: DeletionTicket) -> Result<(), NotStored> {
         ticket.durable().await?;
-        self.messaging.shares().delete_group(name).await
+        self.shares.delete_group(name).await
     }
 }

@@ -7,14 +7,18 @@
 //! - `group_changes`: deletion of groups
 //! - `namespaces`: deletion of namespaces
 //! - `overrides`: settings changed at run time, except those of single topics
+//! - `history`: the last hour of everything that counts, and of the node
 //! - `live_logs`: stored topics behind live topics
 
 mod broker;
 mod group_changes;
+mod history;
 mod live_logs;
 mod namespaces;
 mod overrides;
 mod topic_changes;
 
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
+pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};
+pub use stafett_counters::{STEP_MS, STEPS_MAX, Sample, Timeline};

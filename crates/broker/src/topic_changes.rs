@@ -20,6 +20,7 @@ impl Broker {
     pub(crate) async fn delete_topic_here(&self, id: TopicId) -> Result<(), DeleteError> {
         let on_deleted = |topic: &Topic| {
             self.messaging.on_topic_deleted(topic);
+            self.shares.on_topic_deleted(topic.id);
             self.groups.on_topic_deleted();
         };
         self.catalog.delete(id, on_deleted).await
@@ -31,6 +32,7 @@ impl Broker {
         self.catalog.changes().begin(async move {
             let grown = broker.catalog.grow(id, wanted).await?;
             broker.messaging.on_topic_grown(&grown);
+            broker.shares.on_topic_grown(&grown);
             Ok(grown)
         })
     }

@@ -155,6 +155,11 @@ impl Groups {
         let mut changes = changes.peekable();
         while changes.peek().is_some() {
             let part: Changes = changes.by_ref().take(COMMITS_TOGETHER).collect();
+            let commits = part
+                .iter()
+                .filter(|(_, _, committed)| committed.is_some())
+                .count();
+            group.counter.add(&self.sampler, commits as u64);
             let frames = part.iter().map(|change| frame(&group.name, change)).collect();
             let ticket = self.stage(frames);
             group.commits.stage(ticket.glance(), part);

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::classic::ClassicGroup;
 use super::commit::NewCommit;
+use super::commit_counts::{CommitCounter, GroupCounts};
 use super::commits::{CommitSender, Commits};
 use super::consumer::Rules;
 use super::effects::{Effects, MemberReply, WaiterId};
@@ -40,6 +41,7 @@ pub struct Group {
     pub(super) queued: Option<Moment>,
     /// Notified when the state changes or the group is removed; created on demand.
     pub(super) changed: Option<Arc<Notify>>,
+    pub(super) counter: CommitCounter,
     waiting: BTreeMap<WaiterId, oneshot::Sender<MemberReply>>,
     next_waiter: u64,
 }
@@ -256,6 +258,11 @@ impl GroupKind {
 }
 
 impl Group {
+    /// Returns the counters of its commits; `None` if there were none since the start.
+    pub fn counts(&self) -> Option<&Arc<GroupCounts>> {
+        self.counter.get()
+    }
+
     pub(super) fn new(name: Arc<str>, wall_ms: i64) -> Self {
         let kind = GroupKind::Classic(Box::default());
         Self {
@@ -269,6 +276,7 @@ impl Group {
             assigned_members: 0,
             queued: None,
             changed: None,
+            counter: CommitCounter::default(),
             waiting: BTreeMap::new(),
             next_waiter: 0,
         }

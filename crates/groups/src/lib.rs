@@ -25,7 +25,7 @@
 //!   needs
 //! - [`classic`]: groups whose members assign partitions among themselves
 //! - [`consumer`]: groups whose partitions the broker assigns
-//! - [`commits`]: the committed offsets of one group
+//! - [`commits`]: the committed offsets of one group; `commit_counts`: how many there were
 //! - [`effects`], `replies`, `strategy`, [`error`], [`moment`]; [`settings`], [`metrics`]
 //!
 //! [`classic`] and [`consumer`] know neither each other nor anything above them in this list.
@@ -35,6 +35,7 @@
 pub mod classic;
 pub mod classic_requests;
 pub mod commit;
+mod commit_counts;
 pub mod commits;
 pub mod consumer;
 pub mod consumer_requests;
@@ -58,6 +59,7 @@ pub mod stored_consumer_group;
 mod strategy;
 
 pub use commit::{COMMITS_TOGETHER, CommitTicket, NewCommit};
+pub use commit_counts::GroupCounts;
 pub use commits::{CommitSender, CommittedOffset};
 pub use consumer_requests::{ConsumerError, HeartbeatResponse};
 pub use deletion::DeletionTicket;

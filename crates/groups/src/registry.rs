@@ -11,6 +11,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
+use stafett_counters::Sampler;
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable, StateWait, Ticket};
 use stafett_model::{Durability, Lock, SharedLock};
 use stafett_store::{Clock, NotStored, appends, spaces};
@@ -18,6 +19,7 @@ use stafett_topics::Topics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::commit_counts::GroupCounts;
 use super::consumer::Rules;
 use super::deadlines::{self, Deadlines};
 use super::effects::{Effects, MemberReply, Store};
@@ -45,6 +47,7 @@ pub struct Groups {
     pub(super) topics: Arc<Topics>,
     pub(super) settings: GroupSettings,
     pub(super) metrics: GroupMetrics,
+    pub(super) sampler: Sampler<GroupCounts>,
     pub(super) deadlines: Deadlines,
     pub(super) clock: Arc<Clock>,
     shards: Box<[Lock<Shard>]>,
@@ -93,6 +96,7 @@ impl Groups {
             topics,
             settings,
             metrics: GroupMetrics::default(),
+            sampler: Sampler::default(),
             deadlines: Deadlines::default(),
             clock,
             shards: (0..SHARDS).map(|_| Lock::default()).collect(),

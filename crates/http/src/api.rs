@@ -58,6 +58,8 @@ pub enum Kind {
     Duration {
         max: Duration,
     },
+    /// Texts: the key may be there several times.
+    Texts,
     /// Words, each also with `-` in front.
     Sort(Vec<&'static str>),
 }
@@ -66,6 +68,13 @@ impl Parameter {
     #[must_use]
     pub const fn text(name: &'static str, about: &'static str) -> Self {
         let kind = Kind::Text;
+        Self { name, about, kind }
+    }
+
+    /// Describes a key that may be there several times.
+    #[must_use]
+    pub const fn texts(name: &'static str, about: &'static str) -> Self {
+        let kind = Kind::Texts;
         Self { name, about, kind }
     }
 
@@ -90,7 +99,7 @@ impl Parameter {
     /// Refuses a query in which the value of this key is malformed or out of its bounds.
     fn check(&self, query: &Query) -> Result<(), Problem> {
         match &self.kind {
-            Kind::Text | Kind::Sort(_) => Ok(()),
+            Kind::Text | Kind::Texts | Kind::Sort(_) => Ok(()),
             Kind::Flag => query.flag(self.name).map(drop),
             Kind::Number { max } => query.number(self.name, *max).map(drop),
             Kind::Duration { max } => query.duration(self.name, *max).map(drop),
@@ -262,6 +271,8 @@ impl<S: Clone + Send + Sync + 'static> Api<S> {
 /// Known keys of a query.
 struct Keys {
     names: Vec<&'static str>,
+    /// Those that may be there several times.
+    repeated: Vec<&'static str>,
     parameters: Vec<Parameter>,
 }
 
@@ -269,6 +280,12 @@ impl Keys {
     fn of(endpoint: &Endpoint) -> Self {
         Self {
             names: endpoint.parameters.iter().map(|it| it.name).collect(),
+            repeated: endpoint
+                .parameters
+                .iter()
+                .filter(|it| matches!(it.kind, Kind::Texts))
+                .map(|it| it.name)
+                .collect(),
             parameters: endpoint.parameters.clone(),
         }
     }
@@ -279,7 +296,7 @@ async fn read_query(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let query = Query::strict(request.uri().query(), &keys.names)?;
+    let query = Query::strict_but(request.uri().query(), &keys.names, &keys.repeated)?;
     for parameter in &keys.parameters {
         parameter.check(&query)?;
     }

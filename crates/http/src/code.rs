@@ -99,6 +99,10 @@ codes! {
         "There is no group of this name, or none with commits."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
+    NoSuchConnection "no_such_connection" 404 Never
+        "There is no open connection with this id."
+    NoSuchConsumer "no_such_consumer" 404 Never
+        "There is no consumer with this id: it has ended, or never was."
     NoSuchOperation "no_such_operation" 404 Never
         "There is no operation with this id. Operations are forgotten an hour after their end, and before that when there are a thousand later ones."
     MethodNotAllowed "method_not_allowed" 405 Never

@@ -6,7 +6,7 @@
 //! - [`health`]: the state of the process, as one word
 //! - [`metrics`]: the registry as text
 //! - [`router`]: the routes that are always present
-//! - [`server`]: one connection
+//! - [`server`]: one connection; `client`: its client
 //!
 //! The kit:
 //!
@@ -25,6 +25,7 @@
 pub mod answer;
 pub mod api;
 pub mod body;
+mod client;
 pub mod code;
 pub mod front_page;
 pub mod guard;

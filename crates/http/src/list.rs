@@ -85,6 +85,25 @@ const CHOICES: [Parameter; 6] = [
     ),
 ];
 
+/// A page by names alone, which an ordered index answers without a look at the other entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameOrder {
+    pub prefix: String,
+    /// Scope and name behind which the page begins.
+    pub after: Option<(String, String)>,
+    pub descends: bool,
+    pub count: usize,
+}
+
+/// Entries of a page, from an ordered index.
+#[derive(Debug)]
+pub struct Ordered<T> {
+    pub entries: Vec<T>,
+    pub has_more: bool,
+    pub matched: usize,
+    pub total: usize,
+}
+
 /// Order of entries.
 struct Sort<T> {
     number: Option<fn(&T) -> u64>,
@@ -97,25 +116,23 @@ type Place = (u64, String, String);
 impl<T: 'static, E: Serialize> List<T, E> {
     /// Returns the page of `all` that a query asks for.
     pub fn page(&self, query: &Query, all: Vec<T>) -> Result<Page<Value>, Problem> {
-        let sort = self.sort(query)?;
-        let count = query.number("count", COUNT_MAX as u64)?;
-        let count = count
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(COUNT);
+        let (sort, count) = (self.sort(query)?, count(query)?);
         let after = query.get("after").map(place).transpose()?;
         let total = all.len();
-        let mut found = all;
-        found.retain(|entry| is_wanted(query, (self.name)(entry).1));
+        // Each value is read once: one that moves meanwhile would have no place in the order.
+        let mut found: Vec<(u64, T)> = all
+            .into_iter()
+            .filter(|entry| is_wanted(query, (self.name)(entry).1))
+            .map(|entry| (sort.value(&entry), entry))
+            .collect();
         let matched = found.len();
         if let Some((number, scope, name)) = &after {
-            found.retain(|entry| {
-                sort.compare((sort.value(entry), (self.name)(entry)), (*number, (scope, name)))
-                    == Ordering::Greater
+            found.retain(|(value, entry)| {
+                sort.compare((*value, (self.name)(entry)), (*number, (scope, name))) == Ordering::Greater
             });
         }
-        let order = |one: &T, other: &T| {
-            let key = |entry| (sort.value(entry), (self.name)(entry));
-            sort.compare(key(one), key(other))
+        let order = |one: &(u64, T), other: &(u64, T)| {
+            sort.compare((one.0, (self.name)(&one.1)), (other.0, (self.name)(&other.1)))
         };
         let is_last = found.len() <= count;
         if !is_last {
@@ -123,19 +140,53 @@ impl<T: 'static, E: Serialize> List<T, E> {
             found.truncate(count);
         }
         found.sort_unstable_by(order);
-        let next = found.last().filter(|_| !is_last).map(|last| {
+        let next = found.last().filter(|_| !is_last).map(|(value, last)| {
             let (scope, name) = (self.name)(last);
-            cursor(&(sort.value(last), scope.to_owned(), name.to_owned()))
+            cursor(&(*value, scope.to_owned(), name.to_owned()))
         });
-        let items = found
-            .iter()
-            .map(|entry| columns(query, json!((self.shown)(entry))));
         Ok(Page {
-            items: items.collect::<Result<_, Problem>>()?,
+            items: self.items(query, found.iter().map(|(_, entry)| entry))?,
             next,
             matched,
             total,
         })
+    }
+
+    /// Returns the page that a query asks for, if it sorts and chooses by beginnings of names alone.
+    pub fn name_order(&self, query: &Query) -> Result<Option<NameOrder>, Problem> {
+        let (sort, count) = (self.sort(query)?, count(query)?);
+        if sort.number.is_some() || ["q", "pattern"].iter().any(|key| query.get(key).is_some()) {
+            return Ok(None);
+        }
+        let after = query.get("after").map(place).transpose()?;
+        Ok(Some(NameOrder {
+            prefix: query.get("prefix").unwrap_or_default().to_owned(),
+            after: after.map(|(_, scope, name)| (scope, name)),
+            descends: sort.descends,
+            count,
+        }))
+    }
+
+    /// Returns a page of entries in the order of [`Self::name_order`].
+    pub fn ordered_page(&self, query: &Query, found: Ordered<T>) -> Result<Page<Value>, Problem> {
+        let last = found.entries.last().filter(|_| found.has_more);
+        Ok(Page {
+            items: self.items(query, found.entries.iter())?,
+            next: last.map(|last| {
+                let (scope, name) = (self.name)(last);
+                cursor(&(0, scope.to_owned(), name.to_owned()))
+            }),
+            matched: found.matched,
+            total: found.total,
+        })
+    }
+
+    fn items<'a>(&self, query: &Query, entries: impl Iterator<Item = &'a T>) -> Result<Vec<Value>, Problem>
+    where
+        T: 'a,
+    {
+        let shown = entries.map(|entry| columns(query, json!((self.shown)(entry))));
+        shown.collect()
     }
 
     fn sort(&self, query: &Query) -> Result<Sort<T>, Problem> {
@@ -170,6 +221,12 @@ impl<T> Sort<T> {
             (_, false) => one.cmp(&other),
         }
     }
+}
+
+fn count(query: &Query) -> Result<usize, Problem> {
+    let count = query.number("count", COUNT_MAX as u64)?;
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    Ok(count.unwrap_or(COUNT))
 }
 
 fn is_wanted(query: &Query, name: &str) -> bool {

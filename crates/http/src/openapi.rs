@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::generate::{Contract, SchemaSettings};
-use schemars::{Schema, SchemaGenerator};
+use schemars::transform::ReplaceBoolSchemas;
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use crate::api::{Endpoint, Kind, Parameter};
@@ -51,6 +52,10 @@ impl Shapes {
                 it.meta_schema = None;
                 it.contract = contract;
             });
+            // Generators of clients expect an object, also for any value.
+            let mut objects = ReplaceBoolSchemas::default();
+            objects.skip_additional_properties = true;
+            let settings = settings.with_transform(objects);
             settings.into_generator()
         };
         Self {
@@ -135,8 +140,8 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Value> {
 fn parameter(parameter: &Parameter) -> Value {
     let schema = match &parameter.kind {
         Kind::Text => json!({ "type": "string" }),
-        // A key without a value is true.
-        Kind::Flag => json!({ "enum": [true, false, ""], "default": false }),
+        Kind::Flag => json!({ "type": "boolean", "default": false }),
+        Kind::Texts => json!({ "type": "array", "items": { "type": "string" }, "maxItems": 200 }),
         Kind::Number { max } => json!({ "type": "integer", "minimum": 0, "maximum": max }),
         Kind::Duration { .. } => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h)?$" }),
         Kind::Sort(fields) => {
@@ -150,7 +155,13 @@ fn parameter(parameter: &Parameter) -> Value {
     } else {
         parameter.name.to_owned()
     };
-    json!({ "name": name, "in": "query", "description": parameter.about, "schema": schema })
+    let mut described =
+        json!({ "name": name, "in": "query", "description": parameter.about, "schema": schema });
+    if let (Kind::Flag, Some(fields)) = (&parameter.kind, described.as_object_mut()) {
+        // A flag without a value is true.
+        fields.insert("allowEmptyValue".to_owned(), true.into());
+    }
+    described
 }
 
 /// Returns the refusals of a route by status, each with its codes.
@@ -174,6 +185,11 @@ fn refusals(codes: &[Code]) -> Map<String, Value> {
         .iter()
         .map(|(status, codes)| (status.to_string(), response(codes)))
         .collect()
+}
+
+/// Returns the schema of a refusal inside of an answer.
+pub fn refusal(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/Problem" })
 }
 
 fn problem_schema() -> Value {

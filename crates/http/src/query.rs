@@ -25,13 +25,19 @@ impl Query {
     /// Reads a query whose keys must be `known`, each at most once: ignoring others would lose their effect.
     /// A known key that ends with a dot stands for all keys that begin with it.
     pub fn strict(text: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
+        Self::strict_but(text, known, &[])
+    }
+
+    /// Reads a query like [`Self::strict`], in which some keys may be `repeated`.
+    pub fn strict_but(text: Option<&str>, known: &[&str], repeated: &[&str]) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (key, value) in split(text) {
             let key = key.ok_or_else(|| malformed("a key"))?;
             if !known.iter().any(|known| is_key(known, &key)) {
                 return Err(Problem::unknown_field(&key, known));
             }
-            if pairs.iter().any(|(before, _)| *before == key) {
+            let is_repeated = || pairs.iter().any(|(before, _)| *before == key);
+            if !repeated.contains(&key.as_str()) && is_repeated() {
                 return Err(Problem::bad_request(format!("{key} is said twice")));
             }
             let value = value.ok_or_else(|| malformed(&key))?;

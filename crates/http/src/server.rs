@@ -17,10 +17,11 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
-use stafett_net::{ByteBudget, Connection, Handover, Protocol, Shedding};
+use stafett_net::{ByteBudget, Connection, ConnectionEntry, Handover, Protocol, Shedding};
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::Introduction;
 use crate::overload::{Kind, KindOf, Overload, Writes};
 use crate::traced::ConnectionTrace;
 
@@ -70,27 +71,26 @@ impl Protocol for HttpServer {
     async fn connection(&self, connection: Connection) {
         let Connection {
             stream,
-            peer,
-            id,
             drain,
             budget,
-            metrics,
             shedding,
             trace,
+            entry,
         } = connection;
-        let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&metrics)));
+        let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&entry)));
         let handover = Handover::new();
         let service = Routes {
             inner: TowerToHyperService::new(self.router.clone()),
             handover: handover.clone(),
             budget: Arc::clone(&budget),
-            peer: Peer(peer.ip()),
+            entry: Arc::clone(&entry),
+            client: Introduction::default(),
             draining: Draining(drain.clone()),
             overload: self.overload(shedding.as_ref()),
             trace: trace.clone().map(|trace| ConnectionTrace {
                 trace,
-                metrics: Arc::clone(&metrics),
-                peer,
+                metrics: Arc::clone(&entry.metrics),
+                peer: entry.peer,
             }),
         };
         let served = http1::Builder::new()
@@ -108,8 +108,8 @@ impl Protocol for HttpServer {
             poll_fn(|cx| served.poll_without_shutdown(cx)).await
         };
         if let Err(error) = ended {
-            metrics.error(kind(&error));
-            tracing::debug!(%peer, %error, "an HTTP connection ended early");
+            entry.metrics.error(kind(&error));
+            tracing::debug!(peer = %entry.peer, %error, "an HTTP connection ended early");
             return;
         }
         let parts = served.into_parts();
@@ -124,13 +124,11 @@ impl Protocol for HttpServer {
         let stream = stream.into_inner();
         let connection = Connection {
             stream,
-            peer,
-            id,
             drain,
             budget,
-            metrics,
             shedding,
             trace,
+            entry,
         };
         next(connection, received).await;
     }
@@ -165,7 +163,8 @@ struct Routes {
     inner: TowerToHyperService<Router>,
     handover: Handover,
     budget: Arc<ByteBudget>,
-    peer: Peer,
+    entry: Arc<ConnectionEntry>,
+    client: Introduction,
     draining: Draining,
     /// `None` if the listener refuses nothing.
     overload: Option<Overload>,
@@ -179,6 +178,7 @@ impl Service<Request<Incoming>> for Routes {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.client.introduce(&self.entry, request.headers());
         let begun = self
             .overload
             .as_ref()
@@ -193,7 +193,7 @@ impl Service<Request<Incoming>> for Routes {
         let extensions = request.extensions_mut();
         extensions.insert(self.handover.clone());
         extensions.insert(Arc::clone(&self.budget));
-        extensions.insert(self.peer);
+        extensions.insert(Peer(self.entry.peer.ip()));
         extensions.insert(self.draining.clone());
         let answered = self.inner.call(request);
         if counted.is_none() && traced.is_none() {

@@ -129,6 +129,12 @@ impl ManualJournal {
         true
     }
 
+    /// Loses the undecided append that has `behind` older ones: its outcome is unknown, as in a journal that
+    /// has failed. False if there is none.
+    pub fn lose(&self, behind: usize) -> bool {
+        self.lock().undecided.remove(behind).is_some()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HeldAppends> {
         self.taken.lock()
     }

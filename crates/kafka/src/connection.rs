@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use stafett_model::Lock;
+use stafett_net::registry::Wait;
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, ListenerMetrics, Output, Permit,
-    ReadHalf, Status, WRITE_PACE, WriteHalf,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, Output, Permit, ReadHalf, Status,
+    WRITE_PACE, WriteHalf,
 };
 use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
@@ -48,7 +49,7 @@ enum Ended {
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection) {
-    let (peer, id) = (connection.peer, connection.id);
+    let (peer, id) = (connection.entry.peer, connection.entry.id);
     match run(&shared, &mut connection).await {
         Ok(()) => tracing::trace!(%peer, id, "the client left"),
         Err(Ended::Close(close)) => {
@@ -63,33 +64,31 @@ pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection)
 }
 
 async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<(), Ended> {
-    let local = connection.stream.local_addr()?;
     let limits = FrameLimits {
         frame_bytes_min: REQUEST_BYTES_MIN,
         frame_bytes_max: shared.settings.request_bytes_max,
         idle_timeout: shared.settings.idle_timeout,
         ..FrameLimits::default()
     };
-    let metrics = &connection.metrics;
+    let entry = &connection.entry;
     let drain = connection.drain.clone();
     let context = RequestContext {
         shared: Arc::clone(shared),
-        local,
-        peer: connection.peer,
+        entry: Arc::clone(entry),
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),
+        is_introduced: AtomicBool::new(false),
         opened_sessions: Lock::default(),
         shedding: connection.shedding.clone(),
         trace: connection.trace.clone(),
         has_refused: AtomicBool::new(false),
     };
     let intake = Intake::new(connection.shedding.as_ref());
-    let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
+    let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(entry), drain);
     let (read, write) = connection.stream.split();
     let mut loops = Loop {
         context: &context,
-        metrics,
         reader,
         read,
         write,
@@ -107,7 +106,6 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
 struct Loop<'a> {
     context: &'a RequestContext,
     reader: FrameReader,
-    metrics: &'a ListenerMetrics,
     read: ReadHalf<'a>,
     write: WriteHalf<'a>,
     /// Frames of the last read; moved to `held` at once.
@@ -126,6 +124,8 @@ struct Loop<'a> {
 struct Performing<'a> {
     operation: Option<ReusableBoxFuture<'a, Result<Step, Close>>>,
     is_pending: bool,
+    /// Its wait, for the registry of connections.
+    wait: Option<Wait>,
 }
 
 impl<'a> Performing<'a> {
@@ -138,14 +138,29 @@ impl<'a> Performing<'a> {
     ) -> Poll<NextResponse> {
         loop {
             if let Some(operation) = self.operation.as_mut().filter(|_| self.is_pending) {
-                let step = ready!(operation.poll(cx));
+                let Poll::Ready(step) = operation.poll(cx) else {
+                    context.entry.begin_wait(self.wait);
+                    return Poll::Pending;
+                };
+                context.entry.set_wait(None);
                 self.is_pending = false;
                 responses.on_done(step);
             }
             match responses.next_operation() {
                 Some(Operation::Turn(request)) => responses.on_done(request.on_done(context, ())),
-                Some(operation) => self.begin(operation.perform(context)),
-                None => return responses.poll_next(&context.shared, cx),
+                Some(operation) => {
+                    self.wait = operation.wait();
+                    self.begin(operation.perform(context));
+                }
+                None => {
+                    let next = responses.poll_next(&context.shared, cx);
+                    if next.is_ready() {
+                        context.entry.set_wait(None);
+                    } else if !responses.is_empty() {
+                        context.entry.begin_wait(Some(Wait::Journal));
+                    }
+                    return next;
+                }
             }
         }
     }
@@ -286,13 +301,14 @@ impl Loop<'_> {
         }
         if !self.outgoing.is_empty() {
             let Self { outgoing, write, .. } = self;
-            outgoing.write_paced(write, WRITE_PACE, self.metrics).await?;
+            let entry = &self.context.entry;
+            outgoing.write_paced(write, WRITE_PACE, entry).await?;
             self.context.shared.metrics.on_written(begun.elapsed());
         }
         drop((permits, turn));
         if let Some(trace) = &self.context.trace {
             for this in traced {
-                this.write(trace, self.context, self.metrics.open.get());
+                this.write(trace, self.context, self.context.entry.metrics.open.get());
             }
         }
         closed.map_or(Ok(()), |close| Err(close.into()))

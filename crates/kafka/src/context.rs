@@ -1,19 +1,19 @@
 //! State shared by all connections, and the environment of the requests of one.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
 use stafett_model::Lock;
-use stafett_net::{ByteBudget, Shedding, Trace};
+use stafett_net::{ByteBudget, ConnectionEntry, Shedding, Trace};
 use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::fetch_sessions::FetchSessions;
 use crate::internal_topic::InternalTopic;
+use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
@@ -35,6 +35,8 @@ pub(crate) struct KafkaContext {
     pub cluster_id: Str,
     /// Permits for answers that are much larger than their requests.
     pub large_responses: Arc<Semaphore>,
+    /// Limit of lines about refused transactional producers.
+    pub refusal_log: LogLimit,
     /// Count of topic deletions: a topic that was looked up before the last one may be gone.
     deletions: AtomicU64,
 }
@@ -51,6 +53,7 @@ impl KafkaContext {
             offsets_topic: OffsetsTopic::default(),
             transactions_topic: InternalTopic::new(TRANSACTIONS_TOPIC),
             large_responses: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
+            refusal_log: LogLimit::default(),
             deletions: AtomicU64::new(0),
         }
     }
@@ -66,7 +69,7 @@ impl KafkaContext {
 
     /// Returns the records that a member of a share group holds.
     fn release_records(&self, member: &ShareMember) {
-        for place in self.broker.messaging().shares().of_group(&member.group) {
+        for place in self.broker.shares().of_group(&member.group) {
             place.release(&member.id);
         }
     }
@@ -84,15 +87,14 @@ impl KafkaContext {
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub shared: Arc<KafkaContext>,
-    /// Address that the client connected to.
-    pub local: SocketAddr,
-    /// Address of the client.
-    pub peer: SocketAddr,
+    pub entry: Arc<ConnectionEntry>,
     /// Cancelled when the connection must not wait any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
     /// True if the client does not block while a heartbeat is unanswered.
     pub is_patient: AtomicBool,
+    /// True if the registry of connections knows the client.
+    pub is_introduced: AtomicBool,
     /// Share sessions that were opened here. They end with the connection.
     pub opened_sessions: Lock<Vec<OpenedSession>>,
     /// `None` if the listener refuses nothing.
@@ -129,8 +131,8 @@ impl RequestContext {
         match &self.shared.settings.advertised {
             Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
             None => (
-                self.local.ip().to_canonical().to_string().into(),
-                i32::from(self.local.port()),
+                self.entry.local.ip().to_canonical().to_string().into(),
+                i32::from(self.entry.local.port()),
             ),
         }
     }

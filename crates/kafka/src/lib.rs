@@ -31,6 +31,7 @@
 //! - `error`: error codes of all core errors; `leader_epoch`: the epoch of all partitions
 //! - `internal_topic`: topics of the broker's own
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
+//! - `client`, `wait`: entries in the registry of connections
 //! - `front_end`: the front end of a listener; `context`: the state that its connections share
 //! - `member_protocol`: metadata that members of classic groups exchange
 //! - `metrics`, `settings`
@@ -40,6 +41,7 @@
 
 mod api;
 mod call;
+mod client;
 mod configs;
 mod connection;
 mod context;
@@ -52,6 +54,7 @@ mod fetch_state;
 mod front_end;
 mod internal_topic;
 mod leader_epoch;
+mod log_limit;
 mod member_protocol;
 mod metrics;
 mod offsets_topic;
@@ -71,6 +74,7 @@ mod share_sessions;
 mod tests;
 mod time_search;
 mod traced;
+mod wait;
 
 pub use front_end::{Kafka, add_hooks};
 pub use settings::{Endpoint, KafkaSettings};

@@ -6,6 +6,7 @@
 //! requests are answered first.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -54,6 +55,9 @@ pub(crate) fn on_input(
         let (api, response) = match open(payload) {
             Err(close) => (None, PendingResponse::Ready(Err(close))),
             Ok((call, client, body)) => {
+                if !context.is_introduced.load(Ordering::Relaxed) {
+                    context.introduce(client.as_deref(), ("", ""));
+                }
                 let response =
                     api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging);
                 (

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use stafett_kafka_wire::Str;
-use stafett_messaging::share::{Place, PlaceStart};
 use stafett_model::Offset;
+use stafett_shares::{Place, PlaceStart};
 use stafett_store::NotStored;
 use stafett_topics::{Topic, TopicId};
 use tokio::sync::Notify;
@@ -41,7 +41,7 @@ pub(crate) enum ShareOperation {
 
 impl ShareOperation {
     pub(crate) async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
-        let shares = context.shared.broker.messaging().shares();
+        let shares = context.shared.broker.shares();
         match self {
             Self::MakePlaces {
                 group,

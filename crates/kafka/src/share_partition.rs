@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use stafett_kafka_wire::messages::share_fetch::{AcquiredRecords, PartitionData};
 use stafett_kafka_wire::{ErrorCode, Records};
-use stafett_messaging::share::{Acquired, AcquiredRange, Place};
 use stafett_model::Offset;
+use stafett_shares::{Acquired, AcquiredRange, Place};
 
 use crate::share_sessions::PartitionId;
 

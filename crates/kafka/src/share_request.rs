@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stafett_kafka_wire::messages::{share_acknowledge, share_fetch};
 use stafett_kafka_wire::{ErrorCode, Str};
-use stafett_messaging::share::{AcknowledgeError, AcknowledgeKind, Acknowledgement, Place};
+use stafett_shares::{AcknowledgeError, AcknowledgeKind, Acknowledgement, Place};
 use stafett_topics::TopicId;
 
 use crate::configs::{ShareSettings, share_settings};
@@ -12,7 +12,7 @@ use crate::context::KafkaContext;
 use crate::share_sessions::{PartitionId, ShareMember};
 
 /// Bound on the bytes of a member's id.
-const MEMBER_BYTES_MAX: usize = 36;
+pub(crate) const MEMBER_BYTES_MAX: usize = 36;
 const RENEW: i8 = 4;
 
 /// Acknowledgements of a partition, as a request has them.
@@ -116,16 +116,20 @@ fn read(
     settings: &ShareSettings,
 ) -> Result<Vec<Acknowledgement>, (ErrorCode, String)> {
     let wrong = |why: &str| (ErrorCode::InvalidRequest, why.to_owned());
-    let mut after = 0;
+    let mut before = None;
     let mut read = Vec::with_capacity(batches.len());
     for AcknowledgedBatch { first, last, kinds } in batches {
         let (Ok(first), Ok(last)) = (u64::try_from(first), u64::try_from(last)) else {
             return Err(wrong("Offsets of acknowledgements are 0 or more."));
         };
-        if first > last || first < after {
+        if first > last || before.is_some_and(|before| first < before) {
             return Err(wrong(
                 "Acknowledgements have to be in the order of their offsets.",
             ));
+        }
+        if before == Some(first) {
+            let why = format!("Offset {first} is acknowledged twice.");
+            return Err((ErrorCode::InvalidRecordState, why));
         }
         if kinds.is_empty() || (kinds.len() > 1 && kinds.len() as u64 != (last - first).saturating_add(1)) {
             return Err(wrong(
@@ -145,7 +149,7 @@ fn read(
         let kinds = kinds.ok_or_else(|| wrong("There is no such acknowledge type."))?;
         let offsets = first..=last;
         read.push(Acknowledgement { offsets, kinds });
-        after = last.saturating_add(1);
+        before = Some(last);
     }
     Ok(read)
 }
@@ -175,7 +179,7 @@ fn settle(
             "This server does not host this topic ID.".to_owned(),
         ));
     }
-    let place = broker.messaging().shares().get(&member.group, topic);
+    let place = broker.shares().get(&member.group, topic);
     let settled = match (place, u32::try_from(index)) {
         (Some(place), Ok(index)) => {
             let settled = place.acknowledge(index, &member.id, &settings.rules, batches);

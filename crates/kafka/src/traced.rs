@@ -68,7 +68,7 @@ impl Traced {
                 took,
                 name: Cow::Borrowed(self.api.map_or("unknown", ApiKey::name)),
                 result: Cow::Borrowed(if self.is_answered { "ok" } else { "closed" }),
-                client: context.peer.to_string(),
+                client: context.entry.peer.to_string(),
                 connections,
                 parts,
                 bytes_in: self.bytes_in as u64,

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_live_topics::{Live, Outbox, OutboxDrain};
+use stafett_net::registry::Wait;
 use stafett_net::{Arrival, Connection, Intake, Pace, Stream, turn};
 use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,6 +43,8 @@ const PACE: Pace = Pace {
     grace: Duration::from_secs(30),
     bytes_per_second_min: 64 << 10,
 };
+/// Close code for a connection that an operator ends: a policy of the server (RFC 6455, section 7.4.1).
+const ENDED_BY_OPERATOR: u16 = 1008;
 /// Time for the peer to close its side after the connection was closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -106,6 +109,8 @@ pub async fn run(
     times: Times,
     ending: Ending,
 ) {
+    session.attach(&connection.entry);
+    connection.entry.end_by(ending.drain.clone());
     session.intake = Intake::new(connection.shedding.as_ref());
     let inbound = BytesMut::from(&received[..]);
     // Even a short slice keeps the buffer of the HTTP connection alive.
@@ -135,11 +140,12 @@ pub async fn run(
         .run_until_cancelled(running.serve(times, ending.drain))
         .await;
     if let Some(Err(error)) = ended {
-        running.connection.metrics.error(error.kind());
+        let entry = &running.connection.entry;
+        entry.metrics.error(error.kind());
         if matches!(error, Ended::GaveWay) {
-            tracing::warn!(peer = %running.connection.peer, %error, "a connection to live topics ended");
+            tracing::warn!(peer = %entry.peer, %error, "a connection to live topics ended");
         } else {
-            tracing::debug!(peer = %running.connection.peer, %error, "a connection to live topics ended early");
+            tracing::debug!(peer = %entry.peer, %error, "a connection to live topics ended early");
         }
     }
 }
@@ -218,6 +224,7 @@ impl Running {
             } else {
                 tick_at
             };
+            self.connection.entry.set_wait(self.wait());
             let stream = &self.connection.stream;
             let outbox = self
                 .session
@@ -246,7 +253,7 @@ impl Running {
                     self.session.on_done(done, &mut self.outbound);
                     self.process();
                 }
-                Woken::Drain => self.close(1001, "the broker stops"),
+                Woken::Drain => self.stop(),
                 Woken::Tick if wake_at < tick_at => self.look_at_arrival()?,
                 Woken::Tick => {
                     tick_at = Instant::now() + tick_every;
@@ -287,7 +294,7 @@ impl Running {
         match read {
             Ok(0) => Ok(None),
             Ok(count) => {
-                self.connection.metrics.received_bytes.inc_by(count as u64);
+                self.connection.entry.on_received(count);
                 self.silence = Silence::Heard;
                 if let Some(mut traced) = traced {
                     traced.on_processed(count);
@@ -436,7 +443,7 @@ impl Running {
     }
 
     fn refuse(&mut self, error: FrameError) {
-        self.connection.metrics.error("websocket");
+        self.connection.entry.metrics.error("websocket");
         self.close(error.close_code(), &error.to_string());
     }
 
@@ -474,15 +481,18 @@ impl Running {
             Some(memory) => memory,
             None => match Arrival::try_begin(budget, expected) {
                 Some(memory) => memory,
-                None => Arrival::begin(budget, expected)
-                    .await
-                    .map_err(|_| Ended::Budget)?,
+                None => {
+                    let _waiting = self.connection.entry.waiting(Wait::Memory);
+                    let begun = Arrival::begin(budget, expected).await;
+                    begun.map_err(|_| Ended::Budget)?
+                }
             },
         };
         let memory = self.memory.insert(memory);
         let needed = self.inbound.len() + self.decoder.held_bytes() + PARTIAL_READ_BYTES;
         while memory.room() < needed && !memory.is_whole() {
             if !memory.try_grow() {
+                let _waiting = self.connection.entry.waiting(Wait::Memory);
                 memory.grow().await.map_err(|_| Ended::Budget)?;
             }
         }
@@ -532,7 +542,7 @@ impl Running {
             .write(&mut self.outbound, |bytes| stream.try_write(bytes))
         {
             Ok(count) => {
-                self.connection.metrics.sent_bytes.inc_by(count as u64);
+                self.connection.entry.on_sent(count);
                 self.wrote = true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -573,6 +583,22 @@ impl Running {
             }
         };
         Ok(())
+    }
+
+    /// Returns the reason why nothing is read.
+    fn wait(&self) -> Option<Wait> {
+        if self.outbound.is_empty() {
+            self.working.is_some().then_some(Wait::Journal)
+        } else {
+            Some(Wait::Outbox)
+        }
+    }
+
+    fn stop(&mut self) {
+        match self.connection.entry.reason() {
+            Some(reason) => self.close(ENDED_BY_OPERATOR, &reason),
+            None => self.close(1001, "the broker stops"),
+        }
     }
 
     fn close(&mut self, code: u16, reason: &str) {

@@ -14,8 +14,9 @@
 //! - `lists`: `GET` routes for presence and subscriptions
 //! - `query`: fields of commands in the query of a request
 //! - [`router`]: the routes
-//! - [`front`], [`settings`]: shared by the routes
+//! - [`front`], [`settings`]: shared by the routes; `client`: the registry's view of a client
 
+mod client;
 pub mod command;
 pub mod connection;
 pub mod events;

@@ -14,12 +14,12 @@ use stafett_live_topics::{
     OutboxBound, OutboxDrain, Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange,
     SubscriptionEdit, Ticket, TopicHash,
 };
-use stafett_net::Intake;
+use stafett_net::{ConnectionEntry, Intake};
 
 use crate::command::{Bounds, Command, Content, Names, Publish, Request};
 use crate::fault::Fault;
 use crate::settings::LiveFrontSettings;
-use crate::{command, json, presence};
+use crate::{client, command, json, presence};
 
 /// Messages whose topics are looked up together: enough to hide the memory latency.
 pub const FORESEEN: usize = 16;
@@ -64,6 +64,8 @@ pub struct Session {
     pub(crate) intake: Intake,
     /// True if what was read waited too long: nothing of it is published.
     pub(crate) refuses: bool,
+    /// Entry of the connection, until its first client listens.
+    unnamed: Option<Arc<ConnectionEntry>>,
 }
 
 /// Changes and messages that must be stored.
@@ -177,7 +179,14 @@ impl Session {
             is_publishing: false,
             intake: Intake::default(),
             refuses: false,
+            unnamed: None,
         }
+    }
+
+    /// Adds the connection to which the session belongs.
+    pub fn attach(&mut self, entry: &Arc<ConnectionEntry>) {
+        client::introduce(entry, None);
+        self.unnamed = Some(Arc::clone(entry));
     }
 
     /// Converts a command in a binary frame to JSON.
@@ -350,6 +359,9 @@ impl Session {
             .outbox
             .get_or_insert_with(|| Outbox::new(self.dialect.format, bound, Arc::clone(self.live.metrics())));
         let number = self.live.listen(&client, outbox)?;
+        if let Some(entry) = self.unnamed.take() {
+            client::introduce(&entry, Some(&client));
+        }
         outbox.set_bound(bound);
         self.bound = bound;
         self.clients.insert(client, number);

@@ -46,8 +46,8 @@ impl Traced {
             trace.write(Line {
                 took,
                 name: Cow::Borrowed("live"),
-                client: connection.peer.to_string(),
-                connections: connection.metrics.open.get(),
+                client: connection.entry.peer.to_string(),
+                connections: connection.entry.metrics.open.get(),
                 parts,
                 bytes_in: self.bytes as u64,
                 ..Line::of("request")

@@ -9,6 +9,7 @@ use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
+use crate::consumers::Consumers;
 use crate::delayed::{Delayed, StoredBuckets};
 use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
@@ -19,7 +20,6 @@ use crate::publish::{
 };
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
-use crate::share::Shares;
 
 /// Bits of an epoch in a context.
 const EPOCH_MASK: u64 = (1 << 21) - 1;
@@ -30,7 +30,7 @@ pub struct Messaging {
     journal: Arc<dyn Journal>,
     resolver: Arc<Resolver>,
     readers: Arc<Readers>,
-    shares: Arc<Shares>,
+    consumers: Arc<Consumers>,
     delayed: ReleaseTask,
     /// Contexts given out in this run.
     last_context: AtomicU64,
@@ -65,13 +65,6 @@ impl Messaging {
             settings: Arc::clone(catalog.shared_defaults()),
         });
         resolver.queues.open()?;
-        let shares = Shares::new(
-            Arc::clone(journal),
-            Arc::clone(topics),
-            durability,
-            Arc::clone(clock),
-        );
-        shares.open()?;
         let exists = |namespace: &Namespace, destination: &Destination| {
             resolver.survives_restart(namespace, destination).is_some()
         };
@@ -80,8 +73,8 @@ impl Messaging {
         Ok(Self {
             journal: Arc::clone(journal),
             resolver,
-            readers: Readers::new(Arc::clone(journal)),
-            shares,
+            readers: Readers::new(Arc::clone(journal), Arc::clone(topics)),
+            consumers: Arc::default(),
             delayed: releasing,
             last_context: AtomicU64::new(0),
         })
@@ -92,7 +85,6 @@ impl Messaging {
         self.resolver.exchanges.metrics.register(registry);
         self.delayed.metrics().register(registry);
         self.readers.register_metrics(registry);
-        self.shares.register_metrics(registry);
     }
 
     /// Waits for deletions and releases, stores everything unstored, and stops.
@@ -100,7 +92,6 @@ impl Messaging {
         self.resolver.exchanges.finish().await;
         self.delayed.stop().await;
         self.readers.finish().await;
-        self.shares.finish().await;
         self.resolver.queues.finish().await;
     }
 
@@ -119,9 +110,9 @@ impl Messaging {
         &self.readers
     }
 
-    /// Returns the places of share groups in stored topics.
-    pub fn shares(&self) -> &Arc<Shares> {
-        &self.shares
+    /// Returns the list of consumers.
+    pub fn consumers(&self) -> &Arc<Consumers> {
+        &self.consumers
     }
 
     /// Returns the signal of short disk space: publishers wait for space instead of being refused.
@@ -220,11 +211,10 @@ impl Messaging {
         move_messages(&self.resolver, from, to, count)
     }
 
-    /// Handles the deletion of a topic: ends its readers, deletes queues and places of share groups over it,
-    /// and removes bindings to it.
+    /// Handles the deletion of a topic: ends its readers, deletes queues over it, and removes bindings
+    /// to it.
     pub fn on_topic_deleted(&self, topic: &Topic) {
         self.readers.on_deleted(topic.id);
-        self.shares.on_topic_deleted(topic.id);
         self.resolver.queues.on_topic_deleted(topic.id);
         self.resolver.exchanges.forget_topic(&topic.name);
     }
@@ -232,7 +222,6 @@ impl Messaging {
     /// Handles the growth of a topic to more partitions.
     pub fn on_topic_grown(&self, topic: &Arc<Topic>) {
         self.readers.on_grown(topic);
-        self.shares.on_topic_grown(topic);
         self.resolver.queues.on_topic_grown(topic);
     }
 }

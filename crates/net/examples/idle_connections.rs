@@ -21,12 +21,9 @@ struct Echo;
 impl Protocol for Echo {
     async fn connection(&self, mut connection: Connection) {
         let Connection {
-            budget,
-            metrics,
-            drain,
-            ..
+            budget, entry, drain, ..
         } = connection;
-        let mut reader = FrameReader::new(FrameLimits::default(), budget, Arc::clone(&metrics), drain);
+        let mut reader = FrameReader::new(FrameLimits::default(), budget, Arc::clone(&entry), drain);
         loop {
             let mut frames = Vec::new();
             let Ok(Status::Frames) = reader.next_frames(&mut connection.stream, &mut frames).await else {
@@ -37,7 +34,7 @@ impl Protocol for Echo {
                 output.push(frame.payload.clone());
             }
             if output
-                .write_paced(&mut connection.stream, WRITE_PACE, &metrics)
+                .write_paced(&mut connection.stream, WRITE_PACE, &entry)
                 .await
                 .is_err()
             {

@@ -19,6 +19,7 @@ use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
 use crate::metrics::ListenerMetrics;
+use crate::registry::{ConnectionEntry, Connections, Listed};
 use crate::shedding::Shedding;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
@@ -34,6 +35,9 @@ pub struct Shared {
     pub budget: Arc<ByteBudget>,
     /// `None` if there is no performance log.
     pub trace: Option<Arc<Trace>>,
+    pub connections: Arc<Connections>,
+    /// Reads the wall clock, in ms since 1970.
+    wall_ms: fn() -> i64,
     connection_id_next: Arc<AtomicU64>,
 }
 
@@ -44,12 +48,20 @@ impl Shared {
             shutdown,
             budget,
             trace: None,
+            connections: Arc::default(),
+            wall_ms: || 0,
             connection_id_next: Arc::new(AtomicU64::new(1)),
         }
     }
 }
 
 impl Shared {
+    /// Sets the clock that tells when connections began. Without one, it is 1970.
+    #[must_use]
+    pub fn with_clock(self, wall_ms: fn() -> i64) -> Self {
+        Self { wall_ms, ..self }
+    }
+
     /// Returns a copy with its own shutdown.
     #[must_use]
     pub fn ending_with(&self, shutdown: Shutdown) -> Self {
@@ -151,42 +163,48 @@ fn admit<P: Protocol>(
         return;
     }
     metrics.accepted.inc();
-    if let Err(error) = prepare(&stream, settings) {
-        metrics.error("prepare");
-        tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
-        return;
-    }
+    let local = match prepare(&stream, settings).and_then(|()| stream.local_addr()) {
+        Ok(local) => local,
+        Err(error) => {
+            metrics.error("prepare");
+            tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
+            return;
+        }
+    };
+    let id = shared.connection_id_next.fetch_add(1, Ordering::Relaxed);
+    let drain = shared.shutdown.draining().child_token();
+    let since_ms = (shared.wall_ms)();
+    let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), since_ms, drain.clone());
     let connection = Connection {
         stream: Stream::Plain(stream),
-        peer,
-        id: shared.connection_id_next.fetch_add(1, Ordering::Relaxed),
-        drain: shared.shutdown.draining().child_token(),
+        drain,
         budget: Arc::clone(&shared.budget),
-        metrics: Arc::clone(metrics),
         shedding: shedding.clone(),
         trace: shared.trace.clone(),
+        entry: Arc::clone(&entry),
     };
     let protocol = Arc::clone(protocol);
-    let open = Open::count(metrics);
-    tasks.spawn(async move {
+    let open = Open {
+        metrics: Arc::clone(metrics),
+        _listed: shared.connections.add(Arc::clone(&entry)),
+    };
+    metrics.open.inc();
+    let task = tasks.spawn(async move {
         let _open = open;
         protocol.connection(connection).await;
     });
+    entry.set_task(task);
 }
 
-/// Counts an open connection, correct even if its task panics.
-struct Open(Arc<ListenerMetrics>);
-
-impl Open {
-    fn count(metrics: &Arc<ListenerMetrics>) -> Self {
-        metrics.open.inc();
-        Self(Arc::clone(metrics))
-    }
+/// Counts and lists an open connection, correct even if its task panics.
+struct Open {
+    metrics: Arc<ListenerMetrics>,
+    _listed: Listed,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.dec();
+        self.metrics.open.dec();
     }
 }
 

@@ -1,12 +1,11 @@
 //! One accepted connection, and the trait that protocols implement.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::ByteBudget;
-use crate::metrics::ListenerMetrics;
+use crate::registry::ConnectionEntry;
 use crate::shedding::Shedding;
 use crate::stream::Stream;
 use crate::trace::Trace;
@@ -15,19 +14,17 @@ use crate::trace::Trace;
 #[derive(Debug)]
 pub struct Connection {
     pub stream: Stream,
-    pub peer: SocketAddr,
-    /// Unique among all connections of all listeners of the process.
-    pub id: u64,
-    /// Cancelled when the process drains: finish work in progress, read nothing more, end. Each connection
-    /// has its own child token, so that repeated waits on it do not contend.
+    /// Cancelled when the process drains or an operator ends the connection ([`ConnectionEntry::reason`]):
+    /// finish work in progress, read nothing more, end. Each connection has its own child token, so that
+    /// repeated waits on it do not contend.
     pub drain: CancellationToken,
     /// The process's bound on request bytes in memory.
     pub budget: Arc<ByteBudget>,
-    pub metrics: Arc<ListenerMetrics>,
     /// `None` if the listener refuses nothing.
     pub shedding: Option<Arc<Shedding>>,
     /// `None` if there is no performance log.
     pub trace: Option<Arc<Trace>>,
+    pub entry: Arc<ConnectionEntry>,
 }
 
 /// Handler of a listener's connections.

@@ -8,6 +8,7 @@
 //! - [`accept`]: the accept loop: limits, back-off, one task per connection
 //! - [`connection`]: one accepted connection and the trait that protocols implement
 //! - [`stream`]: its bytes
+//! - [`registry`]: all open connections, listed and ended
 //! - [`handover`]: switching a connection to another protocol
 //! - [`shutdown`]: drain first, abort later
 //! - [`budget`]: the bound on request bytes in memory, reserved before they are read
@@ -35,6 +36,7 @@ pub mod metrics;
 pub mod moderation;
 pub mod output;
 pub mod pace;
+pub mod registry;
 pub mod shedding;
 pub mod shutdown;
 pub mod stall;
@@ -53,6 +55,7 @@ pub use metrics::{ListenerMetrics, NetMetrics};
 pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
+pub use registry::{Client, ClientWords, ConnectionEntry, Connections};
 pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};

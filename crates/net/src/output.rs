@@ -20,8 +20,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, timeout_at};
 
-use crate::metrics::ListenerMetrics;
 use crate::pace::Pace;
+use crate::registry::{ConnectionEntry, Wait};
 
 /// Pieces from this size on are worth a slice of their own; copying a smaller one is cheaper.
 pub const SHARED_BYTES_MIN: usize = 2048;
@@ -135,8 +135,9 @@ impl Output {
         &mut self,
         stream: &mut W,
         pace: Pace,
-        metrics: &ListenerMetrics,
+        entry: &ConnectionEntry,
     ) -> Result<(), WriteError> {
+        let _waiting = entry.waiting(Wait::Outbox);
         let mut now = Instant::now();
         let deadline = now + pace.allowance(self.len());
         while !self.is_empty() {
@@ -145,9 +146,11 @@ impl Output {
                 Ok(written) => written.map_err(WriteError::from),
                 Err(_) => Err(WriteError::Stalled { left }),
             };
-            metrics.sent_bytes.inc_by((left - self.len()) as u64);
+            if self.len() < left {
+                entry.on_sent(left - self.len());
+            }
             if let Err(error) = result {
-                metrics.error(error.kind());
+                entry.metrics.error(error.kind());
                 return Err(error);
             }
             if !self.is_empty() {
@@ -197,6 +200,8 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use tokio::io::{AsyncReadExt, duplex};
 
@@ -211,7 +216,7 @@ mod tests {
     #[tokio::test]
     async fn many_pieces_arrive_in_order() {
         let (mut near, mut far) = duplex(100);
-        let metrics = ListenerMetrics::default();
+        let entry = ConnectionEntry::of(1, Arc::default());
         let (mut output, mut expected) = (Output::default(), Vec::new());
         for n in 0..200_u8 {
             let piece = vec![n; usize::from(n % 7)];
@@ -225,7 +230,7 @@ mod tests {
         assert_eq!(output.len(), expected.len());
         let (written, received) = tokio::join!(
             async {
-                let written = output.write_paced(&mut near, WRITE_PACE, &metrics).await;
+                let written = output.write_paced(&mut near, WRITE_PACE, &entry).await;
                 drop(near);
                 written
             },
@@ -239,21 +244,21 @@ mod tests {
         assert_eq!(received, expected);
         assert!(output.is_empty());
         let count = expected.len() as u64;
-        assert_eq!((output.written(), metrics.sent_bytes.get()), (count, count));
+        assert_eq!((output.written(), entry.traffic().sent_bytes), (count, count));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_never_reads_is_cut_off_after_the_grace() {
         let (mut near, _far) = duplex(100);
-        let (mut output, metrics) = (output([vec![1; 1000]]), ListenerMetrics::default());
+        let (mut output, entry) = (output([vec![1; 1000]]), ConnectionEntry::of(1, Arc::default()));
         let start = Instant::now();
         let error = output
-            .write_paced(&mut near, WRITE_PACE, &metrics)
+            .write_paced(&mut near, WRITE_PACE, &entry)
             .await
             .unwrap_err();
         assert!(matches!(error, WriteError::Stalled { left: 900 }), "{error}");
         assert!(start.elapsed() >= Duration::from_mins(1) && start.elapsed() < Duration::from_secs(61));
-        assert_eq!(metrics.errors("write_stalled"), 1);
+        assert_eq!(entry.metrics.errors("write_stalled"), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,10 +271,10 @@ mod tests {
                 far.read_exact(&mut byte).await.unwrap();
             }
         };
-        let (mut output, metrics) = (output([vec![1; 1000]]), ListenerMetrics::default());
+        let (mut output, entry) = (output([vec![1; 1000]]), ConnectionEntry::of(1, Arc::default()));
         let start = Instant::now();
         tokio::select! {
-            result = output.write_paced(&mut near, WRITE_PACE, &metrics) => {
+            result = output.write_paced(&mut near, WRITE_PACE, &entry) => {
                 assert!(matches!(result, Err(WriteError::Stalled { .. })));
             }
             () = slow_reader => {}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::metrics::ListenerMetrics;
+use crate::registry::ConnectionEntry;
 
 /// Fails a write with `TimedOut` if it has made no progress for the given time. The timer exists only while a
 /// write waits.
@@ -19,17 +19,17 @@ pub struct StallGuard<S> {
     stream: S,
     timeout: Duration,
     timer: Option<Pin<Box<Sleep>>>,
-    metrics: Arc<ListenerMetrics>,
+    entry: Arc<ConnectionEntry>,
 }
 
 impl<S> StallGuard<S> {
     #[must_use]
-    pub fn new(stream: S, timeout: Duration, metrics: Arc<ListenerMetrics>) -> Self {
+    pub fn new(stream: S, timeout: Duration, entry: Arc<ConnectionEntry>) -> Self {
         Self {
             stream,
             timeout,
             timer: None,
-            metrics,
+            entry,
         }
     }
 
@@ -41,7 +41,7 @@ impl<S> StallGuard<S> {
 
     fn sent(&self, polled: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(count)) = polled {
-            self.metrics.sent_bytes.inc_by(*count as u64);
+            self.entry.on_sent(*count);
         }
     }
 
@@ -69,9 +69,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.metrics
-            .received_bytes
-            .inc_by((buffer.filled().len() - before) as u64);
+        if polled.is_ready() {
+            self.entry.on_received(buffer.filled().len() - before);
+        }
         polled
     }
 }
@@ -116,7 +116,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_without_progress_times_out_and_one_with_progress_does_not() {
         let (near, mut far) = duplex(10);
-        let mut near = StallGuard::new(near, Duration::from_secs(20), Arc::default());
+        let mut near = StallGuard::new(
+            near,
+            Duration::from_secs(20),
+            ConnectionEntry::of(1, Arc::default()),
+        );
         let reader = async {
             for _ in 0..5 {
                 tokio::time::sleep(Duration::from_secs(15)).await;

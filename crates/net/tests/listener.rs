@@ -8,8 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use stafett_net::{
-    BindError, BudgetSettings, ByteBudget, Connection, FrameLimits, FrameReader, Listener, ListenerMetrics,
-    ListenerSettings, NetMetrics, Output, Protocol, Shared, Shutdown, Status, WRITE_PACE, resolve, serve,
+    BindError, BudgetSettings, ByteBudget, Connection, Connections, FrameLimits, FrameReader, Listener,
+    ListenerMetrics, ListenerSettings, NetMetrics, Output, Protocol, Shared, Shutdown, Status, WRITE_PACE,
+    resolve, serve,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -28,11 +29,11 @@ struct Echo {
 
 impl Protocol for Echo {
     async fn connection(&self, mut connection: Connection) {
-        let (budget, metrics) = (connection.budget, connection.metrics);
+        let (budget, entry) = (connection.budget, connection.entry);
         let mut reader = FrameReader::new(
             FrameLimits::default(),
             budget,
-            Arc::clone(&metrics),
+            Arc::clone(&entry),
             connection.drain,
         );
         let mut output = Output::default();
@@ -46,7 +47,7 @@ impl Protocol for Echo {
                 answer.forget();
                 output.push(frame.payload);
                 if output
-                    .write_paced(&mut connection.stream, WRITE_PACE, &metrics)
+                    .write_paced(&mut connection.stream, WRITE_PACE, &entry)
                     .await
                     .is_err()
                 {
@@ -64,6 +65,7 @@ struct Server {
     metrics: Arc<ListenerMetrics>,
     answers: Arc<Semaphore>,
     received: Arc<Notify>,
+    connections: Arc<Connections>,
     served: JoinHandle<()>,
 }
 
@@ -89,6 +91,7 @@ async fn server_with(connections_max: usize, budget_bytes: usize) -> Server {
     };
     let (answers, received) = (Arc::clone(&echo.answers), Arc::clone(&echo.received));
     let shared = Shared::new(shutdown.clone(), Arc::clone(&budget));
+    let connections = Arc::clone(&shared.connections);
     let tasks = tokio_util::task::TaskTracker::new();
     let served = tasks.spawn(serve(listener, Arc::new(echo), shared));
     Server {
@@ -98,6 +101,7 @@ async fn server_with(connections_max: usize, budget_bytes: usize) -> Server {
         metrics: families.listener("echo"),
         answers,
         received,
+        connections,
         served,
     }
 }
@@ -300,4 +304,41 @@ async fn half_requests_that_fill_the_memory_make_way_within_seconds() {
         assert!(server.metrics.errors("gave_way") >= 12);
         tokio::time::resume();
     }
+}
+
+#[tokio::test]
+async fn connections_are_listed_with_their_traffic_and_ended_one_by_one() {
+    let server = server(10).await;
+    server.answers.add_permits(100);
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        ask(&mut stream, b"hello").await;
+        assert_eq!(answer(&mut stream, 5).await, b"hello");
+        streams.push(stream);
+    }
+    let entries = server.connections.all();
+    assert_eq!(entries.len(), 3);
+    for (entry, stream) in entries.iter().zip(&streams) {
+        assert_eq!(
+            (entry.peer, entry.local),
+            (stream.local_addr().unwrap(), server.address)
+        );
+        assert_eq!(
+            (entry.traffic().received_bytes, entry.metrics.name()),
+            (9, "echo")
+        );
+    }
+    assert!(server.connections.end(&entries[1], "the second"));
+    assert!(is_ended(&mut streams[1]).await);
+    ask(&mut streams[0], b"x").await;
+    assert_eq!(answer(&mut streams[0], 1).await, b"x");
+    let gone = async {
+        while server.connections.len() > 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, gone).await.unwrap();
+    assert_eq!(server.metrics.open.get(), 2);
+    assert!(server.connections.get(entries[1].id).is_none());
 }

@@ -35,6 +35,8 @@ pub struct Consumers {
     yields: bool,
     /// True while the active consumer is being replaced: it keeps its messages and gets no more.
     giving_way: bool,
+    /// True while no consumer gets messages.
+    is_paused: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -195,14 +197,26 @@ impl Consumers {
         self.list.iter().map(|(key, consumer)| (*key, consumer.in_flight))
     }
 
+    /// Pauses or resumes: while paused, no consumer can take a message.
+    pub fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Returns true if any consumer can take a message.
     pub fn any_ready(&self) -> bool {
-        !self.rings.is_empty()
+        !self.is_paused && !self.rings.is_empty()
     }
 
     /// Returns true if `count` more messages would be taken as they come.
     pub fn can_take(&self, count: u64) -> bool {
         let mut left = count;
+        if self.is_paused {
+            return left == 0;
+        }
         for key in self.rings.values().flatten() {
             let Some(consumer) = self.list.get(key) else {
                 continue;
@@ -220,7 +234,7 @@ impl Consumers {
 
     /// Returns the next consumer. It stays the next one until [`Self::gave`] or [`Self::block`].
     pub fn next(&self) -> Option<ConsumerKey> {
-        let (_, ring) = self.rings.last_key_value()?;
+        let (_, ring) = self.rings.last_key_value().filter(|_| !self.is_paused)?;
         ring.front().copied()
     }
 

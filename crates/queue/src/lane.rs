@@ -252,6 +252,11 @@ impl Lane {
         runs
     }
 
+    /// Returns true if a message is settled.
+    pub fn is_settled(&self, at: u64) -> bool {
+        at < self.head || self.settled.contains(at)
+    }
+
     /// Returns the number of messages from the head on that are not settled.
     pub fn unsettled(&self) -> u64 {
         self.end

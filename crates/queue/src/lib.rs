@@ -5,7 +5,7 @@
 //! contents, and stores the resulting [`Changes`]. The state's size depends on the messages in flight and on
 //! the gaps between settled offsets, never on the number of waiting messages.
 //!
-//! - [`settings`]: settings of a queue
+//! - [`settings`]: settings of a queue; [`changed_settings`]: those changed while it exists
 //! - [`offset_set`]: a compressed set of offsets
 //! - [`lane`]: delivery state over one log; a queue has one per priority in use
 //! - [`state`]: all lanes of a queue, and the order between them
@@ -15,6 +15,7 @@
 //! - [`expiry`]: expiry of messages
 //! - [`death_history`]: dead-letter history and cycle detection
 
+pub mod changed_settings;
 pub mod consumers;
 pub mod death_history;
 pub mod expiry;
@@ -25,6 +26,7 @@ pub mod settings;
 pub mod state;
 pub mod state_codec;
 
+pub use changed_settings::{ChangedSettings, Setting};
 pub use consumers::{ConsumerKey, ConsumerRules, Consumers};
 pub use lane::{Lane, TakenRun};
 pub use offset_set::OffsetSet;

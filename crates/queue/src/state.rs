@@ -165,6 +165,11 @@ impl QueueState {
         self.bytes_ready = self.bytes_ready.saturating_add(bytes);
     }
 
+    /// Sets the count of bytes of ready bodies to an estimate.
+    pub fn set_bytes(&mut self, bytes: u64) {
+        self.bytes_ready = bytes;
+    }
+
     /// Removes `bytes` of bodies from the count: they were added but did not arrive.
     pub fn remove_bytes(&mut self, bytes: u64) {
         self.bytes_ready = self.bytes_ready.saturating_sub(bytes);

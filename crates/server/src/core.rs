@@ -57,6 +57,7 @@ impl Core {
         let broker = Broker::start(shared, broker_settings(settings))
             .await
             .context("the broker cannot start")?;
+        broker.histories().set_bytes_max(settings.history.bytes_max);
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         broker.register_metrics(&mut registry);
         drop(registry);
@@ -86,6 +87,10 @@ impl Core {
     pub(crate) fn change_duplicates(&self, settings: &Settings) {
         let live::DuplicateSettings { rules, max } = live::duplicate_settings(settings);
         self.broker.live_topics().change_duplicates(rules, max);
+    }
+
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
     }
 
     /// Waits until the journal has failed and returns the reason. The process then has to recover.

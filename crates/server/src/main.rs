@@ -14,6 +14,7 @@
 //! - [`logging`]: structured logs, to standard error
 //! - [`node`], [`threads`]: the process as the HTTP API shows it
 //! - [`reload`]: settings that change while the broker runs
+//! - [`machine`]: readings of the machine; [`sampling`]: samples of it and of the broker, every 5 s
 //! - [`signals`]: signals and requests that stop the process
 //! - [`usage`]: metrics of the process's resources
 
@@ -27,9 +28,11 @@ mod front_ends;
 mod limits;
 mod live;
 mod logging;
+mod machine;
 mod node;
 mod overload;
 mod reload;
+mod sampling;
 mod serve;
 mod signals;
 mod threads;

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_admin::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread};
+use stafett_admin::node::{
+    Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage,
+};
 use stafett_amqp::{ManagedNode, NodeFacts};
 use stafett_http::{Code, Health, Problem, State, slot};
 use stafett_journal::disk::Clock;
@@ -87,9 +89,21 @@ pub(crate) struct ThisNode {
     pub(crate) disk_free_bytes_min: u64,
     /// Limit on open files and sockets.
     pub(crate) descriptors_max: u64,
+    /// Latest reading of the machine.
+    pub(crate) usage: Lock<Usage>,
 }
 
 impl ThisNode {
+    /// Returns the open connections of each listener, and those that it accepted since the start.
+    pub(crate) fn connections(&self) -> Vec<(i64, u64)> {
+        let listeners = self.listeners.lock();
+        let of = |facts: &ListenerFacts| {
+            let listener = self.net.listener(facts.name);
+            (listener.open.get(), listener.accepted.get())
+        };
+        listeners.iter().map(of).collect()
+    }
+
     pub(crate) fn add_listener(&self, listener: ListenerFacts) {
         self.listeners.lock().push(listener);
     }
@@ -133,6 +147,10 @@ impl Node for ThisNode {
             resident_bytes: usage::resident_bytes().and_then(|bytes| u64::try_from(bytes).ok()),
             requests: (self.budget.in_use() as u64, self.request_bytes_max),
         }
+    }
+
+    fn usage(&self) -> Usage {
+        *self.usage.lock()
     }
 
     fn threads(&self) -> io::Result<Vec<Thread>> {

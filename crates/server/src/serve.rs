@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_admin::{Backend, JournalDesk, Operations, Reads};
+use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads};
 use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
@@ -51,6 +51,7 @@ use crate::logging;
 use crate::node::{self, Commands, ListenerFacts, ThisNode};
 use crate::overload;
 use crate::reload::Reload;
+use crate::sampling;
 use crate::signals::StopSignals;
 use crate::trace;
 use crate::usage;
@@ -262,10 +263,12 @@ impl Process {
             data_dir: settings.data_dir.clone(),
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
+            usage: Lock::default(),
         });
         let trace = trace::start(&settings, reload.in_force(), &mut registry)?;
-        let mut shared = Shared::new(Shutdown::new(), budget);
+        let mut shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
         shared.trace.clone_from(&trace);
+        let connections = Arc::clone(&shared.connections);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
         let front_ends = Listeners::new(shared);
         let live = LiveFront::new(
@@ -274,9 +277,11 @@ impl Process {
             front_ends.tasks.clone(),
         );
         let admin = Backend {
+            connections: Arc::clone(&connections),
             broker: Slot::default(),
             operations: Operations::default(),
             reads: Reads::default(),
+            overviews: Overviews::default(),
             node: Arc::<ThisNode>::clone(&node),
             journal: JournalDesk::new(
                 settings.journal.backup_dir.clone(),
@@ -289,7 +294,7 @@ impl Process {
             trace,
             registry: Arc::new(RwLock::new(registry)),
             admin,
-            management: Management::new(Arc::<ThisNode>::clone(&node)),
+            management: Management::new(Arc::<ThisNode>::clone(&node), connections),
             net,
             health,
             node,
@@ -333,6 +338,7 @@ impl Process {
             }
             reason = core.failed() => Some(reason),
             () = reload.run(&core) => None,
+            () = sampling::run(core.broker(), &self.node) => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.
@@ -386,10 +392,12 @@ impl Process {
         let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
             .merge(stafett_live::router(self.live.clone()))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()));
+            .merge(self.management.router(access.clone()))
+            .merge(self.management.metrics_router(access.clone()));
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         self.http.serve(listener, server);
         self.serve_management(connections_max, access).await?;
+        self.serve_prometheus(connections_max).await?;
         Ok(address)
     }
 
@@ -401,6 +409,18 @@ impl Process {
         let limits = ListenerSettings::new("management", connections_max);
         let (listener, _) = self.bind("amqp.management", address, limits).await?;
         let router = stafett_http::stamped(self.management.router(access));
+        self.http.serve(listener, HttpServer::new(router));
+        Ok(())
+    }
+
+    /// Starts the listener of metrics under RabbitMQ's names, if it has one.
+    async fn serve_prometheus(&self, connections_max: usize) -> Result<(), Failure> {
+        let Some(address) = &self.settings.amqp.prometheus else {
+            return Ok(());
+        };
+        let limits = ListenerSettings::new("prometheus", connections_max);
+        let (listener, _) = self.bind("amqp.prometheus", address, limits).await?;
+        let router = stafett_http::stamped(self.management.prometheus_router());
         self.http.serve(listener, HttpServer::new(router));
         Ok(())
     }

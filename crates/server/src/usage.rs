@@ -62,17 +62,18 @@ pub(crate) fn resident_bytes() -> Option<i64> {
 }
 
 fn cpu_seconds() -> Option<f64> {
+    let (user, system) = cpu_ticks()?;
+    Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Returns the ticks that the process has taken, for itself and in the system.
+pub(crate) fn cpu_ticks() -> Option<(u64, u64)> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // The name of the program is in parentheses and may contain spaces; behind it, user and system time are
     // the 12th and 13th field.
     let fields = stat.get(stat.rfind(')')? + 1..)?;
-    let ticks: Option<u64> = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(|field| field.parse::<u64>().ok())
-        .sum();
-    Some(ticks? as f64 / rustix::param::clock_ticks_per_second() as f64)
+    let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+    Some((ticks.next()?.ok()?, ticks.next()?.ok()?))
 }
 
 /// Returns the number of open files and sockets.

@@ -7,6 +7,7 @@ use crate::amqp::Amqp;
 use crate::kafka::Kafka;
 use crate::live::Live;
 use crate::loss::Loss;
+use crate::mail::Mail;
 use crate::server::Server;
 use crate::steps::End;
 use crate::world::{Broken, Death, Finding, World};
@@ -20,6 +21,7 @@ pub struct Backup {
     kafka: Kafka,
     amqp: Amqp,
     live: Live,
+    mail: Mail,
     wall_offset_ms: i64,
     /// True if the next start is on it.
     is_next: bool,
@@ -45,6 +47,7 @@ impl World {
             kafka: self.kafka.clone(),
             amqp: self.amqp.clone(),
             live: self.live.clone(),
+            mail: self.mail.as_left(),
             wall_offset_ms: self.wall_offset_ms(),
             is_next: false,
         };
@@ -53,6 +56,7 @@ impl World {
         let uncertain = backup.amqp.on_death(LIKE, now_ms);
         backup.kafka.ledger.doubt_messages(uncertain);
         backup.live.on_end(Some(LIKE), false);
+        backup.mail.on_end(Some(LIKE), false, now_ms);
         self.backup = Some(backup);
         Ok(())
     }
@@ -80,6 +84,7 @@ impl World {
         }
         self.trace.note(|| "the backup is restored".to_owned());
         (self.kafka, self.amqp, self.live) = (backup.kafka, backup.amqp, backup.live);
+        self.mail = backup.mail;
         if backup.wall_offset_ms != self.wall_offset_ms() {
             self.amqp.copies.on_clock_set();
         }
@@ -91,7 +96,7 @@ impl World {
 
     /// Handles a loss: a damaged file may be one of the backup, too.
     pub fn on_loss_beside_backup(&mut self, loss: Loss) {
-        if matches!(loss, Loss::Bit(_) | Loss::Group(_)) {
+        if matches!(loss, Loss::Bit(_) | Loss::Group(_) | Loss::Settlement(_)) {
             self.backup = None;
         }
     }

@@ -12,7 +12,7 @@
 //! - [`kafka`]: producers, readers and topics; [`ledger`]: their answers, and the expected logs;
 //!   [`transactions`]: the possible outcomes of transactions
 //! - [`amqp`]: publishers, consumers and queues
-//! - [`live`]: clients of live topics
+//! - [`live`]: clients of live topics; [`mail`]: a client of the messages over HTTP
 //! - [`full`]: a full disk; [`loss`]: lost or damaged files; [`backup`]: a start on a backup
 //! - [`seeds`]: runs many seeds, and reduces one that fails
 //!
@@ -27,6 +27,7 @@ pub mod kafka;
 pub mod ledger;
 pub mod live;
 pub mod loss;
+pub mod mail;
 pub mod random;
 pub mod seeds;
 pub mod server;

@@ -7,7 +7,7 @@
 //! ones may appear in them, then or later.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Journal, RecoveryReport};
@@ -24,6 +24,12 @@ use crate::world::{Broken, Death, Finding, World};
 const CHECKPOINT: &str = "checkpoint.redb";
 const SEGMENT_HEAD_BYTES: usize = 4096;
 const GROUP_HEAD_BYTES: usize = 64;
+/// Bytes of a frame's head, and of each of its entries.
+const FRAME_HEAD_BYTES: usize = 32;
+/// Kind of a frame with changes of state.
+const CONTROL: u8 = 2;
+/// Flag of a frame whose append goes on in the next one.
+const MORE: u8 = 1;
 
 /// A loss; the number selects the file or bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,22 +44,31 @@ pub enum Loss {
     Bit(u64),
     /// A flipped bit in a group of several frames near the end, which no checkpoint may cover yet.
     Group(u64),
+    /// A flipped bit near the end in a change of state that is stored with a batch, in one append: the
+    /// settlement of a dead letter.
+    Settlement(u64),
 }
 
 impl Loss {
     pub fn draw(random: &mut Random) -> Self {
-        match random.below(12) {
+        match random.below(18) {
             0 => Self::Checkpoint,
             1 | 2 => Self::Beginning(random.next()),
             3 | 4 => Self::Segment(random.next()),
             5 => Self::Sidecar(random.next()),
             6 | 7 => Self::Bit(random.next()),
-            _ => Self::Group(random.next()),
+            8..=11 => Self::Group(random.next()),
+            _ => Self::Settlement(random.next()),
         }
     }
 
     fn has_checkpoint(self) -> bool {
         !matches!(self, Self::Checkpoint | Self::Beginning(_))
+    }
+
+    /// True for damage in one of the last groups, which may be taken for unwritten ones.
+    fn is_near_end(self) -> bool {
+        matches!(self, Self::Group(_) | Self::Settlement(_))
     }
 }
 
@@ -73,7 +88,7 @@ impl Lost {
     /// replaced, so the journal asks for a file that is gone.
     pub fn hides_replacement(&self, failed: &Failed) -> bool {
         let Failed(why) = failed;
-        matches!(self.loss, Loss::Bit(_) | Loss::Group(_))
+        (matches!(self.loss, Loss::Bit(_)) || self.loss.is_near_end())
             && why.contains("sorted segment")
             && why.ends_with("is missing")
     }
@@ -120,8 +135,7 @@ impl World {
         };
         self.trace.note(|| format!("{report:?}"));
         of_run.is_told |= report.is_damaged() || report.checkpoint_lost || report.damaged_groups > 0;
-        let is_group = matches!(of_run.loss, Loss::Group(_));
-        // Groups near the end may be taken for unwritten ones.
+        let is_group = of_run.loss.is_near_end();
         let (loss, death) = (of_run.loss, of_run.death);
         let is_told = of_run.is_told || of_run.may_be_told || is_group;
         if matches!(loss, Loss::Sidecar(_)) {
@@ -201,7 +215,7 @@ impl World {
             may_miss: self
                 .lost
                 .as_ref()
-                .is_some_and(|lost| !lost.loss.has_checkpoint() || matches!(lost.loss, Loss::Group(_))),
+                .is_some_and(|lost| !lost.loss.has_checkpoint() || lost.loss.is_near_end()),
         };
         Ok(self.kafka.ledger.check_left(log, &left, death)?)
     }
@@ -292,6 +306,15 @@ fn apply(disk: &SimulatedDisk, loss: Loss, death: Option<Death>) -> Option<Strin
             let bit = byte as u64 * 8 + (number >> 32) % 8;
             disk.flip_bit(&name, bit).then(|| format!("bit {bit} of {name}"))
         }
+        Loss::Settlement(number) => {
+            let name = in_use(disk, None).pop()?;
+            let bodies = settling_bodies(&disk.contents(&name)?);
+            let last = bodies.iter().rev().take(4).collect::<Vec<_>>();
+            let body = last.get(chosen_below(number, last.len()))?;
+            let byte = body.start + chosen_below(number >> 8, body.len());
+            let bit = byte as u64 * 8 + (number >> 32) % 8;
+            disk.flip_bit(&name, bit).then(|| format!("bit {bit} of {name}"))
+        }
     }
 }
 
@@ -306,6 +329,38 @@ struct Frames {
     begin: usize,
     end: usize,
     count: u32,
+}
+
+/// Returns the bodies of changes of state in appends that also store a batch.
+fn settling_bodies(segment: &[u8]) -> Vec<Range<usize>> {
+    let number = |at: usize, bytes: usize| {
+        let bytes = segment.get(at..at + bytes)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    };
+    let mut found = Vec::new();
+    for group in groups_of(segment) {
+        let (mut at, mut states, mut has_batch) = (group.begin, Vec::new(), false);
+        while at < group.end {
+            let entries = number(at + 6, 2).zip(number(at + 8, 4));
+            let (Some(&[kind, flags]), Some((entries, bytes))) = (segment.get(at + 4..at + 6), entries)
+            else {
+                break;
+            };
+            let begin = at + FRAME_HEAD_BYTES * (1 + entries);
+            match kind {
+                CONTROL => states.push(begin..begin + bytes),
+                _ => has_batch = true,
+            }
+            if flags & MORE == 0 {
+                if has_batch {
+                    found.append(&mut states);
+                }
+                (states, has_batch) = (Vec::new(), false);
+            }
+            at = (begin + bytes).next_multiple_of(8);
+        }
+    }
+    found
 }
 
 /// Returns the groups of a segment but the last one, whose damage is that of a kill.

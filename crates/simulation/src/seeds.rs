@@ -10,9 +10,13 @@ use stafett_model::Lock;
 use crate::shrink::shrink;
 use crate::steps::Plan;
 
-/// Time limit of a seed; a seed that takes longer hangs.
-const PATIENCE: Duration = Duration::from_mins(2);
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Limit on the processor time of a seed. A seed that takes longer hangs.
+const BUSY: Duration = Duration::from_mins(2);
+/// The same in clock ticks.
+const TICKS_MAX: u64 = BUSY.as_secs() * 100;
+/// Limit on its time on a busy machine, where it may get little of a processor.
+const PATIENCE: Duration = Duration::from_mins(20);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 const SHRINK_TRIES: usize = 300;
 
 /// Runner of seeds.
@@ -161,11 +165,21 @@ fn run(command: &mut Command) -> std::io::Result<(String, bool)> {
             }
             return Ok((text, output.status.success()));
         }
-        if since.elapsed() > PATIENCE {
+        let elapsed = since.elapsed();
+        if elapsed > PATIENCE || elapsed > BUSY && ticks_of(child.id()) > TICKS_MAX {
             child.kill()?;
             child.wait()?;
             return Err(std::io::ErrorKind::TimedOut.into());
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Returns the processor time of a process so far, in clock ticks.
+fn ticks_of(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Fields 14 and 15; the name before them may have spaces.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let fields = after_name.split_whitespace().skip(11).take(2);
+    fields.filter_map(|field| field.parse::<u64>().ok()).sum()
 }

@@ -18,7 +18,8 @@ use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_live::{LiveFront, LiveFrontSettings};
 use stafett_live_topics::{LiveSettings, LogRule};
 use stafett_net::{
-    BudgetSettings, ByteBudget, Connection, ListenerMetrics, NetMetrics, Protocol, Shutdown, Stream,
+    BudgetSettings, ByteBudget, Connection, ConnectionEntry, ListenerMetrics, NetMetrics, Protocol, Shutdown,
+    Stream,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -134,13 +135,14 @@ impl Server {
         let stream = std::net::TcpStream::from(OwnedFd::from(far));
         let connection = Connection {
             stream: Stream::Plain(tokio::net::TcpStream::from_std(stream)?),
-            peer: ([127, 0, 0, 1], 40_000).into(),
-            id: self.connections,
             drain: self.drain.child_token(),
             budget: Arc::clone(&self.budget),
-            metrics: self.metrics.get(listener).cloned().unwrap_or_default(),
             shedding: None,
             trace: None,
+            entry: ConnectionEntry::of(
+                self.connections,
+                self.metrics.get(listener).cloned().unwrap_or_default(),
+            ),
         };
         Ok((Socket::new(near), connection))
     }

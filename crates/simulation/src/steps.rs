@@ -8,6 +8,7 @@ use crate::full::UsedUp;
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
+use crate::mail::MailStep;
 use crate::random::Random;
 
 /// Number of topics. The last ones are compacted ([`crate::ledger::compaction`]).
@@ -123,6 +124,8 @@ pub enum Action {
     Stream(StreamStep),
     /// A client of live topics acts.
     Live(LiveStep),
+    /// A client of the HTTP API's messages acts.
+    Mail(MailStep),
     /// Messages are moved between queues.
     Move(Move),
     /// A namespace is created, used or deleted.
@@ -182,6 +185,7 @@ impl Action {
             Self::Tx(step) => !matches!(step, TxStep::CommitAndEnd { .. }),
             Self::View(step) => !matches!(step, ViewStep::Look),
             Self::Live(step) => !matches!(step, LiveStep::Look),
+            Self::Mail(step) => !matches!(step, MailStep::Look),
             Self::Transaction(step) => {
                 !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
             }
@@ -333,6 +337,7 @@ enum Kind {
     Tx,
     Stream,
     Live,
+    Mail,
     Move,
     Space,
     Look,
@@ -351,7 +356,7 @@ enum Kind {
 }
 
 /// Usual weights.
-const KINDS: [(u64, Kind); 36] = [
+const KINDS: [(u64, Kind); 37] = [
     (40, Kind::Produce),
     (2, Kind::Leave),
     (4, Kind::Read),
@@ -373,6 +378,7 @@ const KINDS: [(u64, Kind); 36] = [
     (40, Kind::Tx),
     (12, Kind::Stream),
     (36, Kind::Live),
+    (60, Kind::Mail),
     (4, Kind::Move),
     (6, Kind::Space),
     (6, Kind::Look),
@@ -390,7 +396,7 @@ const KINDS: [(u64, Kind); 36] = [
     (1, Kind::Rest),
 ];
 /// Steps without a part in a seed with clients of Kafka only.
-const NOT_OF_KAFKA: [Kind; 12] = [
+const NOT_OF_KAFKA: [Kind; 13] = [
     Kind::Define,
     Kind::Tx,
     Kind::Publish,
@@ -401,11 +407,12 @@ const NOT_OF_KAFKA: [Kind; 12] = [
     Kind::Close,
     Kind::Stream,
     Kind::Live,
+    Kind::Mail,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with transactional clients only.
-const NOT_OF_TRANSACTIONS: [Kind; 19] = [
+const NOT_OF_TRANSACTIONS: [Kind; 20] = [
     Kind::Define,
     Kind::View,
     Kind::Tx,
@@ -423,11 +430,12 @@ const NOT_OF_TRANSACTIONS: [Kind; 19] = [
     Kind::Pause,
     Kind::Remove,
     Kind::Live,
+    Kind::Mail,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with share groups.
-const NOT_OF_SHARES: [Kind; 18] = [
+const NOT_OF_SHARES: [Kind; 19] = [
     Kind::Define,
     Kind::View,
     Kind::Tx,
@@ -444,11 +452,12 @@ const NOT_OF_SHARES: [Kind; 18] = [
     Kind::Remove,
     Kind::Stream,
     Kind::Live,
+    Kind::Mail,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with consumer groups.
-const NOT_OF_GROUPS: [Kind; 17] = [
+const NOT_OF_GROUPS: [Kind; 18] = [
     Kind::Share,
     Kind::Transaction,
     Kind::Publish,
@@ -464,25 +473,47 @@ const NOT_OF_GROUPS: [Kind; 17] = [
     Kind::Tx,
     Kind::Stream,
     Kind::Live,
+    Kind::Mail,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with clients of AMQP only.
-const NOT_OF_AMQP: [Kind; 5] = [
+const NOT_OF_AMQP: [Kind; 6] = [
     Kind::Produce,
     Kind::Group,
     Kind::Share,
     Kind::Transaction,
     Kind::Live,
+    Kind::Mail,
+];
+
+/// Steps without a part in a seed with a client of the HTTP API's messages.
+const NOT_OF_MAIL: [Kind; 15] = [
+    Kind::Leave,
+    Kind::Repeat,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Tx,
+    Kind::View,
+    Kind::Define,
+    Kind::Remove,
+    Kind::Pause,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+    Kind::Recreate,
 ];
 
 /// Steps without a part in a seed with transactional clients of AMQP and few others.
-const NOT_OF_TX: [Kind; 11] = [
+const NOT_OF_TX: [Kind; 12] = [
     Kind::Produce,
     Kind::Group,
     Kind::Share,
     Kind::Transaction,
     Kind::Live,
+    Kind::Mail,
     Kind::Stream,
     Kind::Move,
     Kind::Space,
@@ -504,6 +535,7 @@ impl Mix {
                     | Kind::View
                     | Kind::Tx
                     | Kind::Live
+                    | Kind::Mail
                     | Kind::Move
                     | Kind::Space
             )
@@ -527,6 +559,7 @@ impl Mix {
             &NOT_OF_SHARES,
             &NOT_OF_SHARES,
             &NOT_OF_GROUPS,
+            &NOT_OF_MAIL,
         ]);
         let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
         let weights: Vec<_> = KINDS
@@ -655,6 +688,7 @@ impl Mix {
             Kind::Tx => Action::Tx(TxStep::draw(random, self.bytes_max)),
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
+            Kind::Mail => Action::Mail(MailStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
             Kind::Remove => Action::Remove(Removal {

@@ -17,6 +17,7 @@ use crate::host;
 use crate::kafka::{KEPT, Kafka};
 use crate::live::Live;
 use crate::loss::{Loss, Lost};
+use crate::mail::Mail;
 use crate::server::Server;
 use crate::steps::{Action, DiskFault, End, Plan, Shape, Step};
 use crate::trace::Trace;
@@ -114,6 +115,7 @@ pub struct World {
     pub kafka: Kafka,
     pub amqp: Amqp,
     pub live: Live,
+    pub mail: Mail,
     pub trace: Trace,
 }
 
@@ -177,6 +179,7 @@ impl World {
             kafka: Kafka::new(),
             amqp: Amqp::new(),
             live: Live::new(),
+            mail: Mail::default(),
             trace,
         }
     }
@@ -199,6 +202,7 @@ impl World {
             }
             self.kafka.on_end();
             self.live.on_end(died, self.amqp.is_stopping);
+            self.mail.on_end(died, self.may_refuse, self.steady_ms);
             self.amqp.on_end(self.steady_ms);
             if let Some(death) = died {
                 let uncertain = self.amqp.on_death(death, self.steady_ms);
@@ -334,6 +338,7 @@ impl World {
         self.check_space(server).await?;
         self.check_definitions(server)?;
         self.check_view(server).await?;
+        self.check_mail(server).await?;
         if !server.open_live().await.is_ok_and(|is_open| is_open) {
             self.tick(server).await?;
             return Err(Finding("live topics have no log".to_owned()).into());
@@ -382,6 +387,7 @@ impl World {
             Action::Tx(step) => self.tx_step(server, step).await?,
             Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
+            Action::Mail(step) => self.mail_step(server, step).await?,
             Action::Remove(removal) => self.remove(server, removal).await?,
             Action::Look => self.check_flights(server).await?,
             Action::Fault { after, fault } => self.arm(after, fault),
@@ -464,6 +470,7 @@ impl World {
     fn hear(&mut self, may_refuse: bool) -> Result<(), Finding> {
         let mut notes = self.kafka.turn(may_refuse, self.steady_ms)?;
         notes.extend(self.live.turn(may_refuse)?);
+        notes.extend(self.mail.turn(may_refuse, self.may_refuse, self.steady_ms)?);
         notes.extend(self.amqp.turn(may_refuse, self.steady_ms)?);
         self.check_received()?;
         self.apply_outcomes()?;
@@ -525,6 +532,8 @@ impl World {
     async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.amqp.begin_stop(self.steady_ms);
         self.kafka.begin_stop();
+        // The program waits for its connections, and ends what is left of them, before the broker stops.
+        self.mail.leave();
         let mut heard = Ok(());
         let stopped = server
             .stop(|| {

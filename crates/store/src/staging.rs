@@ -86,7 +86,7 @@ impl StageOutcome {
         Self::of_append(journal, append)
     }
 
-    fn of_append(journal: &dyn Journal, append: Append) -> Self {
+    pub fn of_append(journal: &dyn Journal, append: Append) -> Self {
         let mut ticket = journal.append(vec![append]);
         let mut context = Context::from_waker(Waker::noop());
         match Pin::new(&mut ticket).poll(&mut context) {

@@ -192,6 +192,7 @@ impl TopicCatalog {
 
     /// Appends verified batches. Those of one log are stored in order.
     pub fn append(&self, appends: Vec<Append>) -> Ticket {
+        self.topics.traffic().count_appends(&appends);
         self.journal.append(appends)
     }
 

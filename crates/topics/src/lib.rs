@@ -13,6 +13,7 @@
 //! - `cursor`: read-ahead of a log, message by message; `tail`: reader of one log
 //! - `new_records`: records to store, as one append; `record_tail`: reader of one log, record by record
 //! - `start_position`: where a reader begins
+//! - `traffic`: records and bytes that logs took in and gave out
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 
@@ -34,6 +35,7 @@ mod source;
 mod start_position;
 mod tail;
 mod topic;
+mod traffic;
 mod truncation;
 
 pub use admission::{AdmitError, Admitted};
@@ -56,4 +58,5 @@ pub use stafett_journal::{
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};
 pub use topic::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, TopicId, TopicSettings, is_internal};
+pub use traffic::{LogTraffic, Traffic, TrafficCounts};
 pub use truncation::TruncateError;

@@ -11,6 +11,7 @@ use stafett_model::{LogId, SharedLock};
 use crate::change_log::TopicChanges;
 use crate::source::{TopicShape, TopicSource};
 use crate::topic::{Topic, TopicId};
+use crate::traffic::Traffic;
 
 #[derive(Debug, Default)]
 pub struct Topics {
@@ -19,6 +20,7 @@ pub struct Topics {
     /// Notified when a name is no longer being changed.
     settled: tokio::sync::Notify,
     changes: TopicChanges,
+    traffic: Traffic,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +86,11 @@ fn alike(name: &str) -> Cow<'_, str> {
 }
 
 impl Topics {
+    /// Returns records and bytes of the topics' logs, in and out.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
     pub fn named(&self, name: &str) -> Option<Arc<Topic>> {
         let hash = self.name_hash(name);
         self.read()
@@ -213,6 +220,7 @@ impl Topics {
         let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
         self.write().remove(topic, by_name, by_id);
         self.changes.record(topic.name.clone());
+        self.traffic.forget(topic);
     }
 
     fn name_hash(&self, name: &str) -> u64 {

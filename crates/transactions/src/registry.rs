@@ -196,6 +196,10 @@ impl Transactions {
         let known = self.known(id)?;
         let mut producer = known.1.lock();
         self.begin(&known, &mut producer, given)?;
+        // Groups without commits are of no use.
+        if producer.groups.len() >= COMMITS_MAX && !producer.groups.contains(group) {
+            return Err(TransactionError::TooManyCommits { max: COMMITS_MAX });
+        }
         producer.groups.insert(group.into());
         Ok(())
     }
@@ -236,6 +240,7 @@ impl Transactions {
             self.begin(&known, &mut producer, given)?;
             producer.logs.extend(logs);
         }
+        self.catalog.topics().traffic().count_appends(&appends);
         Ok(self.journal.append(appends))
     }
 

@@ -10,7 +10,8 @@ use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopic
 use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::{
-    ApiVersionsRequest, CreateTopicsRequest, FindCoordinatorRequest, ListOffsetsRequest, MetadataRequest,
+    ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, FindCoordinatorRequest, ListOffsetsRequest,
+    MetadataRequest,
 };
 use stafett_kafka_wire::{ApiKey, DecodeLimits, Message, Request, Str, Uuid, frame};
 
@@ -213,6 +214,15 @@ impl Asker {
             }
             assert!(since.elapsed() < LIMIT, "{name} did not come into being");
         }
+    }
+
+    pub(super) fn delete_topic(&mut self, name: &str) {
+        let request = DeleteTopicsRequest {
+            topic_names: vec![text(name)],
+            timeout_ms: 30_000,
+            ..DeleteTopicsRequest::default()
+        };
+        assert_eq!(self.codes(5, &request), "0", "{name}");
     }
 
     /// True if the broker leads the partitions: Kafka's metadata says so slightly too early.

@@ -60,7 +60,7 @@ fn changed(at: usize, bytes: &[u8]) -> Bytes {
     resealed(&batch(3), at, bytes)
 }
 
-fn resealed(batch: &Bytes, at: usize, bytes: &[u8]) -> Bytes {
+pub(super) fn resealed(batch: &Bytes, at: usize, bytes: &[u8]) -> Bytes {
     let mut batch = batch.to_vec();
     batch[at..at + bytes.len()].copy_from_slice(bytes);
     let crc = crc32c(&batch[CRC_FROM..]);

@@ -9,7 +9,7 @@ use stafett_kafka_wire::messages::{
 use super::asker::{Asker, text};
 use super::{Case, case};
 
-const SET: i8 = 0;
+pub(super) const SET: i8 = 0;
 const DELETE: i8 = 1;
 const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
@@ -77,7 +77,11 @@ fn described() -> Vec<Case> {
     ]
 }
 
-fn incremental(kind: i8, name: &str, configs: &[(&str, i8, Option<&str>)]) -> IncrementalAlterConfigsRequest {
+pub(super) fn incremental(
+    kind: i8,
+    name: &str,
+    configs: &[(&str, i8, Option<&str>)],
+) -> IncrementalAlterConfigsRequest {
     IncrementalAlterConfigsRequest {
         resources: vec![incremental_alter_configs::AlterConfigsResource {
             resource_type: kind,

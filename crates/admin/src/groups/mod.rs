@@ -16,7 +16,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
-use stafett_groups::{CommittedOffset, Group, GroupKind, GroupProtocol, Groups};
+use stafett_groups::{CommittedOffset, Group, GroupCounts, GroupKind, GroupProtocol, Groups};
 use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
@@ -295,6 +295,46 @@ async fn delete_group(
     let deleted = broker.delete_group(&name).await;
     deleted.map_err(|why| of_group(&why, &name))?;
     Ok(answer(StatusCode::OK, &DeletedGroup { name }))
+}
+
+/// Returns the lags of all groups.
+pub(crate) fn lags(broker: &Broker) -> Vec<(Arc<str>, u64)> {
+    let rows = rows(broker, None);
+    rows.iter()
+        .map(|row| (Arc::clone(&row.name), row.lag()))
+        .collect()
+}
+
+/// Numbers of a group.
+pub(crate) struct Measured {
+    pub(crate) name: Arc<str>,
+    pub(crate) members: u64,
+    pub(crate) lag: u64,
+    pub(crate) commits: u64,
+}
+
+/// Returns the numbers of the groups that `wants` accepts by name and counters.
+pub(crate) fn measured(
+    broker: &Broker,
+    wants: impl Fn(&str, Option<&Arc<GroupCounts>>) -> bool,
+) -> Vec<Measured> {
+    let mut counted = BTreeMap::new();
+    broker.groups().each(|group| {
+        if wants(&group.name, group.counts()) {
+            let commits = group.counts().map_or(0, |counts| counts.commits());
+            counted.insert(Arc::clone(&group.name), commits);
+        }
+    });
+    let rows = rows(broker, None).into_iter();
+    rows.filter_map(|row| {
+        Some(Measured {
+            commits: *counted.get(&row.name)?,
+            members: row.members as u64,
+            lag: row.lag(),
+            name: row.name,
+        })
+    })
+    .collect()
 }
 
 pub(crate) fn no_such_group(name: &str) -> Problem {

@@ -279,6 +279,10 @@ impl Follower {
                 },
             }
         }
+        catalog
+            .topics()
+            .traffic()
+            .count_out(log, records as u64, bytes as u64);
         Ok(piece)
     }
 

@@ -230,6 +230,8 @@ impl Wanted {
             }
             next = tail.next_offset().0;
         }
+        let traffic = catalog.topics().traffic();
+        traffic.count_out(self.log, records.len() as u64, bytes as u64);
         let bounds = catalog
             .bounds(self.log)
             .ok_or_else(|| no_such_topic(&topic.name))?;

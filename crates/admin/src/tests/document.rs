@@ -64,6 +64,15 @@ fn every_route_is_described_and_its_names_are_those_of_its_path() {
 }
 
 #[test]
+fn every_shape_has_a_name_of_its_own() {
+    let document: Value = serde_json::from_str(&crate::document()).unwrap();
+    // A name that two shapes have gets a number at its end.
+    for name in document["components"]["schemas"].as_object().unwrap().keys() {
+        assert!(!name.ends_with(|last: char| last.is_ascii_digit()), "{name}");
+    }
+}
+
+#[test]
 fn every_reference_in_the_document_leads_somewhere() {
     fn references(value: &Value, found: &mut BTreeSet<String>) {
         match value {

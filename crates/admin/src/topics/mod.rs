@@ -109,6 +109,28 @@ struct TopicEntry {
     settings: Option<Settings>,
     /// Settings that the topic has set for itself. The others follow the broker.
     set: Vec<&'static str>,
+    counters: Counters,
+    rates: Rates,
+}
+
+/// Records and bytes since the start of the broker.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TopicCounters")]
+struct Counters {
+    records_in: u64,
+    bytes_in: u64,
+    records_out: u64,
+    bytes_out: u64,
+}
+
+/// Records and bytes per second, within the latest 5 s.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TopicRates")]
+struct Rates {
+    records_in: f64,
+    bytes_in: f64,
+    records_out: f64,
+    bytes_out: f64,
 }
 
 /// A topic.
@@ -217,6 +239,9 @@ impl Totals {
 impl TopicEntry {
     fn of(catalog: &TopicCatalog, topic: &Topic, totals: Totals) -> Self {
         let kind = TopicKind::of(topic);
+        let traffic = catalog.topics().traffic();
+        let counts = traffic.total(topic);
+        let [records_in, bytes_in, records_out, bytes_out] = traffic.rates(topic);
         let settings = (kind != TopicKind::Queue).then(|| Settings::of(&catalog.defaults(), &topic.settings));
         Self {
             name: topic.name.to_string(),
@@ -235,6 +260,18 @@ impl TopicEntry {
                 .and_then(|settings| settings.retention_bytes.number()),
             set: settings::set(&topic.settings),
             settings,
+            counters: Counters {
+                records_in: counts.records_in,
+                bytes_in: counts.bytes_in,
+                records_out: counts.records_out,
+                bytes_out: counts.bytes_out,
+            },
+            rates: Rates {
+                records_in,
+                bytes_in,
+                records_out,
+                bytes_out,
+            },
         }
     }
 }

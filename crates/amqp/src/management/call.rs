@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use stafett_http::query::decoded;
 use stafett_http::{Code, answer, body};
 use stafett_model::Namespace;
+use stafett_net::Connections;
 
 use super::NodeFacts;
 use super::refusal::{Answered, Refusal};
@@ -26,6 +27,7 @@ const NAME_BYTES_MAX: usize = 255;
 pub(super) struct Call {
     pub(super) context: Arc<AmqpContext>,
     pub(super) node: NodeFacts,
+    pub(super) connections: Arc<Connections>,
     pub(super) method: Method,
     /// Decoded segments behind `/api`.
     pub(super) path: Vec<String>,
@@ -38,6 +40,7 @@ impl Call {
     pub(super) async fn read(
         context: Arc<AmqpContext>,
         node: NodeFacts,
+        connections: Arc<Connections>,
         request: Request,
     ) -> Result<Self, Refusal> {
         let path = segments(request.uri().path())?;
@@ -64,6 +67,7 @@ impl Call {
         Ok(Self {
             context,
             node,
+            connections,
             method,
             path,
             query,
@@ -109,6 +113,12 @@ impl Call {
     /// Returns true if a key has the value `true`.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.query(key) == Some("true")
+    }
+
+    /// Returns the time of the newest samples, in ms since 1970.
+    pub(super) fn swept_ms(&self) -> i64 {
+        let swept = self.context.broker.histories().swept_ms();
+        swept.unwrap_or_else(stafett_store::wall_ms)
     }
 
     pub(super) fn body(&self) -> &Bytes {

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel, Connection, basic, channel};
 use stafett_amqp_wire::{ContentHeader, Encoder, Frame, FrameKind, Method, Properties, frame};
 use stafett_model::Namespace;
@@ -130,6 +131,7 @@ impl Client {
     pub(super) async fn open(call: &Call, vhost: &Namespace, bytes: usize) -> Result<Self, ClientError> {
         let agreed = Agreed {
             user: USER.into(),
+            mechanism: ByteString::default(),
             client: ClientProperties::default(),
             channels_max: CHANNEL,
             frame_bytes_max: FRAME_BYTES_MAX,

@@ -13,7 +13,7 @@ use stafett_routing::ExchangeKind;
 use super::call::{Call, Fields, changed, short};
 use super::client::{ClientError, change};
 use super::refusal::{Answered, Refusal};
-use super::statistics::counts;
+use super::statistics::{Statistic, Window};
 use super::{USER, list, values};
 use crate::exchange_kinds::type_name;
 
@@ -78,8 +78,42 @@ fn shown(call: &Call, vhost: &Namespace, exchange: &Exchange) -> Value {
     fields.insert("policy".to_owned(), Value::Null);
     fields.insert("user_who_performed_action".to_owned(), json!(user));
     if !call.flag("disable_stats") {
-        let stats = counts(&[("publish_in", 0), ("publish_out", 0)]);
-        fields.insert("message_stats".to_owned(), stats);
+        fields.insert(
+            "message_stats".to_owned(),
+            message_stats(call, vhost, &exchange.name),
+        );
+    }
+    Value::Object(fields)
+}
+
+/// Returns the messages that came to an exchange, and those of them that led somewhere.
+fn message_stats(call: &Call, vhost: &Namespace, name: &str) -> Value {
+    let exchanges = call.context.exchanges();
+    let traffic = exchanges.traffic(vhost, name);
+    let counts = traffic
+        .as_ref()
+        .map(|traffic| traffic.counts())
+        .unwrap_or_default();
+    let window = Window::rates(call);
+    let timeline = traffic
+        .as_ref()
+        .filter(|_| window.is_some())
+        .map(|traffic| exchanges.sampler().timeline(&**traffic));
+    let mut fields = Map::new();
+    for (at, name, count) in [
+        (0, "publish_in", counts.published),
+        (1, "publish_out", counts.routed),
+    ] {
+        let rate = traffic
+            .as_ref()
+            .map_or(0.0, |traffic| exchanges.sampler().rate(traffic, at));
+        let mut statistic = Statistic::new(count, rate);
+        if let (Some(window), Some(timeline)) = (window, &timeline) {
+            let count = usize::try_from(window.count).unwrap_or(usize::MAX);
+            let samples = timeline.samples(at, window.length, count);
+            statistic = statistic.with_increases(samples.iter().map(|sample| sample.increase));
+        }
+        statistic.put(&mut fields, name, window);
     }
     Value::Object(fields)
 }

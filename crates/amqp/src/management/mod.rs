@@ -10,8 +10,10 @@
 //! - `refusal`: refusals in RabbitMQ's form
 //! - `list`: pages, order and columns
 //! - `values`: JSON to tables and back; `statistics`: numbers that every tool expects
+//! - `connections`: connections, channels and consumers
 //! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `access`:
 //!   the only user, and empty lists
+//! - `prometheus`: metrics under RabbitMQ's names
 //! - `definitions`: all definitions as one file; `import`: the way back
 //!
 //! Source: the documentation that RabbitMQ 4.0 serves below `/api`, and its answers as they were recorded in
@@ -21,6 +23,7 @@ mod access;
 mod bindings;
 mod call;
 mod client;
+mod connections;
 mod definitions;
 mod exchanges;
 mod health;
@@ -28,6 +31,7 @@ mod import;
 mod list;
 mod messages;
 mod overview;
+mod prometheus;
 mod queues;
 mod refusal;
 mod statistics;
@@ -44,6 +48,7 @@ use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use stafett_http::{Access, Policy, Slot};
+use stafett_net::Connections;
 use tokio::task::spawn_blocking;
 
 use crate::auth;
@@ -91,12 +96,17 @@ pub struct NodeFacts {
 pub struct Management {
     pub(crate) slot: Slot<AmqpContext>,
     node: Arc<dyn ManagedNode>,
+    connections: Arc<Connections>,
 }
 
 impl Management {
-    pub fn new(node: Arc<dyn ManagedNode>) -> Self {
-        let slot = Slot::default();
-        Self { slot, node }
+    /// `connections` are those of the process.
+    pub fn new(node: Arc<dyn ManagedNode>, connections: Arc<Connections>) -> Self {
+        Self {
+            slot: Slot::default(),
+            node,
+            connections,
+        }
     }
 
     /// Answers with 503 again.
@@ -126,8 +136,10 @@ async fn answer(State(management): State<Management>, request: Request) -> Respo
 async fn respond(management: &Management, request: Request) -> Answered {
     let context = management.slot.get().map_err(|_| Refusal::starting())?;
     check_credentials(&request)?;
-    let call = Call::read(context, management.node.facts(), request).await?;
+    let connections = Arc::clone(&management.connections);
+    let call = Call::read(context, management.node.facts(), connections, request).await?;
     let call = Arc::new(call);
+    connections::prepare(&call).await;
     let listing = Arc::clone(&call);
     // Lists of many objects take a while: no connection waits for them.
     let listed = spawn_blocking(move || lists(&listing)).await;
@@ -153,6 +165,14 @@ fn lists(call: &Call) -> Option<Answered> {
         }
         ["bindings"] => call.only_get(|| bindings::list(call, None)),
         ["bindings", vhost] => call.only_get(|| bindings::list(call, Some(vhost))),
+        ["connections"] => call.only_get(|| connections::list(call, None)),
+        ["vhosts", vhost, "connections"] => call.only_get(|| connections::list(call, Some(vhost))),
+        ["connections", name, "channels"] => call.only_get(|| connections::channels_of(call, name)),
+        ["channels"] => call.only_get(|| connections::channels(call, None)),
+        ["vhosts", vhost, "channels"] => call.only_get(|| connections::channels(call, Some(vhost))),
+        ["channels", name] => call.only_get(|| connections::channel(call, name)),
+        ["consumers"] => call.only_get(|| connections::consumers(call, None)),
+        ["consumers", vhost] => call.only_get(|| connections::consumers(call, Some(vhost))),
         ["definitions" | "all-configuration"] if call.method == Method::GET => {
             definitions::export(call, None)
         }
@@ -192,6 +212,8 @@ async fn dispatch(call: &Call) -> Answered {
         ["nodes"] => call.only_get(|| overview::nodes(call)),
         ["nodes", name] => call.only_get(|| overview::node(call, name)),
         ["nodes", name, "memory"] => call.only_get(|| overview::memory(call, name)),
+        ["connections", "username", user] => connections::of_user(call, user),
+        ["connections", name] => connections::connection(call, name),
         ["vhosts", vhost] => vhosts::vhost(call, vhost).await,
         ["queues", vhost, name] => queues::queue(call, vhost, name).await,
         ["queues", vhost, name, "contents"] => queues::contents(call, vhost, name).await,

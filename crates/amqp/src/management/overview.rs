@@ -3,10 +3,12 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
+use stafett_broker::{NODE_SERIES, STEP_MS};
+use stafett_delivery::QueueSeries;
 
 use super::call::Call;
 use super::refusal::{Answered, Refusal};
-use super::statistics::{Lengths, counts, message_stats, put};
+use super::statistics::{Lengths, Statistic, Window, put};
 use super::{NODE, USER, VERSION, list, queues, values};
 
 /// Types of exchanges, with their descriptions.
@@ -66,8 +68,7 @@ pub(super) fn overview(call: &Call) -> Answered {
     for of_vhost in by_vhost.into_values() {
         lengths.add(of_vhost);
     }
-    let mut totals = Map::new();
-    lengths.show(&mut totals);
+    let totals = queue_totals(call, &lengths);
     let listeners: Vec<Value> = listeners(call);
     list::object(
         call,
@@ -89,7 +90,7 @@ pub(super) fn overview(call: &Call) -> Answered {
             "is_op_policy_updating_enabled": false,
             "enable_queue_totals": false,
             "release_series_support_status": "supported",
-            "message_stats": message_stats(),
+            "message_stats": message_stats(call, &lengths),
             "churn_rates": churn(call),
             "queue_totals": totals,
             "object_totals": object_totals(call, queues, lengths.consumers),
@@ -104,14 +105,152 @@ pub(super) fn overview(call: &Call) -> Answered {
 fn churn(call: &Call) -> Value {
     let accepted = call.node.connections_accepted;
     let open = u64::try_from(call.node.connections).unwrap_or_default();
-    counts(&CHURN.map(|name| {
-        let count = match name {
-            "connection_created" => accepted,
-            "connection_closed" => accepted.saturating_sub(open),
-            _ => 0,
-        };
-        (name, count)
-    }))
+    let metrics = &call.context.metrics;
+    let channels = u64::try_from(metrics.channels.get()).unwrap_or_default();
+    let opened = metrics.channels_opened.get();
+    let queues = call.context.queues();
+    let counts = [
+        accepted,
+        accepted.saturating_sub(open),
+        opened,
+        opened.saturating_sub(channels),
+        metrics.queues_declared.get(),
+        queues.created(),
+        queues.deleted(),
+    ];
+    let rates = call.context.churn.rates(stafett_store::wall_ms(), counts);
+    let mut fields = Map::new();
+    for ((name, count), rate) in CHURN.iter().zip(counts).zip(rates) {
+        Statistic::new(count, rate).put(&mut fields, name, None);
+    }
+    Value::Object(fields)
+}
+
+/// Lengths of all queues, with the samples of the node.
+fn queue_totals(call: &Call, lengths: &Lengths) -> Map<String, Value> {
+    let mut totals = Map::new();
+    let Some(window) = Window::lengths(call) else {
+        lengths.show(&mut totals, None, None);
+        return totals;
+    };
+    let levels = |name: &str| -> Vec<u64> {
+        let steps = node_steps(call, &[name], window);
+        steps
+            .into_iter()
+            .map(|step| step.last().copied().unwrap_or_default() as u64)
+            .collect()
+    };
+    let (ready, taken) = (levels("ready"), levels("in_flight"));
+    let together = ready
+        .iter()
+        .zip(&taken)
+        .map(|(ready, taken)| ready + taken)
+        .collect();
+    for (name, count, samples) in [
+        ("messages", lengths.ready + lengths.unacknowledged, together),
+        ("messages_ready", lengths.ready, ready),
+        ("messages_unacknowledged", lengths.unacknowledged, taken),
+    ] {
+        let mut statistic = Statistic::new(count, 0.0);
+        if let [newest, before, ..] = samples.as_slice() {
+            let seconds = f64::from(window.length) * STEP_MS as f64 / 1000.0;
+            statistic.rate = (*newest as f64 - *before as f64) / seconds;
+        }
+        statistic.samples = Some(samples);
+        statistic.put(&mut totals, name, Some(window));
+    }
+    totals
+}
+
+/// Returns the values of series of the node together, in groups of a window's steps: newest group first, of
+/// each the newest value last.
+fn node_steps(call: &Call, names: &[&str], window: Window) -> Vec<Vec<f64>> {
+    let node = call
+        .context
+        .broker
+        .histories()
+        .node(window.length.saturating_mul(window.count));
+    let length = usize::try_from(window.length).unwrap_or(usize::MAX);
+    let mut sums: Vec<f64> = Vec::new();
+    for name in names {
+        let at = NODE_SERIES.iter().position(|series| series.name == *name);
+        let samples = at.and_then(|at| node.series.get(at));
+        let samples = samples.map(Vec::as_slice).unwrap_or_default();
+        sums.resize(samples.len(), 0.0);
+        for (sum, sample) in sums.iter_mut().zip(samples) {
+            *sum += sample.unwrap_or_default();
+        }
+    }
+    let mut groups: Vec<Vec<f64>> = sums.rchunks(length).map(<[f64]>::to_vec).collect();
+    groups.resize(usize::try_from(window.count).unwrap_or(usize::MAX), vec![0.0]);
+    groups
+}
+
+/// Counts of all messages since the start, of deleted queues too.
+fn message_stats(call: &Call, lengths: &Lengths) -> Value {
+    let context = &call.context;
+    let metrics = &context.metrics;
+    let exchanges = context.exchanges().sampler().totals();
+    let queues = context.queues().sampler().totals();
+    let total = |series: QueueSeries| queues.get(series.at());
+    let got = total(QueueSeries::Got);
+    let counts = &lengths.messages.counts;
+    let got_unsettled = counts.got_unsettled.min(got);
+    let (delivered, unsettled) = (
+        total(QueueSeries::Delivered),
+        total(QueueSeries::DeliveredUnsettled),
+    );
+    let returned = metrics.returned.get();
+    let unroutable = exchanges.get(2);
+    let is_unsettled = unsettled > delivered;
+    let given: &[&str] = &["delivered"];
+    let none: &[&str] = &[];
+    let rows: [(&str, u64, &[&str]); 14] = [
+        ("publish", exchanges.get(0), &["routed", "unroutable"]),
+        ("publish_in", exchanges.get(0), &["routed", "unroutable"]),
+        ("publish_out", exchanges.get(1), &["routed"]),
+        ("confirm", metrics.confirmed.get(), none),
+        // The node has one rate for consumers of both kinds: it is shown for the more frequent kind.
+        ("deliver", delivered, if is_unsettled { none } else { given }),
+        (
+            "deliver_no_ack",
+            unsettled,
+            if is_unsettled { given } else { none },
+        ),
+        ("deliver_get", delivered + unsettled + got, &["delivered", "got"]),
+        ("get", got - got_unsettled, &["got"]),
+        ("get_no_ack", got_unsettled, none),
+        ("get_empty", metrics.get_empty.get(), none),
+        ("ack", total(QueueSeries::Completed), &["completed"]),
+        ("redeliver", total(QueueSeries::Redelivered), &["redelivered"]),
+        ("return_unroutable", returned, none),
+        (
+            "drop_unroutable",
+            unroutable.saturating_sub(returned),
+            &["unroutable"],
+        ),
+    ];
+    let window = Window::rates(call);
+    let latest = context.broker.histories().node(1);
+    let mut fields = Map::new();
+    for (name, count, series) in rows {
+        let rate = series.iter().map(|name| {
+            let at = NODE_SERIES.iter().position(|series| series.name == *name);
+            let samples = at.and_then(|at| latest.series.get(at));
+            samples
+                .and_then(|samples| samples.last().copied().flatten())
+                .unwrap_or_default()
+        });
+        let mut statistic = Statistic::new(count, rate.sum());
+        if let Some(window) = window {
+            let seconds = STEP_MS as f64 / 1000.0;
+            let steps = node_steps(call, series, window).into_iter();
+            let increases = steps.map(|step| (step.iter().sum::<f64>() * seconds).round() as u64);
+            statistic = statistic.with_increases(increases);
+        }
+        statistic.put(&mut fields, name, window);
+    }
+    Value::Object(fields)
 }
 
 fn object_totals(call: &Call, queues: usize, consumers: u64) -> Value {

@@ -8,6 +8,7 @@ use axum::http::Method;
 use serde_json::{Map, Value, json};
 use stafett_amqp_wire::Table;
 use stafett_amqp_wire::methods::queue;
+use stafett_broker::Timeline;
 use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 use stafett_topics::Topic;
@@ -16,8 +17,8 @@ use stafett_topics::names::name_in;
 use super::call::{Call, Fields, changed, short};
 use super::client::{ClientError, change};
 use super::refusal::{Answered, Refusal};
-use super::statistics::{Lengths, message_stats, put};
-use super::{NODE, list, values};
+use super::statistics::{Lengths, Messages, Window, put};
+use super::{NODE, connections, list, values};
 use crate::arguments::QueueType;
 use crate::session::stream::stream_length;
 
@@ -115,6 +116,7 @@ impl Entry {
                     ready: counts.ready,
                     unacknowledged: counts.in_flight as u64,
                     consumers: counts.consumers as u64,
+                    messages: Messages::of(queue),
                 }
             }
             Self::Stream { topic, .. } => Lengths {
@@ -124,17 +126,52 @@ impl Entry {
         }
     }
 
+    fn consumers(&self, call: &Call) -> Value {
+        match self {
+            Self::Queue(queue) => connections::of_queue(call, queue.id),
+            Self::Stream { topic, .. } => connections::of_stream(call, topic.id),
+        }
+    }
+
     fn shown(&self, call: &Call) -> Value {
         let mut fields = self.named();
         let has_stats = !call.flag("disable_stats");
         if has_stats || call.flag("enable_queue_totals") {
             let lengths = self.lengths(call);
-            lengths.show(&mut fields);
+            let windows = (Window::lengths(call), Window::rates(call));
+            let is_sampled = windows.0.is_some() || windows.1.is_some();
+            let timeline = self.timeline().filter(|_| is_sampled);
+            lengths.show(&mut fields, windows.0, timeline.as_ref());
             if has_stats {
-                statistics(&mut fields, lengths);
+                statistics(&mut fields, &lengths, self.bytes_ready());
+                let stats = lengths.messages.shown(windows.1, timeline.as_ref());
+                fields.insert("message_stats".to_owned(), stats);
             }
         }
         Value::Object(fields)
+    }
+
+    /// Returns the samples of a queue; a stream has none.
+    fn timeline(&self) -> Option<Timeline> {
+        match self {
+            Self::Queue(queue) => Some(queue.timeline()),
+            Self::Stream { .. } => None,
+        }
+    }
+
+    fn bytes_ready(&self) -> u64 {
+        match self {
+            Self::Queue(queue) => queue.bytes_ready(),
+            Self::Stream { .. } => 0,
+        }
+    }
+
+    /// Returns the arrivals by exchange.
+    fn incoming(&self, call: &Call) -> Value {
+        let window = Window::rates(call);
+        let timeline = window.and_then(|_| self.timeline());
+        let messages = self.lengths(call).messages;
+        messages.incoming(self.vhost().as_str(), window, timeline.as_ref())
     }
 
     fn named(&self) -> Map<String, Value> {
@@ -163,14 +200,12 @@ impl Entry {
     }
 }
 
-fn statistics(fields: &mut Map<String, Value>, lengths: Lengths) {
+fn statistics(fields: &mut Map<String, Value>, lengths: &Lengths, bytes_ready: u64) {
     for name in [
         "memory",
-        "message_bytes",
         "message_bytes_paged_out",
         "message_bytes_persistent",
         "message_bytes_ram",
-        "message_bytes_ready",
         "message_bytes_unacknowledged",
         "messages_paged_out",
         "messages_persistent",
@@ -193,7 +228,8 @@ fn statistics(fields: &mut Map<String, Value>, lengths: Lengths) {
         ("exclusive_consumer_tag", Value::Null),
         ("single_active_consumer_tag", Value::Null),
         ("head_message_timestamp", Value::Null),
-        ("message_stats", message_stats()),
+        ("message_bytes", json!(bytes_ready)),
+        ("message_bytes_ready", json!(bytes_ready)),
     ] {
         fields.insert(name.to_owned(), value);
     }
@@ -279,9 +315,9 @@ pub(super) async fn queue(call: &Call, vhost: &str, name: &str) -> Answered {
             let mut shown = entry.shown(call);
             if let Some(fields) = shown.as_object_mut().filter(|_| !call.flag("disable_stats")) {
                 for (field, value) in [
-                    ("consumer_details", json!([])),
+                    ("consumer_details", entry.consumers(call)),
                     ("deliveries", json!([])),
-                    ("incoming", json!([])),
+                    ("incoming", entry.incoming(call)),
                     ("backing_queue_status", json!({})),
                     ("garbage_collection", json!({})),
                 ] {

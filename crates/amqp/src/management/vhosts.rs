@@ -7,14 +7,14 @@ use stafett_model::Namespace;
 
 use super::call::{Call, changed};
 use super::refusal::{Answered, Refusal};
-use super::statistics::{Lengths, message_stats};
+use super::statistics::Lengths;
 use super::{NODE, list, queues, values};
 use crate::exchange_kinds;
 
 pub(super) fn list(call: &Call) -> Answered {
     let all = call.context.exchanges().namespaces();
     let (lengths, _) = queues::totals(call);
-    let shown = |vhost: &Namespace| shown(vhost, lengths.get(vhost).copied().unwrap_or_default());
+    let shown = |vhost: &Namespace| shown(vhost, &lengths.get(vhost).copied().unwrap_or_default());
     list::entries(call, all, ToString::to_string, shown)
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn vhost(call: &Call, name: &str) -> Answered {
         }
         _ => {
             let vhost = call.vhost(name).ok_or_else(Refusal::no_object)?;
-            list::object(call, shown(&vhost, queues::total_of(call, &vhost)))
+            list::object(call, shown(&vhost, &queues::total_of(call, &vhost)))
         }
     }
 }
@@ -73,7 +73,7 @@ fn refused(error: &NamespaceError) -> Refusal {
     }
 }
 
-fn shown(vhost: &Namespace, lengths: Lengths) -> Value {
+fn shown(vhost: &Namespace, lengths: &Lengths) -> Value {
     let description = if vhost.as_str() == Namespace::DEFAULT {
         "Default virtual host"
     } else {
@@ -87,8 +87,8 @@ fn shown(vhost: &Namespace, lengths: Lengths) -> Value {
         "default_queue_type": "classic",
         "tracing": false,
         "cluster_state": { NODE: "running" },
-        "message_stats": message_stats(),
+        "message_stats": lengths.messages.shown(None, None),
     }));
-    lengths.show(&mut fields);
+    lengths.show(&mut fields, None, None);
     Value::Object(fields)
 }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_messaging::delivery::{Consumer, Credit, DeliveryId, Source};
+use stafett_delivery::{Consumer, Credit, DeliveryId, Source};
 use stafett_messaging::readers::ReaderHandle;
+use stafett_messaging::{ConsumerHolder, ListedConsumer};
 use std::collections::HashMap;
 
 use super::assembly::Assembly;
 use super::unacked::Unacked;
 use crate::content::Incoming;
+use crate::metrics::Counted;
 
 /// A channel that its client has opened.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub(crate) struct Channel {
     pub mode: Mode,
     /// The consumer of direct replies.
     pub replies: Option<Replies>,
+    /// Present once the channel has published.
+    pub publisher: Option<Counted>,
 }
 
 /// Limits on unsettled deliveries of a client.
@@ -80,14 +84,24 @@ pub(crate) struct Tagged {
     pub token: u64,
     /// Source of the deliveries; always `Some`.
     pub consumer: Option<ConsumerHandle>,
+    #[expect(dead_code, reason = "the consumer is listed until it is dropped")]
+    pub listed: ListedConsumer,
 }
 
 /// Source of a consumer; dropping it ends the consumption.
 #[derive(Debug)]
 pub(crate) enum ConsumerHandle {
     Queue(Consumer),
-    #[expect(dead_code, reason = "it is held, and ends when it is dropped")]
     Reader(ReaderHandle),
+}
+
+impl ConsumerHandle {
+    pub(crate) fn holder(&self) -> ConsumerHolder {
+        match self {
+            Self::Queue(consumer) => ConsumerHolder::Queue(consumer.downgrade()),
+            Self::Reader(reader) => ConsumerHolder::Reader(reader.downgrade()),
+        }
+    }
 }
 
 impl Channel {

@@ -92,6 +92,7 @@ impl Session {
         }
         self.channels.insert(number, Channel::default());
         self.context.metrics.channels.inc();
+        self.context.metrics.channels_opened.inc();
         self.out.send(number, channel_class::OpenOk::default());
         Ok(Flow::Continue)
     }

@@ -3,7 +3,7 @@
 //! Messages handed to the broker in one call form a batch. Batches are confirmed in order, so an
 //! acknowledgement may always cover all messages before it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -188,6 +188,17 @@ impl PendingConfirms {
             self.done.push_back((batch.origins, published));
         }
         Poll::Ready(())
+    }
+
+    /// Counts messages that wait for their confirms, by channel.
+    pub(crate) fn unconfirmed(&self) -> HashMap<u16, u64> {
+        let waiting = self.waiting.iter().map(|batch| &batch.origins);
+        let origins = waiting.chain(self.done.iter().map(|(origins, _)| origins));
+        let mut counts = HashMap::new();
+        for origin in origins.flatten().filter(|origin| origin.number.is_some()) {
+            *counts.entry(origin.channel).or_default() += 1;
+        }
+        counts
     }
 
     /// Returns the outcome of the oldest batch, if it is known now.

@@ -78,13 +78,13 @@ impl Session {
         self.end_without_namespace()
     }
 
-    /// Closes the connection because the process stops.
-    pub(crate) fn stop(&mut self) -> Result<(), ConnectionEnd> {
+    /// Closes the connection because the process stops, or because an operator wants it, for a reason.
+    pub(crate) fn stop(&mut self, reason: Option<&str>) -> Result<(), ConnectionEnd> {
         if let Some(operation) = self.await_publishes()? {
-            self.hold(operation, Held::Stop);
+            self.hold(operation, Held::Stop(reason.map(Into::into)));
             return Ok(());
         }
-        let reason = "broker forced connection closure with reason 'shutdown'";
+        let reason = reason.unwrap_or("broker forced connection closure with reason 'shutdown'");
         self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }
 }

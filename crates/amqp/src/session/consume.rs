@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
-use stafett_messaging::delivery::{ConsumerSpec, Credit};
+use stafett_delivery::{ConsumerSpec, Credit};
 use stafett_messaging::queues::{ConsumeError, Queue};
+use stafett_messaging::{ConsumerFacts, ConsumerSource};
 
 use super::channel::{ConsumerHandle, Tagged};
 use super::stream::ConsumeTarget;
@@ -116,7 +118,7 @@ impl Session {
         if kind == QueueType::Quorum && self.has_global_qos(number)? {
             return Err(error::no_global_qos(&what).into());
         }
-        if method.exclusive && queue.settings.single_active_consumer {
+        if method.exclusive && queue.declared.single_active_consumer {
             return Err(error::consume(ConsumeError::InUse, &what).into());
         }
         let mut spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;
@@ -131,6 +133,7 @@ impl Session {
             stream: None,
         };
         self.token_owners.insert(token, holder);
+        let facts = self.facts(number, &tag, &queue, &spec, &method.arguments);
         let outbox = Arc::clone(&self.outbox);
         let consumer = match queue.consume(self.owner, spec, outbox, token) {
             Ok(consumer) => consumer,
@@ -143,11 +146,47 @@ impl Session {
             let consumer_tag = tag.clone();
             self.out.send(number, basic::ConsumeOk { consumer_tag });
         }
+        self.add_consumer(token, ConsumerHandle::Queue(consumer), facts)
+    }
+
+    fn facts(
+        &self,
+        channel: u16,
+        tag: &ByteString,
+        queue: &Queue,
+        spec: &ConsumerSpec,
+        arguments: &Table,
+    ) -> ConsumerFacts {
+        ConsumerFacts {
+            connection: self.connection,
+            channel,
+            name: tag.clone(),
+            source: ConsumerSource::Queue(queue.id),
+            namespace: self.namespace.clone(),
+            source_name: queue.name.clone(),
+            settles: spec.settles,
+            exclusive: spec.exclusive,
+            priority: spec.priority,
+            credit: spec.credit,
+            arguments: Bytes::copy_from_slice(arguments.as_bytes()),
+        }
+    }
+
+    /// Adds a consumer to its channel, and to the list of all.
+    pub(super) fn add_consumer(
+        &mut self,
+        token: u64,
+        consumer: ConsumerHandle,
+        facts: ConsumerFacts,
+    ) -> Result<(), MethodError> {
+        let (channel, tag) = (facts.channel, facts.name.clone());
+        let consumers = self.context.broker.messaging().consumers();
         let tagged = Tagged {
             token,
-            consumer: Some(ConsumerHandle::Queue(consumer)),
+            listed: consumers.add(facts, consumer.holder()),
+            consumer: Some(consumer),
         };
-        self.channel(number)?.consumers.insert(tag, tagged);
+        self.channel(channel)?.consumers.insert(tag, tagged);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{Encoder, FrameKind, frame};
-use stafett_messaging::delivery::{Delivery, DeliveryBatch, Event};
+use stafett_delivery::{Delivery, DeliveryBatch, Event};
 use stafett_model::StoredMessage;
 use stafett_net::output::SHARED_BYTES_MIN;
 

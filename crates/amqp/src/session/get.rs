@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::delivery::{Delivery, Source};
+use stafett_delivery::{Delivery, Source};
 use stafett_messaging::queues::Queue;
 
 use super::channel::Unsettled;
@@ -35,7 +35,7 @@ impl Session {
                 return Err(not_for_streams("basic.get not supported by stream queues", &what).into());
             }
         };
-        if queue.settings.single_active_consumer && AmqpContext::queue_type(&queue) == QueueType::Quorum {
+        if queue.declared.single_active_consumer && AmqpContext::queue_type(&queue) == QueueType::Quorum {
             return Err(error::only_for_the_active_consumer(&error::queue_in(&name, &self.namespace)).into());
         }
         // Messages that this connection has published, requeued or dead-lettered before can be got.
@@ -56,9 +56,13 @@ impl Session {
         taken: Option<(Delivery, u64)>,
     ) -> Result<(), MethodError> {
         let Some((delivery, remaining)) = taken else {
+            self.context.metrics.get_empty.inc();
             self.out.send(number, basic::GetEmpty::default());
             return Ok(());
         };
+        if no_ack {
+            self.context.metrics.got_unsettled.inc();
+        }
         let channel = self.channel(number)?;
         channel.last_delivery_tag += 1;
         let tag = channel.last_delivery_tag;

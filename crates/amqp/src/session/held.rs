@@ -40,7 +40,8 @@ pub(super) enum Held {
     Header(u16, ContentHeader),
     Body(u16, Bytes),
     EndOfTurn,
-    Stop,
+    /// The end of the connection, with the reason of an operator.
+    Stop(Option<Box<str>>),
 }
 
 impl Session {
@@ -87,7 +88,7 @@ impl Session {
                 let executed = self.on_body(number, piece);
                 self.conclude(number, executed)
             }
-            Some(Held::Stop) => self.stop(),
+            Some(Held::Stop(reason)) => self.stop(reason.as_deref()),
             Some(Held::EndOfTurn) => self.finish_turn(),
             Some(Held::Method(number, method)) => {
                 let executed = self.on_method(number, method);

@@ -41,12 +41,13 @@ pub(crate) mod unacked;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use stafett_delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
 use stafett_messaging::DiskSpace;
-use stafett_messaging::delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
 use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
-use stafett_net::{ByteBudget, Intake, Permit};
+use stafett_net::{ByteBudget, ConnectionEntry, Intake, Permit};
 use std::collections::{HashMap, VecDeque};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +58,7 @@ use self::held::Held;
 use self::pending_changes::PendingChange;
 use self::publish::PendingPublish;
 use self::repeat_publish::RepeatPublish;
+use crate::client::AmqpClient;
 use crate::context::AmqpContext;
 use crate::exception::{Exception, Scope};
 use crate::handshake::Agreed;
@@ -106,10 +108,13 @@ type Settlements = Vec<(DeliveryId, Settle)>;
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Session {
     pub(crate) context: Arc<AmqpContext>,
-    pub(crate) agreed: Agreed,
+    pub(crate) agreed: Arc<Agreed>,
+    pub(crate) client: Arc<AmqpClient>,
+    /// Id of the connection; 0 if there is none.
+    connection: u64,
     namespace: Namespace,
     owner: OwnerId,
-    channels: HashMap<u16, Channel>,
+    pub(crate) channels: HashMap<u16, Channel>,
     pub(crate) out: Output,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) replies: Arc<replies::Inbox>,
@@ -127,7 +132,7 @@ pub(crate) struct Session {
     /// Time at which the messages of this turn arrived, in ms since 1970; set by the first one.
     turn_ms: Option<i64>,
     /// Batches handed to the broker, in order.
-    confirms: PendingConfirms,
+    pub(crate) confirms: PendingConfirms,
     /// Changes whose clients are answered once they are stored.
     pending_changes: VecDeque<PendingChange>,
     /// Operation to be performed before the next input.
@@ -177,14 +182,18 @@ impl Session {
         let owner = context.queues().new_owner();
         let space = context.broker.messaging().space();
         let namespace_closed = context.exchanges().closed(&namespace);
+        let wake = Arc::<Notify>::default();
+        let client = AmqpClient::new(agreed, Arc::clone(&wake));
         Self {
             context,
-            agreed,
+            agreed: Arc::clone(&client.agreed),
+            client,
+            connection: 0,
             namespace,
             owner,
             channels: HashMap::new(),
             out,
-            outbox: Outbox::new(OUTBOX_BYTES),
+            outbox: Outbox::with_wake(OUTBOX_BYTES, wake),
             replies: Arc::default(),
             token_owners: HashMap::new(),
             last_token: 0,
@@ -215,6 +224,12 @@ impl Session {
             is_waited_for: false,
             closing: false,
         }
+    }
+
+    /// Adds the connection that the session serves.
+    pub(crate) fn attach(&mut self, entry: &ConnectionEntry) {
+        self.connection = entry.id;
+        entry.introduce(Arc::<AmqpClient>::clone(&self.client));
     }
 
     pub(crate) fn is_closing(&self) -> bool {

@@ -18,6 +18,7 @@ use super::repeat_publish::RepeatPublish;
 use super::{ConnectionEnd, MethodError, Session};
 use crate::content::{self, Incoming, Publisher};
 use crate::exception::{Exception, Scope};
+use crate::metrics::Counted;
 
 /// Number of unconfirmed batches at which reading pauses.
 const BATCHES_MAX: usize = 256;
@@ -234,6 +235,7 @@ impl Session {
             .sum();
         self.context.metrics.published.inc_by(messages.len() as u64);
         self.context.metrics.published_bytes.inc_by(bytes);
+        self.count_run(&entries, &messages);
         match self
             .context
             .broker
@@ -261,6 +263,22 @@ impl Session {
                     }
                     self.confirm_unrouted(entry);
                 }
+            }
+        }
+    }
+
+    /// Counts publishers, messages to be confirmed, and sizes.
+    fn count_run(&mut self, entries: &[PublishOrigin], messages: &[Publish]) {
+        let metrics = &self.context.metrics;
+        let to_confirm = entries.iter().filter(|entry| entry.number.is_some()).count();
+        metrics.published_to_confirm.inc_by(to_confirm as u64);
+        metrics.on_sizes(messages.iter().map(|publish| publish.message.value.len()));
+        for run in entries.chunk_by(|one, other| one.channel == other.channel) {
+            let channel = run
+                .first()
+                .and_then(|entry| self.channels.get_mut(&entry.channel));
+            if let Some(channel) = channel.filter(|channel| channel.publisher.is_none()) {
+                channel.publisher = Some(Counted::in_gauge(&metrics.publishers));
             }
         }
     }
@@ -296,6 +314,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use crate::churn::Churn;
     use std::sync::Arc;
 
     use prometheus_client::registry::Registry;
@@ -324,9 +343,11 @@ mod tests {
             settings: AmqpSettings::default(),
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
+            churn: Churn::default(),
         };
         let agreed = Agreed {
             user: "guest".into(),
+            mechanism: "PLAIN".into(),
             client: ClientProperties::default(),
             channels_max: 10,
             frame_bytes_max: 131_072,

@@ -74,6 +74,7 @@ impl Session {
         no_wait: bool,
     ) -> Result<Flow, MethodError> {
         self.channel(number)?.last_queue = name.clone();
+        self.context.metrics.queues_declared.inc();
         if !no_wait {
             let (messages, consumers) = match found {
                 ConsumeTarget::Queue(queue) => {
@@ -388,7 +389,9 @@ fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Resu
     let declared = match &queue.arguments {
         Some(declared) => declared.clone(),
         // A queue that was not declared over AMQP has settings only.
-        None if QueueType::of(&method.arguments) != QueueType::Stream && settings()?.1 == *queue.settings => {
+        None if QueueType::of(&method.arguments) != QueueType::Stream
+            && queue.is_declared_as(&settings()?.1) =>
+        {
             return Ok(());
         }
         None => Bytes::new(),

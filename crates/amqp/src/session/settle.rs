@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stafett_amqp_wire::methods::basic;
-use stafett_messaging::delivery::{Settle, Source};
+use stafett_delivery::{Settle, Source};
 
 use super::channel::{Channel, Mode, SettleKind, Settlement, Unsettled};
 use super::{ConnectionEnd, MethodError, Session, Settlements};

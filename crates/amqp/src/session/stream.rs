@@ -4,16 +4,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{basic, queue};
 use stafett_amqp_wire::{ReplyCode, Table};
 use stafett_messaging::queues::Queue;
 use stafett_messaging::readers::ReaderSpec;
+use stafett_messaging::{ConsumerFacts, ConsumerSource};
 use stafett_store::wall_ms;
 use stafett_topics::names::topic_name;
 use stafett_topics::{CreateError, DeleteError, NewTopic, Topic, TopicSettings};
 
-use super::channel::{ConsumerHandle, Tagged};
+use super::channel::ConsumerHandle;
 use super::consume::{StreamOfConsumer, TokenOwner};
 use super::held::Flow;
 use super::{MethodError, Session};
@@ -141,6 +143,19 @@ impl Session {
         let spec = self.reader_spec(number, topic, &method.arguments, method.no_ack, &what)?;
         self.last_token += 1;
         let token = self.last_token;
+        let facts = ConsumerFacts {
+            connection: self.connection,
+            channel: number,
+            name: tag.clone(),
+            source: ConsumerSource::Topic(topic.id),
+            namespace: self.namespace.clone(),
+            source_name: name.clone(),
+            settles: true,
+            exclusive: false,
+            priority: 0,
+            credit: spec.credit,
+            arguments: Bytes::copy_from_slice(method.arguments.as_bytes()),
+        };
         let holder = TokenOwner {
             channel: number,
             tag: tag.clone(),
@@ -164,12 +179,7 @@ impl Session {
             let consumer_tag = tag.clone();
             self.out.send(number, basic::ConsumeOk { consumer_tag });
         }
-        let tagged = Tagged {
-            token,
-            consumer: Some(ConsumerHandle::Reader(reading)),
-        };
-        self.channel(number)?.consumers.insert(tag, tagged);
-        Ok(())
+        self.add_consumer(token, ConsumerHandle::Reader(reading), facts)
     }
 
     fn reader_spec(

@@ -118,6 +118,10 @@ impl Session {
         }
         self.context.metrics.published.inc_by(mandatory.len() as u64);
         self.context.metrics.published_bytes.inc_by(bytes);
+        let messages = runs.iter().flat_map(|(_, run)| run);
+        self.context
+            .metrics
+            .on_sizes(messages.map(|publish| publish.message.value.len()));
         let settled = settlements.len();
         let counts = settlements
             .iter()

@@ -32,8 +32,7 @@ impl<T> Unacked<T> {
         self.count += 1;
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 

@@ -2,7 +2,7 @@
 
 use stafett_amqp_wire::methods::{Basic, Channel, Connection, basic, channel, connection};
 use stafett_amqp_wire::{FrameKind, Method};
-use stafett_messaging::delivery::Counts;
+use stafett_delivery::Counts;
 use stafett_model::Namespace;
 
 use crate::support::{Client, PATIENCE, Server};

@@ -44,7 +44,7 @@ impl Api {
             AmqpSettings::default(),
             &mut Registry::default(),
         );
-        let management = Management::new(Arc::new(TestNode));
+        let management = Management::new(Arc::new(TestNode), Arc::default());
         amqp.open_management(&management);
         Self {
             journal,

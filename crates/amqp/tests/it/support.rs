@@ -15,7 +15,9 @@ use stafett_amqp_wire::{
 };
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::ManualJournal;
-use stafett_net::{BudgetSettings, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown};
+use stafett_net::{
+    BudgetSettings, ByteBudget, Connections, Listener, ListenerSettings, NetMetrics, Shared, Shutdown,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
@@ -30,6 +32,7 @@ pub(crate) struct Server {
     pub(crate) tasks: TaskTracker,
     pub(crate) registry: Registry,
     pub(crate) broker: Arc<Broker>,
+    pub(crate) connections: Arc<Connections>,
 }
 
 impl Server {
@@ -55,11 +58,9 @@ impl Server {
         let shutdown = Shutdown::new();
         let budget = ByteBudget::new(BudgetSettings { bytes: 64 << 20 });
         let tasks = TaskTracker::new();
-        tasks.spawn(stafett_net::serve(
-            listener,
-            Arc::new(amqp),
-            Shared::new(shutdown.clone(), budget),
-        ));
+        let shared = Shared::new(shutdown.clone(), budget);
+        let connections = Arc::clone(&shared.connections);
+        tasks.spawn(stafett_net::serve(listener, Arc::new(amqp), shared));
         Self {
             journal,
             address,
@@ -67,6 +68,7 @@ impl Server {
             tasks,
             registry,
             broker,
+            connections,
         }
     }
 

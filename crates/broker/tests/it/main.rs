@@ -18,3 +18,4 @@ mod shares;
 mod simulated;
 mod torn;
 mod transactions;
+mod transactions_model;

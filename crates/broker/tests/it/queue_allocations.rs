@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_broker::{Broker, BrokerSettings};
+use stafett_delivery::{ConsumerSpec, DeliveryBatch, DeliveryId, Outbox, Settle};
 use stafett_journal::MemoryJournal;
-use stafett_messaging::delivery::{ConsumerSpec, DeliveryBatch, DeliveryId, Outbox, Settle};
 use stafett_messaging::queues::{Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 

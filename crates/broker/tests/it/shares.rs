@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{Append, ManualJournal, MemoryJournal, Outcome, Refusal};
-use stafett_messaging::share::{
-    AcknowledgeKind, Acknowledgement, Acquire, Acquired, Place, PlaceStart, ShareRules,
-};
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
+use stafett_shares::{AcknowledgeKind, Acknowledgement, Acquire, Acquired, Place, PlaceStart, ShareRules};
 use stafett_store::NotStored;
 use stafett_topics::{LogRead, NewTopic, Topic, TopicSettings, Visibility};
 
@@ -78,7 +76,7 @@ async fn an_acknowledgement_for_which_there_is_no_space_is_not_told_as_stored() 
         let broker = Broker::start(Arc::<ManualJournal>::clone(&journal), BrokerSettings::default()).await;
         let broker = broker.unwrap();
         let topic = topic(&broker, 3).await;
-        let shares = broker.messaging().shares();
+        let shares = broker.shares();
         let place = shares.get_or_make("g", &topic, PlaceStart::First).await.unwrap();
         assert_eq!(acquire(&broker, &topic, &place).await.records(), 3);
         accept(&place, 0);
@@ -99,7 +97,7 @@ async fn an_acknowledgement_for_which_there_is_no_space_is_not_told_as_stored() 
         }
         let journal = Arc::new(behind.reopen());
         let broker = Broker::start(journal, BrokerSettings::default()).await.unwrap();
-        let place = broker.messaging().shares().get("g", topic.id).unwrap();
+        let place = broker.shares().get("g", topic.id).unwrap();
         let start = if has_space_again { 2 } else { 1 };
         assert_eq!(place.next_offset(0, &RULES), Some(Offset(start)));
     }
@@ -113,7 +111,7 @@ async fn a_group_for_which_there_is_no_space_holds_up_no_other() {
         let broker = Broker::start(Arc::<ManualJournal>::clone(&journal), BrokerSettings::default()).await;
         let broker = broker.unwrap();
         let topic = topic(&broker, 100).await;
-        let shares = broker.messaging().shares();
+        let shares = broker.shares();
         let mut places = Vec::new();
         for group in ["large", "small", "deleted"] {
             let place = shares
@@ -160,7 +158,7 @@ async fn starts(behind: &MemoryJournal, topic: &Topic) -> Vec<Option<u64>> {
     let broker = Broker::start(Arc::new(behind.reopen()), BrokerSettings::default()).await;
     let broker = broker.unwrap();
     let start = |group: &&str| {
-        let place = broker.messaging().shares().get(group, topic.id)?;
+        let place = broker.shares().get(group, topic.id)?;
         Some(place.counts(0)?.start.0)
     };
     ["large", "small", "deleted"].iter().map(start).collect()

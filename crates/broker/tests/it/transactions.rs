@@ -15,14 +15,14 @@ use stafett_transactions::{Instance, Status, TransactionError, Transactions};
 
 use crate::simulated::{losing_power_at, on_disk};
 
-const NOBODY: CommitSender<'static> = CommitSender {
+pub(crate) const NOBODY: CommitSender<'static> = CommitSender {
     member: "",
     instance: None,
     epoch: -1,
 };
-const TIMEOUT_MS: i32 = 60_000;
+pub(crate) const TIMEOUT_MS: i32 = 60_000;
 
-fn batch(instance: Instance, sequence: i32, text: &str) -> bytes::Bytes {
+pub(crate) fn batch(instance: Instance, sequence: i32, text: &str) -> bytes::Bytes {
     let mut batch = BatchBuilder::new(Codec::None)
         .producer(instance.producer, instance.epoch, sequence)
         .transactional();
@@ -36,7 +36,7 @@ fn batch(instance: Instance, sequence: i32, text: &str) -> bytes::Bytes {
     batch.finish().unwrap()
 }
 
-async fn topic(broker: &Broker, name: &str, partitions: u32) -> Option<Arc<Topic>> {
+pub(crate) async fn topic(broker: &Broker, name: &str, partitions: u32) -> Option<Arc<Topic>> {
     if let Some(topic) = broker.topics().named(name) {
         return Some(topic);
     }
@@ -51,7 +51,7 @@ async fn topic(broker: &Broker, name: &str, partitions: u32) -> Option<Arc<Topic
     broker.catalog().create(vec![new]).await.remove(0).ok()
 }
 
-fn logs(topic: &Topic) -> Vec<LogId> {
+pub(crate) fn logs(topic: &Topic) -> Vec<LogId> {
     (0..topic.partitions()).map(|n| topic.log(n).unwrap()).collect()
 }
 
@@ -81,13 +81,13 @@ pub(crate) async fn committed(broker: &Broker, log: LogId) -> Vec<String> {
     }
 }
 
-fn committed_offset(broker: &Broker, group: &str, topic: &Topic) -> Option<i64> {
+pub(crate) fn committed_offset(broker: &Broker, group: &str, topic: &Topic) -> Option<i64> {
     broker
         .groups()
         .with_group(group, |group| Some(group?.commits.get(topic.id, 0)?.offset))
 }
 
-fn commit_of(topic: &Topic, offset: i64) -> Vec<NewCommit> {
+pub(crate) fn commit_of(topic: &Topic, offset: i64) -> Vec<NewCommit> {
     vec![NewCommit {
         topic: topic.id,
         partition: 0,
@@ -97,13 +97,13 @@ fn commit_of(topic: &Topic, offset: i64) -> Vec<NewCommit> {
     }]
 }
 
-async fn in_memory() -> (Arc<MemoryJournal>, Arc<Broker>) {
+pub(crate) async fn in_memory() -> (Arc<MemoryJournal>, Arc<Broker>) {
     let journal = Arc::<MemoryJournal>::default();
     let broker = start(&journal).await;
     (journal, broker)
 }
 
-async fn start(journal: &Arc<MemoryJournal>) -> Arc<Broker> {
+pub(crate) async fn start(journal: &Arc<MemoryJournal>) -> Arc<Broker> {
     let journal = Arc::<MemoryJournal>::clone(journal) as Arc<dyn Journal>;
     Arc::new(Broker::start(journal, BrokerSettings::default()).await.unwrap())
 }
@@ -343,6 +343,26 @@ async fn steps_without_a_transaction_or_with_wrong_names_are_refused() {
             .append("id", instance, true, &[other], append())
             .is_ok()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_has_a_bounded_number_of_groups() {
+    let (_, broker) = in_memory().await;
+    let (_, instance) = sending(&broker, "id", "x").await;
+    let transactions = broker.transactions();
+    let max = 10_000;
+    for number in 0..max {
+        let group = number.to_string();
+        assert_eq!(transactions.add_group("id", instance, &group), Ok(()));
+    }
+    let refused = Err(TransactionError::TooManyCommits { max });
+    assert_eq!(transactions.add_group("id", instance, "another"), refused);
+    assert_eq!(transactions.add_group("id", instance, "7"), Ok(()));
+    let ended = transactions
+        .end("id", instance, TransactionEnd::Commit, true)
+        .await;
+    let next = ended.unwrap();
+    assert_eq!(transactions.add_group("id", next, "another"), Ok(()));
 }
 
 /// Outcomes of transactions by number, and whether the client got the answer.

@@ -19,7 +19,12 @@ use crate::response_queue::HandlerResult;
 /// clients built on it. Some others stop until they are answered.
 const PATIENT: &[&str] = &["apache-kafka-java", "librdkafka", "confluent-kafka-"];
 
-pub(super) fn api_versions(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+pub(super) fn api_versions(
+    context: &RequestContext,
+    call: Call,
+    client: Option<&str>,
+    body: Decoder,
+) -> HandlerResult {
     let failed = |code| context.shared.metrics.error(call.api, code);
     if !ApiKey::ApiVersions.versions().contains(call.version) {
         let response = ApiVersionsResponse {
@@ -31,6 +36,8 @@ pub(super) fn api_versions(context: &RequestContext, call: Call, body: Decoder) 
         return Ok(call.answer::<ApiVersionsRequest>(&response)?.into());
     }
     let request: ApiVersionsRequest = call.read(body)?;
+    let software = (&*request.client_software_name, &*request.client_software_version);
+    context.introduce(client, software);
     let named = |text: &Str| call.version < 3 || is_software_name(text);
     let is_patient = PATIENT
         .iter()

@@ -332,6 +332,7 @@ fn write(
     let lengths: SmallVec<[usize; 4]> = replies.chunk_by(is_same).map(<[_]>::len).collect();
     w.count(lengths.len());
     let (mut records, mut bytes) = (0, 0);
+    let traffic = shared.broker.topics().traffic();
     let mut replies = replies.into_iter();
     for length in lengths {
         for (place, reply) in replies.by_ref().take(length).enumerate() {
@@ -343,8 +344,12 @@ fn write(
                 w.count(length);
             }
             if let Ok(run) = &reply.result {
+                let found = partition.records_of(run);
                 bytes += run.bytes as u64;
-                records += partition.records_of(run);
+                records += found;
+                if let Ok(log) = partition.log {
+                    traffic.count_out(log, found, run.bytes as u64);
+                }
             }
             write_partition(&mut w, shared, isolation, partition.number, reply);
         }

@@ -31,7 +31,7 @@ pub(super) fn new_member_id(name: &str) -> Arc<str> {
 
 /// Formats a client's address as Kafka does.
 pub(super) fn client_host(context: &RequestContext) -> Box<str> {
-    format!("/{}", context.peer.ip().to_canonical()).into()
+    format!("/{}", context.entry.peer.ip().to_canonical()).into()
 }
 
 /// True if the text is empty after trimming as in Java: blanks and control characters.

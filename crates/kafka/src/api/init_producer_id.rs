@@ -13,6 +13,8 @@ use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 /// No producer id, or no epoch. A request has both or neither.
 const NONE: i64 = -1;
+/// Characters of a transactional id in the log.
+const LOGGED_CHARS: usize = 64;
 /// First version that knows `PRODUCER_FENCED`.
 const FENCED_FROM: i16 = 4;
 
@@ -30,7 +32,8 @@ pub(super) fn init_producer_id(context: &RequestContext, call: Call, body: Decod
             producer: ProducerId(request.producer_id),
             epoch: request.producer_epoch,
         });
-        let begun = then(move |context, begun| on_begun(context, call, begun));
+        let name: Box<str> = id.chars().take(LOGGED_CHARS).collect();
+        let begun = then(move |context, begun| on_begun(context, call, &name, begun));
         let operation = TransactionOperation::BeginProducer {
             id,
             timeout_ms: request.transaction_timeout_ms,
@@ -66,6 +69,7 @@ pub(super) fn init_producer_id(context: &RequestContext, call: Call, body: Decod
 fn on_begun(
     context: &RequestContext,
     call: Call,
+    id: &str,
     begun: Result<Instance, TransactionError>,
 ) -> ResponseResult {
     let response = match begun {
@@ -76,6 +80,10 @@ fn on_begun(
         },
         Err(why) => {
             let code = error::transaction(&why, call.version >= FENCED_FROM)?;
+            // The answer has no text, and clients of some errors say no more than to look here.
+            if why != TransactionError::Busy && context.shared.refusal_log.allows() {
+                tracing::warn!(%id, %why, peer = %context.entry.peer, "a transactional producer is refused");
+            }
             InitProducerIdResponse {
                 error_code: context.shared.metrics.error(call.api, code),
                 ..refused()

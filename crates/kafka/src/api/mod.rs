@@ -82,7 +82,7 @@ const SERVED: &[(ApiKey, Handler)] = &[
     (ApiKey::DescribeGroups, Handler::Plain(describe_groups::describe_groups)),
     (ApiKey::ListGroups, Handler::Plain(list_groups::list_groups)),
     (ApiKey::SaslHandshake, Handler::Plain(security::sasl_handshake)),
-    (ApiKey::ApiVersions, Handler::Plain(api_versions::api_versions)),
+    (ApiKey::ApiVersions, Handler::Named(api_versions::api_versions)),
     (ApiKey::CreateTopics, Handler::Plain(create_topics::create_topics)),
     (ApiKey::DeleteTopics, Handler::Plain(delete_topics::delete_topics)),
     (ApiKey::DeleteRecords, Handler::Plain(delete_records::delete_records)),

@@ -46,6 +46,7 @@ fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -
     let all = request.topics.into_iter().flat_map(|topic| {
         let id = topic_id(topic.topic_id);
         let partitions = topic.partitions.into_iter();
+        let partitions = partitions.filter(|partition| !partition.acknowledgement_batches.is_empty());
         partitions.map(move |partition| PartitionAcknowledgements {
             partition: (id, partition.partition_index),
             batches: partition

@@ -9,8 +9,8 @@ use std::time::Duration;
 use stafett_kafka_wire::messages::share_fetch::{PartitionData, ShareFetchableTopicResponse};
 use stafett_kafka_wire::messages::{ShareFetchRequest, ShareFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
-use stafett_messaging::share::{Acquire, Place};
 use stafett_net::Permit;
+use stafett_shares::{Acquire, Place};
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{
     LogRead, LogSlice, ReadEnd, ReadError, ReadFrom, ReadRequest, SkipReason, Skipped, Topic, TopicId,
@@ -32,6 +32,8 @@ use crate::share_request::{
 };
 use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, PartitionId, ShareMember};
 
+/// Mode of a request that takes whole batches.
+const BATCH_OPTIMIZED: i8 = 0;
 /// Mode of a request that takes no more than the records that it asks for; others take whole batches.
 const RECORD_LIMIT: i8 = 1;
 /// Most bytes to read of one partition, unless its first batch is larger, and of all.
@@ -124,6 +126,9 @@ impl ShareFetch {
         if request.is_renew_ack && asks.iter().any(|ask| *ask != 0) {
             return Err(invalid("A request that renews locks must not ask for records."));
         }
+        if ![BATCH_OPTIMIZED, RECORD_LIMIT].contains(&request.share_acquire_mode) {
+            return Err(invalid("There is no such mode of acquiring records."));
+        }
         let groups = context.shared.broker.groups();
         if !groups.is_share_group(&member.group) {
             return Err((ErrorCode::GroupIdNotFound, "There is no such share group."));
@@ -199,7 +204,7 @@ impl ShareFetch {
             let id = partition.id.0;
             if last.as_ref().is_none_or(|(last, _)| *last != id) {
                 let topic = broker.topics().with_id(id);
-                place = broker.messaging().shares().get(&member.group, id);
+                place = broker.shares().get(&member.group, id);
                 missing.extend(topic.clone().filter(|_| place.is_none()));
                 last = Some((id, topic));
             }
@@ -223,7 +228,7 @@ impl ShareFetch {
         let Some((_, settings)) = &self.member else {
             return Err(Close::OutcomeUnknown);
         };
-        if self.request.max_records <= 0 {
+        if self.request.max_records <= 0 || self.request.max_bytes <= 0 {
             return self.respond(context);
         }
         // Before the first look, so that nothing is missed between it and the wait.

@@ -13,6 +13,7 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{GroupOperation, Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::share_request::MEMBER_BYTES_MAX;
 
 pub(super) fn share_group_heartbeat(
     context: &RequestContext,
@@ -66,6 +67,10 @@ fn check(request: &ShareGroupHeartbeatRequest) -> Option<&'static str> {
     let joins = request.member_epoch == EPOCH_JOIN;
     let rules = [
         (is_blank(&request.member_id), "MemberId can't be empty."),
+        (
+            request.member_id.len() > MEMBER_BYTES_MAX,
+            "MemberId can't be longer than 36 characters.",
+        ),
         (is_blank(&request.group_id), "GroupId can't be empty."),
         (
             request.rack_id.as_deref().is_some_and(is_blank),

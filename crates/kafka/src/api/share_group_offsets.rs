@@ -69,7 +69,7 @@ fn describe_group(
             })
             .collect()
     } else {
-        let places = shared.broker.messaging().shares().of_group(&name);
+        let places = shared.broker.shares().of_group(&name);
         let topics = places.iter().filter_map(|place| topics.with_id(place.topic));
         topics
             .map(|topic| {
@@ -92,7 +92,7 @@ fn describe_topic(
     topic: &Topic,
     partitions: impl IntoIterator<Item = i32>,
 ) -> DescribeShareGroupOffsetsResponseTopic {
-    let place = shared.broker.messaging().shares().get(group, topic.id);
+    let place = shared.broker.shares().get(group, topic.id);
     let partitions = partitions.into_iter().map(|index| {
         let number = u32::try_from(index).ok();
         let number = number.filter(|index| *index < topic.partitions());

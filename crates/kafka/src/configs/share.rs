@@ -1,6 +1,6 @@
 //! Settings of share groups' deliveries.
 
-use stafett_messaging::share::{PlaceStart, ShareRules};
+use stafett_shares::{PlaceStart, ShareRules};
 use stafett_topics::{TopicSettings, Visibility};
 
 use super::config_type::ConfigType;

@@ -18,7 +18,7 @@ use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::MemoryJournal;
 use stafett_kafka_wire::{DecodeLimits, Request, frame};
 use stafett_model::{BatchBuilder, Codec, Lock, Record};
-use stafett_net::{BudgetSettings, ByteBudget, Frame};
+use stafett_net::{BudgetSettings, ByteBudget, ConnectionEntry, Frame};
 use stafett_topics::{NewTopic, Topic, TopicSettings};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -60,14 +60,13 @@ impl Bench {
         let broker = runtime.block_on(Broker::start(Arc::new(MemoryJournal::new()), settings));
         let metrics = Metrics::register(api::served(), &mut Registry::default());
         let shared = KafkaContext::new(Arc::new(broker.unwrap()), KafkaSettings::default(), metrics);
-        let address = "127.0.0.1:9092".parse().unwrap();
         let context = RequestContext {
             shared: Arc::new(shared),
-            local: address,
-            peer: address,
+            entry: ConnectionEntry::of(1, Arc::default()),
             drain: CancellationToken::new(),
             budget: ByteBudget::new(BudgetSettings { bytes: 1 << 30 }),
             is_patient: AtomicBool::new(false),
+            is_introduced: AtomicBool::new(false),
             opened_sessions: Lock::default(),
             shedding: None,
             trace: None,

@@ -70,7 +70,7 @@ fn numbered(sequence: i32, value: &str) -> ProduceRequest {
 #[test]
 fn requests_that_waited_too_long_are_refused_and_keep_their_sequence() {
     let (mut bench, _) = Bench::with_topic("orders");
-    let mut answer = |bench: &mut Bench| {
+    let answer = |bench: &mut Bench| {
         let response = bench.response::<ProduceRequest>(9);
         let partition = &response.responses[0].partition_responses[0];
         (partition.error_code, partition.base_offset)

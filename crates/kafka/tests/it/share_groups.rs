@@ -658,7 +658,7 @@ async fn offsets_are_described_altered_and_deleted_while_there_are_no_members() 
         groups_names: vec!["group".into()],
     };
     assert_eq!(client.call(2, &delete).await.results[0].error_code, 0);
-    let shares = server.broker.messaging().shares();
+    let shares = server.broker.shares();
     assert!(shares.of_group("group").is_empty());
 }
 
@@ -684,7 +684,7 @@ async fn a_place_goes_with_its_topic_and_grows_with_it() {
     let response = one.send(&request).await;
     let unknown = ErrorCode::UnknownTopicId.code();
     assert_eq!(response.responses[0].partitions[0].error_code, unknown);
-    let shares = server.broker.messaging().shares();
+    let shares = server.broker.shares();
     assert!(shares.of_group("group").is_empty());
 }
 
@@ -698,6 +698,20 @@ async fn a_group_begins_with_new_records_unless_it_is_told_otherwise() {
     assert_eq!(one.fetch(&[]).await, []);
     client.produce("t", 0, batch(&["b"])).await;
     assert_eq!(one.fetch(&[]).await, [(1, 1, 1)]);
+}
+
+#[tokio::test]
+async fn a_fetch_without_room_for_a_byte_takes_nothing() {
+    let (server, mut client, topic) = start().await;
+    client.produce("t", 0, batch(&["a"])).await;
+    let mut one = Sharer::join(&server, "one", topic).await;
+    let request = ShareFetchRequest {
+        max_bytes: 0,
+        ..one.request(&[])
+    };
+    let response = one.send(&request).await;
+    assert!(response.error_code == 0 && taken(&response).is_empty());
+    assert_eq!(one.fetch(&[]).await, [(0, 0, 1)]);
 }
 
 #[tokio::test]
@@ -717,7 +731,8 @@ async fn malformed_acknowledgements_change_nothing() {
         ("too many types", &[(0, 2, &many)], invalid),
         ("unknown type", &[(0, 0, &[5])], invalid),
         ("negative type", &[(0, 0, &[-1])], invalid),
-        ("overlap", &[(0, 1, &[ACCEPT]), (1, 2, &[ACCEPT])], invalid),
+        ("overlap", &[(0, 2, &[ACCEPT]), (1, 2, &[ACCEPT])], invalid),
+        ("twice", &[(0, 1, &[ACCEPT]), (1, 2, &[ACCEPT])], not_held),
         ("not taken", &[(0, 0, &[ACCEPT]), (1, 3, &[ACCEPT])], invalid),
         ("all there could be", &[(0, i64::MAX, &[ACCEPT])], invalid),
     ];
@@ -725,6 +740,9 @@ async fn malformed_acknowledgements_change_nothing() {
         assert_eq!(one.settle(settled).await, *code, "{what}");
     }
     assert_eq!(place(&mut client).await, (0, 3));
+    let nothing = one.acknowledgement(&[]);
+    let response = one.client.call(2, &nothing).await;
+    assert!(response.error_code == 0 && response.responses.is_empty());
     let mut request = one.acknowledgement(&[(0, 0, &[RENEW])]);
     request.is_renew_ack = false;
     let response = one.client.call(2, &request).await;
@@ -749,6 +767,15 @@ async fn malformed_acknowledgements_change_nothing() {
         };
         assert_eq!(one.send(&request).await.error_code, invalid);
     }
+    let request = ShareFetchRequest {
+        share_acquire_mode: 2,
+        ..one.request(&[])
+    };
+    assert_eq!(one.send(&request).await.error_code, invalid);
+    let long = client
+        .call(1, &join("a member id of more than 36 characters"))
+        .await;
+    assert_eq!(long.error_code, invalid);
     let request = ShareFetchRequest {
         group_id: Some("nobody".into()),
         ..one.request(&[])

@@ -83,6 +83,7 @@ impl Exchanges {
             closing: RemovingNamespaces::new(closing),
             facts,
             metrics: ExchangeMetrics::default(),
+            sampler: stafett_counters::Sampler::default(),
             progress: Arc::default(),
             tasks: TaskTracker::new(),
         };

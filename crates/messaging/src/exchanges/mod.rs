@@ -10,9 +10,11 @@
 //! - `message_attributes`: headers and properties of messages
 //! - `exchange`, `binding`: definitions and their stored formats; `load`: loading them
 //! - `namespace_removal`: deletion of namespaces
+//! - `counts`: counters of one exchange
 //! - `error`, `metrics`
 
 mod binding;
+mod counts;
 mod error;
 mod exchange;
 mod load;
@@ -27,6 +29,7 @@ mod target;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use stafett_counters::Sampler;
 use stafett_journal::{Change, Frame, Journal};
 use stafett_model::codec::put_text;
 use stafett_model::{NAME_BYTES_MAX, Namespace, NamespaceId, SharedLock};
@@ -40,6 +43,7 @@ use namespace::NamespaceRouting;
 use namespace_removal::{RemovingNamespaces, there};
 
 pub use binding::{Binding, Destination};
+pub use counts::{ExchangeCounts, ExchangeTraffic};
 pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
 pub use exchange::{Difference, Exchange, NewExchange};
 pub use message_attributes::ReadAttributes;
@@ -55,6 +59,7 @@ pub struct Exchanges {
     closing: RemovingNamespaces,
     facts: AttributeReaders,
     pub(crate) metrics: ExchangeMetrics,
+    pub(crate) sampler: Sampler<ExchangeTraffic>,
     /// Progress of storing changes of namespaces.
     progress: Arc<Progress>,
     /// Deletions in progress.
@@ -148,6 +153,15 @@ impl Exchanges {
     pub fn get(&self, namespace: &Namespace, name: &str) -> Option<Arc<Exchange>> {
         self.space(namespace)?
             .read(|tables| tables.exchange(name).cloned())
+    }
+
+    /// Returns what was published to an exchange; `None` if nothing was.
+    pub fn traffic(&self, namespace: &Namespace, name: &str) -> Option<Arc<ExchangeTraffic>> {
+        self.space(namespace)?.traffic.get(name)
+    }
+
+    pub fn sampler(&self) -> &Sampler<ExchangeTraffic> {
+        &self.sampler
     }
 
     /// Deletes an exchange and the bindings from and to it. Routing through it stops before this returns.

@@ -18,6 +18,7 @@ use stafett_store::{NotStored, Progress, Stored, spaces, stage, stage_unwatched}
 use tokio_util::sync::CancellationToken;
 
 use super::binding::{Binding, Destination};
+use super::counts::ExchangesTraffic;
 use super::error::{BindError, DeclareError, DeleteError, UnbindError};
 use super::exchange::{Exchange, NewExchange};
 use super::tables::{RemovalSet, Tables};
@@ -37,6 +38,7 @@ pub(crate) struct NamespaceRouting {
     /// Current router of `tables`; a clone never changes.
     router: SharedLock<Router<Target>>,
     progress: Arc<Progress>,
+    pub(crate) traffic: ExchangesTraffic,
 }
 
 /// Parameters of a new binding.
@@ -70,6 +72,7 @@ impl NamespaceRouting {
             router: SharedLock::new(tables.router().clone()),
             tables: Lock::new(tables),
             progress: Arc::default(),
+            traffic: ExchangesTraffic::default(),
         }
     }
 
@@ -125,6 +128,7 @@ impl NamespaceRouting {
         let frames = exchange.is.durable.then(|| self.put_exchange(&exchange));
         let stored = self.stage(frames.into_iter().collect())?;
         tables.add_exchange(Arc::clone(&exchange));
+        self.traffic.forget(name);
         drop(self.show(&tables));
         Ok((exchange, stored))
     }
@@ -146,6 +150,7 @@ impl NamespaceRouting {
         let frame = exchange.is.durable.then(|| self.delete_exchange(&exchange));
         let stored = self.stage(frame.into_iter().collect())?;
         tables.detach_exchange(&exchange.name);
+        self.traffic.forget(&exchange.name);
         let before = self.show(&tables);
         drop(tables);
         // This may drop the last reference to the exchange's whole table.
@@ -253,7 +258,7 @@ impl NamespaceRouting {
         bindings.truncate(STEP);
         let removal = tables.plan_removal(bindings, None);
         append(self.frames_of(&removal));
-        tables.remove(&removal);
+        self.remove_from(&mut tables, &removal);
         drop(self.show(&tables));
         has_more
     }
@@ -262,6 +267,7 @@ impl NamespaceRouting {
     pub(crate) fn close(&self) -> Tables {
         let mut tables = self.lock();
         let before = tables.close();
+        self.traffic.forget_all();
         drop(self.show(&tables));
         before
     }
@@ -291,16 +297,23 @@ impl NamespaceRouting {
             if is_to_go {
                 let removal = tables.plan_removal([], Some(name));
                 stage_unwatched(&*self.journal, self.frames_of(&removal))?;
-                tables.remove(&removal);
+                self.remove_from(&mut tables, &removal);
             }
         }
         drop(self.show(&tables));
         Ok(())
     }
 
+    fn remove_from(&self, tables: &mut Tables, removal: &RemovalSet) {
+        tables.remove(removal);
+        for name in removal.exchanges.keys() {
+            self.traffic.forget(name);
+        }
+    }
+
     fn remove(&self, tables: &mut Tables, removal: &RemovalSet) -> Result<Stored, NotStored> {
         let stored = self.stage(self.frames_of(removal))?;
-        tables.remove(removal);
+        self.remove_from(tables, removal);
         drop(self.show(tables));
         Ok(stored)
     }
@@ -312,7 +325,7 @@ impl NamespaceRouting {
         }
         let removal = tables.plan_removal(bindings, None);
         stage_unwatched(&*self.journal, self.frames_of(&removal))?;
-        tables.remove(&removal);
+        self.remove_from(tables, &removal);
         drop(self.show(tables));
         Ok(())
     }

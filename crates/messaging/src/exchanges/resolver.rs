@@ -213,6 +213,7 @@ impl ResolvedTargets {
             queues: self.queues.clone(),
             logs: self.logs(message),
             append_time: self.append_time,
+            is_waiting: false,
         }
     }
 }

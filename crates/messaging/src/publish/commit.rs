@@ -13,9 +13,9 @@ use stafett_store::{Changing, NotStored};
 
 use super::plan::Plan;
 use super::{Publish, PublishRefusal};
-use crate::delivery::{Dispatcher, OpenMove, Settle, Source};
 use crate::exchanges::resolver::Resolver;
 use crate::queues::{AppendTicket, AtomicPublishError, Publication};
+use stafett_delivery::{Dispatcher, OpenMove, Settle, Source};
 
 /// Messages and settlements that take effect together.
 #[derive(Debug, Default)]
@@ -79,6 +79,9 @@ pub(crate) fn commit(
             Err(_) => Err(NotStored::Refused(Refusal::Closed)),
         };
         for open in opened {
+            if known.is_ok() {
+                open.count_completed(&queues.context);
+            }
             open.end(&queues.context, known);
         }
         if known == Err(NotStored::Unknown) {

@@ -11,10 +11,10 @@ use std::time::Duration;
 use stafett_journal::Refusal;
 use stafett_store::{Changing, NotStored};
 
-use crate::delivery::{OpenMove, PulledBatch};
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
 use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
+use stafett_delivery::{GetWait, OpenMove, PulledBatch};
 
 /// Bound on the messages of a batch.
 const TOGETHER_MAX: usize = 1024;
@@ -117,7 +117,7 @@ impl Transfer {
         }
         let mut taken = self
             .from
-            .pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX, false)
+            .pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX, GetWait::ToMove)
             .await;
         if taken.deliveries().is_empty() {
             return match self.from.is_stalled() {
@@ -131,6 +131,8 @@ impl Transfer {
             let (why, fit) = match self.store(&taken).await {
                 Ok(()) => {
                     let (_, moved) = taken.into_parts();
+                    let context = &self.resolver.queues.context;
+                    self.from.count_moved(&self.to, context, moved.len());
                     return Ok((moved.len(), stopped));
                 }
                 Err(NotMoved::Misfit { at, why }) => (why, at),

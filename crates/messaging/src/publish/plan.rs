@@ -5,22 +5,25 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use smallvec::SmallVec;
-use stafett_model::{LogId, Namespace, NamespaceId};
+use stafett_model::{LogId, Namespace};
 use stafett_routing::{DependsOn, PREFETCH_MAX, Router, Routes};
 
 use super::{Preview, Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use crate::delayed::{Bucket, DelayedMessage};
-use crate::delivery::OpenMove;
 use crate::exchanges::Target;
 use crate::exchanges::message_attributes::RoutedMessage;
+use crate::exchanges::namespace::NamespaceRouting;
 use crate::exchanges::resolver::{ResolvedTargets, Resolver};
 use crate::queues::{AppendTicket, Publication, RouteIndex, Targets};
+use stafett_delivery::OpenMove;
 
 pub(super) struct Plan<'a> {
     resolver: &'a Resolver,
     namespace: &'a Namespace,
     exchange: &'a str,
-    space: NamespaceId,
+    space: Arc<NamespaceRouting>,
+    /// Messages, and those without targets, that were counted for their exchanges.
+    counted: (usize, usize),
     router: Router<Target>,
     routes: Routes<Target>,
     /// Sets of targets that messages of this batch go to.
@@ -57,8 +60,9 @@ impl<'a> Plan<'a> {
             resolver,
             namespace,
             exchange: "",
-            space: space.id,
             router: space.router(),
+            space,
+            counted: (0, 0),
             routes: Routes::default(),
             places: Vec::new(),
             by_targets: HashMap::new(),
@@ -73,6 +77,7 @@ impl<'a> Plan<'a> {
 
     /// Sets the exchange of the messages that are added next.
     pub(super) fn set_exchange(&mut self, exchange: &'a str) -> Result<(), PublishError> {
+        self.count_exchange();
         match self.router.is_internal(exchange) {
             None => return Err(PublishError::NoSuchExchange),
             Some(true) => return Err(PublishError::Internal),
@@ -98,6 +103,8 @@ impl<'a> Plan<'a> {
     pub(super) fn add_unroutable(&mut self, publish: Publish) {
         self.unroutable.push((self.published.len(), publish));
         self.published.push(Published::Unroutable);
+        // Its exchange does not exist.
+        self.counted = (self.published.len(), self.unroutable.len());
     }
 
     /// Prefetches the routing of messages that are about to be added.
@@ -186,6 +193,7 @@ impl<'a> Plan<'a> {
                     queues: SmallVec::new(),
                     logs: SmallVec::from_buf([waiting.log]),
                     append_time: false,
+                    is_waiting: true,
                 })
             });
             publication.push(waiting.message, *route);
@@ -195,7 +203,22 @@ impl<'a> Plan<'a> {
         buckets
     }
 
-    fn count(&self) {
+    /// Counts the messages since the last call for the exchange.
+    fn count_exchange(&mut self) {
+        let now = (self.published.len(), self.unroutable.len());
+        let (published, unroutable) = (now.0 - self.counted.0, now.1 - self.counted.1);
+        if published > 0 {
+            let sampler = &self.resolver.exchanges.sampler;
+            let (published, unroutable) = (published as u64, unroutable as u64);
+            self.space
+                .traffic
+                .count(sampler, self.exchange, published, unroutable);
+            self.counted = now;
+        }
+    }
+
+    fn count(&mut self) {
+        self.count_exchange();
         let metrics = &self.resolver.exchanges.metrics;
         metrics.published.inc_by(self.published.len() as u64);
         metrics.unroutable.inc_by(self.unroutable.len() as u64);
@@ -290,7 +313,7 @@ impl<'a> Plan<'a> {
         if self.resolver.would_miss_key(place, more_keys, message) {
             return Err(PublishRefusal::WithoutKey);
         }
-        let space = (self.namespace, self.space);
+        let space = (self.namespace, self.space.id);
         let waiting = self.resolver.delayed.wait(space, exchange, message, more_keys);
         waiting.map_err(PublishRefusal::from)
     }
@@ -307,6 +330,7 @@ impl PlannedRoute {
             queues: self.places.queues.clone(),
             logs: logs.clone(),
             append_time: self.places.append_time,
+            is_waiting: false,
         });
         self.routes.push((logs, route));
         route

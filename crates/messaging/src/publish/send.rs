@@ -7,7 +7,7 @@ use stafett_store::NotStored;
 
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
-use crate::queues::{AtomicPublishError, Publication, Refused};
+use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
 
 /// Bound on the queues of one message: a stored batch has no more targets.
 pub const QUEUES_MAX: usize = 4096;
@@ -36,15 +36,16 @@ pub enum SendError {
 }
 
 /// Sends messages, all in one append. They are staged when this returns, and stored when it resolves. True if
-/// an earlier append with the same request id holds them.
+/// an earlier append with the same request id holds them. An id counts for the queues that the messages are
+/// sent to: a queue that is made again under its name is another one, and has nothing that was sent before.
 pub(crate) fn send(
     resolver: &Resolver,
     namespace: &Namespace,
     sends: Vec<Send>,
     request: Option<RequestId>,
 ) -> impl Future<Output = Result<bool, SendError>> + use<> {
-    let staged = publication(resolver, namespace, sends);
-    let ticket = staged.map(|publication| resolver.queues.append(publication.with_request(request)));
+    let staged = publication(resolver, namespace, sends, request);
+    let ticket = staged.map(|publication| resolver.queues.append(publication));
     async { ticket?.together().await.map_err(SendError::from) }
 }
 
@@ -52,6 +53,7 @@ fn publication(
     resolver: &Resolver,
     namespace: &Namespace,
     sends: Vec<Send>,
+    mut request: Option<RequestId>,
 ) -> Result<Publication, SendError> {
     if !resolver.exchanges.has_namespace(namespace) {
         return Err(SendError::NoSuchNamespace);
@@ -61,9 +63,12 @@ fn publication(
         if queues.len() > QUEUES_MAX {
             return Err(SendError::TooManyQueues { at });
         }
-        let is_there = |name: &&ByteString| resolver.queues.get(namespace, name).is_some();
-        if let Some(name) = queues.iter().find(|name| !is_there(name)).cloned() {
-            return Err(SendError::NoSuchQueue { at, name });
+        for name in &queues {
+            let Some(queue) = resolver.queues.get(namespace, name) else {
+                let name = name.clone();
+                return Err(SendError::NoSuchQueue { at, name });
+            };
+            request = request.map(|request| of_queue(request, &queue));
         }
         let targets: Vec<Target> = queues
             .iter()
@@ -77,7 +82,15 @@ fn publication(
         let route = publication.route(places.targets(&message));
         publication.push(message, route);
     }
-    Ok(publication)
+    Ok(publication.with_request(request))
+}
+
+/// Returns the id of a request to a queue: each pair of an id and a queue has its own.
+fn of_queue(request: RequestId, queue: &Queue) -> RequestId {
+    // The step of FNV-1a, with 128 bits.
+    const PRIME: u128 = (1 << 88) + 0x13b;
+    let mixed = u128::from_le_bytes(request.0) ^ u128::from(queue.id.0);
+    RequestId(mixed.wrapping_mul(PRIME).to_le_bytes())
 }
 
 impl From<AtomicPublishError> for SendError {

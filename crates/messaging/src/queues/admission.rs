@@ -8,11 +8,12 @@ use stafett_model::Message;
 use stafett_queue::Overflow;
 
 use super::publication::{
-    AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom, Targets,
+    AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom,
+    RouteIndex, Targets,
 };
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::delivery::OpenMove;
+use stafett_delivery::OpenMove;
 
 /// Check of a publication's messages against the limits of their queues.
 struct AdmissionCheck<'a> {
@@ -22,9 +23,18 @@ struct AdmissionCheck<'a> {
     needs_queues: bool,
     /// Number of admitted messages, once per queue.
     published: u64,
+    /// Admitted messages and their bytes, by runs of the same route.
+    runs: SmallVec<[Run; 2]>,
     reserved: Vec<ReservedRoom>,
     /// Refused messages to be dead-lettered, with the queues that refused them, in an append of their own.
     refused: Vec<(Arc<Queue>, Message)>,
+}
+
+/// Admitted messages in a row with the same route.
+struct Run {
+    route: RouteIndex,
+    messages: u64,
+    bytes: u64,
 }
 
 /// Answer of a message's target queues.
@@ -83,6 +93,7 @@ impl Queues {
             atomicity: publication.atomicity,
             needs_queues: source.is_some() || publication.needs_queues,
             published: 0,
+            runs: SmallVec::new(),
             reserved: Vec::new(),
             refused: Vec::new(),
         };
@@ -99,7 +110,7 @@ impl Queues {
                 check.admit(&mut publication, &mut outcomes)
             };
             let arrival = (self.context.clock.wall_ms(), &self.arrivals);
-            admitted.and_then(|()| publication.into_appends(&mut outcomes, arrival, self.batch_bytes, frames))
+            admitted.and_then(|()| publication.to_appends(&mut outcomes, arrival, self.batch_bytes, frames))
         };
         let (appends, members, failed) = match appends {
             Ok((mut appends, members)) => {
@@ -117,6 +128,7 @@ impl Queues {
         drop(no_removal);
         if check.atomicity == Atomicity::Batch || ticket.is_some() {
             self.metrics.published.inc_by(check.published);
+            check.count(&publication);
         }
         let reserved = check.reserved;
         if !check.refused.is_empty() {
@@ -134,6 +146,24 @@ impl Queues {
 }
 
 impl AdmissionCheck<'_> {
+    /// Counts the admitted messages for their queues and topics.
+    fn count(&self, publication: &Publication) {
+        for run in &self.runs {
+            let Some(targets) = publication.targets(run.route) else {
+                continue;
+            };
+            for queue in &targets.queues {
+                queue.count_published(&self.queues.context, run.messages, run.bytes);
+            }
+            if !targets.is_waiting {
+                for log in &targets.logs {
+                    let traffic = self.queues.topics.traffic();
+                    traffic.count_in(*log, run.messages, run.bytes);
+                }
+            }
+        }
+    }
+
     /// Asks the queues of each message, and reserves room. `outcomes` gets the refusals; messages that are
     /// stored in place of refused ones are added to both.
     fn admit(
@@ -145,7 +175,7 @@ impl AdmissionCheck<'_> {
         while at < outcomes.len() {
             let admission = publication
                 .get(at)
-                .map(|(message, targets)| self.ask(at, message, targets));
+                .map(|(message, route, targets)| self.ask(at, route, message, targets));
             let why = match admission {
                 Some(Admission::Admitted) | None => None,
                 Some(Admission::Refused(why)) => Some(why),
@@ -168,7 +198,7 @@ impl AdmissionCheck<'_> {
     }
 
     /// Asks the queues of one message.
-    fn ask(&mut self, at: usize, message: &Message, targets: &Targets) -> Admission {
+    fn ask(&mut self, at: usize, route: RouteIndex, message: &Message, targets: &Targets) -> Admission {
         if self.needs_queues && targets.queues.iter().any(|queue| queue.is_deleted()) {
             return Admission::Refused(Refused::Gone);
         }
@@ -178,6 +208,18 @@ impl AdmissionCheck<'_> {
             return self.refuse(full, message, targets);
         }
         self.published += targets.queues.len() as u64;
+        let bytes = message.value.len() as u64;
+        match self.runs.last_mut() {
+            Some(run) if run.route == route => {
+                run.messages += 1;
+                run.bytes += bytes;
+            }
+            _ => self.runs.push(Run {
+                route,
+                messages: 1,
+                bytes,
+            }),
+        }
         for queue in &targets.queues {
             if queue.reserve_room(context, message) {
                 self.reserved.push(ReservedRoom {
@@ -192,9 +234,10 @@ impl AdmissionCheck<'_> {
 
     /// Refuses a message for which a queue has no room.
     fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Admission {
-        let dies = full.settings.overflow == Overflow::RejectPublishDeadLetter;
+        let dies = full.settings().overflow == Overflow::RejectPublishDeadLetter;
         if self.atomicity != Atomicity::Whole {
             self.queues.metrics.refused.inc();
+            full.count_refused(&self.queues.context);
         }
         if self.atomicity != Atomicity::Taken {
             if self.atomicity == Atomicity::Batch && dies {

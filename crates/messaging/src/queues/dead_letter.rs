@@ -4,21 +4,23 @@ use std::sync::Arc;
 
 use stafett_journal::{Frame, Refusal};
 use stafett_model::{DeathReason, Message, StoredMessage};
-use stafett_queue::{DeadLetter, death_history};
+use stafett_queue::{DeadLetter, QueueSettings, death_history};
 use stafett_store::NotStored;
 
 use super::publication::{AtomicPublishError, Publication, Targets};
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::delivery::{DispatcherOwner, StoringLetters};
+use stafett_delivery::{DispatcherOwner, StoringLetters};
 
 impl Queues {
     /// Returns the publication of messages that leave a queue as dead letters. Letters refused by their
     /// targets are dropped.
     fn dead_letters(&self, queue: &Queue, messages: Vec<(StoredMessage, DeathReason)>) -> Publication {
         let mut publication = Publication::together();
+        let settings = queue.settings();
         for (stored, reason) in messages {
-            if let Some((message, targets)) = self.dead_letter(queue, stored.to_message(), reason) {
+            if let Some((message, targets)) = self.dead_letter(queue, &settings, stored.to_message(), reason)
+            {
                 let route = publication.route(targets);
                 publication.push(message, route);
             }
@@ -28,11 +30,14 @@ impl Queues {
 
     /// Returns a message that a queue refused as its dead letter, with its targets; `None` if it has none.
     pub(super) fn dead_letter_of(&self, full: &Queue, message: Message) -> Option<(Message, Targets)> {
-        let dead = self.dead_letter(full, message, DeathReason::Length);
+        let dead = self.dead_letter(full, &full.settings(), message, DeathReason::Length);
         self.context
             .metrics
             .dead_lettered
             .inc_by(u64::from(dead.is_some()));
+        if dead.is_some() {
+            full.count_dead_lettered(&self.context, 1);
+        }
         dead
     }
 
@@ -54,13 +59,14 @@ impl Queues {
     fn dead_letter(
         &self,
         queue: &Queue,
+        settings: &QueueSettings,
         mut message: Message,
         reason: DeathReason,
     ) -> Option<(Message, Targets)> {
         let DeadLetter {
             exchange,
             routing_key,
-        } = queue.settings.dead_letter.as_ref()?;
+        } = settings.dead_letter.as_ref()?;
         // A key of the queue's own permanently replaces all keys of the message.
         let loses_keys = routing_key.is_some();
         death_history::record(
@@ -116,6 +122,7 @@ impl DispatcherOwner for Queue {
                 .map_err(AtomicPublishError::not_stored);
             if stored.is_ok() {
                 queues.context.metrics.dead_lettered.inc_by(count);
+                self.count_dead_lettered(&queues.context, count);
             }
             stored
         })

@@ -11,9 +11,9 @@ use stafett_topics::Topic;
 use super::definition::{Declare, QueueId};
 use super::publication::Refused;
 use super::queue::Queue;
-use super::registry::{Queues, definition_frame, is};
-use crate::delivery::DeliveryState;
-use crate::delivery::LaneLog;
+use super::registry::{Queues, definition_frame};
+use stafett_delivery::DeliveryState;
+use stafett_delivery::LaneLog;
 
 /// Error of declaring a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -89,9 +89,8 @@ impl Queues {
         if let Some(queue) = self.get(namespace, name) {
             return self.declare_again(queue, &declare);
         }
-        let hash = self.hash_of(namespace, name);
         let mut table = self.write_for(namespace, name);
-        if let Some(queue) = table.find(hash, |queue| is(queue, namespace, name)).cloned() {
+        if let Some(queue) = table.get(namespace, name).cloned() {
             drop(table);
             return self.declare_again(queue, &declare);
         }
@@ -114,9 +113,13 @@ impl Queues {
         let append = Append::state(frames, queue.state_wait());
         let ticket = Some(self.journal.append(vec![append]));
         queue.watch_logs(&self.context);
-        table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
+        table.insert(&queue);
         drop(table);
+        if over.is_some() {
+            self.list_pending(&queue);
+        }
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.metrics.created.inc();
         self.attach_to_topic(&queue);
         self.publish_view(&queue, &queue.lock());
         if let Some(owner) = queue.exclusive {
@@ -204,7 +207,7 @@ impl Queues {
         let create = Frame::CreateLogs {
             first,
             count,
-            spec: self.log_spec(queue.durable, queue.settings.durability),
+            spec: self.log_spec(queue.durable, inner.settings.durability),
         };
         let definition = queue.definition(inner).encode();
         let put = definition_frame(queue.id, Change::Put(definition.into()));

@@ -5,19 +5,25 @@
 //!
 //! ```text
 //! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic, 16 of a client,
-//!     32 with arguments),
+//!     32 with arguments, 64 paused, 128 with changed settings),
 //! text namespace, text name
 //! number logs, each: u8 priority, number log
-//! number settings, each: u8 tag (constants from `TTL` on), number or text
+//! number settings, each: u8 tag (`stored_settings`), number or text
+//! number changed settings, each: u8 tag, u8 1 if it has a value, the value: only with such; the value of
+//!     `DEAD_LETTER` is text exchange, u8 1 if it has a key, text key
 //! bytes arguments: only with such
 //! u128 topic, little-endian: only over a topic; the queue's own log is then empty and only gives it its id
 //! ```
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_model::{LogId, Namespace, read_number, write_number};
-use stafett_queue::{DeadLetter, Overflow, QueueSettings};
+use stafett_model::{LogId, Namespace, write_number};
+use stafett_queue::{ChangedSettings, QueueSettings};
 use stafett_topics::TopicId;
+
+use super::stored_settings::{
+    byte, decode_changed, decode_settings, encode_changed, encode_settings, number, put, take, text,
+};
 
 /// Owner of exclusive queues: one connection. Ids are not reused while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +62,8 @@ impl Declare {
             auto_delete: self.auto_delete,
             personal: self.personal,
             settings: self.settings,
+            changed: ChangedSettings::default(),
+            is_paused: false,
             arguments: self.arguments,
             logs: vec![(0, log)],
             over: self.over.map(|over| over.topic),
@@ -82,7 +90,10 @@ pub(crate) struct Definition {
     pub(crate) exclusive: bool,
     pub(crate) auto_delete: bool,
     pub(crate) personal: bool,
+    /// As declared.
     pub(crate) settings: QueueSettings,
+    pub(crate) changed: ChangedSettings,
+    pub(crate) is_paused: bool,
     pub(crate) arguments: Option<Bytes>,
     /// Logs by priority.
     pub(crate) logs: Vec<(u8, LogId)>,
@@ -96,6 +107,8 @@ const AUTO_DELETE: u8 = 4;
 const OVER: u8 = 8;
 const PERSONAL: u8 = 16;
 const ARGUMENTS: u8 = 32;
+const PAUSED: u8 = 64;
+const CHANGED: u8 = 128;
 
 impl Definition {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -105,7 +118,9 @@ impl Definition {
             | flag(self.auto_delete, AUTO_DELETE)
             | flag(self.over.is_some(), OVER)
             | flag(self.personal, PERSONAL)
-            | flag(self.arguments.is_some(), ARGUMENTS);
+            | flag(self.arguments.is_some(), ARGUMENTS)
+            | flag(self.is_paused, PAUSED)
+            | flag(!self.changed.is_empty(), CHANGED);
         let mut out = vec![VERSION, flags];
         put(self.namespace.as_str().as_bytes(), &mut out);
         put(self.name.as_bytes(), &mut out);
@@ -115,6 +130,9 @@ impl Definition {
             write_number(log.0, &mut out);
         }
         encode_settings(&self.settings, &mut out);
+        if !self.changed.is_empty() {
+            encode_changed(&self.changed, &mut out);
+        }
         if let Some(arguments) = &self.arguments {
             put(arguments, &mut out);
         }
@@ -136,6 +154,10 @@ impl Definition {
             .map(|_| Some((byte(&mut rest)?, LogId(number(&mut rest)?))))
             .collect::<Option<Vec<_>>>()?;
         let settings = decode_settings(&mut rest)?;
+        let changed = match flags & CHANGED {
+            0 => ChangedSettings::default(),
+            _ => decode_changed(&mut rest)?,
+        };
         let arguments = match flags & ARGUMENTS {
             0 => None,
             _ => Some(Bytes::copy_from_slice(take(&mut rest)?)),
@@ -153,6 +175,8 @@ impl Definition {
             auto_delete: flags & AUTO_DELETE != 0,
             personal: flags & PERSONAL != 0,
             settings,
+            changed,
+            is_paused: flags & PAUSED != 0,
             arguments,
             logs,
             over,
@@ -160,153 +184,10 @@ impl Definition {
     }
 }
 
-const TTL: u8 = 1;
-const EXPIRES: u8 = 2;
-const LENGTH: u8 = 3;
-const BYTES: u8 = 4;
-const OVERFLOW: u8 = 5;
-const DEAD_LETTER: u8 = 6;
-const DEAD_LETTER_KEY: u8 = 7;
-const PRIORITY: u8 = 8;
-const DELIVERY_LIMIT: u8 = 9;
-const SINGLE_ACTIVE: u8 = 10;
-const DURABILITY: u8 = 11;
-const RETAIN: u8 = 12;
-const TRAITS: u8 = 13;
-/// Flags in the number of `TRAITS`.
-const TWO_PRIORITIES: u64 = 1;
-const ACTIVE_YIELDS: u64 = 2;
-const KEEPS_TRANSIENT: u64 = 4;
-
-fn encode_settings(settings: &QueueSettings, out: &mut Vec<u8>) {
-    let overflow = match settings.overflow {
-        Overflow::DropHead => None,
-        Overflow::RejectPublish => Some(1),
-        Overflow::RejectPublishDeadLetter => Some(2),
-    };
-    let numbers = [
-        (TTL, settings.ttl_ms),
-        (EXPIRES, settings.expires_ms),
-        (LENGTH, settings.length_max),
-        (BYTES, settings.bytes_max),
-        (OVERFLOW, overflow),
-        (PRIORITY, non_zero(settings.priority_max.into())),
-        (DELIVERY_LIMIT, settings.delivery_limit.map(u64::from)),
-        (SINGLE_ACTIVE, non_zero(settings.single_active_consumer.into())),
-        (RETAIN, non_zero(settings.retain)),
-        (TRAITS, non_zero(traits(settings))),
-    ];
-    let dead_letter = settings.dead_letter.as_ref();
-    let texts = [
-        (DEAD_LETTER, dead_letter.map(|to| to.exchange.to_string())),
-        (
-            DEAD_LETTER_KEY,
-            dead_letter
-                .and_then(|to| to.routing_key.as_ref())
-                .map(ToString::to_string),
-        ),
-        (DURABILITY, settings.durability.map(|level| level.to_string())),
-    ];
-    let numbers: Vec<_> = numbers
-        .into_iter()
-        .filter_map(|(which, value)| Some((which, value?)))
-        .collect();
-    let texts: Vec<_> = texts
-        .into_iter()
-        .filter_map(|(which, value)| Some((which, value?)))
-        .collect();
-    write_number((numbers.len() + texts.len()) as u64, out);
-    for (which, value) in numbers {
-        out.push(which);
-        write_number(value, out);
-    }
-    for (which, value) in texts {
-        out.push(which);
-        put(value.as_bytes(), out);
-    }
-}
-
-fn traits(settings: &QueueSettings) -> u64 {
-    let flag = |set, flag| if set { flag } else { 0 };
-    flag(settings.two_priorities, TWO_PRIORITIES)
-        | flag(settings.active_yields, ACTIVE_YIELDS)
-        | flag(settings.keeps_transient, KEEPS_TRANSIENT)
-}
-
-fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
-    let mut settings = QueueSettings::default();
-    for _ in 0..number(rest)? {
-        match byte(rest)? {
-            TTL => settings.ttl_ms = Some(number(rest)?),
-            EXPIRES => settings.expires_ms = Some(number(rest)?),
-            LENGTH => settings.length_max = Some(number(rest)?),
-            BYTES => settings.bytes_max = Some(number(rest)?),
-            OVERFLOW => {
-                settings.overflow = match number(rest)? {
-                    1 => Overflow::RejectPublish,
-                    2 => Overflow::RejectPublishDeadLetter,
-                    _ => return None,
-                }
-            }
-            DEAD_LETTER => {
-                settings.dead_letter = Some(DeadLetter {
-                    exchange: text(rest)?.into(),
-                    routing_key: None,
-                });
-            }
-            DEAD_LETTER_KEY => settings.dead_letter.as_mut()?.routing_key = Some(text(rest)?.into()),
-            PRIORITY => settings.priority_max = u8::try_from(number(rest)?).ok()?,
-            DELIVERY_LIMIT => settings.delivery_limit = Some(u32::try_from(number(rest)?).ok()?),
-            SINGLE_ACTIVE => settings.single_active_consumer = number(rest)? != 0,
-            DURABILITY => settings.durability = Some(text(rest)?.parse().ok()?),
-            RETAIN => settings.retain = number(rest)?,
-            TRAITS => {
-                let traits = number(rest)?;
-                settings.two_priorities = traits & TWO_PRIORITIES != 0;
-                settings.active_yields = traits & ACTIVE_YIELDS != 0;
-                settings.keeps_transient = traits & KEEPS_TRANSIENT != 0;
-            }
-            _ => return None,
-        }
-    }
-    Some(settings)
-}
-
-fn non_zero(value: u64) -> Option<u64> {
-    (value != 0).then_some(value)
-}
-
-fn put(bytes: &[u8], out: &mut Vec<u8>) {
-    write_number(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-fn number(rest: &mut &[u8]) -> Option<u64> {
-    let (value, behind) = read_number(rest)?;
-    *rest = behind;
-    Some(value)
-}
-
-fn byte(rest: &mut &[u8]) -> Option<u8> {
-    let (first, behind) = rest.split_first()?;
-    *rest = behind;
-    Some(*first)
-}
-
-fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(number(rest)?).ok()?;
-    let (front, behind) = rest.split_at_checked(length)?;
-    *rest = behind;
-    Some(front)
-}
-
-fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
-    std::str::from_utf8(take(rest)?).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use stafett_model::Durability;
+    use stafett_queue::{DeadLetter, Overflow, Setting};
 
     use super::*;
 
@@ -331,6 +212,28 @@ mod tests {
             durability: Some(Durability::Os),
             retain: 5,
         };
+        let changed = [
+            Setting::TtlMs(None),
+            Setting::ExpiresMs(Some(1)),
+            Setting::LengthMax(Some(0)),
+            Setting::BytesMax(None),
+            Setting::Overflow(Overflow::DropHead),
+            Setting::DeadLetter(Some(DeadLetter {
+                exchange: "dead".into(),
+                routing_key: None,
+            })),
+            Setting::DeliveryLimit(Some(1)),
+            Setting::Durability(Some(Durability::Sync)),
+            Setting::Retain(9),
+        ];
+        let less = [
+            Setting::DeadLetter(Some(DeadLetter {
+                exchange: "".into(),
+                routing_key: Some("".into()),
+            })),
+            Setting::Durability(None),
+            Setting::DeliveryLimit(None),
+        ];
         let full = Definition {
             namespace: Namespace::default(),
             name: "orders".into(),
@@ -339,17 +242,29 @@ mod tests {
             auto_delete: true,
             personal: true,
             settings,
+            changed: changed.into_iter().collect(),
+            is_paused: true,
             arguments: Some(Bytes::from_static(b"args")),
             logs: vec![(0, LogId(7)), (9, LogId(300))],
             over: Some(TopicId(u128::MAX - 5)),
         };
+        let other = Definition {
+            changed: less.into_iter().collect(),
+            ..full.clone()
+        };
         let plain = Definition {
             settings: QueueSettings::default(),
+            changed: [Setting::DeadLetter(None)].into_iter().collect(),
+            is_paused: false,
             personal: false,
             over: None,
             ..full.clone()
         };
-        for definition in [full, plain] {
+        let oldest = Definition {
+            changed: ChangedSettings::default(),
+            ..plain.clone()
+        };
+        for definition in [full, other, plain, oldest] {
             let bytes = definition.encode();
             assert_eq!(Definition::decode(&bytes), Some(definition));
             for cut in 0..bytes.len() {

@@ -97,9 +97,10 @@ impl Queues {
     /// Adds a loaded queue.
     fn register_loaded(self: &Arc<Self>, queue: &Arc<Queue>) {
         queue.open(&self.context);
-        let hash = self.hash_queue(queue);
-        self.write()
-            .insert_unique(hash, Arc::clone(queue), |queue| self.hash_queue(queue));
+        self.write().insert(queue);
+        if queue.over.is_some() || queue.lock().ready() > 0 {
+            self.list_pending(queue);
+        }
         self.count.fetch_add(1, Ordering::Relaxed);
         self.attach_to_topic(queue);
         self.publish_view(queue, &queue.lock());

@@ -10,12 +10,14 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::registry::Queues;
-use crate::delivery::DeliveryContext;
+use stafett_delivery::DeliveryContext;
 
 #[derive(Debug, Default)]
 pub(crate) struct QueueMetrics {
     pub(super) published: Counter,
     pub(super) refused: Counter,
+    pub(super) created: Counter,
+    pub(super) deleted: Counter,
 }
 
 impl QueueMetrics {
@@ -33,6 +35,8 @@ impl QueueMetrics {
                 "Messages refused by a queue at its limit",
                 &self.refused,
             ),
+            ("created", "Queues that were created", &self.created),
+            ("deleted", "Queues that were deleted", &self.deleted),
             ("delivered", "Messages handed out", &delivery.delivered),
             ("settled", "Messages that consumers completed", &delivery.settled),
             ("expired", "Messages that waited for too long", &delivery.expired),
@@ -99,6 +103,11 @@ impl Collector for QueueGauges {
                 dying as u64,
             ),
             ("queues_consumers", "Consumers", consumers as u64),
+            (
+                "queues_selection_entries",
+                "Messages in the indexes of headers by which messages are selected",
+                queues.context.selection_entries() as u64,
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));

@@ -1,38 +1,45 @@
 //! Queues: declared, found, filled and deleted by name. Their messages are handed out by dispatchers
-//! ([`crate::delivery`]), one per queue, over one log per priority in use.
+//! ([`stafett_delivery`]), one per queue, over one log per priority in use.
 //!
-//! - `definition`: the definition of a queue, and its stored format
+//! - `definition`: the definition of a queue, and its stored format; `stored_settings`: that of its settings
 //! - `queue`: one queue
-//! - `registry`: all queues; `load`: loading at the start
-//! - `declare`: declaration; `removal`: deletion
+//! - `registry`: all queues; `table`: queues by name, id and order; `load`: loading at the start
+//! - `pending`: queues that may have messages
+//! - `declare`: declaration; `change`: changes while a queue is there; `removal`: deletion
 //! - `publication`: messages published together, as appends; `admission`: checks of queue limits
 //! - `receive`: messages received without a consumer
 //! - `dead_letter`: targets of dead letters
 //! - `topic_queue`: queues over topics; `topic_view`: a queue as a topic, for clients that read logs
 
 mod admission;
+mod change;
 mod dead_letter;
 mod declare;
 mod definition;
 mod load;
 mod metrics;
+mod pending;
 mod publication;
 mod queue;
 mod receive;
 mod registry;
 mod removal;
+mod stored_settings;
+mod table;
 #[cfg(test)]
 mod tests;
 mod topic_queue;
 mod topic_view;
 
+pub use change::ChangeError;
 pub use declare::{DeclareError, DeclaredQueue};
 pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
 pub(crate) use publication::AtomicPublishError;
 pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};
-pub use receive::{Acknowledge, Receive, ReceiveError, Received, SettleLeases, Wanted};
+pub use receive::{Acknowledge, Narrow, Receive, ReceiveError, Received, SettleLeases, Wanted};
 pub(crate) use registry::DeadLetterRouter;
 pub use registry::Queues;
-pub use removal::DeleteQueueError;
-pub use stafett_queue::{DeadLetter, Overflow, QueueSettings};
+pub use removal::{DeleteConditions, DeleteQueueError};
+pub use stafett_queue::{DeadLetter, Overflow, QueueSettings, Setting};
+pub use table::{QueuePage, QueueRange};

@@ -2,24 +2,24 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_journal::StateWait;
-use stafett_model::{Durability, LogId, Namespace};
-use stafett_queue::QueueSettings;
+use stafett_model::{Durability, Lock, LogId, Namespace};
 use stafett_queue::consumers::ConsumerConflict;
+use stafett_queue::{ChangedSettings, QueueSettings};
 use stafett_topics::{Topic, TopicId};
 
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::publication::Refused;
 use super::registry::Queues;
-use crate::delivery::Outbox;
-use crate::delivery::{Consumer, ConsumerSpec};
-use crate::delivery::{DeliveryState, Dispatcher, DispatcherSpec};
-use crate::delivery::{LaneLog, LogOwnership};
+use stafett_delivery::Outbox;
+use stafett_delivery::{Consumer, ConsumerSpec};
+use stafett_delivery::{DeliveryState, Dispatcher, DispatcherSpec};
+use stafett_delivery::{LaneLog, LogOwnership};
 
 /// A queue. Its messages are handed out and settled by its dispatcher, whose methods are the queue's.
 pub struct Queue {
@@ -31,7 +31,11 @@ pub struct Queue {
     pub auto_delete: bool,
     /// True if the queue is that of a registered client.
     pub personal: bool,
-    pub settings: Arc<QueueSettings>,
+    /// As declared: for properties that never change, and for the comparison of declarations. Those in force
+    /// are [`Dispatcher::settings`].
+    pub declared: Arc<QueueSettings>,
+    /// Changes since the declaration. Written under the dispatcher's lock too.
+    pub(super) changed: Lock<ChangedSettings>,
     /// Declaration in the format of the front end that made the queue, if it has one.
     pub arguments: Option<Bytes>,
     /// Stored topic whose messages are those of the queue.
@@ -40,6 +44,8 @@ pub struct Queue {
     pub(super) queues: Weak<Queues>,
     /// True if the definition is stored.
     pub(super) stored: AtomicBool,
+    /// True if it is in the list of queues that may have messages.
+    pub(super) is_listed: AtomicBool,
 }
 
 /// Refusal of a consumer.
@@ -63,7 +69,8 @@ impl Queue {
         owner: Option<OwnerId>,
     ) -> Arc<Self> {
         let first = definition.logs.first().map_or(LogId(0), |(_, log)| *log);
-        let settings = Arc::new(definition.settings);
+        let in_force = Arc::new(definition.settings.with(definition.changed.iter()));
+        let declared = Arc::new(definition.settings);
         let (ownership, logs) = if let Some(topic) = topic {
             (LogOwnership::Topic, LaneLog::of_topic(topic, 0))
         } else {
@@ -73,7 +80,9 @@ impl Queue {
         };
         let spec = DispatcherSpec {
             id: first.0,
-            settings: Arc::clone(&settings),
+            declared: Arc::clone(&declared),
+            settings: in_force,
+            is_paused: definition.is_paused,
             logs,
             ownership,
             is_stored: definition.durable && owner.is_none(),
@@ -87,12 +96,14 @@ impl Queue {
             exclusive: owner,
             auto_delete: definition.auto_delete,
             personal: definition.personal,
-            settings,
+            declared,
+            changed: Lock::new(definition.changed),
             arguments: definition.arguments,
             over: definition.over,
             dispatcher: Dispatcher::new(spec, &queues.context, queue.clone()),
             queues: Arc::downgrade(queues),
             stored: AtomicBool::new(false),
+            is_listed: AtomicBool::new(false),
         })
     }
 
@@ -105,7 +116,9 @@ impl Queue {
             exclusive: self.exclusive.is_some(),
             auto_delete: self.auto_delete,
             personal: self.personal,
-            settings: (*self.settings).clone(),
+            settings: (*self.declared).clone(),
+            changed: self.changed.lock().clone(),
+            is_paused: inner.state.consumers.is_paused(),
             arguments: self.arguments.clone(),
             logs: self.own_logs(inner),
             over: self.over,
@@ -132,7 +145,7 @@ impl Queue {
             Some("auto-delete")
         } else if self.personal != declare.personal {
             Some("owner")
-        } else if *self.settings != self.as_stored(&declare.settings) {
+        } else if !self.is_declared_as(&declare.settings) {
             Some("settings")
         } else if self.arguments != declare.arguments {
             Some("arguments")
@@ -141,13 +154,20 @@ impl Queue {
         }
     }
 
+    /// Returns true if a declaration has the settings of this queue: those of its own declaration, or those
+    /// in force.
+    pub fn is_declared_as(&self, settings: &QueueSettings) -> bool {
+        let settings = self.as_stored(settings);
+        *self.declared == settings || *self.settings() == settings
+    }
+
     /// Returns settings as a queue stored by an earlier version has them: properties unknown to it are taken
     /// from the queue.
     fn as_stored(&self, settings: &QueueSettings) -> QueueSettings {
         QueueSettings {
-            two_priorities: self.settings.two_priorities,
-            active_yields: self.settings.active_yields,
-            keeps_transient: self.settings.keeps_transient,
+            two_priorities: self.declared.two_priorities,
+            active_yields: self.declared.active_yields,
+            keeps_transient: self.declared.keeps_transient,
             ..settings.clone()
         }
     }
@@ -195,11 +215,15 @@ impl Queue {
 
     /// Returns the log for messages of a priority, which is created if it does not exist.
     pub(super) fn log_for(self: &Arc<Self>, priority: u8) -> Result<LogId, Refused> {
-        let priority = self.settings.lane(priority);
+        let priority = self.declared.lane(priority);
         if self.over.is_some() {
             // A caller that knows message keys has chosen a partition already.
             let first = self.lock().logs.first().map(|lane| lane.log);
             return first.ok_or(Refused::Gone);
+        }
+        if !self.is_listed.load(Ordering::Acquire) {
+            let queues = self.queues.upgrade().ok_or(Refused::Gone)?;
+            queues.list_pending(self);
         }
         if priority == 0 {
             return Ok(LogId(self.id.0));

@@ -12,12 +12,22 @@ use tokio::time::Instant;
 
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::delivery::{
-    Chosen, Delivery, LeaseId, PulledBatch, SearchBounds, SearchOrder, SearchPlace, Settle, complete_stored,
+use stafett_delivery::{
+    Chosen, Delivery, GetWait, LeaseId, PulledBatch, Search, SearchBounds, SearchHint, SearchOrder,
+    SearchPlace, Settle, complete_stored,
 };
 
 /// Choice of messages by their content.
 pub type Wanted<'a> = &'a (dyn Fn(&StoredMessage) -> bool + Send + Sync);
+
+/// Properties that all wanted messages have: others are passed over without being read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Narrow<'a> {
+    /// Lowest and highest priority.
+    pub priorities: Option<(u8, u8)>,
+    /// Name and value of a header.
+    pub header: Option<(&'a str, &'a [u8])>,
+}
 
 /// Parameters of a receive request.
 #[derive(Clone)]
@@ -29,6 +39,8 @@ pub struct Receive<'a> {
     pub order: SearchOrder,
     /// `None` for all messages.
     pub wanted: Option<Wanted<'a>>,
+    /// Properties that all wanted messages have.
+    pub narrow: Narrow<'a>,
     /// Bounds of the search for wanted messages.
     pub bounds: SearchBounds,
     /// Place of the search, from an earlier answer.
@@ -94,9 +106,9 @@ impl Queue {
         let _waiting = (!request.wait.is_zero()).then(|| self.wait());
         let mut received = Received::default();
         let batch = if request.wanted.is_none() && request.order == SearchOrder::Priority {
-            let batch = self.pull(request.count, request.bytes_max, false).await;
+            let batch = self.pull(request.count, request.bytes_max, GetWait::No).await;
             if batch.deliveries().is_empty() && !request.wait.is_zero() {
-                let waiting = self.pull(request.count, request.bytes_max, true);
+                let waiting = self.pull(request.count, request.bytes_max, GetWait::ForOne);
                 let pulled = tokio::time::timeout_at(deadline, waiting).await;
                 match pulled {
                     Ok(pulled) if pulled.deliveries().is_empty() && self.is_deleted() => {
@@ -116,6 +128,26 @@ impl Queue {
         Ok(received)
     }
 
+    /// Begins a search, behind `after`. `None` if the queue is gone.
+    pub async fn begin_search(
+        self: &Arc<Self>,
+        order: SearchOrder,
+        bounds: SearchBounds,
+        after: &SearchPlace,
+        narrow: Narrow<'_>,
+    ) -> Option<Search> {
+        let mut search = self.search(order, bounds, after)?;
+        let lane = |priority| u32::from(self.declared.lane(priority));
+        // Lanes of a queue over a topic are partitions.
+        let priorities = narrow.priorities.filter(|_| self.over.is_none());
+        let hint = SearchHint {
+            lanes: priorities.map(|(lowest, highest)| (lane(lowest), lane(highest))),
+            header: narrow.header,
+        };
+        search.narrow(hint).await;
+        Some(search)
+    }
+
     /// Searches until there are wanted messages, or until the deadline.
     async fn choose_until(
         self: &Arc<Self>,
@@ -132,9 +164,15 @@ impl Queue {
             let changed = signal.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
+            if self.is_paused() {
+                if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                    return Ok(batch);
+                }
+                continue;
+            }
             let put_back = self.put_back_count();
-            let search = self.search(request.order, request.bounds, &after);
-            let mut search = search.ok_or(ReceiveError::Gone)?;
+            let search = self.begin_search(request.order, request.bounds, &after, request.narrow);
+            let mut search = search.await.ok_or(ReceiveError::Gone)?;
             let bounds = (request.count, request.bytes_max);
             let has_room = self.choose(&mut search, bounds, wanted, &mut batch).await;
             received.looked_at += search.looked_at();
@@ -174,7 +212,7 @@ impl Queue {
         let context = Arc::clone(&queues.context);
         let deliveries = match ack {
             Acknowledge::Lease { ms } => {
-                batch.mark_delivered(&context).await;
+                batch.mark_delivered(&context).await?;
                 let leased = batch.lease(&context, ms).into_iter();
                 received.messages = leased.map(|(delivery, id)| (delivery, Some(id))).collect();
                 return Ok(());
@@ -204,29 +242,37 @@ impl Queue {
         let queues = self.queues.upgrade().ok_or(stopped)?;
         let ids: Vec<LeaseId> = request.leases.iter().map(|(id, _)| *id).collect();
         let known = self.take_leases(&ids);
-        let held = request
-            .leases
-            .into_iter()
-            .zip(&known)
-            .filter(|(_, known)| **known);
-        let held = held.map(|((id, what), _)| (id.message, what));
+        let held = request.leases.into_iter().zip(&known);
+        let held = held.filter(|(_, known)| **known);
+        let held: Vec<_> = held.map(|((id, what), _)| (id.message, what)).collect();
+        if request.stored && !held.is_empty() {
+            // The leases have ended: if the caller leaves, the messages are settled all the same.
+            let (queue, of_queue) = (Arc::clone(self), Arc::clone(&queues));
+            let settling = async move { queue.settle_stored(&of_queue, held).await };
+            let settled = queues.spawn(settling).await;
+            settled.unwrap_or(Err(NotStored::Unknown))?;
+        } else {
+            self.settle(&held);
+        }
+        Ok(known)
+    }
+
+    /// Settles messages in flight, and waits until that is stored. If what is done cannot be, they all return
+    /// to their places.
+    async fn settle_stored(
+        self: &Arc<Self>,
+        queues: &Queues,
+        held: Vec<(DeliveryId, Settle)>,
+    ) -> Result<(), NotStored> {
         let (done, mut others): (Vec<_>, Vec<_>) =
-            held.partition(|(_, what)| request.stored && what.is_completion(self));
+            held.into_iter().partition(|(_, what)| what.is_completion(self));
         if !done.is_empty() {
-            let ids: Vec<DeliveryId> = done.iter().map(|(id, _)| *id).collect();
-            let (queue, context) = (Arc::clone(self), Arc::clone(&queues.context));
+            let ids = done.iter().map(|(id, _)| *id).collect();
             let wait = queues.log_level(self).into();
-            let storing = async move {
-                let stored = complete_stored(&context, &queue, ids.clone(), wait).await;
-                if let Err(NotStored::Refused(_)) = stored {
-                    // Their leases are gone: they come again.
-                    let back: Vec<_> = ids.into_iter().map(|id| (id, Settle::Requeue)).collect();
-                    queue.settle(&back);
+            if let Err(why) = complete_stored(&queues.context, self, ids, wait).await {
+                if matches!(why, NotStored::Refused(_)) {
+                    others.extend(done);
                 }
-                stored
-            };
-            let stored = queues.spawn(storing).await.unwrap_or(Err(NotStored::Unknown));
-            if let Err(why) = stored {
                 for (_, what) in &mut others {
                     *what = Settle::Requeue;
                 }
@@ -234,13 +280,11 @@ impl Queue {
                 return Err(why);
             }
         }
-        if !others.is_empty() {
-            self.settle(&others);
-            if request.stored {
-                self.store_settled(&queues).await?;
-            }
+        if others.is_empty() {
+            return Ok(());
         }
-        Ok(known)
+        self.settle(&others);
+        self.store_settled(queues).await
     }
 
     /// Waits until all settlements are stored, and dead letters at their targets.
@@ -256,7 +300,7 @@ impl Queue {
     /// Settles waiting messages. Returns their number, without those that do not wait.
     pub async fn discard(self: &Arc<Self>, ids: &[DeliveryId], what: Settle) -> Result<u64, ReceiveError> {
         let queues = self.check_receivable()?;
-        let mut batch = PulledBatch::new(self);
+        let mut batch = PulledBatch::despite_pause(self);
         for id in ids {
             if let Some((message, _)) = self.find(*id).await
                 && self.take_chosen(*id, message, &mut batch) == Chosen::TooMany

@@ -1,13 +1,12 @@
 //! All queues: look-up.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
+use stafett_counters::Sampler;
 use stafett_journal::{Change, DiskSpace, Frame, Journal, LogSpec, Retention, StateUnreadable};
 use stafett_model::{Durability, Lock, Message, Namespace, SharedLock};
 use stafett_store::{Clock, spaces};
@@ -19,8 +18,9 @@ use super::definition::{OwnerId, QueueId};
 use super::metrics::{QueueGauges, QueueMetrics};
 use super::publication::Targets;
 use super::queue::Queue;
-use crate::delivery::DeliveryContext;
-use crate::delivery::Dispatcher;
+use super::table::{OrderedQueues, QueuePage, QueueRange, QueueTable};
+use stafett_delivery::DeliveryContext;
+use stafett_delivery::Dispatcher;
 
 /// Router of dead letters, and owner of the bindings to queues: implemented by the exchanges.
 pub(crate) trait DeadLetterRouter: Send + Sync + std::fmt::Debug {
@@ -52,8 +52,11 @@ pub struct Queues {
     pub(crate) context: Arc<DeliveryContext>,
     pub(super) metrics: QueueMetrics,
     pub(super) router: Arc<dyn DeadLetterRouter>,
-    table: SharedLock<HashTable<Arc<Queue>>>,
-    hash: RandomState,
+    table: SharedLock<QueueTable>,
+    /// Queues that may have messages, and those over topics.
+    pub(super) pending: Lock<OrderedQueues>,
+    /// True while empty queues are removed from the list of pending ones.
+    pub(super) removes_empty: AtomicBool,
     pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
     /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
@@ -80,7 +83,8 @@ impl Queues {
             metrics: QueueMetrics::default(),
             router,
             table: SharedLock::default(),
-            hash: RandomState::new(),
+            pending: Lock::default(),
+            removes_empty: AtomicBool::new(false),
             owned: Lock::default(),
             over: Lock::default(),
             removing: Lock::default(),
@@ -115,6 +119,21 @@ impl Queues {
         registry.register_collector(Box::new(QueueGauges(Arc::downgrade(self))));
     }
 
+    /// Returns the number of queues that were created since the start.
+    pub fn created(&self) -> u64 {
+        self.metrics.created.get()
+    }
+
+    /// Returns the number of queues that were deleted since the start.
+    pub fn deleted(&self) -> u64 {
+        self.metrics.deleted.get()
+    }
+
+    /// Returns the sampler of the queues' counters.
+    pub fn sampler(&self) -> &Sampler<Dispatcher> {
+        &self.context.sampler
+    }
+
     /// Returns a new owner id.
     pub fn new_owner(&self) -> OwnerId {
         OwnerId(self.last_owner.fetch_add(1, Ordering::Relaxed) + 1)
@@ -129,10 +148,16 @@ impl Queues {
     }
 
     pub fn get(&self, namespace: &Namespace, name: &str) -> Option<Arc<Queue>> {
-        let hash = self.hash_of(namespace, name);
-        self.read()
-            .find(hash, |queue| is(queue, namespace, name))
-            .cloned()
+        self.read().get(namespace, name).cloned()
+    }
+
+    pub fn with_id(&self, id: QueueId) -> Option<Arc<Queue>> {
+        self.read().with_id(id).cloned()
+    }
+
+    /// Returns a page of queues in the order of namespaces and names.
+    pub fn page(&self, range: QueueRange<'_>) -> QueuePage {
+        self.read().ordered().page(range)
     }
 
     /// Returns all queues, in no order.
@@ -176,7 +201,8 @@ impl Queues {
     }
 
     pub(super) fn log_level(&self, queue: &Queue) -> Durability {
-        self.log_spec(queue.durable, queue.settings.durability).durability
+        self.log_spec(queue.durable, queue.settings().durability)
+            .durability
     }
 
     pub(super) fn log_spec(&self, durable: bool, durability: Option<Durability>) -> LogSpec {
@@ -191,19 +217,11 @@ impl Queues {
         }
     }
 
-    pub(super) fn hash_of(&self, namespace: &Namespace, name: &str) -> u64 {
-        self.hash.hash_one((namespace.as_str(), name))
-    }
-
-    pub(super) fn hash_queue(&self, queue: &Queue) -> u64 {
-        self.hash_of(&queue.namespace, &queue.name)
-    }
-
-    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, HashTable<Arc<Queue>>> {
+    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, QueueTable> {
         self.table.read()
     }
 
-    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
+    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, QueueTable> {
         self.table.write()
     }
 }
@@ -212,10 +230,6 @@ impl Drop for Queues {
     fn drop(&mut self) {
         self.context.stop.cancel();
     }
-}
-
-pub(super) fn is(queue: &Queue, namespace: &Namespace, name: &str) -> bool {
-    queue.name == name && queue.namespace == *namespace
 }
 
 pub(super) fn definition_frame(id: QueueId, change: Change) -> Frame {

@@ -7,7 +7,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
-use hashbrown::HashTable;
 use stafett_journal::{Append, Change, Frame, Ticket};
 use stafett_model::Namespace;
 use stafett_store::{NotStored, only_outcome};
@@ -15,8 +14,9 @@ use tokio::task::JoinHandle;
 
 use super::definition::OwnerId;
 use super::queue::Queue;
-use super::registry::{Queues, is};
-use crate::delivery::DeliveryState;
+use super::registry::Queues;
+use super::table::{QueueTable, is};
+use stafett_delivery::DeliveryState;
 
 /// Queues of a namespace that are deleted before other tasks get their turns.
 const DELETED_TOGETHER: usize = 64;
@@ -30,10 +30,21 @@ pub enum DeleteQueueError {
     InUse,
     #[error("the queue has messages")]
     NotEmpty,
+    #[error("{ready} messages wait in the queue")]
+    TooMany { ready: u64 },
     #[error("the queue belongs to somebody else")]
     Locked,
     #[error(transparent)]
     NotStored(#[from] NotStored),
+}
+
+/// Conditions of a deletion.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeleteConditions {
+    /// True if it must have no consumers.
+    pub if_unused: bool,
+    /// Most messages that may wait.
+    pub ready_max: Option<u64>,
 }
 
 /// Deletion of a queue in progress. It completes even if this is dropped.
@@ -74,13 +85,28 @@ impl Queues {
         if queue.exclusive.is_some_and(|known| known != owner) {
             return Err(DeleteQueueError::Locked);
         }
-        let (ready, removing) = self.remove(&queue, |inner| {
-            if if_unused && inner.has_consumers() {
-                Err(DeleteQueueError::InUse)
-            } else if if_empty && inner.ready() > 0 {
-                Err(DeleteQueueError::NotEmpty)
-            } else {
-                Ok(())
+        let conditions = DeleteConditions {
+            if_unused,
+            ready_max: if_empty.then_some(0),
+        };
+        self.delete_this(&queue, conditions).await
+    }
+
+    /// Deletes this queue, and not a later one of its name. Returns the number of waiting messages, once the
+    /// deletion is stored.
+    pub async fn delete_this(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        conditions: DeleteConditions,
+    ) -> Result<u64, DeleteQueueError> {
+        let (ready, removing) = self.remove(queue, |inner| {
+            if conditions.if_unused && inner.has_consumers() {
+                return Err(DeleteQueueError::InUse);
+            }
+            match (conditions.ready_max, inner.ready()) {
+                (Some(0), 1..) => Err(DeleteQueueError::NotEmpty),
+                (Some(max), ready) if ready > max => Err(DeleteQueueError::TooMany { ready }),
+                _ => Ok(()),
             }
         })?;
         removing.stored().await?;
@@ -89,8 +115,7 @@ impl Queues {
 
     /// Deletes all queues of a namespace that takes no more declarations, in batches.
     pub async fn delete_all_in(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NotStored> {
-        let in_it = |queue: &&Arc<Queue>| queue.namespace == *namespace;
-        let all: Vec<_> = self.read().iter().filter(in_it).cloned().collect();
+        let all = self.read().ordered().all(Some(namespace));
         for some in all.chunks(DELETED_TOGETHER) {
             // A queue may be deleted already.
             let removing = some
@@ -142,17 +167,16 @@ impl Queues {
             let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
             frames.push(self.context.state_frame(queue, Change::Delete));
             let (ticket, has_more) = self.store_removal(queue, frames);
-            let hash = self.hash_queue(queue);
             let mut table = self.write();
             if has_more {
                 self.removing().push(Arc::clone(queue));
             }
-            if let Ok(entry) = table.find_entry(hash, |known| Arc::ptr_eq(known, queue)) {
-                entry.remove();
-            }
+            table.remove(queue);
+            self.pending.lock().remove(queue);
             (ready, ticket, has_more)
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.deleted.inc();
         self.remove_view(queue);
         self.detach_from_topic(queue);
         if let Some(owner) = queue.exclusive {
@@ -201,11 +225,7 @@ impl Queues {
     }
 
     /// Locks the table to take a name, once no queue of that name is being removed.
-    pub(super) fn write_for(
-        &self,
-        namespace: &Namespace,
-        name: &str,
-    ) -> RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
+    pub(super) fn write_for(&self, namespace: &Namespace, name: &str) -> RwLockWriteGuard<'_, QueueTable> {
         loop {
             let table = self.write();
             if !self.removing().iter().any(|queue| is(queue, namespace, name)) {

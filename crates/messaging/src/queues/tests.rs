@@ -72,6 +72,7 @@ impl World {
     async fn publish(&self, ttl_ms: u64) {
         let mut publication = Publication::default();
         let route = publication.route(Targets {
+            is_waiting: false,
             queues: smallvec![self.find().unwrap()],
             ..Targets::default()
         });

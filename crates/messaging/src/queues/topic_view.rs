@@ -15,7 +15,7 @@ use stafett_topics::{Topic, TopicId};
 
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::delivery::DeliveryState;
+use stafett_delivery::DeliveryState;
 
 impl Queue {
     /// Returns the name of the topic for clients that read logs; `None` if it is not shown. A queue over a

@@ -27,19 +27,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use stafett_journal::Journal;
 use stafett_model::Lock;
-use stafett_topics::{ReadAheadBudget, Topic, TopicId};
+use stafett_topics::{ReadAheadBudget, Topic, TopicId, Topics};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::delivery::Outbox;
+use stafett_delivery::Outbox;
 
 pub use header_filter::HeaderFilter;
-pub use reader::{Reader, ReaderHandle, ReaderSpec};
+pub use reader::{Reader, ReaderHandle, ReaderSpec, WeakReader};
 
 /// All readers of a broker, by topic.
 #[derive(Debug)]
 pub struct Readers {
     journal: Arc<dyn Journal>,
+    topics: Arc<Topics>,
     by_topic: Lock<HashMap<TopicId, Vec<Weak<Reader>>>>,
     kept: Arc<ReadAheadBudget>,
     tasks: TaskTracker,
@@ -55,9 +56,10 @@ struct ReaderMetrics {
 }
 
 impl Readers {
-    pub(crate) fn new(journal: Arc<dyn Journal>) -> Arc<Self> {
+    pub(crate) fn new(journal: Arc<dyn Journal>, topics: Arc<Topics>) -> Arc<Self> {
         Arc::new(Self {
             journal,
+            topics,
             by_topic: Lock::default(),
             kept: Arc::default(),
             tasks: TaskTracker::new(),

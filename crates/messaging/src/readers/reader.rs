@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Readers;
 use super::header_filter::HeaderFilter;
-use crate::delivery::{Event, Outbox, ReadSource};
+use stafett_delivery::{ConsumerState, Event, Outbox, ReadSource};
 
 /// Parameters of a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +110,36 @@ impl ReadSource for Reader {
     }
 }
 
+/// Reference to a reader that may have ended.
+#[derive(Debug, Clone)]
+pub struct WeakReader(Weak<Reader>);
+
+impl WeakReader {
+    /// Returns the state. `None` if the reader has ended.
+    pub(crate) fn state(&self) -> Option<ConsumerState> {
+        let reader = self.0.upgrade()?;
+        (!reader.ended.is_cancelled()).then(|| ConsumerState {
+            in_flight: reader.in_flight.load(Ordering::Acquire),
+            is_active: true,
+        })
+    }
+
+    /// Ends the reader and tells its client. Returns false if it has ended.
+    pub(crate) fn cancel(&self) -> bool {
+        let reader = self.0.upgrade();
+        let is_open = |reader: &Arc<Reader>| !reader.ended.is_cancelled();
+        reader
+            .filter(is_open)
+            .inspect(|reader| reader.on_gone())
+            .is_some()
+    }
+}
+
 impl ReaderHandle {
+    pub fn downgrade(&self) -> WeakReader {
+        WeakReader(Arc::downgrade(&self.reader))
+    }
+
     pub(super) fn of(reader: Arc<Reader>, readers: Weak<Readers>) -> Self {
         Self { reader, readers }
     }

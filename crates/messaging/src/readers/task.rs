@@ -11,8 +11,8 @@ use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 use super::Readers;
 use super::partition_cursors::{PartitionCursor, PartitionCursors};
 use super::reader::Reader;
-use crate::delivery::Delivery;
-use crate::delivery::{Source, Waiter};
+use stafett_delivery::Delivery;
+use stafett_delivery::{Source, Waiter};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
@@ -42,6 +42,8 @@ struct ReaderTask {
     tail: Option<Tail>,
     pending: Vec<Delivery>,
     pending_bytes: usize,
+    /// Messages of this turn, and their bytes.
+    given: (u64, u64),
     /// Number of skipped messages that are not in the metrics yet.
     passed_over: u64,
 }
@@ -63,6 +65,7 @@ pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: 
             watch,
             pending: Vec::new(),
             pending_bytes: 0,
+            given: (0, 0),
             passed_over: 0,
         };
         run.go_on().await;
@@ -132,6 +135,8 @@ impl ReaderTask {
             place.next = tail.next_offset().0;
         }
         self.tail = Some(tail);
+        let (records, bytes) = std::mem::take(&mut self.given);
+        self.readers.topics.traffic().count_out(place.log, records, bytes);
         step
     }
 
@@ -193,7 +198,10 @@ impl ReaderTask {
             redelivered: false,
             delivery_count: 0,
         };
-        self.pending_bytes += delivery.bytes();
+        let bytes = delivery.bytes();
+        self.given.0 += 1;
+        self.given.1 += bytes as u64;
+        self.pending_bytes += bytes;
         self.pending.push(delivery);
     }
 

@@ -35,7 +35,7 @@ use super::scratch::{self, READ_BYTES};
 use super::{Frame, FrameError, FrameLimits, HEADER_BYTES, Status};
 use crate::arrival::{Arrival, WINDOW};
 use crate::budget::{ByteBudget, Permit};
-use crate::metrics::ListenerMetrics;
+use crate::registry::{ConnectionEntry, Wait};
 
 /// If a frame lacks at least this much, the rest is read straight into its buffer. Less is read together with
 /// the bytes that follow it.
@@ -46,7 +46,7 @@ const DIRECT_BYTES_MIN: usize = 16 * 1024;
 pub struct FrameReader {
     limits: FrameLimits,
     budget: Arc<ByteBudget>,
-    metrics: Arc<ListenerMetrics>,
+    entry: Arc<ConnectionEntry>,
     drain: CancellationToken,
     unparsed: Option<Unparsed>,
     partial: Option<Box<Partial>>,
@@ -107,13 +107,13 @@ impl FrameReader {
     pub fn new(
         limits: FrameLimits,
         budget: Arc<ByteBudget>,
-        metrics: Arc<ListenerMetrics>,
+        entry: Arc<ConnectionEntry>,
         drain: CancellationToken,
     ) -> Self {
         Self {
             limits,
             budget,
-            metrics,
+            entry,
             drain,
             unparsed: None,
             partial: None,
@@ -161,7 +161,7 @@ impl FrameReader {
             None => Ok(Status::Draining),
         };
         if let Err(error) = &result {
-            self.metrics.error(error.kind());
+            self.entry.metrics.error(error.kind());
         }
         result
     }
@@ -179,7 +179,7 @@ impl FrameReader {
                 if let Some(since) = self.since.take() {
                     self.received_in = since.elapsed();
                     let seconds = self.received_in.as_secs_f64();
-                    self.metrics.receive_seconds.observe(seconds);
+                    self.entry.metrics.receive_seconds.observe(seconds);
                 }
                 return Ok(Status::Frames);
             }
@@ -188,7 +188,10 @@ impl FrameReader {
             let turn = loop {
                 match self.read_once(stream, &mut permit).await? {
                     Turn::Nothing => {}
-                    Turn::NeedsBudget => permit = Some(self.budget.reserve(READ_BYTES).await?),
+                    Turn::NeedsBudget => {
+                        let _waiting = self.entry.waiting(Wait::Memory);
+                        permit = Some(self.budget.reserve(READ_BYTES).await?);
+                    }
                     turn @ (Turn::Progress | Turn::Closed) => break turn,
                 }
             };
@@ -270,6 +273,7 @@ impl FrameReader {
                 if !partial.memory.try_grow() {
                     // Not the sender's fault: its time restarts.
                     self.since = None;
+                    let _waiting = self.entry.waiting(Wait::Memory);
                     partial.memory.grow().await?;
                 }
                 let more = partial.room();
@@ -287,6 +291,7 @@ impl FrameReader {
             memory
         } else {
             since = None;
+            let _waiting = self.entry.waiting(Wait::Memory);
             Arrival::begin(&self.budget, expected).await?
         };
         self.since = since.or_else(|| Some(Instant::now()));
@@ -402,7 +407,7 @@ impl FrameReader {
             }
         };
         self.is_drained = count < max;
-        self.metrics.received_bytes.inc_by(count as u64);
+        self.entry.on_received(count);
         Poll::Ready(Ok(if count == 0 { Turn::Closed } else { Turn::Progress }))
     }
 

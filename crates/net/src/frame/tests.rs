@@ -13,6 +13,7 @@ use super::*;
 use crate::arrival::WINDOW;
 use crate::budget::{BudgetSettings, ByteBudget};
 use crate::metrics::ListenerMetrics;
+use crate::registry::ConnectionEntry;
 
 const MIB: usize = 1024 * 1024;
 
@@ -30,7 +31,8 @@ fn peer(limits: FrameLimits) -> Peer {
     let budget = ByteBudget::new(BudgetSettings { bytes: 4 * MIB });
     let drain = CancellationToken::new();
     let metrics = Arc::<ListenerMetrics>::default();
-    let reader = FrameReader::new(limits, Arc::clone(&budget), Arc::clone(&metrics), drain.clone());
+    let entry = ConnectionEntry::of(1, Arc::clone(&metrics));
+    let reader = FrameReader::new(limits, Arc::clone(&budget), entry, drain.clone());
     Peer {
         reader,
         near,
@@ -61,14 +63,10 @@ impl Peer {
     fn another(&self) -> Self {
         let (near, far) = duplex(4 * MIB);
         let (budget, metrics) = (Arc::clone(&self.budget), Arc::clone(&self.metrics));
+        let entry = ConnectionEntry::of(2, Arc::clone(&metrics));
         let drain = self.drain.clone();
         Self {
-            reader: FrameReader::new(
-                FrameLimits::default(),
-                Arc::clone(&budget),
-                Arc::clone(&metrics),
-                drain.clone(),
-            ),
+            reader: FrameReader::new(FrameLimits::default(), Arc::clone(&budget), entry, drain.clone()),
             near,
             far,
             budget,
@@ -466,7 +464,7 @@ async fn without_budget_nothing_is_read_and_small_frames_pass_large_ones() {
     let mut other = FrameReader::new(
         FrameLimits::default(),
         Arc::clone(&peer.budget),
-        Arc::clone(&peer.metrics),
+        ConnectionEntry::of(2, Arc::clone(&peer.metrics)),
         CancellationToken::new(),
     );
     far.write_all(&encoded([&b"small"[..]])).await.unwrap();

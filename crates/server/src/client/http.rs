@@ -16,6 +16,7 @@ use serde_json::Value;
 use stafett_http::query::encoded;
 use tokio::net::TcpStream;
 
+use super::options::NAMESPACE;
 use super::table::{Side, Table};
 use super::{JSON, Session, server};
 use crate::failure::Failure;
@@ -54,6 +55,7 @@ pub(crate) fn command(command: Command) -> Command {
 pub(crate) struct Question {
     method: Method,
     target: String,
+    headers: Vec<(&'static str, String)>,
     body: Option<Value>,
 }
 
@@ -62,6 +64,7 @@ impl Question {
         Self {
             method,
             target: path.to_owned(),
+            headers: Vec::new(),
             body: None,
         }
     }
@@ -83,6 +86,17 @@ impl Question {
             .push(if self.target.contains('?') { '&' } else { '?' });
         // Writing to a string does not fail.
         let _ = write!(self.target, "{}={}", encoded(name), encoded(value));
+        self
+    }
+
+    /// Adds the namespace that is given.
+    pub(crate) fn in_namespace(self, matches: &ArgMatches) -> Self {
+        self.with_option(matches, NAMESPACE, NAMESPACE)
+    }
+
+    /// Adds a header.
+    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
         self
     }
 
@@ -167,7 +181,12 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<(StatusCode
         .method(question.method)
         .uri(question.target)
         .header(HOST, host)
-        .header(CONTENT_TYPE, "application/json")
+        .header(CONTENT_TYPE, "application/json");
+    let headers = question.headers.into_iter();
+    let request = headers
+        .fold(request, |request, (name, value)| {
+            request.header(name, value.as_bytes())
+        })
         .body(question.body.map_or_else(String::new, |body| body.to_string()))?;
     let asking = async move {
         let response = sender.send_request(request).await?;

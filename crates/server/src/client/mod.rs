@@ -5,6 +5,7 @@
 //! - [`escapes`]: `\n` and its like
 //! - [`human`]: numbers, sizes and times for people
 //! - [`http`]: requests of the commands that ask the HTTP port
+//! - [`options`]: arguments and options that several commands have
 //! - [`position`]: places in a topic, such as `earliest` or `10m ago`
 //! - [`advice`]: advice in error messages
 //! - [`partitions`]: a topic with some of its partitions
@@ -13,6 +14,7 @@ pub(crate) mod advice;
 pub(crate) mod escapes;
 pub(crate) mod http;
 pub(crate) mod human;
+pub(crate) mod options;
 pub(crate) mod partitions;
 pub(crate) mod position;
 pub(crate) mod session;

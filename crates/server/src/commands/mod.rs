@@ -1,14 +1,20 @@
 //! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
 mod api_docs;
+mod binding;
+mod client;
 mod command_docs;
 mod completions;
 mod config_docs;
+mod connection;
 mod consume;
+mod consumer;
 mod deletion;
+mod exchange;
 mod group;
 mod journal;
 mod lab;
+mod message;
 mod namespace;
 mod node;
 mod produce;
@@ -48,6 +54,30 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: queue::describe,
         run: queue::run,
+    },
+    Entry {
+        describe: exchange::describe,
+        run: exchange::run,
+    },
+    Entry {
+        describe: binding::describe,
+        run: binding::run,
+    },
+    Entry {
+        describe: message::describe,
+        run: message::run,
+    },
+    Entry {
+        describe: client::describe,
+        run: client::run,
+    },
+    Entry {
+        describe: connection::describe,
+        run: connection::run,
+    },
+    Entry {
+        describe: consumer::describe,
+        run: consumer::run,
     },
     Entry {
         describe: namespace::describe,

@@ -99,6 +99,10 @@ settings! {
         /// of its tools. The HTTP listener always serves it too. Empty: no listener of its own.
         management: OptionalListen = "";
 
+        /// Where metrics under RabbitMQ's names are served alone, as `/metrics`, such as `127.0.0.1:15692`.
+        /// The HTTP listener always serves them as `/metrics/rabbitmq`. Empty: no listener of its own.
+        prometheus: OptionalListen = "";
+
         /// Size of the largest frame, as clients are told. They may agree on less.
         frame_bytes_max: Bytes = "131072", in 4 * KIB..=16 * MIB;
 
@@ -178,6 +182,11 @@ settings! {
 
         /// How often expired offsets are looked for.
         sweep_ms: Time = "10m", in SECOND..=DAY;
+    }
+    history: History {
+        /// Memory for the histories of queues, topics, exchanges and groups: those that changed last have
+        /// one, of an hour. A queue's takes 8 KiB. 0: none; the node's own is always kept.
+        bytes_max: Bytes = "64MiB", in 0..=TIB;
     }
     http: Http {
         /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a

@@ -4,9 +4,11 @@
 
 mod commands;
 mod common;
+mod connections;
 mod guard;
 mod lab;
 mod layering;
+mod messages;
 mod node;
 mod queues;
 mod refusals;

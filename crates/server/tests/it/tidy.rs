@@ -31,7 +31,9 @@ const CORE: &[&str] = &[
     "topics",
     "groups",
     "live-topics",
+    "delivery",
     "messaging",
+    "shares",
     "broker",
 ];
 /// Words of no standard: each has a better one in `docs/glossary.md`.
@@ -73,13 +75,7 @@ const SOCKETS: &[&str] = &[
 /// Folders of a crate by floor, the lowest first. A folder knows those on lower floors only.
 const FLOORS: &[(&str, &[&[&str]])] = &[(
     "messaging",
-    &[
-        &["delivery"],
-        &["queues", "readers", "share"],
-        &["delayed"],
-        &["exchanges"],
-        &["publish"],
-    ],
+    &[&["queues", "readers"], &["delayed"], &["exchanges"], &["publish"]],
 )];
 
 /// A source file, up to its tests.
@@ -423,7 +419,7 @@ fn no_crate_grows_beyond_its_size() {
         let name = source.path.split('/').next().unwrap().to_owned();
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 13_650), ("lab", 23_300)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_300)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

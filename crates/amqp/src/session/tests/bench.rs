@@ -62,6 +62,7 @@ impl Bench {
             settings,
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
+            churn: crate::churn::Churn::default(),
         };
         let bytes = number("budget").unwrap_or(64 << 20);
         Self {
@@ -154,6 +155,7 @@ impl Bench {
             client.blocked = option("without") != Some("blocked");
             let agreed = Agreed {
                 user: "guest".into(),
+                mechanism: "PLAIN".into(),
                 client,
                 channels_max: option("channels").map_or(10, |count| count.parse().unwrap()),
                 frame_bytes_max: 131_072,

@@ -66,7 +66,7 @@ impl Client {
     /// Encodes the frames of a line, or makes the session do something else.
     pub(super) fn send(&mut self, words: &[String], out: &mut BytesMut) {
         match (&mut self.state, words[0].as_str()) {
-            (State::Open(session), "stop") => session.stop().unwrap(),
+            (State::Open(session), "stop") => session.stop(None).unwrap(),
             (State::Open(session), "leave") => {
                 session.abandon();
                 self.end("it has left");

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_broker::Broker;
+use stafett_delivery::Delivery;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
-use stafett_messaging::delivery::Delivery;
 use stafett_messaging::queues::Declare;
 use stafett_messaging::{NewBinding, NewExchange};
 use stafett_messaging::{Publish, Published};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use stafett_delivery::Settle;
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_messaging::delivery::Settle;
 use stafett_messaging::queues::{DeadLetter, Declare, Overflow, Queue, QueueSettings};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_model::{DeathReason, Message, Namespace};
@@ -116,7 +116,7 @@ async fn who_rejects_gets_the_next_message_even_if_dead_letters_wait() {
     let queue = world.declare("q", with(dying_into("dead"))).await;
     world.declare("dead", durable()).await;
     world.publish(&queue, messages(0..3)).await;
-    let one_by_one = stafett_messaging::delivery::ConsumerSpec {
+    let one_by_one = stafett_delivery::ConsumerSpec {
         credit: Some(1),
         ..spec()
     };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use stafett_delivery::{ConsumerSpec, Credit, Event, Settle};
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_messaging::Moved;
-use stafett_messaging::delivery::{ConsumerSpec, Credit, Event, Settle};
 use stafett_messaging::queues::{Declare, DeclareError, OwnerId};
 use stafett_model::{Message, Namespace};
 
@@ -148,7 +148,7 @@ async fn a_request_for_one_message_waits_no_longer_than_a_turn_of_consumers_that
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
     world.publish(&queue, messages(0..20_000)).await;
-    let outbox = stafett_messaging::delivery::Outbox::new(usize::MAX);
+    let outbox = stafett_delivery::Outbox::new(usize::MAX);
     let _greedy = queue.consume(OwnerId(0), spec(), outbox, 1).unwrap();
     assert!(queue.take_one(true).await.is_some());
 }
@@ -157,7 +157,7 @@ async fn a_request_for_one_message_waits_no_longer_than_a_turn_of_consumers_that
 async fn a_full_outbox_holds_only_its_own_consumers() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
-    let outbox = stafett_messaging::delivery::Outbox::new(1000);
+    let outbox = stafett_delivery::Outbox::new(1000);
     let slow = queue.consume(OwnerId(0), spec(), Arc::clone(&outbox), 1).unwrap();
     let mut fast = Listener::new(&queue, spec());
     world.publish(&queue, messages(0..1000)).await;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use stafett_messaging::delivery::{ConsumerSpec, Counts, Credit, DeliveryBatch, Outbox, Settle};
+use stafett_delivery::{ConsumerSpec, Counts, Credit, DeliveryBatch, Outbox, Settle};
 use stafett_messaging::queues::{OwnerId, Queue, QueueSettings};
 
 use super::support::{Listener, World, body, durable, messages, settle_down, spec};
@@ -136,7 +136,7 @@ async fn what_a_held_consumer_gives_back_goes_to_the_next_one_in_its_order() {
     let got = next.next(10).await;
     let numbers: Vec<usize> = got.iter().map(|one| body(one).parse().unwrap()).collect();
     assert_eq!(numbers, (0..10).collect::<Vec<_>>());
-    let redelivered = |one: &stafett_messaging::delivery::Delivery| one.redelivered;
+    let redelivered = |one: &stafett_delivery::Delivery| one.redelivered;
     assert!(got[..5].iter().all(redelivered) && !got[5..].iter().any(redelivered));
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use stafett_broker::Broker;
+use stafett_delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
-use stafett_messaging::delivery::{ConsumerSpec, DeliveryId, Outbox, Settle};
 use stafett_messaging::queues::{
     AppendOutcome, Declare, OwnerId, Publication, Queue, QueueSettings, Targets,
 };
@@ -37,6 +37,7 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
         queues: smallvec![Arc::clone(queue)],
         logs: smallvec![],
         append_time: false,
+        is_waiting: false,
     });
     for number in numbers.clone() {
         let persistent = number % 5 != 4;

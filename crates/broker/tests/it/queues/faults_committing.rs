@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_broker::Broker;
+use stafett_delivery::{Settle, Source};
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_messaging::delivery::{Settle, Source};
 use stafett_messaging::queues::AppendOutcome;
 use stafett_messaging::{Destination, NewBinding, NewExchange, Publish, Transaction};
 use stafett_model::{Message, Namespace};

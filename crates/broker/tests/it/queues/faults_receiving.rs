@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stafett_broker::Broker;
+use stafett_delivery::Settle;
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_messaging::delivery::Settle;
 use stafett_messaging::queues::{Acknowledge, AppendOutcome, Receive, SettleLeases};
 use stafett_model::StoredMessage;
 

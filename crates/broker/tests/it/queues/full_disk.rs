@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stafett_messaging::delivery::Settle;
+use stafett_delivery::Settle;
 use stafett_messaging::queues::{DeadLetter, Declare, DeleteQueueError, QueueSettings};
 use stafett_model::Namespace;
 

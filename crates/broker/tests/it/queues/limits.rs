@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stafett_messaging::delivery::{ConsumerSpec, Settle};
+use stafett_delivery::{ConsumerSpec, Settle};
 use stafett_messaging::queues::{AppendOutcome, DeadLetter, Declare, Overflow, QueueSettings, Refused};
 use stafett_model::{DeathReason, Message, Namespace};
 

@@ -1,6 +1,6 @@
 //! A queue as seen by clients that read logs.
 
-use stafett_messaging::delivery::Settle;
+use stafett_delivery::Settle;
 use stafett_messaging::queues::{Declare, QueueSettings};
 use stafett_model::{Message, Offset};
 use stafett_topics::{DeleteError, NewTopic, ReadFrom, ReadRequest, Visibility};

@@ -1,6 +1,6 @@
 //! A message that was delivered before a kill is redelivered as such.
 
-use stafett_messaging::delivery::{ConsumerSpec, Settle};
+use stafett_delivery::{ConsumerSpec, Settle};
 
 use super::support::{Listener, World, body, durable, messages, settle_down, spec};
 

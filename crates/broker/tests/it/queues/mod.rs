@@ -1,6 +1,8 @@
 //! Queues over a journal, used as by front ends.
 
+mod broken_receives;
 mod burying;
+mod changing;
 mod delivery;
 mod ends;
 mod faults;
@@ -16,4 +18,5 @@ mod moving;
 mod over;
 mod readers;
 mod receiving;
+mod selecting;
 mod support;

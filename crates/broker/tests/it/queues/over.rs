@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_messaging::delivery::{ConsumerSpec, Delivery, Event, Settle};
+use stafett_delivery::{ConsumerSpec, Delivery, Event, Settle};
 use stafett_messaging::queues::{DeadLetter, Declare, Queue, QueueSettings, TopicQueueSpec};
 use stafett_model::{BatchBuilder, Codec, Namespace, Offset, Record};
 use stafett_topics::{Append, NewTopic, Topic, TopicSettings};

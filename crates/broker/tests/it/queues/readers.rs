@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_messaging::delivery::{Delivery, DeliveryBatch, Event, Outbox, Settle, Source};
+use stafett_delivery::{Delivery, DeliveryBatch, Event, Outbox, Settle, Source};
 use stafett_messaging::readers::{HeaderFilter, ReaderHandle, ReaderSpec};
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
 use stafett_topics::StartPosition;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_messaging::delivery::{ConsumerSpec, LeaseId, SearchBounds, SearchOrder, Settle};
+use stafett_delivery::{ConsumerSpec, LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_messaging::queues::{
-    Acknowledge, Queue, QueueSettings, Receive, ReceiveError, Received, SettleLeases,
+    Acknowledge, DeadLetter, Declare, Narrow, Queue, QueueSettings, Receive, ReceiveError, Received,
+    SettleLeases,
 };
 use stafett_messaging::{Send, SendError};
 use stafett_model::{Message, Namespace, StoredMessage};
@@ -20,6 +21,10 @@ pub(crate) const ALL: Receive<'static> = Receive {
     bytes_max: usize::MAX,
     order: SearchOrder::Priority,
     wanted: None,
+    narrow: Narrow {
+        priorities: None,
+        header: None,
+    },
     bounds: SearchBounds {
         messages: 1000,
         bytes: usize::MAX,
@@ -88,7 +93,7 @@ async fn by_age_messages_of_all_priorities_come_as_they_arrived() {
         priority_max: 10,
         ..QueueSettings::default()
     };
-    let declare = stafett_messaging::queues::Declare {
+    let declare = Declare {
         settings,
         ..durable()
     };
@@ -243,12 +248,19 @@ async fn returns_that_are_stored_are_counted_after_a_crash() {
         world.declare("dead", durable()).await;
         let limit = if left.is_empty() { 0 } else { 1 };
         let settings = QueueSettings {
-            dead_letter: Some(dead_to("dead")),
+            dead_letter: Some(DeadLetter {
+                exchange: "".into(),
+                routing_key: Some("dead".into()),
+            }),
             delivery_limit: Some(limit),
             ..QueueSettings::default()
         };
-        let queue = world.declare("q", spec(settings)).await;
-        world.publish(&queue, messages(&["m"])).await;
+        let declare = Declare {
+            settings,
+            ..durable()
+        };
+        let queue = world.declare("q", declare).await;
+        world.publish(&queue, [message("m")]).await;
         let request = Receive {
             ack: Acknowledge::Lease { ms: 60_000 },
             ..ALL
@@ -389,7 +401,7 @@ async fn a_message_is_sent_to_all_queues_or_to_none() {
         overflow: stafett_messaging::queues::Overflow::RejectPublish,
         ..QueueSettings::default()
     };
-    let declare = stafett_messaging::queues::Declare {
+    let declare = Declare {
         settings: short,
         ..durable()
     };
@@ -412,7 +424,7 @@ async fn a_message_is_sent_to_all_queues_or_to_none() {
     };
     assert_eq!(send(&["a", "b", "c"]).await, Err(missing));
     assert_eq!(ready(), (0, 0));
-    assert_eq!(send(&["a", "b", "a"]).await, Ok(()));
+    assert_eq!(send(&["a", "b", "a"]).await, Ok(false));
     assert_eq!(ready(), (1, 1), "a queue that is named twice gets it once");
     let full = send(&["a", "b"]).await;
     assert!(matches!(full, Err(SendError::Refused { at: 0, .. })), "{full:?}");

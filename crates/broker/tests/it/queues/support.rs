@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::smallvec;
 use stafett_broker::{Broker, BrokerSettings};
+use stafett_delivery::{Consumer, ConsumerSpec, Delivery, DeliveryId, Event, Outbox, Settle};
 use stafett_journal::{ManualJournal, MemoryJournal};
-use stafett_messaging::delivery::{Consumer, ConsumerSpec, Delivery, DeliveryId, Event, Outbox, Settle};
 use stafett_messaging::queues::{AppendOutcome, Declare, OwnerId, Publication, Queue, Targets};
 use stafett_model::{Message, Namespace};
 
@@ -93,6 +93,7 @@ impl World {
             queues: smallvec![Arc::clone(queue)],
             logs: smallvec![],
             append_time: false,
+            is_waiting: false,
         });
         for message in messages {
             publication.push(message.into(), route);

@@ -72,7 +72,7 @@ impl BatchAssembler {
         let any = |what: fn(&Queue) -> bool| targets.queues.iter().any(|queue| what(queue));
         let key = BatchKey {
             route,
-            priority: if any(|queue| queue.settings.has_priorities()) {
+            priority: if any(|queue| queue.declared.has_priorities()) {
                 message.priority
             } else {
                 0
@@ -80,7 +80,7 @@ impl BatchAssembler {
             persistent: message.persistent
                 || !targets.logs.is_empty()
                 || !any(|queue| queue.durable)
-                || any(|queue| queue.settings.keeps_transient),
+                || any(|queue| queue.declared.keeps_transient),
             append_time: targets.append_time,
         };
         let at = match self.list.last() {
@@ -98,7 +98,7 @@ impl BatchAssembler {
             group
         };
         // The arrival number gives the order across lanes.
-        let number = if any(|queue| queue.settings.has_priorities()) {
+        let number = if any(|queue| queue.declared.has_priorities()) {
             arrivals.fetch_add(1, Ordering::Relaxed) + 1
         } else {
             0

@@ -32,6 +32,8 @@ pub struct Targets {
     pub logs: SmallVec<[LogId; 1]>,
     /// True if one of these topics replaces the messages' timestamps by the time of arrival.
     pub append_time: bool,
+    /// True if the logs are not those of topics: the messages wait there until they are due.
+    pub is_waiting: bool,
 }
 
 /// Index of targets within a publication.
@@ -146,16 +148,19 @@ impl Publication {
     }
 
     /// Returns a message with its targets.
-    pub(super) fn get(&self, at: usize) -> Option<(&Message, &Targets)> {
+    pub(super) fn get(&self, at: usize) -> Option<(&Message, RouteIndex, &Targets)> {
         let (message, route) = self.messages.get(at)?;
-        let targets = self.routes.get(usize::try_from(route.0).ok()?)?;
-        Some((message, targets))
+        Some((message, *route, self.targets(*route)?))
     }
 
-    /// Converts the admitted messages to appends, with the indexes of the messages of each. `frames` join the
-    /// append of a joint publication.
-    pub(super) fn into_appends(
-        self,
+    pub(super) fn targets(&self, route: RouteIndex) -> Option<&Targets> {
+        self.routes.get(usize::try_from(route.0).ok()?)
+    }
+
+    /// Builds the appends of the admitted messages, with the indexes of the messages of each. `frames` join
+    /// the append of a joint publication.
+    pub(super) fn to_appends(
+        &self,
         outcomes: &mut [AppendOutcome],
         (arrived_ms, arrivals): (i64, &AtomicU64),
         batch_bytes: usize,

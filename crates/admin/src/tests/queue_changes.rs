@@ -1,0 +1,265 @@
+//! Settings of queues that change, pauses, and conditions.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{ManualWorld, World};
+
+async fn refused(world: &World, request: &str, body: &str) -> (u16, Value, Value) {
+    let (status, why) = world.send(request, body).await;
+    (status.as_u16(), why["code"].clone(), why["field"].clone())
+}
+
+#[tokio::test]
+async fn settings_change_and_null_is_the_default() {
+    let world = World::new().await;
+    let definition = r#"{"ttl_ms": 60000, "dead_letter": {"routing_key": "dead"}}"#;
+    assert_eq!(
+        world.send("PUT /v1/queues/q", definition).await.0,
+        StatusCode::CREATED
+    );
+    let all = json!({"ttl_ms": null, "expires_ms": 3_600_000, "length_max": 5, "bytes_max": 1000, "overflow": "drop-head",
+        "dead_letter": {"exchange": "x"}, "delivery_limit": 3, "durability": "os", "retain": 7});
+    let (status, changed) = world.send("PATCH /v1/queues/q", &all.to_string()).await;
+    assert_eq!(status, StatusCode::OK);
+    for (field, value) in all.as_object().unwrap() {
+        match field.as_str() {
+            "dead_letter" => assert_eq!(changed[field], json!({"exchange": "x", "routing_key": null})),
+            _ => assert_eq!(changed[field], *value, "{field}"),
+        }
+    }
+    // What is not named stays, and the definition is still the same.
+    let (_, changed) = world.send("PATCH /v1/queues/q", r#"{"retain": null}"#).await;
+    assert_eq!(
+        (&changed["retain"], &changed["length_max"]),
+        (&json!(0), &json!(5))
+    );
+    assert_eq!(world.send("PUT /v1/queues/q", definition).await.0, StatusCode::OK);
+    let (status, _) = world.send("PUT /v1/queues/q", r#"{"ttl_ms": 7}"#).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let (_, shown) = world.ask("GET /v1/queues/q").await;
+    assert_eq!(shown, changed);
+}
+
+#[tokio::test]
+async fn a_first_limit_refuses_unless_the_request_says_otherwise() {
+    let world = World::new().await;
+    world.queue("/", "q").await;
+    let (_, changed) = world.send("PATCH /v1/queues/q", r#"{"length_max": 1}"#).await;
+    assert_eq!(changed["overflow"], "reject");
+    world.publish("q", b"one", 0, None).await;
+    let second = r#"{"to": {"queues": ["q"]}, "content": "two"}"#;
+    let why = refused(&world, "POST /v1/messages", second).await;
+    assert_eq!((why.0, why.1), (409, json!("queue_full")));
+    let (_, changed) = world
+        .send("PATCH /v1/queues/q", r#"{"overflow": "drop-head"}"#)
+        .await;
+    assert_eq!(
+        (&changed["overflow"], &changed["length_max"]),
+        (&json!("drop-head"), &json!(1))
+    );
+    let (_, changed) = world.send("PATCH /v1/queues/q", r#"{"length_max": 2}"#).await;
+    assert_eq!(changed["overflow"], "drop-head");
+}
+
+/// Requests with their bodies, and the status, code and field of their refusals.
+const REFUSED: [(&str, &str, u16, &str, &str); 12] = [
+    (
+        "PATCH /v1/queues/q",
+        r#"{"durable": false, "ttl_ms": 1}"#,
+        409,
+        "immutable",
+        "durable",
+    ),
+    (
+        "PATCH /v1/queues/q",
+        r#"{"priority_max": 3}"#,
+        409,
+        "immutable",
+        "priority_max",
+    ),
+    ("PATCH /v1/queues/q", r#"{"over": {}}"#, 409, "immutable", "over"),
+    (
+        "PATCH /v1/queues/o",
+        r#"{"length_max": 3}"#,
+        409,
+        "immutable",
+        "length_max",
+    ),
+    (
+        "PATCH /v1/queues/o",
+        r#"{"durability": "os"}"#,
+        409,
+        "immutable",
+        "durability",
+    ),
+    (
+        "PATCH /v1/queues/q",
+        r#"{"expires_ms": 0}"#,
+        422,
+        "out_of_range",
+        "expires_ms",
+    ),
+    (
+        "PUT /v1/queues/new",
+        r#"{"expires_ms": 0}"#,
+        422,
+        "out_of_range",
+        "expires_ms",
+    ),
+    ("PATCH /v1/queues/q", r#"{"ttl": 3}"#, 400, "unknown_field", "ttl"),
+    (
+        "PATCH /v1/queues/q",
+        r#"{"durability": "often"}"#,
+        400,
+        "bad_request",
+        "",
+    ),
+    ("PATCH /v1/queues/none", "{}", 404, "no_such_queue", ""),
+    ("POST /v1/queues/none/pause", "", 404, "no_such_queue", ""),
+    ("POST /v1/queues/none/resume", "", 404, "no_such_queue", ""),
+];
+
+#[tokio::test]
+async fn what_cannot_change_is_refused_and_nothing_is_done() {
+    let world = World::new().await;
+    world.queue("/", "q").await;
+    assert_eq!(world.send("PUT /v1/topics/t", "").await.0, StatusCode::CREATED);
+    let over = r#"{"over": {"topic": "t"}}"#;
+    assert_eq!(world.send("PUT /v1/queues/o", over).await.0, StatusCode::CREATED);
+    for (request, body, status, code, field) in REFUSED {
+        let (found, why_code, why_field) = refused(&world, request, body).await;
+        let why_field = why_field.as_str().unwrap_or_default();
+        assert_eq!(
+            (found, &why_code, why_field),
+            (status, &json!(code), field),
+            "{request} {body}"
+        );
+    }
+    let (_, shown) = world.ask("GET /v1/queues/q").await;
+    assert_eq!(shown["ttl_ms"], Value::Null);
+    let (status, changed) = world.send("PATCH /v1/queues/o", r#"{"ttl_ms": 5}"#).await;
+    assert_eq!((status, &changed["ttl_ms"]), (StatusCode::OK, &json!(5)));
+}
+
+#[tokio::test]
+async fn a_paused_queue_hands_out_nothing_and_is_shown_as_paused() {
+    let world = World::new().await;
+    world.queue("/", "q").await;
+    let (status, paused) = world.ask("POST /v1/queues/q/pause").await;
+    assert_eq!((status, &paused["state"]), (StatusCode::OK, &json!("paused")));
+    world.publish("q", b"one", 0, Some("ann")).await;
+    for query in ["", "?sender=ann", "?wait=1ms", "?order=oldest"] {
+        let (status, received) = world.ask(&format!("POST /v1/queues/q/receive{query}")).await;
+        assert_eq!(
+            (status, &received["messages"]),
+            (StatusCode::OK, &json!([])),
+            "{query}"
+        );
+    }
+    assert_eq!(world.ask("GET /v1/queues/q").await.1["ready"], 1);
+    let (_, resumed) = world.ask("POST /v1/queues/q/resume").await;
+    assert_eq!(resumed["state"], "running");
+    let (_, received) = world.ask("POST /v1/queues/q/receive?sender=ann").await;
+    assert_eq!(received["messages"][0]["content"], "one");
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_changes_and_pauses() {
+    let ManualWorld { world, journal } = ManualWorld::new().await;
+    world.queue("/", "q").await;
+    let (_, before) = world.ask("GET /v1/queues/q").await;
+    journal.set_used_up(true);
+    for (request, body) in [
+        ("PATCH /v1/queues/q", r#"{"ttl_ms": 1, "durability": "os"}"#),
+        ("POST /v1/queues/q/pause", ""),
+    ] {
+        let why = refused(&world, request, body).await;
+        assert_eq!((why.0, why.1), (507, json!("disk_full")), "{request}");
+    }
+    assert_eq!(world.ask("GET /v1/queues/q").await.1, before);
+}
+
+#[tokio::test]
+async fn a_condition_keeps_a_queue_and_its_messages() {
+    let world = World::new().await;
+    world.queue("/", "q").await;
+    let (_, shown) = world.ask("GET /v1/queues/q").await;
+    let id = shown["id"].as_str().unwrap();
+    for _ in 0..3 {
+        world.publish("q", b"x", 0, None).await;
+    }
+    for request in ["POST /v1/queues/q/purge", "DELETE /v1/queues/q"] {
+        for condition in ["if_id=0", "if_ready_max=2"] {
+            let (status, why) = world.ask(&format!("{request}?{condition}")).await;
+            assert_eq!(
+                (status.as_u16(), &why["code"]),
+                (409, &json!("changed")),
+                "{request} {condition}"
+            );
+        }
+        let (status, done) = world.ask(&format!("{request}?if_id={id}&if_ready_max=3")).await;
+        assert_eq!(status, StatusCode::OK, "{done}");
+    }
+    assert_eq!(world.ask("GET /v1/queues/q").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn queues_are_listed_by_id_client_and_kind() {
+    let world = World::new().await;
+    for name in ["a", "b", "c"] {
+        world.queue("/", name).await;
+    }
+    assert_eq!(world.send("PUT /v1/topics/t", "").await.0, StatusCode::CREATED);
+    world
+        .send("PUT /v1/queues/over", r#"{"over": {"topic": "t"}}"#)
+        .await;
+    world.ask("PUT /v1/clients/ann").await;
+    world.publish("b", b"one", 0, None).await;
+    let (_, shown) = world.ask("GET /v1/queues/c").await;
+    let by_id = format!("id={}", shown["id"].as_str().unwrap());
+    for (query, expected) in [
+        (&*by_id, &["c"][..]),
+        ("id=999999999", &[]),
+        ("client=ann", &["client.ann"]),
+        ("client=bob", &[]),
+        ("personal=true", &["client.ann"]),
+        ("personal=false&prefix=b", &["b"]),
+        ("exclusive=true", &[]),
+        ("over=t", &["over"]),
+        ("ready=true", &["b"]),
+        ("prefix=c", &["c", "client.ann"]),
+        ("sort=-name&count=2", &["over", "client.ann"]),
+        ("sort=-ready&count=1", &["b"]),
+    ] {
+        let (status, listed) = world.ask(&format!("GET /v1/queues?{query}")).await;
+        assert_eq!(status, StatusCode::OK, "{listed}");
+        let names = listed["items"].as_array().unwrap().iter();
+        let names: Vec<&str> = names.map(|item| item["name"].as_str().unwrap()).collect();
+        assert_eq!(names, expected, "{query}");
+    }
+    for (query, status) in [("id=x", 400), ("over=none", 404), ("after=x", 400)] {
+        assert_eq!(
+            world.ask(&format!("GET /v1/queues?{query}")).await.0.as_u16(),
+            status,
+            "{query}"
+        );
+    }
+    let (mut after, mut found) = (String::new(), Vec::new());
+    loop {
+        let (_, page) = world
+            .ask(&format!("GET /v1/queues?count=2&columns=name{after}"))
+            .await;
+        assert_eq!((&page["matched"], &page["total"]), (&json!(5), &json!(5)));
+        found.extend(
+            page["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| item["name"].clone()),
+        );
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(found, ["a", "b", "c", "client.ann", "over"]);
+}

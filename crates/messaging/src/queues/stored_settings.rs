@@ -1,0 +1,249 @@
+//! Stored form of a queue's settings, as [`super::definition`] describes it.
+
+use stafett_model::{read_number, write_number};
+use stafett_queue::{ChangedSettings, DeadLetter, Overflow, QueueSettings, Setting};
+
+const TTL: u8 = 1;
+const EXPIRES: u8 = 2;
+const LENGTH: u8 = 3;
+const BYTES: u8 = 4;
+const OVERFLOW: u8 = 5;
+const DEAD_LETTER: u8 = 6;
+const DEAD_LETTER_KEY: u8 = 7;
+const PRIORITY: u8 = 8;
+const DELIVERY_LIMIT: u8 = 9;
+const SINGLE_ACTIVE: u8 = 10;
+const DURABILITY: u8 = 11;
+const RETAIN: u8 = 12;
+const TRAITS: u8 = 13;
+/// Flags in the number of `TRAITS`.
+const TWO_PRIORITIES: u64 = 1;
+const ACTIVE_YIELDS: u64 = 2;
+const KEEPS_TRANSIENT: u64 = 4;
+
+pub(super) fn encode_settings(settings: &QueueSettings, out: &mut Vec<u8>) {
+    let overflow = non_zero(overflow_number(settings.overflow));
+    let numbers = [
+        (TTL, settings.ttl_ms),
+        (EXPIRES, settings.expires_ms),
+        (LENGTH, settings.length_max),
+        (BYTES, settings.bytes_max),
+        (OVERFLOW, overflow),
+        (PRIORITY, non_zero(settings.priority_max.into())),
+        (DELIVERY_LIMIT, settings.delivery_limit.map(u64::from)),
+        (SINGLE_ACTIVE, non_zero(settings.single_active_consumer.into())),
+        (RETAIN, non_zero(settings.retain)),
+        (TRAITS, non_zero(traits(settings))),
+    ];
+    let dead_letter = settings.dead_letter.as_ref();
+    let texts = [
+        (DEAD_LETTER, dead_letter.map(|to| to.exchange.to_string())),
+        (
+            DEAD_LETTER_KEY,
+            dead_letter
+                .and_then(|to| to.routing_key.as_ref())
+                .map(ToString::to_string),
+        ),
+        (DURABILITY, settings.durability.map(|level| level.to_string())),
+    ];
+    let numbers: Vec<_> = numbers
+        .into_iter()
+        .filter_map(|(which, value)| Some((which, value?)))
+        .collect();
+    let texts: Vec<_> = texts
+        .into_iter()
+        .filter_map(|(which, value)| Some((which, value?)))
+        .collect();
+    write_number((numbers.len() + texts.len()) as u64, out);
+    for (which, value) in numbers {
+        out.push(which);
+        write_number(value, out);
+    }
+    for (which, value) in texts {
+        out.push(which);
+        put(value.as_bytes(), out);
+    }
+}
+
+fn overflow_number(overflow: Overflow) -> u64 {
+    match overflow {
+        Overflow::DropHead => 0,
+        Overflow::RejectPublish => 1,
+        Overflow::RejectPublishDeadLetter => 2,
+    }
+}
+
+fn overflow(number: u64) -> Option<Overflow> {
+    Some(match number {
+        0 => Overflow::DropHead,
+        1 => Overflow::RejectPublish,
+        2 => Overflow::RejectPublishDeadLetter,
+        _ => return None,
+    })
+}
+
+pub(super) fn encode_changed(changed: &ChangedSettings, out: &mut Vec<u8>) {
+    write_number(changed.iter().count() as u64, out);
+    for setting in changed.iter() {
+        let (tag, value) = match setting {
+            Setting::TtlMs(ms) => (TTL, *ms),
+            Setting::ExpiresMs(ms) => (EXPIRES, *ms),
+            Setting::LengthMax(max) => (LENGTH, *max),
+            Setting::BytesMax(max) => (BYTES, *max),
+            Setting::Overflow(overflow) => (OVERFLOW, Some(overflow_number(*overflow))),
+            Setting::DeliveryLimit(limit) => (DELIVERY_LIMIT, limit.map(u64::from)),
+            Setting::Retain(count) => (RETAIN, Some(*count)),
+            Setting::Durability(level) => {
+                let level = level.map(|level| level.to_string());
+                put_text(DURABILITY, level.as_deref(), out);
+                continue;
+            }
+            Setting::DeadLetter(target) => {
+                put_text(DEAD_LETTER, target.as_ref().map(|to| &*to.exchange), out);
+                if let Some(to) = target {
+                    let key = to.routing_key.as_ref();
+                    out.push(key.is_some().into());
+                    if let Some(key) = key {
+                        put(key.as_bytes(), out);
+                    }
+                }
+                continue;
+            }
+        };
+        out.extend([tag, value.is_some().into()]);
+        if let Some(value) = value {
+            write_number(value, out);
+        }
+    }
+}
+
+fn put_text(tag: u8, text: Option<&str>, out: &mut Vec<u8>) {
+    out.extend([tag, text.is_some().into()]);
+    if let Some(text) = text {
+        put(text.as_bytes(), out);
+    }
+}
+
+pub(super) fn decode_changed(rest: &mut &[u8]) -> Option<ChangedSettings> {
+    let count = number(rest)?;
+    (0..count).map(|_| decode_setting(rest)).collect()
+}
+
+fn decode_setting(rest: &mut &[u8]) -> Option<Setting> {
+    let tag = byte(rest)?;
+    let has_value = flag(rest)?;
+    let number_of = |rest: &mut &[u8]| {
+        if has_value {
+            number(rest).map(Some)
+        } else {
+            Some(None)
+        }
+    };
+    Some(match tag {
+        TTL => Setting::TtlMs(number_of(rest)?),
+        EXPIRES => Setting::ExpiresMs(number_of(rest)?),
+        LENGTH => Setting::LengthMax(number_of(rest)?),
+        BYTES => Setting::BytesMax(number_of(rest)?),
+        OVERFLOW => Setting::Overflow(overflow(number_of(rest)??)?),
+        DELIVERY_LIMIT => {
+            let limit = number_of(rest)?.map(u32::try_from);
+            Setting::DeliveryLimit(limit.transpose().ok()?)
+        }
+        RETAIN => Setting::Retain(number_of(rest)??),
+        DURABILITY if !has_value => Setting::Durability(None),
+        DURABILITY => Setting::Durability(Some(text(rest)?.parse().ok()?)),
+        DEAD_LETTER if !has_value => Setting::DeadLetter(None),
+        DEAD_LETTER => {
+            let exchange = text(rest)?.into();
+            let has_key = flag(rest)?;
+            let routing_key = if has_key { Some(text(rest)?.into()) } else { None };
+            Setting::DeadLetter(Some(DeadLetter {
+                exchange,
+                routing_key,
+            }))
+        }
+        _ => return None,
+    })
+}
+
+fn traits(settings: &QueueSettings) -> u64 {
+    let flag = |set, flag| if set { flag } else { 0 };
+    flag(settings.two_priorities, TWO_PRIORITIES)
+        | flag(settings.active_yields, ACTIVE_YIELDS)
+        | flag(settings.keeps_transient, KEEPS_TRANSIENT)
+}
+
+pub(super) fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
+    let mut settings = QueueSettings::default();
+    for _ in 0..number(rest)? {
+        match byte(rest)? {
+            TTL => settings.ttl_ms = Some(number(rest)?),
+            EXPIRES => settings.expires_ms = Some(number(rest)?),
+            LENGTH => settings.length_max = Some(number(rest)?),
+            BYTES => settings.bytes_max = Some(number(rest)?),
+            OVERFLOW => {
+                settings.overflow = overflow(number(rest)?)?;
+            }
+            DEAD_LETTER => {
+                settings.dead_letter = Some(DeadLetter {
+                    exchange: text(rest)?.into(),
+                    routing_key: None,
+                });
+            }
+            DEAD_LETTER_KEY => settings.dead_letter.as_mut()?.routing_key = Some(text(rest)?.into()),
+            PRIORITY => settings.priority_max = u8::try_from(number(rest)?).ok()?,
+            DELIVERY_LIMIT => settings.delivery_limit = Some(u32::try_from(number(rest)?).ok()?),
+            SINGLE_ACTIVE => settings.single_active_consumer = number(rest)? != 0,
+            DURABILITY => settings.durability = Some(text(rest)?.parse().ok()?),
+            RETAIN => settings.retain = number(rest)?,
+            TRAITS => {
+                let traits = number(rest)?;
+                settings.two_priorities = traits & TWO_PRIORITIES != 0;
+                settings.active_yields = traits & ACTIVE_YIELDS != 0;
+                settings.keeps_transient = traits & KEEPS_TRANSIENT != 0;
+            }
+            _ => return None,
+        }
+    }
+    Some(settings)
+}
+
+fn non_zero(value: u64) -> Option<u64> {
+    (value != 0).then_some(value)
+}
+
+pub(super) fn put(bytes: &[u8], out: &mut Vec<u8>) {
+    write_number(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+pub(super) fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (value, behind) = read_number(rest)?;
+    *rest = behind;
+    Some(value)
+}
+
+pub(super) fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, behind) = rest.split_first()?;
+    *rest = behind;
+    Some(*first)
+}
+
+fn flag(rest: &mut &[u8]) -> Option<bool> {
+    match byte(rest)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+pub(super) fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(number(rest)?).ok()?;
+    let (front, behind) = rest.split_at_checked(length)?;
+    *rest = behind;
+    Some(front)
+}
+
+pub(super) fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(take(rest)?).ok()
+}
