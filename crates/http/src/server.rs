@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Introduction;
 use crate::overload::{Kind, KindOf, Overload, Writes};
+use crate::stamp::Sampled;
 use crate::traced::ConnectionTrace;
 
 /// Bytes of a request line with its headers.
@@ -195,6 +196,9 @@ impl Service<Request<Incoming>> for Routes {
         extensions.insert(Arc::clone(&self.budget));
         extensions.insert(Peer(self.entry.peer.ip()));
         extensions.insert(self.draining.clone());
+        if traced.is_some() {
+            extensions.insert(Sampled);
+        }
         let answered = self.inner.call(request);
         if counted.is_none() && traced.is_none() {
             return Box::pin(answered);

@@ -25,12 +25,22 @@ struct Times {
     store: Cell<Duration>,
 }
 
-/// Times of an answered request; an extension of its answer.
+/// Extension of a request that may be written to the performance log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sampled;
+
+/// Facts of an answered request for the performance log; an extension of its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Measured {
     pub(crate) request: u64,
     /// Name of the route, such as `queues.receive`.
     pub(crate) name: String,
+    pub(crate) times: Stages,
+}
+
+/// Times of an answered request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stages {
     /// Reading the body.
     pub(crate) receive: Duration,
     pub(crate) process: Duration,
@@ -65,7 +75,8 @@ async fn stamp(request: Request, next: Next) -> Response {
     let number = NEXT_REQUEST.fetch_add(1, Ordering::Relaxed);
     let id = format!("{number:x}");
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let name = route_name(&method, request.extensions().get::<MatchedPath>());
+    let is_traced = request.extensions().get::<Sampled>().is_some();
+    let name = is_traced.then(|| route_name(&method, request.extensions().get::<MatchedPath>()));
     let (mut response, receive, store) = TIMES
         .scope(Times::default(), async {
             let response = next.run(request).await;
@@ -76,9 +87,7 @@ async fn stamp(request: Request, next: Next) -> Response {
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::warn!(request = id, %method, path, "a request failed");
     }
-    let measured = Measured {
-        request: number,
-        name,
+    let times = Stages {
         receive,
         process: begun.elapsed().saturating_sub(receive + store),
         store,
@@ -89,14 +98,21 @@ async fn stamp(request: Request, next: Next) -> Response {
             headers.entry(name).or_insert(value);
         }
     };
-    add(HeaderName::from_static("server-timing"), &measured.header());
+    add(HeaderName::from_static("server-timing"), &times.header());
     add(HeaderName::from_static("stafett-request-id"), &id);
     add(header::CACHE_CONTROL, "no-store");
-    response.extensions_mut().insert(measured);
+    if let Some(name) = name {
+        let measured = Measured {
+            request: number,
+            name,
+            times,
+        };
+        response.extensions_mut().insert(measured);
+    }
     response
 }
 
-impl Measured {
+impl Stages {
     /// Formats the times in milliseconds.
     fn header(&self) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;
@@ -109,8 +125,8 @@ impl Measured {
     }
 }
 
-/// Returns the fixed parts of a path behind its version: `queues.receive` of `/v1/queues/{queue}/receive`. What
-/// is not asked for with `POST` has its method behind it.
+/// Returns the fixed parts of a path behind its version: `queues.receive` of `/v1/queues/{queue}/receive`.
+/// What is not asked for with `POST` has its method behind it.
 fn route_name(method: &Method, path: Option<&MatchedPath>) -> String {
     named(method, path.map_or("unknown", MatchedPath::as_str))
 }
@@ -138,17 +154,12 @@ mod tests {
 
     #[test]
     fn times_are_milliseconds() {
-        let measured = Measured {
-            request: 1,
-            name: String::new(),
+        let times = Stages {
             receive: Duration::from_micros(100),
             process: Duration::from_micros(1250),
             store: Duration::ZERO,
         };
-        assert_eq!(
-            measured.header(),
-            "recv;dur=0.100, exec;dur=1.250, store;dur=0.000"
-        );
+        assert_eq!(times.header(), "recv;dur=0.100, exec;dur=1.250, store;dur=0.000");
     }
 
     #[test]
@@ -170,9 +181,9 @@ mod tests {
         tokio::time::pause();
         let ms = Duration::from_millis;
         let counted = TIMES.scope(Times::default(), async {
-            receiving(tokio::time::sleep(ms(3))).await;
-            storing(tokio::time::sleep(ms(5))).await;
-            storing(tokio::time::sleep(ms(2))).await;
+            receiving(tokio::time::advance(ms(3))).await;
+            storing(tokio::time::advance(ms(5))).await;
+            storing(tokio::time::advance(ms(2))).await;
             TIMES.with(|times| (times.receive.get(), times.store.get()))
         });
         assert_eq!(counted.await, (ms(3), ms(7)));

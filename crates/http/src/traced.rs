@@ -62,9 +62,9 @@ impl Traced {
             client: peer.to_string(),
             connections: metrics.open.get(),
             parts: measured.map_or_else(Parts::default, |measured| Parts {
-                receive: measured.receive,
-                process: measured.process,
-                store: measured.store,
+                receive: measured.times.receive,
+                process: measured.times.process,
+                store: measured.times.store,
                 send: Duration::ZERO,
             }),
             bytes_in: self.bytes_in,
