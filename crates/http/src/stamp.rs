@@ -126,7 +126,7 @@ impl Stages {
 }
 
 /// Returns the fixed parts of a path behind its version: `queues.receive` of `/v1/queues/{queue}/receive`.
-/// What is not asked for with `POST` has its method behind it.
+/// Other methods than `POST` stand behind it.
 fn route_name(method: &Method, path: Option<&MatchedPath>) -> String {
     named(method, path.map_or("unknown", MatchedPath::as_str))
 }

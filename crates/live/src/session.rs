@@ -60,9 +60,9 @@ pub struct Session {
     /// Messages of logs were taken out of the outbox and are not completely sent.
     unsent: bool,
     is_publishing: bool,
-    /// Waiting times of what is read.
+    /// Waiting times of commands.
     pub(crate) intake: Intake,
-    /// True if what was read waited too long: nothing of it is published.
+    /// True if the bytes just read waited too long: no message in them is published.
     pub(crate) refuses: bool,
     /// Entry of the connection, until its first client listens.
     unnamed: Option<Arc<ConnectionEntry>>,

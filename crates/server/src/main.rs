@@ -26,6 +26,7 @@ mod core;
 mod failure;
 mod front_ends;
 mod limits;
+mod listeners;
 mod live;
 mod logging;
 mod machine;

@@ -34,18 +34,16 @@ use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
 use stafett_model::Lock;
-use stafett_net::{
-    BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown, Trace,
-};
+use stafett_net::{BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown, Trace};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
-use tokio_util::task::TaskTracker;
 
 use crate::announce;
 use crate::config::{ConfigError, Flags, Loaded, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::limits;
+use crate::listeners::Listeners;
 use crate::live;
 use crate::logging;
 use crate::node::{self, Commands, ListenerFacts, ThisNode};
@@ -197,44 +195,6 @@ pub(crate) struct Process {
     /// The HTTP listener, which answers until all others have ended.
     http: Listeners,
     sockets: Arc<Sockets>,
-}
-
-/// Listeners that end together.
-pub(crate) struct Listeners {
-    shared: Shared,
-    tasks: TaskTracker,
-}
-
-impl Listeners {
-    fn new(shared: Shared) -> Self {
-        Self {
-            shared,
-            tasks: TaskTracker::new(),
-        }
-    }
-
-    /// Serves a protocol on a listener until these listeners drain.
-    pub(crate) fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
-        self.tasks.spawn(stafett_net::serve(
-            listener,
-            Arc::new(protocol),
-            self.shared.clone(),
-        ));
-    }
-
-    /// Drains the listeners, and aborts them after `limit` or when `hurry` is done.
-    async fn end(&self, limit: Duration, hurry: impl Future<Output = ()>) {
-        self.shared.shutdown.drain();
-        self.tasks.close();
-        tokio::select! {
-            () = self.tasks.wait() => return,
-            () = sleep(limit) => {}
-            () = hurry => {}
-        }
-        tracing::warn!("connections that did not end in time are cut off");
-        self.shared.shutdown.abort();
-        self.tasks.wait().await;
-    }
 }
 
 impl Process {

@@ -159,9 +159,9 @@ pub(crate) struct Session {
     namespace_is_gone: bool,
     /// Cancelled when the virtual host is deleted.
     pub(crate) namespace_closed: CancellationToken,
-    /// True if what was read waited too long: nothing of it is published.
+    /// True if the bytes just read waited too long: no message in them is published.
     pub(crate) refuses: bool,
-    /// Waiting times of what is read.
+    /// Waiting times of messages.
     pub(crate) intake: Intake,
     /// The performance log, if there is one, and when the turn began.
     pub(crate) trace: Option<(ConnectionTrace, Instant)>,

@@ -203,9 +203,9 @@ fn read_each<T>(
     Ok(answer)
 }
 
-/// Returns the condition for a batch that does not begin with sequence 0, and may follow none of its producer:
-/// a batch of a transaction of the second version of the protocol, each of which begins so; and one behind a
-/// batch that was refused because requests waited too long, as that may have been the first.
+/// Returns the condition for a batch that does not begin with sequence 0, and may follow none of its
+/// producer: a batch of a transaction of the second version of the protocol, each of which begins so; and
+/// one behind a batch that was refused because requests waited too long, as that may have been the first.
 fn known_before(version: i16, has_refused: bool, admitted: &Admitted) -> Option<Precondition> {
     let header = &admitted.header;
     let is_checked = has_refused || version >= ADDS_FROM && header.is_transactional();

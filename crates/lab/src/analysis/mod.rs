@@ -86,7 +86,7 @@ impl FromStr for Band {
     }
 }
 
-/// What is asked of the logs.
+/// Query of the logs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     pub folders: Vec<PathBuf>,

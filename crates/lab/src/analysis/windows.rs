@@ -1,4 +1,4 @@
-//! Windows of time, with the statistics of what ended in them.
+//! Windows of time, with the statistics of the actions that ended in them.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn statistics(points: &[(i64, u64)], band: Band, rate: impl Fn(usize) -> f64) ->
     }
 }
 
-/// Returns the smallest time that so many percent do not exceed. 0 if there is none.
+/// Returns the smallest time that this percentage of the times does not exceed. 0 if there is none.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

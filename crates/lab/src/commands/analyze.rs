@@ -37,7 +37,7 @@ pub(super) struct Analyze {
     /// Percentiles beside the middle
     #[arg(long, value_name = "LOW..HIGH", default_value = "2.5..97.5")]
     band: Band,
-    /// What an SVG draws: the median with the band, or the mean with the standard deviation
+    /// Lines of an SVG: the median with the band, or the mean with the standard deviation
     #[arg(long, value_name = "STATISTIC", default_value = "median")]
     stat: Stat,
     /// Quantity that an SVG draws

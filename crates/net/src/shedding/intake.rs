@@ -60,7 +60,7 @@ impl Intake {
         }
     }
 
-    /// Returns true if new work of what was read is refused. `oldest_write` is when the oldest write that is
+    /// Returns true if new work is refused. `oldest_write` is when the oldest write that is
     /// not stored yet began.
     pub fn refuses(&self, now: Instant, oldest_write: Option<Instant>) -> bool {
         let Some(state) = &self.0 else { return false };

@@ -1,7 +1,7 @@
-//! Load shedding: a listener that is asked for more than it can do refuses new work at once, so that what it
-//! answers is answered in time.
+//! Load shedding: a listener that is asked for more than it can do refuses new work at once, so that other
+//! work is answered in time.
 //!
-//! The *waiting time* of a request is what passed before it begins, as far as it can be seen from here:
+//! The *waiting time* of a request is the time before it begins, as far as the broker sees it:
 //!
 //! - the time since its connection had nothing left to read or to execute ([`Intake`]). Under a load that one
 //!   core cannot take, bytes stay in the sockets of all connections, and this grows without a bound;

@@ -84,7 +84,7 @@ settings! {
         /// A connection without a request for this long is closed.
         idle_timeout_ms: Time = "10m", in SECOND..=DAY;
 
-        /// What is done while more is asked for than can be done. `backpressure`: requests wait, and their
+        /// Behaviour when more is asked for than can be done. `backpressure`: requests wait, and their
         /// clients with them. `shed`: produce requests that waited longer than `shed.waiting_ms` are refused
         /// with `REQUEST_TIMED_OUT`, which producers answer by sending again, and consumers are told to hold
         /// back.
@@ -118,7 +118,7 @@ settings! {
         /// Whether a connection creates its virtual host if that does not exist.
         create_virtual_hosts: Switch = "false";
 
-        /// What is done while more is asked for than can be done. `backpressure`: publishers wait. `shed`:
+        /// Behaviour when more is asked for than can be done. `backpressure`: publishers wait. `shed`:
         /// messages that waited longer than `shed.waiting_ms` are refused with `basic.nack`; where a
         /// publisher has no confirms, its channel is closed with 506 (RESOURCE_ERROR).
         overload: OnOverload = "backpressure";
@@ -204,7 +204,7 @@ settings! {
         /// Programs in containers call by such names.
         hosts: HostList = "";
 
-        /// What is done while more is asked for than can be done. `backpressure`: requests wait. `shed`:
+        /// Behaviour when more is asked for than can be done. `backpressure`: requests wait. `shed`:
         /// requests that waited longer than `shed.waiting_ms` are refused with 503 `overloaded`, and messages
         /// to live topics with that error, before a body is read. Settling, committing, deleting, purging and
         /// the routes of the node are never refused.
@@ -213,7 +213,7 @@ settings! {
     shed: Shed {
         /// How long a request may wait before it begins, at a listener whose `overload` is `shed`. While most
         /// requests wait longer, for five times as long, those that do are refused. It has to be longer than
-        /// what storing takes when little is asked for: a few syncs of the disk at `sync`.
+        /// storing takes when little is asked for: a few syncs of the disk at `sync`.
         waiting_ms: Time = "100ms", in 1..=60 * SECOND;
 
         /// Requests of one such listener that may be read and not answered yet; more are refused, however
