@@ -236,10 +236,11 @@ impl Definition {
                 expires_ms: self.expires_ms,
                 length_max: self.length_max,
                 bytes_max: self.bytes_max,
-                overflow: match self.overflow {
-                    // Without a limit, a declaration of another protocol does not name it.
-                    _ if self.length_max.or(self.bytes_max).is_none() => Overflow::default(),
-                    word => word.into(),
+                // Without a limit, a declaration of another protocol does not name it.
+                overflow: if self.length_max.or(self.bytes_max).is_none() {
+                    Overflow::default()
+                } else {
+                    self.overflow.into()
                 },
                 dead_letter: self.dead_letter.map(Into::into),
                 priority_max: self.priority_max,

@@ -24,9 +24,12 @@ const TOP: usize = 10;
 /// Parts of the overview that are computed once for each sweep of the counters, as they look at everything.
 /// Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Overviews(Arc<Lock<Option<(i64, Arc<Backlogs>)>>>);
+pub struct Overviews(Arc<Lock<Option<Computed>>>);
 
-/// What waits for consumers.
+/// Backlogs, and the time of the sweep for which they are.
+type Computed = (i64, Arc<Backlogs>);
+
+/// Messages that wait for consumers.
 #[derive(Debug, Default)]
 struct Backlogs {
     ready: u64,

@@ -1,7 +1,5 @@
 //! Changes of queues while they are there: settings, and pauses.
 
-#![expect(clippy::option_option, reason = "a field is absent, null, or has a value")]
-
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -303,7 +303,7 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
             matched: page.matched,
             total: page.total,
         };
-        return Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, found)?));
+        return Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, &found)?));
     }
     let mut found = if let Some(id) = choice.id {
         queues.with_id(id).into_iter().collect()

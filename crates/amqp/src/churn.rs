@@ -45,6 +45,8 @@ impl Churn {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::float_cmp, reason = "rates of whole numbers are exact")]
+
     use super::*;
 
     #[test]

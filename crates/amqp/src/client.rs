@@ -59,6 +59,10 @@ impl Client for AmqpClient {
 fn flatten(table: &Table, prefix: &str, depth: usize, into: &mut Vec<(String, String)>) {
     for (name, value) in table.iter() {
         let name = format!("{prefix}{name}");
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "numbers, and values that are not shown"
+        )]
         let text = match &value {
             Value::LongString(text) | Value::Bytes(text) => String::from_utf8_lossy(text).into_owned(),
             Value::Bool(value) => value.to_string(),

@@ -152,7 +152,7 @@ impl Handshake {
         };
         match (method, &self.state) {
             (Method::Connection(Connection::StartOk(method)), HandshakeState::Start) => {
-                self.on_start_ok(method, settings, peer)
+                self.on_start_ok(&method, settings, peer)
             }
             (Method::Connection(Connection::TuneOk(method)), HandshakeState::Tune) => {
                 self.on_tune_ok(&method, settings)
@@ -175,7 +175,7 @@ impl Handshake {
 
     fn on_start_ok(
         &mut self,
-        method: connection::StartOk,
+        method: &connection::StartOk,
         settings: &AmqpSettings,
         peer: IpAddr,
     ) -> HandshakeAction {

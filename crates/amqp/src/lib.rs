@@ -22,7 +22,7 @@
 //! - `exception`: reasons for closing a channel or a connection; `error`: from errors of the core to
 //!   exceptions
 //! - `management`: RabbitMQ's management HTTP API
-//! - `metrics`, `settings`; `churn`: rates of what comes and goes
+//! - `metrics`, `settings`; `churn`: rates of connections and the like that come and go
 //!
 //! This crate must not know files, other protocols or how the broker stores anything. It keeps no state
 //! beyond connections and the addresses of direct replies: everything else is in the broker.

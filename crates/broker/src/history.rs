@@ -1,4 +1,4 @@
-//! The last hour in memory: a sweep every 5 s takes samples of what has changed, and of the node.
+//! The last hour in memory: a sweep every 5 s takes samples of all changed counters, and of the node.
 //!
 //! Objects have histories while they are among those that changed last and all histories together fit into
 //! [`Histories::set_bytes_max`]; a history is gone with its object. Times of samples are counted back from
@@ -314,6 +314,11 @@ impl Broker {
         };
         let traffic = self.topics().traffic().sampler().totals();
         let exchange = self.messaging.exchanges().sampler().totals();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and the largest value of a series"
+        )]
         let scaled = |value: f64, scale: f64| (value / scale).clamp(0.0, f64::from(u32::MAX)) as u64;
         let kib = |bytes: u64| bytes / 1024;
         vec![

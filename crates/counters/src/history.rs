@@ -80,7 +80,7 @@ impl History {
         if tick <= self.ends {
             return;
         }
-        // What is older than the whole ring is overwritten in any case.
+        // A sample older than the whole ring is overwritten in any case.
         let from = (self.ends + 1).max(tick.saturating_sub(STEPS_MAX));
         if from > self.ends + 1 {
             self.forget();

@@ -45,7 +45,7 @@ impl Timeline {
         }
         let record = tracked.map(|tracked| tracked.record.lock());
         let mut latest = now;
-        // What was counted since the latest sweep belongs to the next step.
+        // The count since the latest sweep belongs to the next step.
         if let Some(record) = record.as_deref() {
             for ((latest, before), is_level) in latest.iter_mut().zip(record.values).zip(levels) {
                 *latest = if is_level {

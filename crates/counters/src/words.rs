@@ -43,7 +43,7 @@ impl<const N: usize> Words<N> {
         Self(OnceLock::new())
     }
 
-    /// Counts. `adds` are the counters' indexes and what is added to them.
+    /// Counts. `adds` are the counters' indexes and the numbers added to them.
     #[inline]
     pub fn add<const M: usize>(&self, adds: [(usize, u64); M]) -> &Tracked {
         let block = self.block();

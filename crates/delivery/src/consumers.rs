@@ -132,7 +132,7 @@ impl Dispatcher {
             let last = inner.state.consumers.is_empty();
             if last {
                 inner.read_ahead.clear();
-                if let Some(at) = self.unused_at(&inner) {
+                if let Some(at) = inner.unused_at() {
                     inner.wake_at(&context, self, at);
                 }
             }

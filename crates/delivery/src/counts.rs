@@ -29,7 +29,7 @@ const REFUSED: usize = 13;
 const MOVED_IN: usize = 14;
 const MOVED_OUT: usize = 15;
 
-/// Messages of a queue since the start, by what became of them.
+/// Messages of a queue since the start, by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MessageCounts {
     /// Messages that were added, however they came.
@@ -47,7 +47,7 @@ pub struct MessageCounts {
     pub redelivered: u64,
     pub completed: u64,
     pub requeued: u64,
-    /// Messages that consumers refused for good.
+    /// Messages that consumers refused.
     pub discarded: u64,
     pub expired: u64,
     pub overflowed: u64,
@@ -100,10 +100,10 @@ impl Measured for Dispatcher {
     }
 
     fn level(&self, at: usize) -> u64 {
-        let inner = self.lock();
+        let counts = self.counts();
         match at {
-            0 => inner.state.ready(),
-            _ => inner.state.in_flight() as u64,
+            0 => counts.ready,
+            _ => counts.in_flight as u64,
         }
     }
 
@@ -112,7 +112,7 @@ impl Measured for Dispatcher {
     }
 }
 
-/// Messages of one turn, by what became of them.
+/// Messages of one turn, by outcome.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     delivered: u64,
@@ -201,7 +201,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn count_chosen(self: &Arc<Self>, context: &DeliveryContext, handed: &DeliveryInfo) {
+    pub(super) fn count_chosen(self: &Arc<Self>, context: &DeliveryContext, handed: DeliveryInfo) {
         let redelivered = u64::from(handed.redelivered);
         self.count(context, [(GOT, 1), (REDELIVERED, redelivered)]);
     }
@@ -244,7 +244,7 @@ impl Dispatcher {
         to.count(context, [(MOVED_IN, messages as u64)]);
     }
 
-    /// Returns what was counted since the start.
+    /// Returns the counts since the start.
     pub fn message_counts(&self) -> MessageCounts {
         let words = self.counters.all();
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
@@ -300,7 +300,7 @@ impl Dispatcher {
     /// messages that came since the start.
     pub fn bytes_ready(&self) -> u64 {
         let inner = self.lock();
-        if self.settings().has_limits() {
+        if inner.settings.has_limits() {
             return inner.state.bytes_ready();
         }
         let published = u128::from(self.counters.get(PUBLISHED));

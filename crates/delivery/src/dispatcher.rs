@@ -311,7 +311,7 @@ impl DeliveryState {
     /// Records a use: the idle time begins anew.
     pub(super) fn note_use(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
         self.used_ms = context.clock.now_ms();
-        if let Some(at) = dispatcher.unused_at(self) {
+        if let Some(at) = self.unused_at() {
             self.wake_at(context, dispatcher, at);
         }
     }

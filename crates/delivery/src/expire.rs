@@ -94,11 +94,11 @@ impl DeliveryState {
             turn.context.metrics.on_death(reason);
             turn.tally.on_death(reason);
             let (state, changes) = self.parts();
-            if !has_target {
-                state.drop_ready(ready.id, bytes, changes);
-            } else {
+            if has_target {
                 state.hand_out(ready.id, None, true, bytes, changes);
                 self.dead_letters.add(ready.id, reason, Some(found.message));
+            } else {
+                state.drop_ready(ready.id, bytes, changes);
             }
             return None;
         }

@@ -120,7 +120,7 @@ impl Dispatcher {
 
     /// Returns true if it has not been used for as long as it may; otherwise it is checked again then.
     pub fn is_overdue(self: &Arc<Self>, context: &DeliveryContext, inner: &mut DeliveryState) -> bool {
-        let unused_at = self.unused_at(inner);
+        let unused_at = inner.unused_at();
         if unused_at.is_some_and(|at| at <= context.clock.now_ms()) {
             return true;
         }
@@ -136,13 +136,15 @@ impl Dispatcher {
         self.lock().timer_at = i64::MAX;
         while context.timer.pop_due(i64::MAX).is_some() {}
     }
+}
 
+impl DeliveryState {
     /// Returns the time from which it counts as unused. `None` if it has no limit, or is in use: by
     /// consumers, requests that wait, or leases.
-    pub(super) fn unused_at(&self, inner: &DeliveryState) -> Option<i64> {
-        let expires_ms = i64::try_from(inner.settings.expires_ms?).unwrap_or(i64::MAX);
-        let is_used = inner.has_consumers() || inner.waiting_requests > 0 || inner.has_leases();
-        (!is_used).then(|| inner.used_ms.saturating_add(expires_ms))
+    pub(super) fn unused_at(&self) -> Option<i64> {
+        let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
+        let is_used = self.has_consumers() || self.waiting_requests > 0 || self.has_leases();
+        (!is_used).then(|| self.used_ms.saturating_add(expires_ms))
     }
 }
 

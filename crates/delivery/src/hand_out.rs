@@ -276,7 +276,7 @@ impl DeliveryState {
         let is_getters = consumer.is_none() || next.is_some_and(has_waited);
         if is_getters && let Some(getter) = next.and_then(|at| self.getters.remove(at)) {
             let delivery = self.take(id, None, getter.settles, message, bytes);
-            if !getter.moves {
+            if !getter.moves() {
                 turn.tally.on_get(getter.settles, delivery.redelivered);
             }
             let ready = self.state.ready();

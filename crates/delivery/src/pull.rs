@@ -21,13 +21,22 @@ use super::settle_on_append::OpenMove;
 #[derive(Debug)]
 pub(super) struct GetRequest {
     pub(super) settles: bool,
-    /// True if the message moves to another dispatcher: a paused one gives it too.
-    pub(super) moves: bool,
-    /// True if it waits until there is a message.
-    pub(super) waits: bool,
+    pub(super) wait: GetWait,
     /// True if consumers had a whole turn before it.
     pub(super) has_waited: bool,
     pub(super) sender: oneshot::Sender<Option<(Delivery, u64)>>,
+}
+
+impl GetRequest {
+    /// Returns true if it waits until there is a message.
+    fn waits(&self) -> bool {
+        self.wait == GetWait::ForOne
+    }
+
+    /// Returns true if the message moves to another dispatcher: a paused one gives it too.
+    pub(super) fn moves(&self) -> bool {
+        self.wait == GetWait::ToMove
+    }
 }
 
 /// Wait of a request for a message.
@@ -245,8 +254,7 @@ impl Dispatcher {
             inner.getters.retain(|getter| !getter.sender.is_closed());
             inner.getters.push_back(GetRequest {
                 settles,
-                waits: wait == GetWait::ForOne,
-                moves: wait == GetWait::ToMove,
+                wait,
                 has_waited: false,
                 sender,
             });
@@ -327,7 +335,7 @@ impl Dispatcher {
             return Chosen::Lost;
         };
         context.metrics.delivered.inc();
-        self.count_chosen(&context, &handed);
+        self.count_chosen(&context, handed);
         pulled.deliveries.push(Delivery {
             id,
             message,
@@ -371,7 +379,7 @@ impl DeliveryState {
     /// Answers requests that do not wait: there is no message for them.
     pub(super) fn answer_pending_gets(&mut self) {
         for getter in std::mem::take(&mut self.getters) {
-            if getter.waits {
+            if getter.waits() {
                 self.getters.push_back(getter);
             } else {
                 // The receiver is gone if the requester is.
@@ -384,13 +392,13 @@ impl DeliveryState {
     pub(super) fn next_getter(&self) -> Option<usize> {
         let is_paused = self.state.consumers.is_paused();
         let mut getters = self.getters.iter();
-        getters.position(|getter| !is_paused || getter.moves)
+        getters.position(|getter| !is_paused || getter.moves())
     }
 
     /// Answers requests that do not wait while the hand-out is paused.
     pub(super) fn answer_paused_gets(&mut self) {
         for getter in std::mem::take(&mut self.getters) {
-            if getter.waits || getter.moves {
+            if getter.waits() || getter.moves() {
                 self.getters.push_back(getter);
             } else {
                 // The receiver is gone if the requester is.

@@ -4,7 +4,7 @@
 //! An index is built by one read of the logs when it is first wanted, and reads on from there with each
 //! search; so it costs publishing and settling nothing. Entries of settled messages are removed when a
 //! search meets them, or by a sweep once they are the most. An index covers the offsets of each lane up to a
-//! place; a search reads what is behind it. Hits are checked against the message.
+//! place; a search reads the messages behind it. Hits are checked against the message.
 //!
 //! Its memory is bounded over all dispatchers; an index that was not used for a while is dropped.
 

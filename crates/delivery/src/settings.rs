@@ -1,6 +1,6 @@
 //! Settings in force of a dispatcher, which may change while it runs, and its pause.
 //!
-//! They are swapped as a whole under the dispatcher's lock. What is asked without the lock are flags.
+//! They are swapped as a whole under the dispatcher's lock. Flags are read without the lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

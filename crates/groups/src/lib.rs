@@ -12,50 +12,50 @@
 //! stages that state before it releases the lock, so the journal has the steps of a group in order. The
 //! answers of a step that stores state are given once it is stored.
 //!
-//! - [`registry`]: all groups; lookup, locking, steps
-//! - [`group`]: one group: its kind, its commits, its waiting requests
-//! - [`classic_requests`], [`consumer_requests`]: requests of members
-//! - [`commit`]: committing, fetching and deleting offsets
-//! - [`stored_consumer_group`]: how consumer groups are stored; [`stored`]: the stored format of groups and
+//! - `registry`: all groups; lookup, locking, steps
+//! - `group`: one group: its kind, its commits, its waiting requests
+//! - `classic_requests`, `consumer_requests`: requests of members
+//! - `commit`: committing, fetching and deleting offsets
+//! - `stored_consumer_group`: how consumer groups are stored; `stored`: the stored format of groups and
 //!   commits
-//! - [`stable_watch`]: waiting for a stable group to change
-//! - [`deadlines`]: the task that wakes groups at their deadlines and removes expired commits
+//! - `stable_watch`: waiting for a stable group to change
+//! - `deadlines`: the task that wakes groups at their deadlines and removes expired commits
 //! - `heartbeat_interval`: time between heartbeats
 //! - `migration`: groups that change their protocol while they run; [`member_protocol`]: the codec that this
 //!   needs
 //! - [`classic`]: groups whose members assign partitions among themselves
 //! - [`consumer`]: groups whose partitions the broker assigns
-//! - [`commits`]: the committed offsets of one group; `commit_counts`: how many there were
-//! - [`effects`], `replies`, `strategy`, [`error`], [`moment`]; [`settings`], [`metrics`]
+//! - `commits`: the committed offsets of one group; `commit_counts`: how many there were
+//! - `effects`, `replies`, `strategy`, `error`, `moment`; `settings`, `metrics`
 //!
 //! [`classic`] and [`consumer`] know neither each other nor anything above them in this list.
 //!
 //! This crate knows no wire protocol, no connections and no contents of the members' metadata.
 
 pub mod classic;
-pub mod classic_requests;
-pub mod commit;
+mod classic_requests;
+mod commit;
 mod commit_counts;
-pub mod commits;
+mod commits;
 pub mod consumer;
-pub mod consumer_requests;
-pub mod deadlines;
+mod consumer_requests;
+mod deadlines;
 mod deletion;
-pub mod effects;
-pub mod error;
-pub mod group;
+mod effects;
+mod error;
+mod group;
 mod heartbeat_interval;
 pub mod member_protocol;
-pub mod metrics;
+mod metrics;
 mod migration;
-pub mod moment;
+mod moment;
 mod pending;
-pub mod registry;
+mod registry;
 mod replies;
-pub mod settings;
-pub mod stable_watch;
-pub mod stored;
-pub mod stored_consumer_group;
+mod settings;
+mod stable_watch;
+mod stored;
+mod stored_consumer_group;
 mod strategy;
 
 pub use commit::{COMMITS_TOGETHER, CommitTicket, NewCommit};

@@ -15,7 +15,7 @@ struct StateLabels {
 }
 
 #[derive(Debug, Default)]
-pub struct GroupMetrics {
+pub(crate) struct GroupMetrics {
     groups: Family<StateLabels, Gauge>,
     pub(crate) rebalances: Counter,
     pub(crate) expired_members: Counter,
@@ -24,7 +24,7 @@ pub struct GroupMetrics {
 }
 
 impl GroupMetrics {
-    pub fn register(&self, registry: &mut Registry) {
+    pub(crate) fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("groups");
         registry.register("groups", "Groups by kind and state", self.groups.clone());
         registry.register("rebalances", "Rebalances begun", self.rebalances.clone());

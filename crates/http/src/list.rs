@@ -168,7 +168,7 @@ impl<T: 'static, E: Serialize> List<T, E> {
     }
 
     /// Returns a page of entries in the order of [`Self::name_order`].
-    pub fn ordered_page(&self, query: &Query, found: Ordered<T>) -> Result<Page<Value>, Problem> {
+    pub fn ordered_page(&self, query: &Query, found: &Ordered<T>) -> Result<Page<Value>, Problem> {
         let last = found.entries.last().filter(|_| found.has_more);
         Ok(Page {
             items: self.items(query, found.entries.iter())?,

@@ -3,27 +3,27 @@
 //! The [`Journal`] trait is the contract: logs and offsets, never files. This crate knows only the headers of
 //! batches, and no protocol, topic or queue at all.
 //!
-//! - [`contract`]: the trait and its types
+//! - `contract`: the trait and its types
 //! - [`ticket`]: pending results of appends and reads
-//! - [`watch`]: notification of growth; [`disk_space`]: notification of free disk space
+//! - `watch`: notification of growth; `disk_space`: notification of free disk space
 //! - [`disk`]: the provider on local disk
-//! - [`memory`]: the provider in memory
-//! - [`metrics`]: metrics of a journal
+//! - `memory`: the provider in memory
+//! - `metrics`: metrics of a journal
 //! - `manual_journal`: a journal controlled by a test, behind the feature `testing`
 //! - `simulated`: a disk with faults controlled by a test, behind the feature `testing`
 
-pub mod contract;
+mod contract;
 pub mod disk;
-pub mod disk_space;
+mod disk_space;
 #[cfg(any(test, feature = "testing"))]
 pub mod manual_journal;
-pub mod memory;
-pub mod metrics;
+mod memory;
+mod metrics;
 mod request_ids;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
 pub mod ticket;
-pub mod watch;
+mod watch;
 
 pub use contract::{
     AbortedTransaction, Append, BatchFrame, Bounds, Change, Compaction, Frame, Journal, LogSlice, LogSpec,

@@ -5,29 +5,29 @@
 //! client's turn, and is undone if it is not stored; it is acknowledged once stored. So an acknowledged
 //! subscription is stored, and a second change of a client never builds on one that is not.
 
+mod name_list;
+mod rows;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use stafett_journal::{Append, Frame, Outcome, StateWait};
 use stafett_model::Offset;
 use stafett_routing::live::Pattern;
-use stafett_store::{NotStored, only_outcome};
+use stafett_store::NotStored;
 use tokio::sync::SemaphorePermit;
 
-use super::clients::{Client, ClientName, ClientNumber, Rows};
+pub use self::name_list::NameList;
+pub(crate) use self::rows::StaleRows;
+use super::clients::{Client, ClientName, ClientNumber};
 use super::live::{Live, TooManyClients};
 use super::log_delivery::{HeldSubscription, LiveLogs, StartFrom};
-use super::log_state::ClientPositions;
 use super::outbox::Outbox;
-use super::stored::{EditKind, RowBuilder, RowKey, client_frame};
+use super::stored::{EditKind, RowBuilder};
 
 /// Names changed under one lock.
 const NAMES_AT_ONCE: usize = 512;
 /// Bound on the patterns of one client.
 pub(crate) const CLIENT_PATTERNS_MAX: usize = 1000;
-/// Rows deleted with one append.
-const DELETES_AT_ONCE: u32 = 1000;
 /// Overhead of a stored row, in bytes.
 const ROW_OVERHEAD: u64 = 64;
 /// Wasted stored bytes that are always allowed before a client's rows are rewritten.
@@ -47,46 +47,6 @@ pub enum SubscriptionEdit {
     SubscribePatterns(Vec<Pattern>),
     UnsubscribePatterns(Vec<Pattern>),
     UnsubscribeAll,
-}
-
-/// List of names, in one allocation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NameList {
-    text: String,
-    ends: Vec<u32>,
-}
-
-impl NameList {
-    /// Adds a name. The list holds names of one request, far below 4 GiB.
-    pub fn push(&mut self, name: &str) {
-        self.text.push_str(name);
-        self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
-    }
-
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        let end = |end: &u32| usize::try_from(*end).unwrap_or(usize::MAX);
-        let starts = std::iter::once(0).chain(self.ends.iter().map(end));
-        let ranges = starts.zip(self.ends.iter().map(end));
-        ranges.map(|(start, end)| self.text.get(start..end).unwrap_or_default())
-    }
-}
-
-impl<'a> FromIterator<&'a str> for NameList {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
-        let mut list = Self::default();
-        for name in names {
-            list.push(name);
-        }
-        list
-    }
 }
 
 /// Refusal of a change, as a whole.
@@ -465,175 +425,9 @@ impl Live {
             }
         }
     }
-
-    /// Stores the changes of the parts, and undoes those that could not be stored.
-    async fn store_parts(&self, parts: Vec<ClientChanges>, results: &mut [Result<usize, ChangeError>]) {
-        let (mut appends, mut stored, mut changed) = (Vec::new(), Vec::new(), Vec::new());
-        for mut part in parts {
-            for (place, done) in part.done.drain(..) {
-                if let Some(result) = results.get_mut(place) {
-                    *result = done;
-                }
-                stored.push((place, part.number));
-            }
-            let row = part.row.bytes();
-            if let Some((frames, afterwards)) = self.frames(part.number, row.clone()) {
-                appends.push(Append::state(frames, StateWait::Synced));
-                changed.push((part, afterwards));
-            }
-        }
-        if appends.is_empty() {
-            return;
-        }
-        let outcomes = self.journal.append(appends).await;
-        for ((mut part, afterwards), outcome) in changed.into_iter().zip(outcomes) {
-            let ClientAfter {
-                rows,
-                rest,
-                positions,
-            } = afterwards;
-            match only_outcome(Some(&outcome)) {
-                Ok(()) => {
-                    if let Some(client) = self.clients_mut().get_mut(part.number) {
-                        client.rows = rows;
-                    }
-                    if let Some(rest) = rest {
-                        self.delete_rows(rest).await;
-                    }
-                }
-                Err(error) => {
-                    self.undo(part.number, &mut part.row, 0);
-                    if let Some(positions) = positions {
-                        self.positions.restore(part.number, positions);
-                    }
-                    let of_part = stored.iter().filter(|(_, number)| *number == part.number);
-                    for (place, _) in of_part {
-                        if let Some(result @ Ok(_)) = results.get_mut(*place) {
-                            *result = Err(error.into());
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns the frames that store the client's current state, and its state afterwards. `None` if nothing
-    /// changed.
-    fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, ClientAfter)> {
-        let clients = self.clients();
-        let client = clients.get(number)?;
-        let row = row?;
-        let mut rows = client.rows;
-        if client.subscriptions() == 0 {
-            if !rows.is_stored {
-                return None;
-            }
-            let stale = StaleRows {
-                client: number,
-                generation: rows.generation,
-                first: 0,
-                end: rows.count,
-            };
-            let (deletes, rest) = stale.split();
-            let head = std::iter::once(client_frame(number, None));
-            let (positions, forgetting) = self.positions.forget(number).unzip();
-            let frames = head.chain(forgetting).chain(deletes).collect();
-            let afterwards = ClientAfter {
-                rows: rows.cleared(),
-                rest,
-                positions,
-            };
-            return Some((frames, afterwards));
-        }
-        let mut frames = Vec::with_capacity(2);
-        if !rows.is_stored {
-            rows.is_stored = true;
-            frames.push(client_frame(number, Some((&client.name, rows.generation))));
-        }
-        let key = RowKey {
-            client: number,
-            generation: rows.generation,
-            row: rows.count,
-        };
-        rows.count += 1;
-        rows.bytes += row.len() as u64;
-        frames.push(key.frame(Some(row)));
-        let afterwards = ClientAfter {
-            rows,
-            rest: None,
-            positions: None,
-        };
-        Some((frames, afterwards))
-    }
-
-    /// Deletes unreferenced rows; if this fails, the rest is deleted at the next start.
-    pub(crate) async fn delete_rows(&self, stale: StaleRows) {
-        let mut rest = Some(stale);
-        while let Some(stale) = rest {
-            let (deletes, behind) = stale.split();
-            let append = Append::state(deletes, StateWait::Written);
-            let outcomes = self.journal.append(vec![append]).await;
-            if !matches!(outcomes.first(), Some(Outcome::Committed(_))) {
-                return;
-            }
-            rest = behind;
-        }
-    }
-
-    async fn rewrite_if_wasteful(&self, number: ClientNumber) {
-        let is_wasteful = self.clients().get(number).is_some_and(|client| {
-            let rows = client.rows;
-            let waste = (rows.bytes + ROW_OVERHEAD * u64::from(rows.count)).saturating_sub(client.live_bytes);
-            rows.is_stored && waste > client.live_bytes + WASTE_MIN
-        });
-        if is_wasteful {
-            self.rewrite(number).await;
-        }
-    }
 }
 
 /// Returns the approximate bytes of a subscription in a row.
 pub(crate) fn live_bytes(name: &str) -> u64 {
     name.len() as u64 + 2
-}
-
-/// State of a client after a change of its subscriptions.
-struct ClientAfter {
-    rows: Rows,
-    /// Rows that remain to be deleted.
-    rest: Option<StaleRows>,
-    /// Positions that are deleted with the last subscription.
-    positions: Option<ClientPositions>,
-}
-
-/// Unreferenced rows of a generation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StaleRows {
-    pub(crate) client: ClientNumber,
-    pub(crate) generation: u32,
-    pub(crate) first: u32,
-    pub(crate) end: u32,
-}
-
-impl StaleRows {
-    /// Splits off the deletions for one append; returns them and the remaining rows.
-    fn split(self) -> (Vec<Frame>, Option<Self>) {
-        let middle = self.end.min(self.first.saturating_add(DELETES_AT_ONCE));
-        let delete = |row| {
-            let key = RowKey {
-                client: self.client,
-                generation: self.generation,
-                row,
-            };
-            key.frame(None)
-        };
-        let rest = Self {
-            first: middle,
-            ..self
-        };
-        (
-            (self.first..middle).map(delete).collect(),
-            (middle < self.end).then_some(rest),
-        )
-    }
 }

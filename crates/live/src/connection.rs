@@ -479,14 +479,15 @@ impl Running {
         let budget = &self.connection.budget;
         let memory = match self.memory.take().filter(|memory| memory.expected() >= expected) {
             Some(memory) => memory,
-            None => match Arrival::try_begin(budget, expected) {
-                Some(memory) => memory,
-                None => {
+            None => {
+                if let Some(memory) = Arrival::try_begin(budget, expected) {
+                    memory
+                } else {
                     let _waiting = self.connection.entry.waiting(Wait::Memory);
                     let begun = Arrival::begin(budget, expected).await;
                     begun.map_err(|_| Ended::Budget)?
                 }
-            },
+            }
         };
         let memory = self.memory.insert(memory);
         let needed = self.inbound.len() + self.decoder.held_bytes() + PARTIAL_READ_BYTES;

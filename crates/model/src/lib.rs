@@ -3,51 +3,51 @@
 //! This crate is pure. It does no I/O, knows no clock, no async runtime and no protocol, and it is the only
 //! crate that reads or builds the bytes of a stored batch.
 //!
-//! - [`id`]: logs, offsets, epochs and producers, as types that do not mix
-//! - [`topic_name`]: rules for the names of topics
-//! - [`durability`]: durability levels of a write
+//! - `id`: logs, offsets, epochs and producers, as types that do not mix
+//! - `topic_name`: rules for the names of topics
+//! - `durability`: durability levels of a write
 //! - [`batch`]: the stored batch: its header, its checksum, its placement in a log
-//! - [`record`]: one record of a batch
-//! - [`batch_builder`]: builds a batch from records
+//! - `record`: one record of a batch
+//! - `batch_builder`: builds a batch from records
 //! - [`mod@records`]: reads the records of a batch
-//! - [`message`]: the records that queues store
+//! - `message`: the records that queues store
 //! - `lock`: locks that a panic does not poison
 //! - `namespace`: names of namespaces
 //! - [`mod@partition`]: choice of a partition by key
-//! - [`stored_message`]: a message in place, inside a stored batch
-//! - [`validate`]: checks of a batch from a producer
+//! - `stored_message`: a message in place, inside a stored batch
+//! - `validate`: checks of a batch from a producer
 //! - [`fan_out`]: rebuilds a batch with a part of its records
-//! - [`time`]: finds records of a batch by timestamp
+//! - `time`: finds records of a batch by timestamp
 //! - `transaction`: control batches that end a transaction
-//! - [`append_time`]: sets the append time of a batch
+//! - `append_time`: sets the append time of a batch
 //! - [`mod@recompress`]: recompresses a batch
 //! - `retain`: rebuilds a batch with some of its records, for compaction
 //! - [`compression`]: codecs of a batch's records, with bounded output
 //! - [`codec`]: encoding of texts and numbers in stored definitions
 //! - [`checksum`]: CRC-32C, the checksum of all formats
 
-pub mod append_time;
+mod append_time;
 pub mod batch;
-pub mod batch_builder;
+mod batch_builder;
 pub mod checksum;
 pub mod codec;
 pub mod compression;
-pub mod durability;
+mod durability;
 pub mod fan_out;
-pub mod id;
+mod id;
 mod lock;
-pub mod message;
+mod message;
 mod namespace;
-pub mod partition;
+mod partition;
 pub mod recompress;
-pub mod record;
+mod record;
 pub mod records;
 mod retain;
-pub mod stored_message;
-pub mod time;
-pub mod topic_name;
+mod stored_message;
+mod time;
+mod topic_name;
 mod transaction;
-pub mod validate;
+mod validate;
 mod varint;
 
 pub use append_time::{SplitBatch, with_append_time};
@@ -56,7 +56,7 @@ pub use batch_builder::BatchBuilder;
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
-pub use lock::{Lock, SharedLock};
+pub use lock::{Lock, SharedLock, WakeUp};
 pub use message::{Arrival, Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
 pub use namespace::{NAME_BYTES_MAX, Namespace, NamespaceId};
 pub use partition::partition_of;

@@ -2,7 +2,8 @@
 //! connection's task must not end all others, and structures here are consistent between any two statements
 //! that can panic.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// Mutual exclusion lock.
 #[derive(Debug, Default)]
@@ -57,6 +58,52 @@ impl<T> SharedLock<T> {
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes threads that wait for a change of a value under a [`Lock`].
+#[derive(Debug, Default)]
+pub struct WakeUp(Condvar);
+
+impl WakeUp {
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for a wake-up; it may come without one.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Like [`Self::wait`], up to `patience`.
+    pub fn wait_timeout<'a, T>(&self, guard: MutexGuard<'a, T>, patience: Duration) -> MutexGuard<'a, T> {
+        let waited = self.0.wait_timeout(guard, patience);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits while `busy`.
+    pub fn wait_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        busy: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        let waited = self.0.wait_while(guard, busy);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while `busy`, up to `patience`.
+    pub fn wait_timeout_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        patience: Duration,
+        busy: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        let waited = self.0.wait_timeout_while(guard, patience, busy);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 

@@ -17,7 +17,7 @@
 use crate::varint;
 
 /// Minimum size of a record: each of its seven fields takes at least one byte.
-pub const RECORD_BYTES_MIN: usize = 7;
+pub(crate) const RECORD_BYTES_MIN: usize = 7;
 
 /// Key and value of a header.
 pub type Header<'a> = (&'a [u8], Option<&'a [u8]>);

@@ -186,7 +186,7 @@ fn admit<P: Protocol>(
     let protocol = Arc::clone(protocol);
     let open = Open {
         metrics: Arc::clone(metrics),
-        _listed: shared.connections.add(Arc::clone(&entry)),
+        _listed: shared.connections.add(&entry),
     };
     metrics.open.inc();
     let task = tasks.spawn(async move {

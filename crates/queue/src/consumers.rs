@@ -24,6 +24,7 @@ pub struct ConsumerRules {
 
 /// The consumers of a queue.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent states of the list")]
 pub struct Consumers {
     list: BTreeMap<ConsumerKey, Consumer>,
     /// Consumers that can take a message, by priority: the highest last.

@@ -8,6 +8,8 @@
 //!
 //! Below the head everything is settled. An offset below `next` is settled, in flight, or returned. One at or
 //! behind `next` is ready, unless it is settled or was chosen: taken out of its turn.
+//!
+//! Length: one structure; each change keeps the order drawn above.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -5,26 +5,26 @@
 //! contents, and stores the resulting [`Changes`]. The state's size depends on the messages in flight and on
 //! the gaps between settled offsets, never on the number of waiting messages.
 //!
-//! - [`settings`]: settings of a queue; [`changed_settings`]: those changed while it exists
-//! - [`offset_set`]: a compressed set of offsets
+//! - `settings`: settings of a queue; `changed_settings`: those changed while it exists
+//! - `offset_set`: a compressed set of offsets
 //! - [`lane`]: delivery state over one log; a queue has one per priority in use
-//! - [`state`]: all lanes of a queue, and the order between them
+//! - `state`: all lanes of a queue, and the order between them
 //! - `in_flight`: messages in flight of a lane
 //! - [`consumers`]: choice of the next consumer
-//! - [`state_codec`]: stored form of the state
+//! - `state_codec`: stored form of the state
 //! - [`expiry`]: expiry of messages
 //! - [`death_history`]: dead-letter history and cycle detection
 
-pub mod changed_settings;
+mod changed_settings;
 pub mod consumers;
 pub mod death_history;
 pub mod expiry;
 mod in_flight;
 pub mod lane;
-pub mod offset_set;
-pub mod settings;
-pub mod state;
-pub mod state_codec;
+mod offset_set;
+mod settings;
+mod state;
+mod state_codec;
 
 pub use changed_settings::{ChangedSettings, Setting};
 pub use consumers::{ConsumerKey, ConsumerRules, Consumers};

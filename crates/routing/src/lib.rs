@@ -7,10 +7,10 @@
 //! No I/O, clock or protocol here, and no notion of a target's type: queues and topics belong to the broker.
 //!
 //! - [`live`]: subscriptions of clients to live topics
-//! - [`router`]: exchanges by name, and routing through them
-//! - [`spec`]: settings of exchanges and bindings
-//! - [`message_view`]: the parts of a message that routing uses
-//! - [`routes`]: result of routing
+//! - `router`: exchanges by name, and routing through them
+//! - `spec`: settings of exchanges and bindings
+//! - `message_view`: the parts of a message that routing uses
+//! - `routes`: result of routing
 //! - `tables`: one table of bindings per kind of exchange; `hash_trie`: the structure behind the large ones;
 //!   `cache_prefetch`: prefetch of memory
 
@@ -19,10 +19,10 @@ mod hash;
 mod hash_trie;
 mod hops;
 pub mod live;
-pub mod message_view;
-pub mod router;
-pub mod routes;
-pub mod spec;
+mod message_view;
+mod router;
+mod routes;
+mod spec;
 mod tables;
 
 pub use hops::{Hop, Target};

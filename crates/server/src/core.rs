@@ -1,7 +1,7 @@
 //! The journal and the broker on it, without the front ends.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -35,7 +35,7 @@ impl Core {
             Some(log) => Metrics::new().observed_by(trace::observer(Arc::clone(log))),
             None => Metrics::new(),
         };
-        metrics.register(&mut process.registry.write().unwrap_or_else(PoisonError::into_inner));
+        metrics.register(&mut process.registry());
         let (path, journal_settings) = (settings.data_dir.clone(), journal_settings(settings));
         let opened =
             tokio::task::spawn_blocking(move || DiskJournal::open(&path, journal_settings, metrics)).await;
@@ -58,7 +58,7 @@ impl Core {
             .await
             .context("the broker cannot start")?;
         broker.histories().set_bytes_max(settings.history.bytes_max);
-        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = process.registry();
         broker.register_metrics(&mut registry);
         drop(registry);
         Ok(Self {

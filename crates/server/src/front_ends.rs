@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
@@ -31,7 +31,7 @@ async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<SocketAdd
         .bind("kafka.listen", &settings.kafka.listen, limits)
         .await?;
     let kafka = {
-        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = process.registry();
         Kafka::new(
             Arc::clone(broker),
             kafka_settings(settings, address),
@@ -51,7 +51,7 @@ async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<(), Failur
     };
     let (listener, _) = process.bind("amqp.listen", &settings.amqp.listen, limits).await?;
     let amqp = {
-        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = process.registry();
         Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
     };
     amqp.open_management(&process.management);

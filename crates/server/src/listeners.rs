@@ -9,8 +9,8 @@ use tokio_util::task::TaskTracker;
 
 /// Listeners that end together.
 pub(crate) struct Listeners {
-    shared: Shared,
-    tasks: TaskTracker,
+    pub(crate) shared: Shared,
+    pub(crate) tasks: TaskTracker,
 }
 
 impl Listeners {

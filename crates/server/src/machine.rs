@@ -1,5 +1,5 @@
-//! Readings of the machine and of the process, taken every 5 s from `/proc` (proc(5)). What the system does
-//! not tell is 0.
+//! Readings of the machine and of the process, taken every 5 s from `/proc` (proc(5)). Readings that the
+//! system does not give are 0.
 
 use std::fs;
 use std::path::PathBuf;
@@ -206,6 +206,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "no rate is exactly 0")]
     fn the_first_reading_has_no_rates_and_a_later_one_is_of_this_machine() {
         let mut reader = MachineReader::new(PathBuf::from("/"), 7);
         let first = reader.read(1.0);

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ enum End {
 
 /// Listening sockets by the setting of their address: opened by the first run that needs them, shared by all
 /// runs, closed when the process is about to end.
-type Sockets = Mutex<HashMap<&'static str, Listener>>;
+type Sockets = Lock<HashMap<&'static str, Listener>>;
 
 /// Runs the broker until it is told to stop. `flags` are those that the settings were loaded with.
 pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
@@ -178,7 +178,7 @@ pub(crate) struct Process {
     pub(crate) settings: Settings,
     /// Limit on the open files and sockets of the process.
     pub(crate) descriptors: u64,
-    pub(crate) registry: Arc<RwLock<Registry>>,
+    registry: Arc<RwLock<Registry>>,
     /// The performance log, if there is one.
     pub(crate) trace: Option<Arc<Trace>>,
     net: Arc<NetMetrics>,
@@ -332,8 +332,13 @@ impl Process {
         Ok(End::Stopped { deadline })
     }
 
+    /// Returns the registry of all metrics, to add some.
+    pub(crate) fn registry(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.registry.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn sockets(&self) -> MutexGuard<'_, HashMap<&'static str, Listener>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sockets.lock()
     }
 
     /// Starts the HTTP listener, which answers from the beginning to the end.

@@ -78,6 +78,18 @@ impl Acquired {
         }
         self.batches.push(batch);
     }
+
+    /// Returns the lock that `member` has on the messages.
+    fn lock(&self, partition: u32, member: &Arc<str>, until_ms: i64) -> RecordLock {
+        let ranges = self.ranges.iter();
+        RecordLock {
+            member: Arc::clone(member),
+            partition,
+            offsets: ranges.map(|range| range.first.0..range.last.0 + 1).collect(),
+            held: self.records(),
+            until_ms,
+        }
+    }
 }
 
 impl Place {
@@ -117,11 +129,7 @@ impl Place {
             let end = base + header.span();
             let (state, changes) = inner.parts();
             // Nothing is stored before the batch.
-            let missing = if batches.is_hidden(&header) {
-                at..end
-            } else {
-                at..base
-            };
+            let missing = at..if batches.is_hidden(&header) { end } else { base };
             state.drop_range(partition, missing, changes);
             let is_full = state
                 .lane(partition)
@@ -146,15 +154,7 @@ impl Place {
         let held = acquired.records();
         if held > 0 {
             let until_ms = shares.context.clock.now_ms() + i64::from(rules.lock_ms);
-            let ranges = acquired.ranges.iter();
-            let lock = RecordLock {
-                member: Arc::clone(&wanted.member),
-                partition,
-                offsets: ranges.map(|range| range.first.0..range.last.0 + 1).collect(),
-                held,
-                until_ms,
-            };
-            locks.insert(key, lock);
+            locks.insert(key, acquired.lock(partition, &wanted.member, until_ms));
             inner.wake_at(&shares.context, &self.dispatcher, until_ms);
             shares.context.metrics.delivered.inc_by(held);
         }

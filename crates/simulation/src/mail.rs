@@ -39,7 +39,7 @@ const NOTICED_MS: u64 = 1_000;
 /// Maximum number of leases that are settled together.
 const SETTLED_MAX: usize = 20;
 
-/// The client, and what it knows.
+/// The client and its knowledge.
 #[derive(Default)]
 pub struct Mail {
     parcels: Parcels,
@@ -76,7 +76,7 @@ enum Answer {
 }
 
 impl Clone for Mail {
-    /// Clones what the client knows: its requests stay with the original.
+    /// Clones the knowledge of the client: its requests stay with the original.
     fn clone(&self) -> Self {
         self.as_left()
     }
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Mail {
 }
 
 impl Mail {
-    /// Returns what the client knows, with all requests on their way unanswered.
+    /// Returns the knowledge of the client, with all requests on their way unanswered.
     #[must_use]
     pub fn as_left(&self) -> Self {
         let mut parcels = self.parcels.clone();
@@ -171,7 +171,7 @@ impl Mail {
                 for (delivery, lease) in received.messages {
                     let number = number_of(&delivery.message).ok_or("a foreign message came")?;
                     numbers.push(number);
-                    self.parcels.on_received(Parcel {
+                    self.parcels.on_received(&Parcel {
                         number,
                         redelivered: delivery.redelivered,
                         lease,
@@ -269,8 +269,9 @@ fn leave(parcels: &mut Parcels, asked: &Asked) {
         }
         Asked::Settle { held, what, .. } => {
             if *what == Settle::Complete {
-                held.iter()
-                    .for_each(|(number, _)| parcels.on_settling_unknown(*number));
+                for (number, _) in held {
+                    parcels.on_settling_unknown(*number);
+                }
             }
         }
     }
@@ -348,7 +349,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until all leases are over, and compares the queue with what the client knows.
+    /// Waits until all leases are over, and compares the queue with the knowledge of the client.
     async fn look_at_mail(&mut self, server: &mut Server, queue: &Arc<Queue>) -> Result<(), Broken> {
         if self.may_refuse {
             return Ok(());
@@ -366,7 +367,7 @@ impl World {
         self.compare_mail(server, queue).await
     }
 
-    /// Declares the queue after a start, and compares it with what the client knows.
+    /// Declares the queue after a start, and compares it with the knowledge of the client.
     pub async fn check_mail(&mut self, server: &mut Server) -> Result<(), Broken> {
         let declare = Declare {
             durable: true,

@@ -2,24 +2,25 @@
 
 mod faults;
 mod space;
+mod step;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use stafett_journal::Journal;
+use stafett_journal::Journal as _;
 use stafett_journal::simulated::SimulatedDisk;
 use tokio::time::Instant;
 
 use crate::amqp::Amqp;
 use crate::backup::{self, Backup};
 use crate::host;
-use crate::kafka::{KEPT, Kafka};
+use crate::kafka::Kafka;
 use crate::live::Live;
 use crate::loss::{Loss, Lost};
 use crate::mail::Mail;
 use crate::server::Server;
-use crate::steps::{Action, DiskFault, End, Plan, Shape, Step};
+use crate::steps::{DiskFault, Plan, Shape, Step};
 use crate::trace::Trace;
 
 /// A violation that the checker found.
@@ -346,103 +347,6 @@ impl World {
         self.check_lives(server).await
     }
 
-    async fn step(&mut self, server: &mut Server, step: Step) -> Result<(), Broken> {
-        self.trace.note(|| format!("{step:?}"));
-        self.pump_every = step.pump_every;
-        match step.action {
-            Action::Produce {
-                producer,
-                topic,
-                partition,
-                records,
-                bytes,
-                age,
-            } => self.produce(server, producer, (topic, partition), records, bytes, age)?,
-            Action::Leave { producer } => {
-                if let Some(producer) = self.kafka.producers.get_mut(usize::from(producer)) {
-                    producer.leave(&mut self.kafka.ledger);
-                }
-            }
-            Action::Read { topic, partition } => self.check_log(server, topic, partition, None).await?,
-            Action::Recreate { topic } => self.recreate_topic(server, topic).await?,
-            Action::Publish {
-                client,
-                target,
-                message,
-            } => self.publish(server, client, target, message)?,
-            Action::Consume { client, queue } => self.consume(server, client, queue)?,
-            Action::Get { client, queue } => self.get(server, client, queue)?,
-            Action::Settle { client, count, how } => self.settle(client, count, how),
-            Action::Cancel { client } => self.cancel(client),
-            Action::Pause { client, for_ms } => self.pause(client, for_ms),
-            Action::Close { client, how, settles } => self.close(client, how, settles),
-            Action::Group(step) => self.group_step(server, step).await?,
-            Action::Share(step) => self.share_step(server, step).await?,
-            Action::Transaction(step) => self.transaction_step(server, step).await?,
-            Action::Move(step) => self.move_messages(server, step).await?,
-            Action::Space(step) => self.space_step(server, step).await?,
-            Action::Reader(step) => self.reader_step(server, step).await?,
-            Action::Define(step) => self.definition_step(server, step)?,
-            Action::View(step) => self.view_step(server, step).await?,
-            Action::Tx(step) => self.tx_step(server, step).await?,
-            Action::Stream(step) => self.stream_step(server, step).await?,
-            Action::Live(step) => self.live_step(server, step).await?,
-            Action::Mail(step) => self.mail_step(server, step).await?,
-            Action::Remove(removal) => self.remove(server, removal).await?,
-            Action::Look => self.check_flights(server).await?,
-            Action::Fault { after, fault } => self.arm(after, fault),
-            Action::End(end) => return Err(self.end(server, end).await),
-            Action::Lose { end, loss } => {
-                self.loss = Some(loss);
-                return Err(self.end(server, end).await);
-            }
-            Action::BackUp => self.back_up(server)?,
-            Action::Restore { end } => self.start_on_backup(server, end).await?,
-            Action::Repeat { producer, back } => self.repeat(server, producer, back)?,
-            Action::Retain => self.retain(server),
-            Action::Checkpoint => server.journal.checkpoint(),
-            Action::Rewrite { covers, frees } => self.rewrite(server, covers, frees),
-            Action::Jump { seconds } => {
-                self.wall_offset_ms += seconds * 1000;
-                self.amqp.copies.on_clock_set();
-            }
-            Action::Full { for_ms, used_up } => self.fill_disk(server, for_ms, used_up).await?,
-            Action::Rest { seconds } => self.rest(server, u64::from(seconds) * 1000).await?,
-        }
-        self.look(server)?;
-        self.rest(server, step.wait_ms.into()).await
-    }
-
-    /// Ends the program.
-    pub async fn end(&mut self, server: &mut Server, end: End) -> Broken {
-        Broken::Died(match end {
-            End::Stop => match self.stop(server).await {
-                Ok(()) => Death::Stopped,
-                Err(broken) => return broken,
-            },
-            End::Kill => Death::Killed,
-            End::Power(seed) => Death::Power(seed),
-        })
-    }
-
-    /// Applies retention.
-    fn retain(&mut self, server: &Server) {
-        let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
-        self.kafka.ledger.expire_before(host::wall_ms() - kept);
-        server.journal.enforce_retention();
-    }
-
-    fn rewrite(&mut self, server: &Server, covers: bool, frees: bool) {
-        if covers {
-            server.journal.checkpoint();
-        }
-        self.kafka.ledger.on_rewrite(host::wall_ms());
-        let rewritten = server.journal.rewrite();
-        if frees && rewritten > 0 {
-            server.journal.checkpoint();
-        }
-    }
-
     pub fn disk(&self) -> &SimulatedDisk {
         &self.disk
     }
@@ -532,7 +436,7 @@ impl World {
     async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.amqp.begin_stop(self.steady_ms);
         self.kafka.begin_stop();
-        // The program waits for its connections, and ends what is left of them, before the broker stops.
+        // The program waits for its connections, and ends the others, before the broker stops.
         self.mail.leave();
         let mut heard = Ok(());
         let stopped = server

@@ -225,7 +225,7 @@ fn heartbeats() -> Vec<Case> {
         case(
             "ShareGroupHeartbeat: an empty topic name",
             changed("odd.sh.unnamed", |r| {
-                r.subscribed_topic_names = Some(vec![text("")])
+                r.subscribed_topic_names = Some(vec![text("")]);
             }),
         ),
         case(
@@ -334,7 +334,7 @@ fn sessions() -> Vec<Case> {
             ]
             .map(|(named, member)| {
                 let request = ShareFetchRequest {
-                    group_id: named.and(group.clone()),
+                    group_id: named.and_then(|()| group.clone()),
                     member_id: member.map(text),
                     ..request.clone()
                 };
@@ -389,7 +389,7 @@ fn sessions() -> Vec<Case> {
             ]
             .map(|(named, member)| {
                 let request = ShareAcknowledgeRequest {
-                    group_id: named.and(group.clone()),
+                    group_id: named.and_then(|()| group.clone()),
                     member_id: member.map(text),
                     ..request.clone()
                 };
@@ -421,13 +421,13 @@ fn fetches() -> Vec<Case> {
         case(
             "ShareFetch: a partition that is not there",
             changed("odd.sh.nopartition", |r| {
-                r.topics[0].partitions[0].partition_index = 7
+                r.topics[0].partitions[0].partition_index = 7;
             }),
         ),
         case(
             "ShareFetch: a negative partition",
             changed("odd.sh.negpartition", |r| {
-                r.topics[0].partitions[0].partition_index = -1
+                r.topics[0].partitions[0].partition_index = -1;
             }),
         ),
         case(

@@ -29,7 +29,7 @@ pub(crate) use text::router;
 
 /// Objects of one request.
 const OF_MAX: usize = 200;
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// Samples of an object.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -46,8 +46,8 @@ struct HistoryShown {
     /// Time before which nothing is known; null if nothing is. An object that was idle for an hour, or
     /// colder than many others, begins anew.
     begins: Option<String>,
-    /// Samples by series, oldest first: levels at the ends of the steps, or rates per second within them. Null
-    /// before the beginning.
+    /// Samples by series, oldest first: levels at the ends of the steps, or rates per second within them.
+    /// Null before the beginning.
     series: BTreeMap<&'static str, Vec<Option<f64>>>,
 }
 
@@ -66,7 +66,7 @@ struct SeriesShown {
     name: &'static str,
     unit: &'static str,
     about: &'static str,
-    /// Expression of Prometheus for what is older than an hour; null if the broker has no metric of it.
+    /// Expression of Prometheus for times more than an hour ago; null if the broker has no metric of it.
     prometheus: Option<String>,
 }
 
@@ -84,7 +84,7 @@ struct Window {
     count: u32,
 }
 
-/// What a request is about.
+/// Object of a request.
 struct Object {
     of: String,
     kind: Kind,
@@ -161,7 +161,7 @@ async fn history(State(broker): State<Slot<Broker>>, query: Query) -> Result<Res
             Err(why) if is_alone => return Err(why),
             found => found,
         };
-        shown.push(HistoryShown::of(object.of, series, found.ok(), window, swept_ms));
+        shown.push(HistoryShown::of(object.of, &series, found.ok(), window, swept_ms));
     }
     let one = if is_alone { shown.pop() } else { None };
     let histories = one.map_or_else(|| Histories::Many(shown), Histories::One);
@@ -354,7 +354,7 @@ fn ago(text: &str, now_ms: i64) -> Result<i64, Problem> {
 }
 
 impl HistoryShown {
-    fn of(of: String, series: Vec<Named>, found: Option<Found>, window: Window, swept_ms: i64) -> Self {
+    fn of(of: String, series: &[Named], found: Option<Found>, window: Window, swept_ms: i64) -> Self {
         let missing = found.is_none();
         let (values, known) = found.unwrap_or_default();
         let step_ms = i64::from(window.length) * STEP_MS;

@@ -144,6 +144,7 @@ const GROUP: &[Row] = &[(
 )];
 
 /// Places of the series of the node, each alone.
+#[expect(clippy::indexing_slicing, reason = "checked when it is compiled")]
 static PLACES: [usize; 64] = {
     let mut places = [0; 64];
     let mut at = 0;

@@ -21,7 +21,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Objects of an answer.
 const COUNT: u64 = 10_000;
 const COUNT_MAX: u64 = 100_000;
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 const KEYS: [&str; 4] = ["namespace", "prefix", "count", "active"];
 
 /// Returns the routes of metrics of single objects.

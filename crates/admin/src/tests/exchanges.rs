@@ -31,6 +31,8 @@ async fn exchanges_are_made_listed_and_deleted_with_their_bindings() {
     let expected = json!({
         "name": "events", "namespace": "/", "kind": "topic", "durable": true, "auto_delete": false,
         "internal": false, "alternate": null, "delays": false, "hash_on": null, "bindings": 1,
+        "counters": { "published": 0, "routed": 0, "unroutable": 0 },
+        "rates": { "published": 0.0, "routed": 0.0, "unroutable": 0.0 },
     });
     assert_eq!(shown, expected);
     assert_eq!(world.send("PUT /v1/exchanges/events", MAKE).await.0, 200);

@@ -136,7 +136,7 @@ async fn a_refusal_names_the_unknown_field_and_those_that_are_known() {
 async fn other_methods_are_refused_with_those_that_are_possible() {
     let world = World::new().await;
     for (request, allow) in [
-        ("PATCH /v1/queues/q", "GET,HEAD,DELETE,PUT"),
+        ("PATCH /v1/exchanges/x", "GET,HEAD,DELETE,PUT"),
         ("PUT /v1", "GET,HEAD"),
         ("GET /v1/node/shutdown", "POST"),
         ("OPTIONS /v1/queues", "GET,HEAD"),

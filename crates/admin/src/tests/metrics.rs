@@ -117,10 +117,9 @@ async fn topics_exchanges_and_groups_have_rates() {
     let world = World::new().await;
     world.send("PUT /v1/topics/orders", r#"{"partitions": 3}"#).await;
     world.sweep(1);
-    let (status, _) = world
-        .send("POST /v1/topics/orders/records?as=list", "[1, 2, 3, 4, 5]")
-        .await;
-    assert_eq!(status, StatusCode::OK);
+    let json = [("content-type", "application/json")];
+    let stored = world.response_to("POST /v1/topics/orders/records?as=list", &json, "[1, 2, 3, 4, 5]");
+    assert_eq!(stored.await.status(), StatusCode::OK);
     let read = "GET /v1/topics/orders/partitions/0/records?from=earliest";
     world.ask(read).await;
     world.queue("/", "work").await;
@@ -171,7 +170,7 @@ async fn topics_exchanges_and_groups_have_rates() {
     );
     let (_, text) = world.ask("GET /metrics/queues?active=0s").await;
     assert!(
-        !text.as_str().unwrap().contains("{"),
+        !text.as_str().unwrap().contains('{'),
         "nothing changed in the last sweep"
     );
 }

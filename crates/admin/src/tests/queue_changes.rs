@@ -186,10 +186,10 @@ async fn a_condition_keeps_a_queue_and_its_messages() {
     world.queue("/", "q").await;
     let (_, shown) = world.ask("GET /v1/queues/q").await;
     let id = shown["id"].as_str().unwrap();
-    for _ in 0..3 {
-        world.publish("q", b"x", 0, None).await;
-    }
     for request in ["POST /v1/queues/q/purge", "DELETE /v1/queues/q"] {
+        for _ in 0..3 {
+            world.publish("q", b"x", 0, None).await;
+        }
         for condition in ["if_id=0", "if_ready_max=2"] {
             let (status, why) = world.ask(&format!("{request}?{condition}")).await;
             assert_eq!(

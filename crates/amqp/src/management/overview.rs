@@ -126,6 +126,16 @@ fn churn(call: &Call) -> Value {
     Value::Object(fields)
 }
 
+/// Returns the count nearest to a value.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast ends at the bounds of the type"
+)]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
 /// Lengths of all queues, with the samples of the node.
 fn queue_totals(call: &Call, lengths: &Lengths) -> Map<String, Value> {
     let mut totals = Map::new();
@@ -137,7 +147,7 @@ fn queue_totals(call: &Call, lengths: &Lengths) -> Map<String, Value> {
         let steps = node_steps(call, &[name], window);
         steps
             .into_iter()
-            .map(|step| step.last().copied().unwrap_or_default() as u64)
+            .map(|step| whole(step.last().copied().unwrap_or_default()))
             .collect()
     };
     let (ready, taken) = (levels("ready"), levels("in_flight"));
@@ -245,7 +255,7 @@ fn message_stats(call: &Call, lengths: &Lengths) -> Value {
         if let Some(window) = window {
             let seconds = STEP_MS as f64 / 1000.0;
             let steps = node_steps(call, series, window).into_iter();
-            let increases = steps.map(|step| (step.iter().sum::<f64>() * seconds).round() as u64);
+            let increases = steps.map(|step| whole(step.iter().sum::<f64>() * seconds));
             statistic = statistic.with_increases(increases);
         }
         statistic.put(&mut fields, name, window);

@@ -143,7 +143,7 @@ impl Session {
             }
         };
         if !method.no_wait {
-            let consumer_tag = tag.clone();
+            let consumer_tag = tag;
             self.out.send(number, basic::ConsumeOk { consumer_tag });
         }
         self.add_consumer(token, ConsumerHandle::Queue(consumer), facts)

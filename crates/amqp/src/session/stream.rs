@@ -176,7 +176,7 @@ impl Session {
             .readers()
             .open(topic, &spec, outbox, token);
         if !method.no_wait {
-            let consumer_tag = tag.clone();
+            let consumer_tag = tag;
             self.out.send(number, basic::ConsumeOk { consumer_tag });
         }
         self.add_consumer(token, ConsumerHandle::Reader(reading), facts)

@@ -5,6 +5,8 @@
 //! what they are for: records and commits count with the commit of their transaction and not otherwise, only
 //! the newest instance has any effect, and readers wait at the first open transaction.
 
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,27 +11,27 @@
 //! goes in through [`ConsumerGroup::restore`]. A heartbeat that changes nothing costs a look-up, for any size
 //! of the group.
 //!
-//! - [`partitions`]: sets of partitions
-//! - [`subscription`]: subscriptions by name and by pattern
-//! - [`member`]: a member and its states
-//! - [`assign`]: computation of the targets
-//! - [`group`]: the group, its epochs, its state
-//! - [`heartbeat`]: heartbeats and their answers; joining, leaving
+//! - `partitions`: sets of partitions
+//! - `subscription`: subscriptions by name and by pattern
+//! - `member`: a member and its states
+//! - `assign`: computation of the targets
+//! - `group`: the group, its epochs, its state
+//! - `heartbeat`: heartbeats and their answers; joining, leaving
 //! - [`reconcile`]: one step of a member towards its target
-//! - [`timeouts`]: removal of members that are silent or do not give partitions back
-//! - [`commits`]: permission to commit and fetch offsets
-//! - [`stored`]: the stored format
+//! - `timeouts`: removal of members that are silent or do not give partitions back
+//! - `commits`: permission to commit and fetch offsets
+//! - `stored`: the stored format
 
-pub mod assign;
-pub mod commits;
-pub mod group;
-pub mod heartbeat;
-pub mod member;
-pub mod partitions;
+mod assign;
+mod commits;
+mod group;
+mod heartbeat;
+pub(crate) mod member;
+mod partitions;
 mod reconcile;
-pub mod stored;
-pub mod subscription;
-pub mod timeouts;
+mod stored;
+mod subscription;
+mod timeouts;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 use stafett_topics::{TopicShape, TopicSource, is_internal};
 
 /// Bound on the length of a pattern, in bytes.
-pub const PATTERN_BYTES_MAX: usize = 4096;
+pub(crate) const PATTERN_BYTES_MAX: usize = 4096;
 /// Bound on the memory of a compiled pattern, in bytes.
 const PATTERN_MEMORY_MAX: usize = 1 << 20;
 /// Typical memory of a compiled pattern, in bytes.

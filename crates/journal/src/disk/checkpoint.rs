@@ -13,6 +13,8 @@
 //! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still exist |
 //! | `state` | space (big-endian), key | value |
 //! | `deltas` | space, key length, key, position, number (big-endian) | delta |
+//!
+//! Length: one structure on disk, its writer beside its readers.
 
 mod database;
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
-use stafett_model::{Epoch, Lock, LogId, SharedLock};
+use stafett_model::{Epoch, Lock, LogId, SharedLock, WakeUp};
 
 use super::checkpoint::{Checkpoint, StartInfo, StateAt};
 use super::log::{Log, LogState, LogTable};
@@ -86,7 +86,7 @@ pub(crate) struct SegmentTable(SharedLock<BTreeMap<SegmentId, Arc<Segment>>>);
 #[derive(Debug, Default)]
 pub(crate) struct HousekeepingQueue {
     state: Lock<HousekeepingTasks>,
-    wake: Condvar,
+    wake: WakeUp,
     /// Sealed segments that get no sidecar: they had no readable contents when there was no space for one.
     dead: Lock<BTreeSet<SegmentId>>,
 }
@@ -165,15 +165,14 @@ impl Engine {
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     closed: Lock<bool>,
-    wake: Condvar,
+    wake: WakeUp,
 }
 
 impl StopSignal {
     /// Waits up to `patience`; false if it is closed.
     pub(crate) fn wait(&self, patience: std::time::Duration) -> bool {
         let closed = self.closed.lock();
-        let waited = self.wake.wait_timeout_while(closed, patience, |closed| !*closed);
-        !*waited.unwrap_or_else(PoisonError::into_inner).0
+        !*self.wake.wait_timeout_while(closed, patience, |closed| !*closed)
     }
 
     pub(crate) fn close(&self) {
@@ -233,8 +232,7 @@ impl HousekeepingQueue {
         let state = self.lock();
         let busy =
             |state: &mut HousekeepingTasks| state.unfinished > 0 && state.late.is_empty() && !state.closed;
-        let state = self.wake.wait_while(state, busy);
-        state.unwrap_or_else(PoisonError::into_inner).unfinished == 0
+        self.wake.wait_while(state, busy).unfinished == 0
     }
 
     /// Returns true if every sealed segment has its sidecar.
@@ -258,10 +256,7 @@ impl HousekeepingQueue {
         let idle = |state: &mut HousekeepingTasks| {
             state.sealed.is_empty() && !state.checkpoint && !state.refill && !state.closed
         };
-        let (mut state, _) = self
-            .wake
-            .wait_timeout_while(state, patience, idle)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.wake.wait_timeout_while(state, patience, idle);
         let (closed, unfinished) = (state.closed, state.unfinished);
         let mut list = std::mem::take(&mut *state);
         (state.closed, state.unfinished) = (closed, unfinished);

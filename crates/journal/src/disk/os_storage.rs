@@ -17,7 +17,7 @@ use super::storage::{FILL_ALIGN, Storage, StorageFile};
 
 /// A directory locked against other processes.
 #[derive(Debug)]
-pub struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     names: File,
     _lock: File,
@@ -47,7 +47,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Directory {
     /// Opens an existing directory.
-    pub fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {
         let is_of_journal = |name: &str| name == super::checkpoint::FILE || FileRole::of(name).is_some();
         let names = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         match names {
@@ -67,7 +67,7 @@ impl Directory {
     }
 
     /// Opens the directory, which is created if missing, and locks it.
-    pub fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
         let failed = |error| OpenDirectoryError::Io {
             path: path.to_owned(),
             error,

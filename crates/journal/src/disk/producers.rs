@@ -7,6 +7,8 @@
 //! A producer is known until it has sent nothing for a day of the journal's running time
 //! ([`super::running`]), or until [`PRODUCERS_MAX`] others have sent since. Record timestamps and clock jumps
 //! have no influence.
+//!
+//! Length: one structure, its rules beside its stored form.
 
 use bytes::Bytes;
 use smallvec::SmallVec;

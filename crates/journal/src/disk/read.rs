@@ -1,5 +1,7 @@
 //! Reads: from the tail cache if the batches are still in memory, otherwise from segments, on a thread that
 //! may block.
+//!
+//! Length: one path from a request to its batches, hot and cold, with the same bounds.
 
 use std::sync::Arc;
 

@@ -9,6 +9,8 @@
 //!    behind it.
 //! 5. A missing segment is reported, and its contents are fenced as far as they are known.
 //! 6. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
+//!
+//! Length: one pass over the segments, whose steps share the state that they restore.
 
 mod arrivals;
 mod lost;

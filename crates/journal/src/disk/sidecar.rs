@@ -18,6 +18,8 @@
 //! ```
 //!
 //! It is written under a temporary name, synced, and renamed: an existing sidecar is complete, or damaged.
+//!
+//! Length: one structure on disk, its writer beside its readers.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

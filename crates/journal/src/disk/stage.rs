@@ -1,4 +1,6 @@
 //! Staging: preconditions, offsets and queue order, decided under the locks of the logs concerned.
+//!
+//! Length: one path from an append to the write queue, under the locks that it takes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -3,11 +3,11 @@
 //! It syncs when an append waits, when a limit of time or records of a log's level is reached, and whenever a
 //! few MiB are unsynced: an append that waits for a sync should not pay for all other dirty pages.
 
-use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use stafett_model::{Lock, Offset};
+use stafett_model::{Lock, Offset, WakeUp};
 
 use super::engine::Engine;
 use super::log::Log;
@@ -29,7 +29,7 @@ const UNSYNCED_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct SyncGate {
     state: Lock<SyncState>,
-    wake: Condvar,
+    wake: WakeUp,
 }
 
 #[derive(Debug, Default)]
@@ -147,7 +147,7 @@ impl SyncGate {
             && !state.closed
         {
             state.urgent = true;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.wake.wait(state);
         }
     }
 
@@ -190,12 +190,9 @@ impl SyncGate {
             state = match state.due {
                 Some(due) => {
                     let patience = due.saturating_duration_since(now);
-                    self.wake
-                        .wait_timeout(state, patience)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
+                    self.wake.wait_timeout(state, patience)
                 }
-                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.wake.wait(state),
             };
         }
     }

@@ -1,11 +1,11 @@
 //! The writer's queue: appends that are staged and not yet written, in the order of the journal.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_model::{Lock, Offset};
+use stafett_model::{Lock, Offset, WakeUp};
 
 use super::control::Control;
 use super::frame::Head;
@@ -95,7 +95,7 @@ impl StagedAppend {
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
     state: Lock<WriteQueueState>,
-    wake: Condvar,
+    wake: WakeUp,
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl WriteQueue {
             return TakeOutcome::Closed;
         }
         state.asleep = true;
-        state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state = self.wake.wait(state);
         state.asleep = false;
         TakeOutcome::Woken
     }

@@ -1,4 +1,6 @@
 //! The writer: gathers staged appends into write groups and writes each with one call.
+//!
+//! Length: one path from the write queue to the disk, over the state of one thread.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -23,6 +25,7 @@ use super::pool::Spare;
 use super::position::{Position, SegmentId};
 use super::scan::Chain;
 use super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::settings::random_u64;
 use super::sidecar::{IndexEntry, Summary};
 use super::storage::StorageFile;
 use super::syncer::{PendingSync, SyncEffect, WrittenGroup};
@@ -46,6 +49,20 @@ pub(crate) struct Writer {
     pub(crate) marked: Position,
     /// Empty buffer kept for reuse by threads that write their own appends ([`super::inline_write`]).
     pub(super) taken_here: Vec<StagedAppend>,
+}
+
+impl Writer {
+    /// Returns the state before the first group of a run; its segments continue `chain`.
+    pub(super) fn new(chain: Chain) -> Self {
+        Self {
+            active: None,
+            chain,
+            run: random_u64(),
+            frames_end: Position::default(),
+            marked: Position::default(),
+            taken_here: Vec::new(),
+        }
+    }
 }
 
 /// The segment being written.

@@ -87,9 +87,7 @@ impl Order {
 
 impl Crew {
     /// Connects to all agents, and measures the network to each.
-    ///
-    /// # Errors
-    /// Names the agent that is not there, or does not take orders from here.
+    /// An error names the agent that is not there, or does not take orders from here.
     pub async fn gather(agents: Vec<AgentAddress>, secret: Option<Secret>) -> Result<Self, String> {
         let mut crew = Self::of(agents, secret);
         for place in 0..crew.agents.len() {
@@ -236,9 +234,7 @@ impl Crew {
 
     /// Runs a load. `ends_early`: it ends when everything that was to be sent has come, even if there is time
     /// left.
-    ///
-    /// # Errors
-    /// If an agent went away, or could not do its part.
+    /// Fails if an agent went away, or could not do its part.
     pub(crate) async fn run(&mut self, order: Order, ends_early: bool) -> Result<Loaded, DriverError> {
         self.assemble().await?;
         self.loads += 1;

@@ -58,9 +58,7 @@ pub enum AgentError {
 impl Agent {
     /// Listens. If other machines can reach it, it needs a secret. Loads are run with `drivers`; `say` is
     /// told of controllers that come and go.
-    ///
-    /// # Errors
-    /// If the address is not available, or open to everybody.
+    /// Fails if the address is not available, or open to everybody.
     pub async fn bind(
         address: &str,
         secret: Option<Secret>,
@@ -93,8 +91,7 @@ impl Agent {
         })
     }
 
-    /// # Errors
-    /// Where the system does not tell it.
+    /// Fails where the system does not tell it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

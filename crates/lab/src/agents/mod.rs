@@ -63,9 +63,7 @@ const NAME_BYTES_MAX: usize = 100;
 
 impl AgentAddress {
     /// Reads `HOST:PORT` or `NAME=HOST:PORT`; without a name it is called by its number.
-    ///
-    /// # Errors
-    /// Where it is neither.
+    /// Fails where it is neither.
     pub fn parse(text: &str, number: usize) -> Result<Self, String> {
         let (name, address) = match text.split_once('=') {
             Some((name, address)) => (name.to_owned(), address),
@@ -88,9 +86,7 @@ impl AgentAddress {
     }
 
     /// Reads all of them; no two have the same name.
-    ///
-    /// # Errors
-    /// Where one cannot be read, or two have the same name.
+    /// Fails where one cannot be read, or two have the same name.
     pub fn parse_all(texts: &[String]) -> Result<Vec<Self>, String> {
         let mut agents: Vec<Self> = Vec::new();
         for (place, text) in texts.iter().enumerate() {

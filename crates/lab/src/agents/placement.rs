@@ -8,9 +8,7 @@ use crate::workload::client_placement::{RoleSeats, Seating};
 use crate::workload::derived_numbers;
 
 /// Seats all clients of a plan at agents.
-///
-/// # Errors
-/// Where a role names an agent that is not there.
+/// Fails where a role names an agent that is not there.
 pub fn seat(plan: &Plan, agents: &[AgentAddress]) -> Result<Seating, String> {
     let mut roles = Vec::new();
     for (name, role) in &plan.roles {
@@ -41,9 +39,7 @@ fn hosts(name: &str, role: &Role, agents: &[AgentAddress]) -> Result<Vec<u32>, S
 }
 
 /// Refuses figures of a latency that no pair of sender and receiver on one host could give.
-///
-/// # Errors
-/// Names the figure, the role and the hosts.
+/// An error names the figure, the role and the hosts.
 pub fn check_clocks(
     experiment: &Experiment,
     plan: &Plan,

@@ -26,8 +26,7 @@ pub enum Side {
 const BYTES_MIN: usize = 8;
 
 impl Secret {
-    /// # Errors
-    /// Where it is too short.
+    /// Fails where it is too short.
     pub fn new(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.len() < BYTES_MIN {

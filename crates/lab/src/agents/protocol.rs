@@ -225,9 +225,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     /// The next message. Safe to drop.
-    ///
-    /// # Errors
-    /// Where the connection ends or something else comes.
+    /// Fails where the connection ends or something else comes.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<T, ProtocolError> {
         loop {
             if let Some((kind, content)) = self.frame()? {
@@ -249,9 +247,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
     /// Returns the next message of an agent. Its numbers are added up and multiplied without asking again, so
     /// none is negative or beyond [`NUMBER_MAX`]. Safe to drop.
-    ///
-    /// # Errors
-    /// Where the connection ends or something else comes.
+    /// Fails where the connection ends or something else comes.
     pub async fn next_report<T: DeserializeOwned>(&mut self) -> Result<T, ProtocolError> {
         let report: Value = self.next().await?;
         check_numbers(&report)?;
@@ -302,18 +298,14 @@ fn check_numbers(value: &Value) -> Result<(), ProtocolError> {
 }
 
 /// Sends a message.
-///
-/// # Errors
-/// Where the connection ends.
+/// Fails where the connection ends.
 pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     to.write_all(&frame(MESSAGE, &json)?).await
 }
 
 /// As [`send`], to a side that may not read.
-///
-/// # Errors
-/// If the connection ends, or the other side takes nothing for `patience`.
+/// Fails if the connection ends, or the other side takes nothing for `patience`.
 pub async fn send_within<T: Serialize>(
     patience: Duration,
     to: &mut (impl AsyncWrite + Unpin),
@@ -331,9 +323,7 @@ pub async fn send_within<T: Serialize>(
 }
 
 /// Sends bytes that the other side forgets.
-///
-/// # Errors
-/// Where the connection ends.
+/// Fails where the connection ends.
 pub async fn fill(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     to.write_all(&frame(FILL, bytes)?).await
 }

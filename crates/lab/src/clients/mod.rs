@@ -52,9 +52,7 @@ const ENDED_WITHIN: Duration = Duration::from_secs(10);
 const REPORTS_WAITING: usize = 64;
 
 /// The program: the one that was given, or the one beside this program's own file.
-///
-/// # Errors
-/// Says how it is built.
+/// An error says how it is built.
 pub fn find(given: Option<&Path>, exe: &Path) -> Result<PathBuf, String> {
     if let Some(given) = given {
         let missing = || format!("{}: there is no such program (--clients)", given.display());

@@ -9,6 +9,7 @@
 //! - [`groups`]: members of groups
 
 mod groups;
+mod topics;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,20 +18,12 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use stafett_kafka_wire::messages::api_versions::ApiVersion;
-use stafett_kafka_wire::messages::create_topics::CreatableTopicResult;
-use stafett_kafka_wire::messages::delete_topics::DeletableTopicResult;
 use stafett_kafka_wire::messages::fetch::{FetchableTopicResponse, PartitionData};
-use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
-use stafett_kafka_wire::messages::metadata::{
-    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
-};
 use stafett_kafka_wire::messages::produce::{PartitionProduceResponse, TopicProduceResponse};
 use stafett_kafka_wire::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
-    DeleteTopicsResponse, FetchRequest, FetchResponse, FindCoordinatorRequest, HeartbeatRequest,
-    HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse,
-    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest,
-    ProduceResponse,
+    ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FetchResponse, FindCoordinatorRequest,
+    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest,
+    LeaveGroupResponse, ProduceRequest, ProduceResponse,
 };
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
@@ -94,9 +87,7 @@ impl Stub {
     }
 
     /// Lets every topic exist, with this many partitions, each of which holds this many records.
-    ///
-    /// # Errors
-    /// If a batch cannot be made.
+    /// Fails if a batch cannot be made.
     pub fn fill(&mut self, partitions: usize, records: i64) -> Result<(), BatchError> {
         let mut builder = BatchBuilder::new(Codec::None);
         for _ in 0..BATCH_RECORDS {
@@ -186,119 +177,6 @@ impl Connection {
             ApiKey::OffsetCommit => serve(&header, body, |request| Ok(groups::commit(request)))?,
             other => return Err(format!("{} is not served", other.name()).into()),
         }))
-    }
-
-    fn metadata(&self, request: MetadataRequest, local: SocketAddr) -> MetadataResponse {
-        let mut topics = self.topics();
-        let asked: Vec<Str> = match request.topics {
-            Some(asked) => asked.into_iter().filter_map(|topic| topic.name).collect(),
-            None => topics.keys().cloned().collect(),
-        };
-        if let Some(filled) = &self.filled {
-            for name in &asked {
-                let topic = topics.entry(name.detach()).or_default();
-                topic.partitions.resize(filled.partitions, Partition::default());
-            }
-        }
-        let partition = |index| MetadataResponsePartition {
-            partition_index: index,
-            leader_id: 1,
-            leader_epoch: 1,
-            replica_nodes: vec![1],
-            isr_nodes: vec![1],
-            ..MetadataResponsePartition::default()
-        };
-        let topic = |name: Str| {
-            let count = topics.get(&name).map(|topic| topic.partitions.len());
-            let unknown = ErrorCode::UnknownTopicOrPartition.code();
-            MetadataResponseTopic {
-                error_code: if count.is_some() { 0 } else { unknown },
-                topic_id: id_of(&name),
-                name: Some(name),
-                partitions: (0..i32::try_from(count.unwrap_or(0)).unwrap_or(0))
-                    .map(partition)
-                    .collect(),
-                ..MetadataResponseTopic::default()
-            }
-        };
-        MetadataResponse {
-            brokers: vec![MetadataResponseBroker {
-                node_id: 1,
-                host: local.ip().to_string().into(),
-                port: local.port().into(),
-                rack: None,
-            }],
-            cluster_id: Some("stub".into()),
-            controller_id: 1,
-            topics: asked.into_iter().map(topic).collect(),
-            ..MetadataResponse::default()
-        }
-    }
-
-    fn create_topics(&self, request: CreateTopicsRequest) -> Result<CreateTopicsResponse, Ended> {
-        let mut topics = self.topics();
-        let mut results = Vec::new();
-        for asked in request.topics {
-            let asked_for = usize::try_from(asked.num_partitions.max(1))?;
-            let count = self.filled.as_ref().map_or(asked_for, |filled| filled.partitions);
-            let name = asked.name.detach();
-            topics
-                .entry(name.clone())
-                .or_default()
-                .partitions
-                .resize(count, Partition::default());
-            results.push(CreatableTopicResult {
-                topic_id: id_of(&name),
-                name,
-                num_partitions: i32::try_from(count)?,
-                replication_factor: 1,
-                error_message: None,
-                ..CreatableTopicResult::default()
-            });
-        }
-        Ok(CreateTopicsResponse {
-            throttle_time_ms: 0,
-            topics: results,
-        })
-    }
-
-    fn delete_topics(&self, request: DeleteTopicsRequest) -> DeleteTopicsResponse {
-        let states = request.topics.into_iter().filter_map(|state| state.name);
-        let names: Vec<Str> = request.topic_names.into_iter().chain(states).collect();
-        let mut topics = self.topics();
-        let responses = names.into_iter().map(|name| {
-            topics.remove(&name);
-            DeletableTopicResult {
-                topic_id: id_of(&name),
-                name: Some(name),
-                error_message: None,
-                ..DeletableTopicResult::default()
-            }
-        });
-        DeleteTopicsResponse {
-            throttle_time_ms: 0,
-            responses: responses.collect(),
-        }
-    }
-
-    fn list_offsets(&self, request: ListOffsetsRequest) -> ListOffsetsResponse {
-        let end = self.filled.as_ref().map_or(0, |filled| filled.records);
-        let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
-            name: topic.name,
-            partitions: topic
-                .partitions
-                .into_iter()
-                .map(|partition| ListOffsetsPartitionResponse {
-                    partition_index: partition.partition_index,
-                    offset: if partition.timestamp == LATEST { end } else { 0 },
-                    ..ListOffsetsPartitionResponse::default()
-                })
-                .collect(),
-        });
-        ListOffsetsResponse {
-            throttle_time_ms: 0,
-            topics: topics.collect(),
-        }
     }
 
     fn produce(&self, header: &RequestHeader, body: Decoder) -> Result<Option<Encoded>, Ended> {

@@ -128,13 +128,7 @@ async fn run_within(
             .map_err(|wrong| RunError::Request(format!("run.agents: {wrong}")))?;
     }
     check_agents(&request, &experiment)?;
-    let crew = match request.agents.as_slice() {
-        [] => None,
-        agents => {
-            let crew = Crew::gather(agents.to_vec(), request.secret.clone()).await;
-            Some(crew.map_err(RunError::Request)?)
-        }
-    };
+    let crew = gather(&request).await?;
     let folder = Folder::new(&request.out);
     let mut run = if folder.exists() {
         resume::resumed(&request, &experiment, &folder)?
@@ -189,6 +183,15 @@ async fn run_within(
         (Status::Stopped, _) | (_, Ok(())) => Ok(run),
         (_, Err(error)) => Err(error.into()),
     }
+}
+
+/// Connects to the agents of a request, if it has any.
+async fn gather(request: &Request) -> Result<Option<Crew>, RunError> {
+    if request.agents.is_empty() {
+        return Ok(None);
+    }
+    let crew = Crew::gather(request.agents.clone(), request.secret.clone()).await;
+    crew.map(Some).map_err(RunError::Request)
 }
 
 /// Refuses plans that agents cannot run, before anything runs.

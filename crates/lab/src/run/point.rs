@@ -229,8 +229,6 @@ impl Bench {
         let of_load = stop.clone();
         let process = self.system.as_ref().and_then(|system| system.process.as_ref());
         let watch = Arc::clone(&self.watch);
-        let on_second: Box<dyn Fn(&Second) + Send + Sync> =
-            Box::new(move |second: &Second| watch.second(second));
         let brokers = process.map(|process| process.pid).into_iter().collect();
         let ended = process.map(|process| process.ended.clone());
         let (shortage, space) = (OnceLock::new(), &self.space);
@@ -260,7 +258,7 @@ impl Bench {
             topic_settings: topic_settings.to_vec(),
             brokers,
             stop: of_load,
-            on_second,
+            on_second: Box::new(move |second: &Second| watch.second(second)),
         };
         let running = async {
             match (crew, client) {
@@ -277,8 +275,8 @@ impl Bench {
         let space = stores_here.then_some(&self.space);
         self.shortage = shortage.into_inner().or_else(|| space?.shortage());
         let loaded = loaded?;
+        // A broker that does not delete is still measured.
         for set in destinations.values() {
-            // A broker that does not delete is still measured.
             let _ = tokio::time::timeout(Duration::from_secs(30), driver.discard(set)).await;
         }
         Ok(LoadResult {

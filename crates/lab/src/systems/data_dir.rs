@@ -25,9 +25,8 @@ pub struct Ground {
 
 impl Ground {
     /// Takes the folder in that of the run, or makes it.
-    ///
-    /// # Errors
-    /// The reason why it cannot be used: it holds foreign files, another run uses it, or it cannot be made.
+    /// An error is the reason why it cannot be used: it holds foreign files, another run uses it, or it
+    /// cannot be made.
     pub fn take(out: &Path) -> Result<Self, String> {
         let path = out.join(NAME);
         let shown = path.display();

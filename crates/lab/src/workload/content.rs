@@ -29,8 +29,7 @@ enum Kind {
 }
 
 impl Contents {
-    /// # Errors
-    /// Where the file with the lines cannot be read, or has none.
+    /// Fails where the file with the lines cannot be read, or has none.
     pub fn open(content: &Content, seed: u64) -> Result<Self, String> {
         let kind = match content {
             Content::Constant => Kind::Constant,

@@ -112,16 +112,7 @@ impl Live {
         outbox: &Arc<Outbox>,
     ) -> Option<HeldSubscription> {
         let logs = self.logs().filter(|_| from != StartFrom::New)?;
-        let wanted: Vec<CatchUpTopic> = topics
-            .iter()
-            .filter_map(|name| {
-                let log = logs.behind(name)?;
-                Some(CatchUpTopic {
-                    topic: Arc::from(name),
-                    partitions: Arc::clone(&log.partitions),
-                })
-            })
-            .collect();
+        let wanted = with_logs(topics, &logs);
         let concerned = wanted.iter().flat_map(|wanted| wanted.partitions.iter());
         let concerned: BTreeSet<usize> = concerned.copied().collect();
         let mut progresses = logs.pause_delivery();
@@ -415,6 +406,18 @@ fn pass_over(logs: &LiveLogs, partition: &Partition, step: &NextRead) -> Offset 
     partition
         .index()
         .pass_over(step.at, step.limit, &topics, STRETCHES_AT_ONCE)
+}
+
+/// Returns those of the topics that have a log behind them.
+fn with_logs(topics: &NameList, logs: &LiveLogs) -> Vec<CatchUpTopic> {
+    let wanted = topics.iter().filter_map(|name| {
+        let log = logs.behind(name)?;
+        Some(CatchUpTopic {
+            topic: Arc::from(name),
+            partitions: Arc::clone(&log.partitions),
+        })
+    });
+    wanted.collect()
 }
 
 /// Returns the wanted topics of one partition, from `at` on.

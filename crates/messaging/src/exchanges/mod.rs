@@ -155,7 +155,7 @@ impl Exchanges {
             .read(|tables| tables.exchange(name).cloned())
     }
 
-    /// Returns what was published to an exchange; `None` if nothing was.
+    /// Returns the counts of publications to an exchange; `None` if nothing was.
     pub fn traffic(&self, namespace: &Namespace, name: &str) -> Option<Arc<ExchangeTraffic>> {
         self.space(namespace)?.traffic.get(name)
     }

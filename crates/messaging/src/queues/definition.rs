@@ -191,9 +191,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_definition_reads_back_and_cut_ones_do_not() {
-        let settings = QueueSettings {
+    fn settings() -> QueueSettings {
+        QueueSettings {
             ttl_ms: Some(0),
             expires_ms: Some(7),
             length_max: Some(1),
@@ -211,7 +210,11 @@ mod tests {
             keeps_transient: true,
             durability: Some(Durability::Os),
             retain: 5,
-        };
+        }
+    }
+
+    #[test]
+    fn a_definition_reads_back_and_cut_ones_do_not() {
         let changed = [
             Setting::TtlMs(None),
             Setting::ExpiresMs(Some(1)),
@@ -241,7 +244,7 @@ mod tests {
             exclusive: false,
             auto_delete: true,
             personal: true,
-            settings,
+            settings: settings(),
             changed: changed.into_iter().collect(),
             is_paused: true,
             arguments: Some(Bytes::from_static(b"args")),

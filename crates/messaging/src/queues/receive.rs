@@ -257,7 +257,7 @@ impl Queue {
         Ok(known)
     }
 
-    /// Settles messages in flight, and waits until that is stored. If what is done cannot be, they all return
+    /// Settles messages in flight, and waits until that is stored. If it cannot be, they all return
     /// to their places.
     async fn settle_stored(
         self: &Arc<Self>,

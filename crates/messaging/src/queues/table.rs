@@ -107,8 +107,8 @@ impl OrderedQueues {
     pub(super) fn insert(&mut self, queue: &Arc<Queue>) {
         let named = Named(Arc::clone(queue));
         match self.0.get_mut(&queue.namespace) {
-            Some(names) => {
-                names.replace(named);
+            Some(queues) => {
+                queues.replace(named);
             }
             None => {
                 self.0.insert(queue.namespace.clone(), BTreeSet::from([named]));
@@ -221,6 +221,10 @@ fn is_empty(range: (Bound<&str>, Bound<&str>)) -> bool {
     matches!(range, (Bound::Included(from), Bound::Excluded(to)) if from >= to)
 }
 
+#[expect(
+    clippy::mutable_key_type,
+    reason = "queues are ordered by their names, which do not change"
+)]
 fn with_prefix<'a>(names: &'a BTreeSet<Named>, prefix: &'a str) -> impl Iterator<Item = &'a Named> {
     let from = (Bound::Included(prefix), Bound::Unbounded);
     names

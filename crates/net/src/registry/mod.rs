@@ -43,8 +43,8 @@ pub struct Connections {
 
 impl Connections {
     /// Adds a connection, which is listed as long as the returned value lives.
-    pub(crate) fn add(self: &Arc<Self>, entry: Arc<ConnectionEntry>) -> Listed {
-        self.table().insert(entry.id, Arc::clone(&entry));
+    pub(crate) fn add(self: &Arc<Self>, entry: &Arc<ConnectionEntry>) -> Listed {
+        self.table().insert(entry.id, Arc::clone(entry));
         Listed {
             id: entry.id,
             connections: Arc::clone(self),
@@ -131,7 +131,7 @@ mod tests {
 
     fn add(connections: &Arc<Connections>, id: u64) -> (Arc<ConnectionEntry>, Listed) {
         let entry = ConnectionEntry::of(id, Arc::<ListenerMetrics>::default());
-        (Arc::clone(&entry), connections.add(entry))
+        (Arc::clone(&entry), connections.add(&entry))
     }
 
     #[test]

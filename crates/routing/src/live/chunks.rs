@@ -6,7 +6,7 @@ const SPARSE_MAX: usize = 4096;
 const WORDS: usize = (1 << 16) / 64;
 
 #[derive(Debug, Clone, Default)]
-pub struct Chunks {
+pub(crate) struct Chunks {
     /// Sorted by `high`; none is empty.
     chunks: Vec<Chunk>,
     len: usize,
@@ -35,7 +35,7 @@ fn join(high: u16, low: u16) -> u32 {
 
 impl Chunks {
     /// Adds a number; false if it was present.
-    pub fn insert(&mut self, id: u32) -> bool {
+    pub(crate) fn insert(&mut self, id: u32) -> bool {
         let (high, low) = split(id);
         let added = match self.place(high) {
             Ok(place) => self
@@ -53,7 +53,7 @@ impl Chunks {
     }
 
     /// Removes a number; false if it was not present.
-    pub fn remove(&mut self, id: u32) -> bool {
+    pub(crate) fn remove(&mut self, id: u32) -> bool {
         let (high, low) = split(id);
         let Ok(place) = self.place(high) else { return false };
         let Some(chunk) = self.chunks.get_mut(place) else {
@@ -67,27 +67,23 @@ impl Chunks {
         removed
     }
 
-    pub fn contains(&self, id: u32) -> bool {
+    pub(crate) fn contains(&self, id: u32) -> bool {
         let (high, low) = split(id);
         let chunk = self.place(high).ok().and_then(|place| self.chunks.get(place));
         chunk.is_some_and(|chunk| chunk.lows.contains(low))
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Iterates over all numbers, smallest first.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.iter_from(0)
     }
 
     /// Iterates over the numbers from `first` on, smallest first.
-    pub fn iter_from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter_from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         let (high, low) = split(first);
         let start = self.place(high).unwrap_or_else(|place| place);
         self.chunks.iter().skip(start).flat_map(move |chunk| {
@@ -96,7 +92,7 @@ impl Chunks {
         })
     }
 
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let lows: usize = self.chunks.iter().map(|chunk| chunk.lows.heap_bytes()).sum();
         self.chunks.capacity() * size_of::<Chunk>() + lows
     }

@@ -2,21 +2,21 @@
 //!
 //! Clients and topics are numbers here; their meaning is up to the caller.
 //!
-//! - [`set`]: a compact set of numbers
-//! - [`chunks`]: the form of large sets
-//! - [`table`]: topics by name, each with its subscribers
+//! - `set`: a compact set of numbers
+//! - `chunks`: the form of large sets
+//! - `table`: topics by name, each with its subscribers
 //! - `hash_index`: from hashes of names to numbers
 //! - `name`: a name, inline if it is short
-//! - [`pattern`]: names with wildcards
-//! - [`patterns`]: subscribers by pattern
+//! - `pattern`: names with wildcards
+//! - `patterns`: subscribers by pattern
 
-pub mod chunks;
+mod chunks;
 mod hash_index;
 mod name;
-pub mod pattern;
-pub mod patterns;
-pub mod set;
-pub mod table;
+mod pattern;
+mod patterns;
+mod set;
+mod table;
 
 pub use pattern::{Pattern, PatternError};
 pub use patterns::Patterns;

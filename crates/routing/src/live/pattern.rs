@@ -28,7 +28,7 @@ pub enum PatternError {
 }
 
 /// Most `*` in one pattern.
-pub const WILDCARDS_MAX: usize = 16;
+pub(crate) const WILDCARDS_MAX: usize = 16;
 
 impl Pattern {
     pub fn parse(text: &str) -> Result<Self, PatternError> {

@@ -19,6 +19,8 @@
 //! follow a `#`. A leaf begins with a word and has `#` at its end only, so it is compared in one pass.
 //!
 //! Words are found by hash. The shape of the trie depends only on the current patterns, not on their history.
+//!
+//! Length: one trie; insertion, removal and matching share its invariants.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;

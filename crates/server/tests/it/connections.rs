@@ -1,6 +1,10 @@
 //! Connections of each protocol, as an operator sees and ends them.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -135,7 +139,13 @@ fn connections_of_each_protocol_are_listed_and_end_in_its_words() {
     close.extend_from_slice("moving ö".as_bytes());
     let said = rest(live);
     assert!(said.ends_with(&close), "{said:?}");
+}
 
+#[test]
+fn connections_that_are_not_there_and_wrong_queries_are_refused() {
+    let folder = Folder::new();
+    let running = Running::start(serve(&folder));
+    let http = running.address("http");
     let (status, refused) = ask(http, "GET /v1/connections/none");
     assert_eq!((status, &refused["code"]), (404, &"no_such_connection".into()));
     let (status, refused) = ask(

@@ -108,6 +108,39 @@ impl Definitions {
             self.waiting.clear();
         }
     }
+
+    /// Declares a queue and an exchange, and binds them.
+    fn make(&mut self, pair: u8) {
+        let [queue, exchange] = names(pair);
+        let queue_declare = queue::Declare {
+            queue: queue.clone().into(),
+            durable: true,
+            ..queue::Declare::default()
+        };
+        let exchange_declare = exchange::Declare {
+            exchange: exchange.clone().into(),
+            kind: "direct".into(),
+            durable: true,
+            ..exchange::Declare::default()
+        };
+        let mut declarations: [(Method, Thing); 2] = [
+            (queue_declare.into(), Thing::Queue(pair)),
+            (exchange_declare.into(), Thing::Exchange(pair)),
+        ];
+        // The first one that is refused ends the connection.
+        if pair > 0 {
+            declarations.reverse();
+        }
+        for (declare, thing) in declarations {
+            self.ask(declare, vec![(thing, true)]);
+        }
+        let bind = queue::Bind {
+            queue: queue.into(),
+            exchange: exchange.into(),
+            ..queue::Bind::default()
+        };
+        self.ask(bind.into(), vec![(Thing::Binding(pair), true)]);
+    }
 }
 
 impl World {
@@ -118,37 +151,7 @@ impl World {
         }
         it.client.connect(server)?;
         match step {
-            DefinitionStep::Make { pair } => {
-                let [queue, exchange] = names(pair);
-                let queue_declare = queue::Declare {
-                    queue: queue.clone().into(),
-                    durable: true,
-                    ..queue::Declare::default()
-                };
-                let exchange_declare = exchange::Declare {
-                    exchange: exchange.clone().into(),
-                    kind: "direct".into(),
-                    durable: true,
-                    ..exchange::Declare::default()
-                };
-                let mut declarations: [(Method, Thing); 2] = [
-                    (queue_declare.into(), Thing::Queue(pair)),
-                    (exchange_declare.into(), Thing::Exchange(pair)),
-                ];
-                // The first one that is refused ends the connection.
-                if pair > 0 {
-                    declarations.reverse();
-                }
-                for (declare, thing) in declarations {
-                    it.ask(declare, vec![(thing, true)]);
-                }
-                let bind = queue::Bind {
-                    queue: queue.into(),
-                    exchange: exchange.into(),
-                    ..queue::Bind::default()
-                };
-                it.ask(bind.into(), vec![(Thing::Binding(pair), true)]);
-            }
+            DefinitionStep::Make { pair } => it.make(pair),
             DefinitionStep::DeleteQueue { pair } => {
                 let [queue, _] = names(pair);
                 let delete = queue::Delete {

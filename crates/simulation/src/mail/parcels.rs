@@ -134,7 +134,7 @@ impl Parcels {
         Ok(())
     }
 
-    pub(super) fn on_received(&mut self, received: Received) -> Result<(), String> {
+    pub(super) fn on_received(&mut self, received: &Received) -> Result<(), String> {
         let number = received.number;
         let Some(parcel) = self.sent.get_mut(number) else {
             return Err(format!("message {number} came, and was never sent"));

@@ -27,7 +27,7 @@ pub enum MailStep {
     Extend,
     /// Leaves before the answers to its requests come.
     Leave,
-    /// Once all leases are over, compares the queue with what the client knows.
+    /// Once all leases are over, compares the queue with the knowledge of the client.
     Look,
 }
 

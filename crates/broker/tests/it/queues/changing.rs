@@ -179,9 +179,9 @@ async fn a_paused_queue_takes_messages_and_hands_none_out() {
     }
     assert_eq!(queue.counts().ready, 5);
     // Searches and requests that wait go on once it is resumed.
-    let waits = Duration::from_secs(100);
-    let chosen = queue.receive(receive(Some(wants), waits));
-    let next = queue.receive(receive(None, waits));
+    let patience = Duration::from_secs(100);
+    let chosen = queue.receive(receive(Some(wants), patience));
+    let next = queue.receive(receive(None, patience));
     let resume = async {
         settle_down().await;
         pause(&world, &queue, false).await;

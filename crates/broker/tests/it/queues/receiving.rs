@@ -246,7 +246,7 @@ async fn returns_that_are_stored_are_counted_after_a_crash() {
     ] {
         let world = World::new().await;
         world.declare("dead", durable()).await;
-        let limit = if left.is_empty() { 0 } else { 1 };
+        let limit = u32::from(!left.is_empty());
         let settings = QueueSettings {
             dead_letter: Some(DeadLetter {
                 exchange: "".into(),

@@ -11,6 +11,7 @@ mod stepwise_journal;
 
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
 
+use super::start::next_epoch;
 use super::*;
 use crate::contract::{Frame, LogSpec, ReadError, ReadFrom, StateWait, Visibility};
 use crate::simulated::SimulatedDisk;

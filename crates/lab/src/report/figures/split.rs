@@ -59,30 +59,18 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
     keys(&measured, &facets)
         .into_iter()
         .map(|facet| {
-            let here: Vec<_> = measured
-                .iter()
-                .copied()
-                .filter(|cell| key(cell, &facets) == facet)
-                .collect();
+            let here = with_key(&measured, &facets, &facet);
             let heading = (!facets.is_empty())
                 .then(|| describe(&facet, &facets))
                 .filter(|name| !name.is_empty());
             let mut of_facet = Vec::new();
             for line in keys(&here, &lines) {
-                let of_line: Vec<_> = here
-                    .iter()
-                    .copied()
-                    .filter(|cell| key(cell, &lines) == line)
-                    .collect();
+                let of_line = with_key(&here, &lines, &line);
                 // A line has one durability, unless that is along x. A system that gives several levels
                 // elsewhere makes several lines.
                 let levels: &[&str] = if along_durability { &[] } else { &["durability"] };
                 for level in keys(&of_line, levels) {
-                    let cells: Vec<_> = of_line
-                        .iter()
-                        .copied()
-                        .filter(|cell| key(cell, levels) == level)
-                        .collect();
+                    let cells = with_key(&of_line, levels, &level);
                     let Some(first) = cells.first() else { continue };
                     let mut given: Vec<&str> = cells.iter().map(|cell| cell.durability()).collect();
                     given.dedup();
@@ -102,6 +90,12 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
             }
         })
         .collect()
+}
+
+/// Returns the cells that have a key.
+fn with_key<'c, 'a>(cells: &[&'c Cell<'a>], names: &[&str], wanted: &Key) -> Vec<&'c Cell<'a>> {
+    let all = cells.iter().copied();
+    all.filter(|cell| key(cell, names) == *wanted).collect()
 }
 
 fn key(cell: &Cell<'_>, names: &[&str]) -> Key {

@@ -45,7 +45,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Adds what all of these requests have: the namespace and the client.
+/// Adds the namespace and the client, which all of these requests have.
 fn from_caller(question: Question, matches: &ArgMatches) -> Question {
     let question = question.in_namespace(matches);
     match matches.get_one::<String>(AS) {

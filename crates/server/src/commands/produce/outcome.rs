@@ -2,8 +2,9 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use stafett_model::Lock;
 
 use stafett_kafka_client::{ClientError, Delivery};
 
@@ -23,7 +24,7 @@ pub(super) struct Outcome {
     /// True after a failed delivery: sending stops.
     stop: AtomicBool,
     terminal: bool,
-    told: Mutex<u64>,
+    told: Lock<u64>,
     since: Instant,
 }
 
@@ -36,7 +37,7 @@ impl Outcome {
             input_bytes,
             stop: AtomicBool::new(false),
             terminal: !quiet && io::stderr().is_terminal(),
-            told: Mutex::new(0),
+            told: Lock::new(0),
             since: Instant::now(),
         }
     }
@@ -97,7 +98,7 @@ impl Outcome {
     }
 
     fn tell(&self, failure: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         *told += 1;
         if *told <= TOLD_MAX {
             let clear = if self.terminal { CLEAR_LINE } else { "" };
@@ -107,7 +108,7 @@ impl Outcome {
 
     /// Returns the number of failures that were not reported.
     pub(super) fn untold(&self) -> u64 {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = self.told.lock();
         told.saturating_sub(TOLD_MAX)
     }
 

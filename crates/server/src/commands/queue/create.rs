@@ -120,7 +120,7 @@ fn definition(matches: &ArgMatches) -> Value {
         matches.get_one::<u8>(PRIORITIES).map(|max| json!(max)),
     );
     set("durability", text(DURABILITY).map(|level| json!(level)));
-    set("durable", matches.get_flag(TRANSIENT).then(|| json!(false)));
+    set("durable", matches.get_flag(TRANSIENT).then_some(json!(false)));
     for (option, field) in [(TTL, "ttl_ms"), (EXPIRES, "expires_ms"), (BYTES, "bytes_max")]
         .into_iter()
         .chain(NUMBERS)
@@ -133,7 +133,7 @@ fn definition(matches: &ArgMatches) -> Value {
         .map(|exchange| json!({ "exchange": exchange, "routing_key": text(DEAD_LETTER_KEY) }));
     set("dead_letter", to_queue.or(to_exchange));
     let is_single = matches.get_flag(SINGLE_ACTIVE_CONSUMER);
-    set("single_active_consumer", is_single.then(|| json!(true)));
+    set("single_active_consumer", is_single.then_some(json!(true)));
     set(
         "over",
         text(OVER).map(|topic| json!({ "topic": topic, "from": text(FROM) })),

@@ -21,8 +21,9 @@ mod offset_map;
 mod pass;
 mod progress;
 mod sealing;
+mod settings;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use self::candidate::candidates;
 use self::pass::{Pass, PassStep};
@@ -35,27 +36,10 @@ use super::policy::{RewritePolicy, SegmentView};
 
 pub(super) use self::filter::{Filtered, RecordFilter};
 pub(crate) use self::progress::CompactionProgress;
+pub use self::settings::CompactionSettings;
 
 /// Logs of one pass at most.
 const LOGS_MAX: usize = 1 << 12;
-
-/// Settings of compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CompactionSettings {
-    /// Bytes of the offset map of a pass: 24 per slot, of which four in five are used.
-    pub map_bytes: usize,
-    /// Interval of looking for logs that are due, while there is nothing to do.
-    pub every: Duration,
-}
-
-impl Default for CompactionSettings {
-    fn default() -> Self {
-        Self {
-            map_bytes: 64 << 20,
-            every: Duration::from_secs(15),
-        }
-    }
-}
 
 /// State of compaction between its steps.
 #[derive(Default)]

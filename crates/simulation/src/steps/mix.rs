@@ -1,0 +1,462 @@
+//! The mixture of steps that a seed draws from.
+
+use super::{
+    Action, Age, CLIENTS, Closing, DiskFault, End, Message, PARTITIONS, PRODUCERS, PUBLISHERS, Settling,
+    Step, TOPICS,
+};
+use crate::amqp::{
+    DefinitionStep, FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep, TxStep,
+    ViewStep,
+};
+use crate::full::UsedUp;
+use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
+use crate::live::LiveStep;
+use crate::loss::Loss;
+use crate::mail::MailStep;
+use crate::random::Random;
+
+/// Weights of the kinds of steps, which differ between seeds.
+pub(super) struct Mix {
+    weights: Vec<(u64, Kind)>,
+    total: u64,
+    waits: u32,
+    pumps: u64,
+    bytes_max: u32,
+    ages: [Age; 4],
+    /// First topic that producers use.
+    first_topic: u8,
+    /// True if files are lost. Kinds of steps whose state after a loss is unpredictable are left out then.
+    has_losses: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Produce,
+    Leave,
+    Read,
+    Reader,
+    Recreate,
+    Group,
+    Share,
+    Transaction,
+    Publish,
+    Consume,
+    Get,
+    Settle,
+    Cancel,
+    Close,
+    Pause,
+    Remove,
+    Define,
+    View,
+    Tx,
+    Stream,
+    Live,
+    Mail,
+    Move,
+    Space,
+    Look,
+    Fault,
+    End,
+    Lose,
+    BackUp,
+    Restore,
+    Repeat,
+    Checkpoint,
+    Rewrite,
+    Retain,
+    Jump,
+    Full,
+    Rest,
+}
+
+/// Usual weights.
+const KINDS: [(u64, Kind); 37] = [
+    (40, Kind::Produce),
+    (2, Kind::Leave),
+    (4, Kind::Read),
+    (8, Kind::Reader),
+    (2, Kind::Recreate),
+    (50, Kind::Group),
+    (50, Kind::Share),
+    (50, Kind::Transaction),
+    (30, Kind::Publish),
+    (8, Kind::Consume),
+    (4, Kind::Get),
+    (20, Kind::Settle),
+    (2, Kind::Cancel),
+    (6, Kind::Close),
+    (2, Kind::Pause),
+    (3, Kind::Remove),
+    (20, Kind::Define),
+    (24, Kind::View),
+    (40, Kind::Tx),
+    (12, Kind::Stream),
+    (36, Kind::Live),
+    (60, Kind::Mail),
+    (4, Kind::Move),
+    (6, Kind::Space),
+    (6, Kind::Look),
+    (4, Kind::Fault),
+    (4, Kind::End),
+    (2, Kind::Checkpoint),
+    (5, Kind::Rewrite),
+    (2, Kind::Retain),
+    (8, Kind::Lose),
+    (4, Kind::BackUp),
+    (4, Kind::Restore),
+    (6, Kind::Repeat),
+    (4, Kind::Jump),
+    (4, Kind::Full),
+    (1, Kind::Rest),
+];
+/// Steps without a part in a seed with clients of Kafka only.
+const NOT_OF_KAFKA: [Kind; 13] = [
+    Kind::Define,
+    Kind::Tx,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Mail,
+    Kind::Move,
+    Kind::Space,
+];
+/// Steps without a part in a seed with transactional clients only.
+const NOT_OF_TRANSACTIONS: [Kind; 20] = [
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
+    Kind::Share,
+    Kind::Produce,
+    Kind::Leave,
+    Kind::Repeat,
+    Kind::Group,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Live,
+    Kind::Mail,
+    Kind::Move,
+    Kind::Space,
+];
+/// Steps without a part in a seed with share groups.
+const NOT_OF_SHARES: [Kind; 19] = [
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
+    Kind::Leave,
+    Kind::Repeat,
+    Kind::Group,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Mail,
+    Kind::Move,
+    Kind::Space,
+];
+/// Steps without a part in a seed with consumer groups.
+const NOT_OF_GROUPS: [Kind; 18] = [
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Mail,
+    Kind::Move,
+    Kind::Space,
+];
+/// Steps without a part in a seed with clients of AMQP only.
+const NOT_OF_AMQP: [Kind; 6] = [
+    Kind::Produce,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Live,
+    Kind::Mail,
+];
+
+/// Steps without a part in a seed with a client of the HTTP API's messages.
+const NOT_OF_MAIL: [Kind; 15] = [
+    Kind::Leave,
+    Kind::Repeat,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Tx,
+    Kind::View,
+    Kind::Define,
+    Kind::Remove,
+    Kind::Pause,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Move,
+    Kind::Space,
+    Kind::Recreate,
+];
+
+/// Steps without a part in a seed with transactional clients of AMQP and few others.
+const NOT_OF_TX: [Kind; 12] = [
+    Kind::Produce,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Live,
+    Kind::Mail,
+    Kind::Stream,
+    Kind::Move,
+    Kind::Space,
+    Kind::View,
+    Kind::Define,
+    Kind::Remove,
+];
+
+impl Mix {
+    pub(super) fn new(random: &mut Random) -> Self {
+        let has_losses = random.below(3) == 0;
+        let is_uncertain = |kind| {
+            matches!(
+                kind,
+                Kind::Group
+                    | Kind::Share
+                    | Kind::Transaction
+                    | Kind::Define
+                    | Kind::View
+                    | Kind::Tx
+                    | Kind::Live
+                    | Kind::Mail
+                    | Kind::Move
+                    | Kind::Space
+            )
+        };
+        let may_be = |kind| {
+            if has_losses {
+                !is_uncertain(kind)
+            } else {
+                kind != Kind::Lose
+            }
+        };
+        // Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
+        // undisturbed.
+        let omitted = random.pick(&[
+            &[][..],
+            &[][..],
+            &NOT_OF_KAFKA,
+            &NOT_OF_AMQP,
+            &NOT_OF_TX,
+            &NOT_OF_TRANSACTIONS,
+            &NOT_OF_SHARES,
+            &NOT_OF_SHARES,
+            &NOT_OF_GROUPS,
+            &NOT_OF_MAIL,
+        ]);
+        let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
+        let weights: Vec<_> = KINDS
+            .into_iter()
+            .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))
+            .map(|(weight, kind)| (weight * random.below(4), kind))
+            .map(|(weight, kind)| {
+                // Segments are compacted once they are sealed, which a start does.
+                let is_more = first_topic > 0 && matches!(kind, Kind::Rewrite | Kind::End);
+                (if is_more { 8 + weight } else { weight }, kind)
+            })
+            .collect();
+        let total = weights.iter().map(|(weight, _)| weight).sum::<u64>().max(1);
+        Self {
+            weights,
+            total,
+            waits: random.pick(&[1, 5, 30]),
+            pumps: random.pick(&[1, 4, 20]),
+            bytes_max: random.pick(&[100, 1_000, 10_000, 60_000, 200_000]),
+            // Some seeds send only old records, or only records without a timestamp.
+            ages: random.pick(&[
+                [Age::Now; 4],
+                [Age::Now, Age::Now, Age::Days(2), Age::Unknown],
+                [Age::Days(2); 4],
+                [Age::Unknown; 4],
+            ]),
+            first_topic,
+            has_losses,
+        }
+    }
+
+    pub(super) fn step(&self, number: usize, random: &mut Random) -> Step {
+        let mut at = random.below(self.total);
+        let mut chosen = Kind::Produce;
+        for (weight, kind) in &self.weights {
+            if at < *weight {
+                chosen = *kind;
+                break;
+            }
+            at -= weight;
+        }
+        let action = self.action(chosen, random);
+        Step {
+            number,
+            action,
+            wait_ms: u32::try_from(random.below(u64::from(self.waits) + 1)).unwrap_or(0),
+            pump_every: u32::try_from(random.below(self.pumps) + 1).unwrap_or(1),
+        }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "it is a table of the kinds of steps")]
+    fn action(&self, kind: Kind, random: &mut Random) -> Action {
+        let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
+        match kind {
+            Kind::Produce => Action::Produce {
+                producer: small(PRODUCERS),
+                topic: self.first_topic + small(TOPICS - self.first_topic),
+                partition: small(PARTITIONS),
+                records: u16::try_from(1 + random.below(20)).unwrap_or(1),
+                bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),
+                age: random.pick(&self.ages),
+            },
+            Kind::Leave => Action::Leave {
+                producer: small(PRODUCERS),
+            },
+            Kind::Read => Action::Read {
+                topic: small(TOPICS),
+                partition: small(PARTITIONS),
+            },
+            Kind::Reader => Action::Reader(ReaderStep::draw(random)),
+            Kind::Recreate => Action::Recreate { topic: small(TOPICS) },
+            Kind::Group => Action::Group(GroupStep::draw(random)),
+            Kind::Share => Action::Share(ShareStep::draw(random)),
+            Kind::Transaction => Action::Transaction(TransactionStep::draw(random, self.bytes_max)),
+            Kind::Publish => Action::Publish {
+                client: small(PUBLISHERS),
+                target: match small(9) {
+                    LATE if self.has_losses => FAN,
+                    target => target,
+                },
+                message: Message {
+                    count: 1 + small(20),
+                    priority: small(4),
+                    is_persistent: small(8) != 0,
+                    patience: Patience::draw(small(10), small(u8::MAX)),
+                    bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),
+                },
+            },
+            Kind::Consume => Action::Consume {
+                client: small(CLIENTS),
+                queue: small(8),
+            },
+            Kind::Get => Action::Get {
+                client: small(CLIENTS),
+                queue: small(8),
+            },
+            Kind::Settle => Action::Settle {
+                client: small(CLIENTS),
+                count: 1 + small(30),
+                how: random.pick(&[
+                    Settling::Ack,
+                    Settling::AckAll,
+                    Settling::Requeue,
+                    Settling::Reject,
+                ]),
+            },
+            Kind::Cancel => Action::Cancel {
+                client: small(CLIENTS),
+            },
+            Kind::Close => Action::Close {
+                client: small(CLIENTS),
+                settles: match small(4) {
+                    0 => Some(Settling::AckAll),
+                    1 => Some(Settling::Ack),
+                    2 => Some(Settling::Requeue),
+                    _ => None,
+                },
+                how: random.pick(&[Closing::Channel, Closing::Connection, Closing::Cut]),
+            },
+            Kind::Pause => Action::Pause {
+                client: small(CLIENTS),
+                for_ms: u32::try_from(random.below(300)).unwrap_or(0),
+            },
+            Kind::Define => Action::Define(DefinitionStep::draw(random)),
+            Kind::View => Action::View(ViewStep::draw(random)),
+            Kind::Tx => Action::Tx(TxStep::draw(random, self.bytes_max)),
+            Kind::Stream => Action::Stream(StreamStep::draw(random)),
+            Kind::Live => Action::Live(LiveStep::draw(random)),
+            Kind::Mail => Action::Mail(MailStep::draw(random)),
+            Kind::Move => Action::Move(Move::draw(random)),
+            Kind::Space => Action::Space(SpaceStep::draw(random)),
+            Kind::Remove => Action::Remove(Removal {
+                queue: match small(6) {
+                    5 => OVER,
+                    queue => queue,
+                },
+                last: (small(CLIENTS), small(8)),
+                how: random.pick(&[Removing::Purge, Removing::Delete]),
+            }),
+            Kind::Look => Action::Look,
+            Kind::Fault => Action::Fault {
+                after: 1 + random.below(30),
+                fault: match random.below(8) {
+                    0 => DiskFault::Error,
+                    1 => DiskFault::Broken,
+                    2 | 3 => DiskFault::Power(random.next()),
+                    _ => DiskFault::Kill(random.next()),
+                },
+            },
+            Kind::End => Action::End(End::draw(random)),
+            Kind::BackUp => Action::BackUp,
+            Kind::Restore => Action::Restore {
+                end: End::draw(random),
+            },
+            Kind::Lose => Action::Lose {
+                end: End::draw(random),
+                loss: Loss::draw(random),
+            },
+            Kind::Repeat => Action::Repeat {
+                // Producers with even numbers are idempotent.
+                producer: small(PRODUCERS / 2) * 2,
+                back: small(5),
+            },
+            Kind::Checkpoint => Action::Checkpoint,
+            Kind::Rewrite => Action::Rewrite {
+                frees: small(2) == 0,
+                covers: small(2) == 0,
+            },
+            Kind::Retain => Action::Retain,
+            Kind::Jump => Action::Jump {
+                seconds: random.pick(&[-3600, -5, 5, 2 * 86_400, 2 * 86_400]),
+            },
+            Kind::Full => Action::Full {
+                for_ms: {
+                    let longest = random.pick(&[100, 600, 3000]);
+                    u32::try_from(random.below(longest)).unwrap_or(0)
+                },
+                used_up: random.pick(&[UsedUp::Nothing, UsedUp::State, UsedUp::Settlements]),
+            },
+            Kind::Rest => Action::Rest {
+                seconds: u32::try_from(random.below(60)).unwrap_or(0),
+            },
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Changes of definitions: topics are created, changed, grown and deleted.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_journal::{Append, Change, Frame, LogSpec, Refusal, StateWait, Ticket};
+use stafett_model::{LogId, TopicName, TopicNameError};
+use stafett_store::{Changing, NotStored, StageOutcome, only_outcome, spaces, store_synced};
+
+use super::{RETRY_AFTER, TopicCatalog};
+use crate::registry::Claim;
+use crate::topic::{Topic, TopicId, TopicSettings};
+
+/// Bound on the partitions of one topic.
+pub const PARTITIONS_MAX: u32 = 10_000;
+
+/// Definition of a topic to create.
+#[derive(Debug, Clone)]
+pub struct NewTopic {
+    pub name: Box<str>,
+    /// Number of partitions. `None` uses the defaults.
+    pub partitions: Option<u32>,
+    pub settings: TopicSettings,
+}
+
+/// Error of creating a topic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    #[error("a topic of this name exists")]
+    Exists,
+    #[error("a topic of this name is being created or deleted")]
+    Changing,
+    #[error("the name collides with that of the existing topic {0}")]
+    Collides(Box<str>),
+    #[error(transparent)]
+    Name(#[from] TopicNameError),
+    #[error("{0} partitions are not possible: expected 1 to {PARTITIONS_MAX}")]
+    Partitions(u32),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Error of deleting a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteError {
+    #[error("there is no such topic")]
+    NoSuchTopic,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Error of adding partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GrowError {
+    #[error("there is no such topic")]
+    NoSuchTopic,
+    #[error("the topic has {has} partitions, which is not less than {wanted}")]
+    NotMore { has: u32, wanted: u32 },
+    #[error("{0} partitions are not possible: expected 1 to {PARTITIONS_MAX}")]
+    TooMany(u32),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Error of changing settings; `E` is the caller's own reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AlterError<E> {
+    #[error("there is no such topic")]
+    NoSuchTopic,
+    #[error("too many of them have settings of their own")]
+    TooMany,
+    #[error(transparent)]
+    Unwanted(E),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+impl TopicCatalog {
+    /// Creates topics, each completely or not at all; durable when this returns.
+    pub async fn create(self: &Arc<Self>, new: Vec<NewTopic>) -> Vec<Result<Arc<Topic>, CreateError>> {
+        let mut results = Vec::with_capacity(new.len());
+        let mut appends = Vec::with_capacity(new.len());
+        let mut claimed = Vec::with_capacity(new.len());
+        for topic in new {
+            let prepared = self.prepare(topic);
+            if let Ok(topic) = &prepared {
+                let spec = self.log_spec(topic);
+                appends.push(definition(topic, spec));
+                claimed.push((Arc::clone(topic), spec));
+            }
+            results.push(prepared);
+        }
+        if claimed.is_empty() {
+            return results;
+        }
+        let ticket = self.append(appends);
+        let catalog = Arc::clone(self);
+        let settled = self
+            .changes
+            .begin(async move { Ok(catalog.finish_creation(claimed, ticket).await) });
+        let settled: Result<Vec<_>, NotStored> = settled.await;
+        let mut outcomes = settled.unwrap_or_default().into_iter();
+        for result in results.iter_mut().filter(|result| result.is_ok()) {
+            if let Err(why) = outcomes.next().unwrap_or(Err(NotStored::Unknown)) {
+                *result = Err(why.into());
+            }
+        }
+        results
+    }
+
+    async fn finish_creation(
+        self: &Arc<Self>,
+        claimed: Vec<(Arc<Topic>, LogSpec)>,
+        ticket: Ticket,
+    ) -> Vec<Result<(), NotStored>> {
+        let mut outcomes = ticket.await.into_iter();
+        let settle = |(topic, spec): (Arc<Topic>, LogSpec)| {
+            let stored = only_outcome(outcomes.next().as_ref());
+            if stored.is_ok() {
+                self.topics.insert(Arc::clone(&topic));
+                self.reapply_log_spec(&topic, spec);
+            } else {
+                self.topics.release(&topic.name);
+            }
+            stored
+        };
+        claimed.into_iter().map(settle).collect()
+    }
+
+    /// Checks that a topic could be created, without creating it.
+    pub fn check_new(&self, topic: &NewTopic) -> Result<(), CreateError> {
+        TopicName::check(&topic.name)?;
+        let partitions = topic.partitions.unwrap_or_else(|| self.defaults().partitions);
+        if partitions == 0 || partitions > PARTITIONS_MAX {
+            return Err(CreateError::Partitions(partitions));
+        }
+        match self.topics.named_alike(&topic.name) {
+            Some(other) if other.name == topic.name => Err(CreateError::Exists),
+            Some(other) => Err(CreateError::Collides(other.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the parts of a run of logs that exist. Others may have been lost to damage of the journal, and
+    /// an append that names one of them is refused.
+    fn existing(&self, (first, count): (LogId, u32)) -> Vec<(LogId, u32)> {
+        let mut parts: Vec<(LogId, u32)> = Vec::new();
+        for id in (first.0..).map(LogId).take(count as usize) {
+            if self.journal.bounds(id).is_none() {
+                continue;
+            }
+            match parts.last_mut() {
+                Some((begin, length)) if begin.0 + u64::from(*length) == id.0 => *length += 1,
+                _ => parts.push((id, 1)),
+            }
+        }
+        parts
+    }
+
+    /// Returns the frames that delete a topic.
+    pub(super) fn deletion(&self, topic: &Topic) -> Vec<Frame> {
+        let logs = runs(topic).flat_map(|run| self.existing(run));
+        let logs = logs.map(|(first, count)| Frame::DeleteLogs { first, count });
+        logs.chain([stored(topic.id, Change::Delete)]).collect()
+    }
+
+    /// Deletes a topic and its logs; durable when this returns. `on_deleted` is called while the name is
+    /// still claimed. Must run as a change of its own, or within one.
+    pub async fn delete(&self, id: TopicId, on_deleted: impl FnOnce(&Topic)) -> Result<(), DeleteError> {
+        let topic = self.topics.claim_existing(id).await;
+        let topic = topic.ok_or(DeleteError::NoSuchTopic)?;
+        // The name may not come back with an earlier topic.
+        let earlier = self
+            .superseded
+            .iter()
+            .filter(|earlier| earlier.name == topic.name);
+        let frames = earlier.chain([&topic]).flat_map(|topic| self.deletion(topic));
+        let deleted = store_synced(&*self.journal, frames).await;
+        if deleted.is_ok() {
+            self.topics.remove(&topic);
+            on_deleted(&topic);
+        }
+        self.topics.release(&topic.name);
+        Ok(deleted?)
+    }
+
+    /// Adds partitions to a topic, for a total of `wanted`; durable when this returns. Must run as a change
+    /// of its own, or within one.
+    pub async fn grow(self: &Arc<Self>, id: TopicId, wanted: u32) -> Result<Arc<Topic>, GrowError> {
+        let topic = self.topics.claim_existing(id).await;
+        let topic = topic.ok_or(GrowError::NoSuchTopic)?;
+        let spec = self.log_spec(&topic);
+        let grown = self.store_grown(&topic, wanted, spec).await;
+        match &grown {
+            Ok(grown) => {
+                self.topics.insert(Arc::clone(grown));
+                self.reapply_log_spec(grown, spec);
+            }
+            Err(_) => self.topics.release(&topic.name),
+        }
+        grown
+    }
+
+    async fn store_grown(&self, topic: &Topic, wanted: u32, spec: LogSpec) -> Result<Arc<Topic>, GrowError> {
+        let has = topic.partitions();
+        let count = wanted.saturating_sub(has);
+        if count == 0 {
+            return Err(GrowError::NotMore { has, wanted });
+        }
+        if wanted > PARTITIONS_MAX {
+            return Err(GrowError::TooMany(wanted));
+        }
+        let first = self.journal.allocate(count);
+        let grown = topic.with_more(first, count);
+        let logs = Frame::CreateLogs { first, count, spec };
+        let definition = stored(topic.id, Change::Put(grown.encode().into()));
+        store_synced(&*self.journal, [logs, definition]).await?;
+        Ok(Arc::new(grown))
+    }
+
+    /// Replaces the settings of a topic by the result of `edit`; durable when the change has ended.
+    pub fn alter<E: Send + 'static>(
+        self: &Arc<Self>,
+        id: TopicId,
+        edit: impl FnOnce(&TopicSettings) -> Result<TopicSettings, E> + Send + 'static,
+    ) -> Changing<Arc<Topic>, AlterError<E>> {
+        let catalog = Arc::clone(self);
+        self.changes.begin(async move {
+            let topic = catalog.topics.claim_existing(id).await;
+            let topic = topic.ok_or(AlterError::NoSuchTopic)?;
+            let altered = match edit(&topic.settings) {
+                Ok(settings) => {
+                    let settings = TopicSettings {
+                        declared: topic.settings.declared.clone(),
+                        ..settings
+                    };
+                    catalog
+                        .store_altered(&topic, settings)
+                        .await
+                        .map_err(AlterError::from)
+                }
+                Err(why) => Err(AlterError::Unwanted(why)),
+            };
+            match &altered {
+                Ok((altered, spec)) => {
+                    catalog.topics.insert(Arc::clone(altered));
+                    catalog.reapply_log_spec(altered, *spec);
+                }
+                Err(_) => catalog.topics.release(&topic.name),
+            }
+            altered.map(|(altered, _)| altered)
+        })
+    }
+
+    async fn store_altered(
+        &self,
+        topic: &Topic,
+        settings: TopicSettings,
+    ) -> Result<(Arc<Topic>, LogSpec), NotStored> {
+        let before = self.log_spec(topic);
+        let altered = topic.with_settings(self.shared(settings));
+        let spec = self.log_spec(&altered);
+        let mut frames = Vec::new();
+        if spec != before {
+            frames.extend(respec(topic, spec));
+        }
+        frames.push(stored(topic.id, Change::Put(altered.encode().into())));
+        store_synced(&*self.journal, frames).await?;
+        Ok((Arc::new(altered), spec))
+    }
+
+    /// Lets a topic's logs follow the defaults, if these changed while its definition was being stored. A
+    /// refusal is retried until the broker stops.
+    fn reapply_log_spec(self: &Arc<Self>, topic: &Topic, stored: LogSpec) {
+        let spec = self.log_spec(topic);
+        if spec == stored {
+            return;
+        }
+        let StageOutcome::Refused(why) = StageOutcome::of(&*self.journal, respec(topic, spec)) else {
+            return;
+        };
+        tracing::warn!(
+            "topic {}: its logs wait to follow the settings: {why}",
+            topic.name
+        );
+        let (catalog, id, stop) = (Arc::downgrade(self), topic.id, self.stop.clone());
+        let again = async move {
+            loop {
+                tokio::time::sleep(RETRY_AFTER).await;
+                let Some(catalog) = catalog.upgrade() else { return };
+                let Some(topic) = catalog.topics.with_id(id) else {
+                    return;
+                };
+                let respec = respec(&topic, catalog.log_spec(&topic));
+                match StageOutcome::of(&*catalog.journal, respec) {
+                    StageOutcome::Stored
+                    | StageOutcome::Waits(_)
+                    | StageOutcome::Refused(Refusal::Closed) => return,
+                    StageOutcome::Refused(_) => {}
+                }
+            }
+        };
+        drop(self.changes.begin(async move {
+            stop.run_until_cancelled(again).await;
+            Ok::<(), NotStored>(())
+        }));
+    }
+
+    fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
+        self.check_new(&new)?;
+        match self.topics.claim(&new.name) {
+            Claim::Claimed => {}
+            Claim::Exists => return Err(CreateError::Exists),
+            Claim::Changing => return Err(CreateError::Changing),
+            Claim::Collides(other) => return Err(CreateError::Collides(other)),
+        }
+        let partitions = new.partitions.unwrap_or_else(|| self.defaults().partitions);
+        let first = self.journal.allocate(partitions);
+        let id = TopicId(uuid::Uuid::new_v4().as_u128());
+        let settings = self.shared(new.settings);
+        Ok(Arc::new(Topic::new(id, new.name, first, partitions, settings)))
+    }
+}
+
+fn runs(topic: &Topic) -> impl Iterator<Item = (LogId, u32)> {
+    topic.log_runs().map(|(first, count)| (*first, *count))
+}
+
+/// Returns the frames that change the durability and retention of a topic's logs.
+pub(super) fn respec(topic: &Topic, spec: LogSpec) -> impl Iterator<Item = Frame> {
+    runs(topic).map(move |(first, count)| Frame::ChangeLogs { first, count, spec })
+}
+
+fn definition(topic: &Topic, spec: LogSpec) -> Append {
+    let mut frames: Vec<Frame> = runs(topic)
+        .map(|(first, count)| Frame::CreateLogs { first, count, spec })
+        .collect();
+    frames.push(stored(topic.id, Change::Put(topic.encode().into())));
+    Append::state(frames, StateWait::Synced)
+}
+
+fn stored(id: TopicId, change: Change) -> Frame {
+    spaces::TOPICS.change(Bytes::copy_from_slice(&id.0.to_be_bytes()), change)
+}
