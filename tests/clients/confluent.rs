@@ -82,3 +82,21 @@ fn consume_prints_committed_records_unless_all_are_wanted() {
         "committed\nplain\n"
     );
 }
+
+#[test]
+fn batches_that_are_refused_under_overload_are_sent_again_in_order_and_once() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python() else { return };
+    // One request may wait for the disk at a time: the others are refused, however long they waited.
+    let settings = &["kafka.overload=shed", "shed.requests_max=1"];
+    let broker = Broker::start_with("sync", settings);
+    let script = root().join("tests/clients/python/shed.py");
+    peer::run(
+        peer::command(&python)
+            .arg(script)
+            .arg(broker.kafka())
+            .arg(broker.http()),
+    );
+}

@@ -45,6 +45,7 @@ mod metrics;
 mod namespaces;
 pub mod node;
 mod operations;
+pub mod overload;
 mod overview;
 mod publish;
 mod queue_changes;

@@ -63,6 +63,8 @@ pub struct Listener {
     pub address: String,
     /// Open connections.
     pub connections: i64,
+    /// Behaviour when more is asked for than can be done: `backpressure` or `shed`.
+    pub overload: &'static str,
 }
 
 /// A setting, as it is in force.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use stafett_broker::Broker;
 use stafett_http::api::post;
-use stafett_http::{Code, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Path, Problem, Query, Slot, body, stamp};
 use stafett_messaging::{Preview, Publish};
 use stafett_model::{Message, Namespace};
 use stafett_store::wall_ms;
@@ -124,7 +124,7 @@ async fn publish(
     let id = id.and_then(|(_, id)| Some(String::from_utf8_lossy(id.as_ref()?).into_owned()));
     let ticket = messaging.publish_once(&namespace, &name, vec![message], key.map(Key::request));
     let mut ticket = ticket.map_err(of_publishing)?;
-    let outcomes = (&mut ticket).await;
+    let outcomes = stamp::storing(&mut ticket).await;
     outcomes.into_iter().try_for_each(of_outcome)?;
     let routed = Routed {
         repeated: ticket.is_repeated(),

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use stafett_broker::Broker;
-use stafett_http::{Code, Problem, openapi};
+use stafett_http::{Code, Problem, openapi, stamp};
 use stafett_messaging::queues::Queue;
 use stafett_messaging::{QUEUES_MAX, Send, SendError};
 use stafett_model::{Durability, Message, MessageHeaders, Namespace};
@@ -165,7 +165,7 @@ impl<'a> Sender<'a> {
         let mut results = Vec::with_capacity(staged.len());
         for one in staged {
             let result = match one {
-                Ok((storing, mut sent)) => match storing.await {
+                Ok((storing, mut sent)) => match stamp::storing(storing).await {
                     Ok(repeated) => {
                         sent.repeated = repeated;
                         Ok(sent)

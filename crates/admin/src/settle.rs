@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_delivery::{LeaseId, Settle};
 use stafett_http::api::post;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
 use stafett_messaging::queues::SettleLeases;
 
 use crate::caller::Caller;
@@ -127,7 +127,7 @@ async fn settle(
         .filter_map(|(text, ms)| Some((known(text)?, *ms)))
         .collect();
     let ids: Vec<LeaseId> = leases.iter().map(|(id, _)| *id).collect();
-    let settled = queue.settle_leases(SettleLeases { leases, stored }).await;
+    let settled = stamp::storing(queue.settle_leases(SettleLeases { leases, stored })).await;
     let settled = settled.map_err(|why| of_storage(why, why))?;
     let extended = queue.extend_leases(&extensions);
     let all = ids

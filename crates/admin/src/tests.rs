@@ -54,6 +54,7 @@ impl Node for TestNode {
             protocol,
             address: address.to_owned(),
             connections: 3,
+            overload: "backpressure",
         };
         vec![
             listener("kafka", "127.0.0.1:9092"),

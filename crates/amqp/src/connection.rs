@@ -14,7 +14,7 @@ use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
 use stafett_net::registry::Wait;
-use stafett_net::{ByteBudget, Connection, ConnectionEntry, Permit, ReadHalf, WriteHalf, turn};
+use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,7 @@ use crate::input::{Input, InputError};
 use crate::operation::Operation;
 use crate::output::Output;
 use crate::session::{ConnectionEnd, Session};
+use crate::traced::ConnectionTrace;
 
 /// The outbox is emptied while fewer bytes than this wait to be written.
 const DELIVER_BELOW: usize = 256 * 1024;
@@ -86,6 +87,15 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     let budget = Arc::clone(&connection.budget);
     let mut session = Session::new(Arc::clone(context), agreed, budget, opening.output);
     session.attach(&connection.entry);
+    session.intake = Intake::new(connection.shedding.as_ref());
+    session.trace = connection.trace.clone().map(|trace| {
+        let connection = ConnectionTrace {
+            trace,
+            metrics: Arc::clone(&connection.entry.metrics),
+            peer: connection.entry.peer,
+        };
+        (connection, Instant::now())
+    });
     let mut open = Open {
         session,
         input: opening.input,
@@ -320,6 +330,10 @@ impl Open {
         let bytes = permit.bytes();
         wire.entry.on_received(bytes);
         self.session.add_memory(permit);
+        if self.input.take_was_empty() {
+            self.session.intake.on_drained();
+        }
+        self.session.begin_intake();
         let begun = Instant::now();
         let executed = self.execute(&wire.entry).await;
         turn::after(bytes).await;
@@ -342,7 +356,16 @@ impl Open {
         self.session.show_channels();
         self.input.shrink();
         self.session.out.shrink();
+        if self.session.intake.is_used() {
+            let has_more = self.input.is_behind() || !self.may_read();
+            self.session.end_intake(has_more);
+        }
         Ok(())
+    }
+
+    fn may_read(&self) -> bool {
+        let session = &self.session;
+        self.is_reading && session.out.len() < READ_BELOW && !session.is_full() && !session.is_blocked()
     }
 
     async fn next_event(
@@ -351,14 +374,9 @@ impl Open {
         deadline: Option<Instant>,
         tick: &mut Pin<Box<Sleep>>,
     ) -> Result<Event, Ended> {
-        let Self {
-            session,
-            input,
-            is_reading,
-            ..
-        } = self;
+        let may_read = self.may_read();
+        let Self { session, input, .. } = self;
         let is_blocked = session.is_blocked();
-        let may_read = *is_reading && session.out.len() < READ_BELOW && !session.is_full() && !is_blocked;
         let has_heartbeat = !session.agreed.heartbeat.is_zero();
         let has_unconfirmed = session.has_unconfirmed();
         let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();

@@ -23,6 +23,10 @@ pub(crate) struct Input {
     moderation: Moderation,
     /// There may be bytes that the runtime was not notified of.
     is_unsure: bool,
+    /// The last read filled its buffer: there is more to read.
+    is_behind: bool,
+    /// A read found nothing, and had to wait.
+    was_empty: bool,
 }
 
 /// Reasons why a read fails.
@@ -41,7 +45,19 @@ impl Input {
             read_bytes: READ_BYTES_MIN,
             moderation: Moderation::default(),
             is_unsure: false,
+            is_behind: false,
+            was_empty: true,
         }
+    }
+
+    /// True if a read found nothing since this was asked last.
+    pub(crate) fn take_was_empty(&mut self) -> bool {
+        std::mem::take(&mut self.was_empty)
+    }
+
+    /// True if there is more to read.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Reads the available bytes, with memory reserved before. `None` at the end of the stream. Safe to
@@ -83,7 +99,8 @@ impl Input {
                 Ok(0) => return Ok(None),
                 Ok(count) => {
                     permit.shrink_to(count);
-                    self.read_bytes = if count >= wanted {
+                    self.is_behind = count >= wanted;
+                    self.read_bytes = if self.is_behind {
                         (self.read_bytes * 2).min(READ_BYTES_MAX)
                     } else {
                         count.next_power_of_two().clamp(READ_BYTES_MIN, READ_BYTES_MAX)
@@ -92,6 +109,7 @@ impl Input {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_unsure = false;
+                    self.was_empty = true;
                     if self.moderation.due().is_some() {
                         self.moderate(stream, 0, false);
                     }

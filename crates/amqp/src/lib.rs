@@ -50,6 +50,7 @@ mod output;
 mod session;
 mod settings;
 mod stream_arguments;
+mod traced;
 
 pub use front_end::{Amqp, add_hooks};
 pub use management::{ManagedNode, Management, NodeFacts};

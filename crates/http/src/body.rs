@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::code::Code;
 use crate::problem::Problem;
+use crate::stamp;
 
 /// Time limit for the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -157,6 +158,10 @@ fn slow() -> Problem {
 
 /// Reads a body within a limit.
 pub async fn read(request: Request, limit: Limit) -> Result<Body, Problem> {
+    stamp::receiving(read_within(request, limit)).await
+}
+
+async fn read_within(request: Request, limit: Limit) -> Result<Body, Problem> {
     // The size of a chunked body is not known in advance.
     let announced = announced(request.headers()).unwrap_or(limit.bytes_max);
     let budget = request.extensions().get::<Arc<ByteBudget>>().cloned();

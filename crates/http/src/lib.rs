@@ -21,6 +21,7 @@
 //! - [`code`]: the codes of all refusals
 //! - [`api`], [`openapi`]: routes with their descriptions, and the document that is made of these
 //! - [`upgrade`]: requests for a WebSocket
+//! - [`overload`]: refusals of requests that wait too long
 //! - [`stamp`]: headers of all answers
 
 pub mod answer;
@@ -34,6 +35,7 @@ pub mod health;
 pub mod list;
 pub mod metrics;
 pub mod openapi;
+pub mod overload;
 pub mod problem;
 pub mod query;
 pub mod router;
@@ -42,6 +44,7 @@ pub mod slot;
 pub mod sse;
 pub mod stamp;
 pub mod upgrade;
+mod traced;
 
 pub use api::{Api, Parameter, Path};
 pub use axum::{Router, routing};

@@ -1,7 +1,7 @@
 //! One HTTP connection: limits on headers and time, and graceful shutdown.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,11 +17,14 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
-use stafett_net::{ByteBudget, Connection, ConnectionEntry, Handover, Protocol};
+use stafett_net::{ByteBudget, Connection, ConnectionEntry, Handover, Protocol, Shedding};
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Introduction;
+use crate::overload::{Kind, KindOf, Overload, Writes};
+use crate::stamp::Sampled;
+use crate::traced::ConnectionTrace;
 
 /// Bytes of a request line with its headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -35,12 +38,33 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct HttpServer {
     router: Router,
+    kind_of: KindOf,
+    writes: Arc<Writes>,
 }
 
 impl HttpServer {
     #[must_use]
     pub fn new(router: Router) -> Self {
-        Self { router }
+        Self {
+            router,
+            kind_of: |_, _| Kind::Exempt,
+            writes: Arc::default(),
+        }
+    }
+
+    /// Says which requests are refused where the listener sheds load; without this, none is.
+    #[must_use]
+    pub fn refusing(mut self, kind_of: KindOf) -> Self {
+        self.kind_of = kind_of;
+        self
+    }
+
+    fn overload(&self, shedding: Option<&Arc<Shedding>>) -> Option<Overload> {
+        shedding.map(|shedding| Overload {
+            kind_of: self.kind_of,
+            shedding: Arc::clone(shedding),
+            writes: Arc::clone(&self.writes),
+        })
     }
 }
 
@@ -50,6 +74,8 @@ impl Protocol for HttpServer {
             stream,
             drain,
             budget,
+            shedding,
+            trace,
             entry,
         } = connection;
         let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&entry)));
@@ -61,6 +87,12 @@ impl Protocol for HttpServer {
             entry: Arc::clone(&entry),
             client: Introduction::default(),
             draining: Draining(drain.clone()),
+            overload: self.overload(shedding.as_ref()),
+            trace: trace.clone().map(|trace| ConnectionTrace {
+                trace,
+                metrics: Arc::clone(&entry.metrics),
+                peer: entry.peer,
+            }),
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -95,6 +127,8 @@ impl Protocol for HttpServer {
             stream,
             drain,
             budget,
+            shedding,
+            trace,
             entry,
         };
         next(connection, received).await;
@@ -133,6 +167,10 @@ struct Routes {
     entry: Arc<ConnectionEntry>,
     client: Introduction,
     draining: Draining,
+    /// `None` if the listener refuses nothing.
+    overload: Option<Overload>,
+    /// `None` if there is no performance log.
+    trace: Option<ConnectionTrace>,
 }
 
 impl Service<Request<Incoming>> for Routes {
@@ -142,12 +180,37 @@ impl Service<Request<Incoming>> for Routes {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.client.introduce(&self.entry, request.headers());
+        let begun = self
+            .overload
+            .as_ref()
+            .map(|overload| overload.begin(request.method(), request.uri().path()));
+        let counted = match begun {
+            None => None,
+            Some(Ok(counted)) => Some(counted),
+            Some(Err(refusal)) => return Box::pin(ready(Ok(refusal))),
+        };
+        let trace = self.trace.as_ref();
+        let traced = trace.and_then(|trace| trace.begin(request.headers()));
         let extensions = request.extensions_mut();
         extensions.insert(self.handover.clone());
         extensions.insert(Arc::clone(&self.budget));
         extensions.insert(Peer(self.entry.peer.ip()));
         extensions.insert(self.draining.clone());
-        Box::pin(self.inner.call(request))
+        if traced.is_some() {
+            extensions.insert(Sampled);
+        }
+        let answered = self.inner.call(request);
+        if counted.is_none() && traced.is_none() {
+            return Box::pin(answered);
+        }
+        Box::pin(async move {
+            let answer = answered.await;
+            drop(counted);
+            if let (Some(traced), Ok(answer)) = (traced, &answer) {
+                traced.write(answer);
+            }
+            answer
+        })
     }
 }
 

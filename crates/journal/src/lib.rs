@@ -36,6 +36,6 @@ pub use disk_space::DiskSpace;
 #[cfg(any(test, feature = "testing"))]
 pub use manual_journal::ManualJournal;
 pub use memory::MemoryJournal;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, Observed, Observer};
 pub use ticket::{ReadTicket, Ticket, TicketView, TimeTicket};
 pub use watch::Watch;

@@ -1,5 +1,9 @@
 //! Metrics of a journal.
 
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -39,6 +43,35 @@ pub struct Metrics {
     pub(crate) sync_seconds: Histogram,
     pub(crate) append_written_seconds: Histogram,
     pub(crate) append_synced_seconds: Histogram,
+    /// `None` if nothing is told of single appends and syncs.
+    pub(crate) observer: Option<Observer>,
+}
+
+/// Receiver of the times of single appends and syncs.
+#[derive(Clone)]
+pub struct Observer(Arc<dyn Fn(Observed, Duration) + Send + Sync>);
+
+/// An action of a journal that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observed {
+    /// An append that is acknowledged once it is written.
+    AppendWritten,
+    /// An append that is acknowledged once it is synced.
+    AppendSynced,
+    Sync,
+}
+
+impl Observer {
+    /// Calls `told` on the journal's own threads: it must not wait.
+    pub fn new(told: impl Fn(Observed, Duration) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(told))
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
 }
 
 impl Metrics {
@@ -76,6 +109,21 @@ impl Metrics {
             sync_seconds: seconds(),
             append_written_seconds: seconds(),
             append_synced_seconds: seconds(),
+            observer: None,
+        }
+    }
+
+    /// Has single appends and syncs told to an observer.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Observer) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    #[inline]
+    pub(crate) fn tell(&self, what: Observed, took: Duration) {
+        if let Some(Observer(told)) = &self.observer {
+            told(what, took);
         }
     }
 

@@ -354,7 +354,15 @@ impl<N: Default> RawProducer<N> {
             Err(error) => RawOutcome::Failed(error.to_string()),
         };
         (self.on_outcome)(&flight.note, outcome);
-        stored
+        match stored {
+            // The broker has too much to do. Nothing follows from the batches behind it.
+            Err(RawError::NotStored(code))
+                if self.identity.is_none() && code == ErrorCode::RequestTimedOut.name() =>
+            {
+                Ok(())
+            }
+            stored => stored,
+        }
     }
 
     /// Waits until an answer came or a batch has waited long enough. Safe to drop.

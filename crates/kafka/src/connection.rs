@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 use stafett_model::Lock;
 use stafett_net::registry::Wait;
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, Output, Permit, ReadHalf, Status, WRITE_PACE,
-    WriteHalf,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, Output, Permit, ReadHalf, Status,
+    WRITE_PACE, WriteHalf,
 };
 use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
@@ -24,7 +24,8 @@ use crate::call::Close;
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
 use crate::response_queue::{NextResponse, ResponseQueue};
-use crate::session;
+use crate::session::{self, Input};
+use crate::traced::Traced;
 
 /// Length of the shortest request: API, version, correlation id.
 const REQUEST_BYTES_MIN: u32 = 8;
@@ -79,7 +80,11 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         is_patient: AtomicBool::new(false),
         is_introduced: AtomicBool::new(false),
         opened_sessions: Lock::default(),
+        shedding: connection.shedding.clone(),
+        trace: connection.trace.clone(),
+        has_refused: AtomicBool::new(false),
     };
+    let intake = Intake::new(connection.shedding.as_ref());
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(entry), drain);
     let (read, write) = connection.stream.split();
     let mut loops = Loop {
@@ -93,6 +98,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         performing: Performing::default(),
         outgoing: Output::default(),
         is_reading: true,
+        intake,
     };
     loops.run().await
 }
@@ -110,6 +116,7 @@ struct Loop<'a> {
     performing: Performing<'a>,
     outgoing: Output,
     is_reading: bool,
+    intake: Intake,
 }
 
 /// The operation that the first answer waits for. Its memory is kept for the next one.
@@ -183,6 +190,9 @@ impl Loop<'_> {
                 Event::Response(next) => self.respond(next).await?,
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));
+                    if self.reader.take_was_empty() {
+                        self.intake.on_drained();
+                    }
                     if status != Status::Frames {
                         self.is_reading = false;
                         // Ends all waits for future events, such as those of fetches.
@@ -190,10 +200,34 @@ impl Loop<'_> {
                     }
                 }
             }
-            session::on_input(self.context, &mut self.held, &mut self.responses);
+            let input = Input {
+                refuses: self.intake.is_used() && self.refuses_work(),
+                received_in: self.reader.received_in(),
+            };
+            session::on_input(self.context, &mut self.held, &mut self.responses, input);
+            if self.intake.is_used() {
+                self.note_what_is_left();
+            }
             self.shrink();
         }
         Ok(())
+    }
+
+    /// Returns true if the requests that were read waited too long to begin new work.
+    fn refuses_work(&self) -> bool {
+        let oldest_write = self.responses.oldest_produce();
+        !self.held.is_empty() && self.intake.refuses(Instant::now(), oldest_write)
+    }
+
+    /// Notes whether requests wait that could not begin, or were not read.
+    fn note_what_is_left(&mut self) {
+        let reads = self.responses.len() < self.context.shared.settings.answers_max;
+        if self.held.is_empty() && self.reader.is_drained() && reads {
+            self.intake.on_drained();
+        } else {
+            self.intake.on_left(Instant::now());
+        }
+        self.intake.set_requests(self.responses.len() + self.held.len());
     }
 
     async fn next_event(&mut self) -> Result<Event, Ended> {
@@ -225,7 +259,14 @@ impl Loop<'_> {
         let mut turn = None;
         let mut closed = None;
         let mut next = Some(first);
-        while let Some(NextResponse { result, permit }) = next {
+        let mut traced: Vec<Box<Traced>> = Vec::new();
+        while let Some(NextResponse {
+            result,
+            permit,
+            traced: this,
+        }) = next
+        {
+            let before = self.outgoing.len();
             let reply = match result {
                 Ok(reply) => reply,
                 Err(close) => {
@@ -244,6 +285,10 @@ impl Loop<'_> {
                     self.outgoing.push(chunk);
                 }
             }
+            if let Some(mut this) = this {
+                this.bytes_out = self.outgoing.len() - before;
+                traced.push(this);
+            }
             if reply.turn.is_some() {
                 turn = reply.turn;
                 break;
@@ -261,6 +306,11 @@ impl Loop<'_> {
             self.context.shared.metrics.on_written(begun.elapsed());
         }
         drop((permits, turn));
+        if let Some(trace) = &self.context.trace {
+            for this in traced {
+                this.write(trace, self.context, self.context.entry.metrics.open.get());
+            }
+        }
         closed.map_or(Ok(()), |close| Err(close.into()))
     }
 

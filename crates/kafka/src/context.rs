@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
 use stafett_model::Lock;
-use stafett_net::{ByteBudget, ConnectionEntry};
+use stafett_net::{ByteBudget, ConnectionEntry, Shedding, Trace};
 use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -97,6 +97,12 @@ pub(crate) struct RequestContext {
     pub is_introduced: AtomicBool,
     /// Share sessions that were opened here. They end with the connection.
     pub opened_sessions: Lock<Vec<OpenedSession>>,
+    /// `None` if the listener refuses nothing.
+    pub shedding: Option<Arc<Shedding>>,
+    /// `None` if there is no performance log.
+    pub trace: Option<Arc<Trace>>,
+    /// True once a batch was refused because requests waited too long: batches behind it may be on their way.
+    pub has_refused: AtomicBool,
 }
 
 impl Drop for RequestContext {
@@ -110,6 +116,16 @@ impl Drop for RequestContext {
 }
 
 impl RequestContext {
+    /// Returns the time that a client is to hold back before it fetches again, in ms.
+    pub(crate) fn throttle_ms(&self) -> i32 {
+        match &self.shedding {
+            Some(shedding) if shedding.is_shedding() => {
+                i32::try_from(shedding.waiting().as_millis()).unwrap_or(i32::MAX)
+            }
+            Some(_) | None => 0,
+        }
+    }
+
     /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
         match &self.shared.settings.advertised {

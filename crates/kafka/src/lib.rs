@@ -75,6 +75,7 @@ mod share_sessions;
 #[cfg(test)]
 mod tests;
 mod time_search;
+mod traced;
 mod wait;
 
 pub use front_end::{Kafka, add_hooks};

@@ -25,6 +25,8 @@ pub(crate) struct Staging {
     pub answers: usize,
     /// Tickets of batches that are appended, each with the number of answers that wait for it.
     pub appended: Vec<(Ticket, usize)>,
+    /// True if requests waited too long: nothing of them is stored.
+    pub refuses: bool,
 }
 
 impl Staging {

@@ -19,6 +19,7 @@ use crate::call::{Close, EncodedResponse, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step, then};
 use crate::produce_results::ProduceResults;
+use crate::traced::Traced;
 
 /// Result of a handler: an error ends the connection.
 pub(crate) type HandlerResult = Result<PendingResponse, Close>;
@@ -94,6 +95,8 @@ pub(crate) struct QueuedResponse {
     pub since: Instant,
     /// Memory of the request.
     pub permit: Permit,
+    /// `None` if it is not written to the performance log.
+    pub traced: Option<Box<Traced>>,
 }
 
 /// Produce requests whose batches were appended together.
@@ -117,6 +120,7 @@ pub(crate) struct ResponseQueue {
 pub(crate) struct NextResponse {
     pub result: ResponseResult,
     pub permit: Permit,
+    pub traced: Option<Box<Traced>>,
 }
 
 impl ResponseQueue {
@@ -132,6 +136,12 @@ impl ResponseQueue {
     /// connection.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked
+    }
+
+    /// Returns when the oldest produce request began that is not stored yet, if nothing else is before it.
+    pub(crate) fn oldest_produce(&self) -> Option<Instant> {
+        let queued = self.queue.front()?;
+        matches!(queued.response, PendingResponse::Produce(_)).then_some(queued.since)
     }
 
     pub(crate) fn push(&mut self, queued: QueuedResponse) {
@@ -211,6 +221,7 @@ impl ResponseQueue {
             api,
             since,
             permit,
+            mut traced,
         }) = self.queue.pop_front_if(is_ready)
         else {
             return Poll::Pending;
@@ -218,7 +229,14 @@ impl ResponseQueue {
         if let Some(api) = api {
             shared.metrics.on_ready(api, since.elapsed());
         }
-        Poll::Ready(NextResponse { result, permit })
+        if let Some(traced) = &mut traced {
+            traced.on_ready(result.is_ok());
+        }
+        Poll::Ready(NextResponse {
+            result,
+            permit,
+            traced,
+        })
     }
 
     /// Releases the memory of a burst.

@@ -7,17 +7,27 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_kafka_wire::{ApiKey, DecodeError, DecodeLimits, Decoder, Str, frame};
 use stafett_net::Frame;
 use tokio::time::Instant;
 
-use crate::api;
 use crate::call::{Call, Close};
 use crate::context::RequestContext;
 use crate::produce_results::Staging;
 use crate::response_queue::{PendingResponse, QueuedResponse, ResponseQueue};
+use crate::{api, traced};
+
+/// Facts about the frames that are executed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Input {
+    /// They waited too long: produce requests are refused.
+    pub refuses: bool,
+    /// Time that the first of them took to come.
+    pub received_in: Duration,
+}
 
 /// Executes frames in order, until none is left, a response blocks the others, or too many responses are
 /// pending.
@@ -25,15 +35,23 @@ pub(crate) fn on_input(
     context: &RequestContext,
     frames: &mut VecDeque<Frame>,
     responses: &mut ResponseQueue,
+    input: Input,
 ) {
     let shared = &*context.shared;
-    let mut staging = Staging::default();
+    let mut staging = Staging {
+        refuses: input.refuses,
+        ..Staging::default()
+    };
+    let mut receive = input.received_in;
     while !responses.is_blocked() && responses.len() < shared.settings.answers_max {
         let Some(Frame { payload, permit }) = frames.pop_front() else {
             break;
         };
         let begun = Instant::now();
         let frame_bytes = payload.len();
+        let receive = std::mem::take(&mut receive);
+        let trace = context.trace.as_deref();
+        let mut traced = trace.and_then(|trace| traced::begin(trace, receive, frame_bytes));
         let (api, response) = match open(payload) {
             Err(close) => (None, PendingResponse::Ready(Err(close))),
             Ok((call, client, body)) => {
@@ -52,6 +70,9 @@ pub(crate) fn on_input(
         if let Some(api) = api {
             shared.metrics.on_request(api, since - begun);
         }
+        if let Some(traced) = &mut traced {
+            traced.on_executed(api, since - begun, since);
+        }
         let permit = if response.holds_request() {
             permit
         } else {
@@ -63,6 +84,7 @@ pub(crate) fn on_input(
             api,
             since,
             permit,
+            traced,
         });
     }
     staging.append(shared.broker.catalog());

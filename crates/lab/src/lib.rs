@@ -18,6 +18,7 @@
 //! - [`results`]: results on the disk
 
 pub mod agents;
+pub mod analysis;
 pub mod clients;
 pub mod drivers;
 pub mod environment;

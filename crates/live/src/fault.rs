@@ -27,6 +27,8 @@ pub enum Fault {
     Binary,
     #[error("Key 'from': listen on this connection first")]
     NotListening,
+    #[error("requests wait too long: try again later")]
+    Overloaded,
     #[error("what was published could not be stored")]
     NotStored,
     #[error("the broker failed before it was known whether what was published is stored")]
@@ -63,6 +65,7 @@ impl Fault {
             Self::Change(ChangeError::TooManyClients(_)) | Self::Clients(_) | Self::Crowded { .. } => {
                 "too_many_clients"
             }
+            Self::Overloaded => "overloaded",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::Change(change) if change.is_outcome_unknown() => "outcome_unknown",
             Self::Change(ChangeError::NotStored(_)) | Self::NotStored => "not_stored",
@@ -80,7 +83,7 @@ impl Fault {
             | Self::Query(_)
             | Self::NotListening => "Error",
             Self::Command => "There is no such command",
-            Self::NotStored => "The message was refused, and nothing of it was stored",
+            Self::Overloaded | Self::NotStored => "The message was refused, and nothing of it was stored",
             Self::OutcomeUnknown => "The message may be stored or not",
             Self::Change(change) if change.is_outcome_unknown() => "The change may be stored or not",
             Self::Crowded { .. } => "It does not listen here",

@@ -165,7 +165,7 @@ fn status_of(fault: &Fault) -> StatusCode {
         | Fault::Command
         | Fault::Query(_)
         | Fault::Binary => StatusCode::BAD_REQUEST,
-        Fault::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::Overloaded | Fault::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Change(change) if change.is_outcome_unknown() => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Change(_) | Fault::Clients(_) | Fault::Crowded { .. } | Fault::NotStored => {
             StatusCode::INSUFFICIENT_STORAGE

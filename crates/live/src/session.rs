@@ -15,7 +15,7 @@ use stafett_live_topics::{
     OutboxBound, OutboxDrain, Outcome, Payload, PendingAppends, Published, StartFrom, SubscriptionChange,
     SubscriptionEdit, Ticket, TopicHash,
 };
-use stafett_net::ConnectionEntry;
+use stafett_net::{ConnectionEntry, Intake};
 
 use stafett_ws::connection::Working;
 use stafett_ws::session::{Close, Incoming, Step};
@@ -69,6 +69,10 @@ pub struct Session {
     /// Messages of logs were taken out of the outbox and are not completely sent.
     unsent: bool,
     is_publishing: bool,
+    /// Waiting times of commands.
+    pub(crate) intake: Intake,
+    /// True if the bytes just read waited too long: no message in them is published.
+    pub(crate) refuses: bool,
     /// Entry of the connection, until its first client listens.
     unnamed: Option<Arc<ConnectionEntry>>,
 }
@@ -175,12 +179,23 @@ impl Session {
             acks: Vec::new(),
             unsent: false,
             is_publishing: false,
+            intake: Intake::default(),
+            refuses: false,
             unnamed: None,
         }
     }
 
     fn on_read(&mut self, read: Result<Request<'_>, (Option<&str>, Fault)>, out: &mut BytesMut) -> Step {
         let request = match read {
+            Ok(Request { id, command, .. }) if self.refuses && matches!(command, Command::Publish { .. }) => {
+                self.is_publishing = true;
+                if self.answers_later() {
+                    return Step::AfterWork;
+                }
+                self.intake.refused("live", 1);
+                (self.dialect.frame)(&json::error(id, &Fault::Overloaded), out);
+                return Step::Done;
+            }
             Ok(request) => request,
             Err((id, fault)) => {
                 if self.answers_later() {
@@ -360,12 +375,20 @@ impl stafett_ws::Session for Session {
         self.on_read(read, out)
     }
 
-    /// Worthwhile after a `publish`.
     fn attach(&mut self, entry: &Arc<ConnectionEntry>) {
         client::introduce(entry, None);
         self.unnamed = Some(Arc::clone(entry));
     }
 
+    fn intake(&mut self) -> Option<&mut Intake> {
+        Some(&mut self.intake)
+    }
+
+    fn set_refuses(&mut self, refuses: bool) {
+        self.refuses = refuses;
+    }
+
+    /// Worthwhile after a `publish`.
     fn takes_several(&self) -> bool {
         self.is_publishing
     }

@@ -3,6 +3,7 @@
 //! It runs until the process drains. Errors of a single connection are skipped. If the process is out of
 //! descriptors or the machine out of memory, it waits and retries, longer each time, without a busy loop.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -20,8 +21,10 @@ use crate::connection::{Connection, Protocol};
 use crate::listener::{Listener, ListenerSettings, prepare};
 use crate::metrics::ListenerMetrics;
 use crate::registry::{ConnectionEntry, Connections, Listed};
+use crate::shedding::Shedding;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
+use crate::trace::Trace;
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -31,6 +34,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Shared {
     pub shutdown: Shutdown,
     pub budget: Arc<ByteBudget>,
+    /// `None` if there is no performance log.
+    pub trace: Option<Arc<Trace>>,
     pub connections: Arc<Connections>,
     /// Reads the wall clock, in ms since 1970.
     wall_ms: fn() -> i64,
@@ -43,6 +48,7 @@ impl Shared {
         Self {
             shutdown,
             budget,
+            trace: None,
             connections: Arc::default(),
             wall_ms: || 0,
             connection_id_next: Arc::new(AtomicU64::new(1)),
@@ -74,23 +80,32 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
         socket,
         settings,
         metrics,
+        shedding,
     } = listener;
+    let admission = Admission {
+        settings,
+        metrics,
+        shedding,
+    };
+    let (settings, metrics) = (&admission.settings, &admission.metrics);
     // The tasks hold no abort token: it would be polled, and its lock taken, at every wake-up of every
     // connection.
     let mut tasks = JoinSet::new();
     let mut pause = Pause::default();
     let mut draining = pin!(shared.shutdown.draining().cancelled());
+    let mut measuring = pin!(measure(admission.shedding.as_deref()));
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut draining => break,
+            () = &mut measuring => continue,
             Some(_ended) = tasks.join_next() => continue,
             accepted = socket.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
                 pause.reset();
-                admit(stream, peer, &settings, &metrics, &protocol, &shared, &mut tasks);
+                admit(stream, peer, &admission, &protocol, &shared, &mut tasks);
             }
             Err(error) => {
                 metrics.error("accept");
@@ -115,15 +130,34 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
     }
 }
 
+/// Measures how long tasks wait; never returns.
+async fn measure(shedding: Option<&Shedding>) {
+    match shedding {
+        Some(shedding) => shedding.measure().await,
+        None => pending().await,
+    }
+}
+
+/// State of a listener that its connections get.
+struct Admission {
+    settings: ListenerSettings,
+    metrics: Arc<ListenerMetrics>,
+    shedding: Option<Arc<Shedding>>,
+}
+
 fn admit<P: Protocol>(
     stream: TcpStream,
     peer: SocketAddr,
-    settings: &ListenerSettings,
-    metrics: &Arc<ListenerMetrics>,
+    admission: &Admission,
     protocol: &Arc<P>,
     shared: &Shared,
     tasks: &mut JoinSet<()>,
 ) {
+    let Admission {
+        settings,
+        metrics,
+        shedding,
+    } = admission;
     if tasks.len() >= settings.connections_max {
         metrics.refused.inc();
         tracing::debug!(target: EVENTS, kind = "connection.refused", via = settings.name, from = %peer,
@@ -147,6 +181,8 @@ fn admit<P: Protocol>(
         stream: Stream::Plain(stream),
         drain,
         budget: Arc::clone(&shared.budget),
+        shedding: shedding.clone(),
+        trace: shared.trace.clone(),
         entry: Arc::clone(&entry),
     };
     let protocol = Arc::clone(protocol);

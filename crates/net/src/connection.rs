@@ -6,7 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::ByteBudget;
 use crate::registry::ConnectionEntry;
+use crate::shedding::Shedding;
 use crate::stream::Stream;
+use crate::trace::Trace;
 
 /// One accepted connection.
 #[derive(Debug)]
@@ -18,6 +20,10 @@ pub struct Connection {
     pub drain: CancellationToken,
     /// The process's bound on request bytes in memory.
     pub budget: Arc<ByteBudget>,
+    /// `None` if the listener refuses nothing.
+    pub shedding: Option<Arc<Shedding>>,
+    /// `None` if there is no performance log.
+    pub trace: Option<Arc<Trace>>,
     pub entry: Arc<ConnectionEntry>,
 }
 

@@ -16,9 +16,12 @@
 //! - [`frame`]: length-prefixed frames; idle connections own no read buffer
 //! - [`output`]: vectored writes, with a time limit for peers that do not read
 //! - [`stall`]: the same limit around streams that a library writes to
+//! - [`shedding`]: refusals of a listener that is asked for more than it can do
 //! - [`moderation`]: less frequent reads from peers that send many small pieces
 //! - [`pace`]: time limits for transfers
+//! - [`trace`]: the performance log
 //! - [`turn`]: cooperative yielding after a number of bytes
+//! - [`lock`]: locks that outlive a panic
 //! - [`metrics`]: counters and gauges of connections
 
 pub mod accept;
@@ -28,15 +31,17 @@ pub mod connection;
 pub mod frame;
 pub mod handover;
 pub mod listener;
-mod lock;
+pub mod lock;
 pub mod metrics;
 pub mod moderation;
 pub mod output;
 pub mod pace;
 pub mod registry;
+pub mod shedding;
 pub mod shutdown;
 pub mod stall;
 pub mod stream;
+pub mod trace;
 pub mod turn;
 
 pub use accept::{Shared, serve};
@@ -51,9 +56,11 @@ pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
 pub use registry::{Client, ClientWords, ConnectionEntry, Connections};
+pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};
 
 /// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and their
 /// origin: `by`, `from`, `via`, `request`.
 pub const EVENTS: &str = "events";
+pub use trace::{Line, Parts, Trace, TraceSettings};

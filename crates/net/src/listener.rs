@@ -9,6 +9,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
 use crate::metrics::{ListenerMetrics, NetMetrics};
+use crate::shedding::{Overload, Shedding};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -22,6 +23,7 @@ pub struct ListenerSettings {
     pub connections_max: usize,
     /// Idle time after which the peer is probed. A silent peer is given up after another third of it.
     pub keepalive: Duration,
+    pub overload: Overload,
 }
 
 impl ListenerSettings {
@@ -31,6 +33,7 @@ impl ListenerSettings {
             name,
             connections_max,
             keepalive: Duration::from_mins(5),
+            overload: Overload::default(),
         }
     }
 }
@@ -79,6 +82,7 @@ pub struct Listener {
     pub(crate) socket: Arc<TcpListener>,
     pub(crate) settings: ListenerSettings,
     pub(crate) metrics: Arc<ListenerMetrics>,
+    pub(crate) shedding: Option<Arc<Shedding>>,
 }
 
 impl Listener {
@@ -94,11 +98,11 @@ impl Listener {
         for address in addresses {
             match listen(*address) {
                 Ok(socket) => {
-                    let metrics = metrics.listener(settings.name);
                     return Ok(Self {
                         socket: Arc::new(socket),
+                        metrics: metrics.listener(settings.name),
+                        shedding: Shedding::of(settings.overload, settings.name, metrics),
                         settings,
-                        metrics,
                     });
                 }
                 Err(source) => {
@@ -117,6 +121,7 @@ impl Listener {
     pub fn counted_in(&self, metrics: &NetMetrics) -> Self {
         Self {
             metrics: metrics.listener(self.settings.name),
+            shedding: Shedding::of(self.settings.overload, self.settings.name, metrics),
             ..self.clone()
         }
     }

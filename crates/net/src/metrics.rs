@@ -9,6 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::shedding::Seconds;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ListenerLabel {
     listener: &'static str,
@@ -18,6 +20,12 @@ struct ListenerLabel {
 struct ErrorLabels {
     listener: &'static str,
     kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShedLabels {
+    listener: &'static str,
+    what: &'static str,
 }
 
 /// Metric families that all listeners share.
@@ -30,6 +38,9 @@ pub struct NetMetrics {
     sent_bytes: Family<ListenerLabel, Counter>,
     receive_seconds: Family<ListenerLabel, Histogram>,
     errors: Family<ErrorLabels, Counter>,
+    shed: Family<ShedLabels, Counter>,
+    waiting_oldest: Family<ListenerLabel, Seconds>,
+    waiting: Family<ListenerLabel, Gauge>,
 }
 
 impl Default for NetMetrics {
@@ -42,6 +53,9 @@ impl Default for NetMetrics {
             sent_bytes: Family::default(),
             receive_seconds: Family::new_with_constructor(receive_seconds),
             errors: Family::default(),
+            shed: Family::default(),
+            waiting_oldest: Family::default(),
+            waiting: Family::default(),
         }
     }
 }
@@ -85,7 +99,42 @@ impl NetMetrics {
             "Connections that ended, or were not accepted, for the reason in kind",
             it.errors.clone(),
         );
+        it.register_shedding(registry);
         it
+    }
+
+    fn register_shedding(&self, registry: &mut Registry) {
+        registry.register(
+            "shed",
+            "Work that was refused because requests waited too long, of listeners that shed load",
+            self.shed.clone(),
+        );
+        registry.register(
+            "waiting_oldest_seconds",
+            "The longest time that a request waited before it began, of the last two intervals, of listeners \
+             that shed load",
+            self.waiting_oldest.clone(),
+        );
+        registry.register(
+            "waiting_requests",
+            "Requests that are read and unanswered, of listeners that shed load",
+            self.waiting.clone(),
+        );
+    }
+
+    /// Returns the gauges of a listener that sheds load: the longest waiting time, and the requests.
+    pub(crate) fn waiting(&self, name: &'static str) -> (Seconds, Gauge) {
+        let label = ListenerLabel { listener: name };
+        let oldest = self.waiting_oldest.get_or_create(&label).clone();
+        (oldest, self.waiting.get_or_create(&label).clone())
+    }
+
+    /// Returns the counters of refused work of a listener.
+    pub(crate) fn shed(&self, listener: &'static str) -> ShedCounters {
+        ShedCounters {
+            listener,
+            family: self.shed.clone(),
+        }
     }
 
     /// Returns the handles of one listener.
@@ -102,6 +151,22 @@ impl NetMetrics {
             receive_seconds: self.receive_seconds.get_or_create(&label).clone(),
             errors: self.errors.clone(),
         })
+    }
+}
+
+/// Counters of the work that a listener refused.
+#[derive(Debug)]
+pub(crate) struct ShedCounters {
+    listener: &'static str,
+    family: Family<ShedLabels, Counter>,
+}
+
+impl ShedCounters {
+    pub(crate) fn add(&self, what: &'static str, count: u64) {
+        let listener = self.listener;
+        self.family
+            .get_or_create(&ShedLabels { listener, what })
+            .inc_by(count);
     }
 }
 

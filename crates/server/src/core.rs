@@ -17,6 +17,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::live;
 use crate::serve::Process;
+use crate::trace;
 
 /// Interval of checks for a failed journal.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
@@ -31,7 +32,10 @@ impl Core {
     /// Opens the journal and recovers the broker.
     pub(crate) async fn open(process: &Process) -> Result<Self, Failure> {
         let settings = &process.settings;
-        let metrics = Metrics::new();
+        let metrics = match &process.trace {
+            Some(log) => Metrics::new().observed_by(trace::observer(Arc::clone(log))),
+            None => Metrics::new(),
+        };
         metrics.register(&mut process.registry());
         let (path, journal_settings) = (settings.data_dir.clone(), journal_settings(settings));
         let opened =

@@ -23,7 +23,10 @@ pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Sock
 async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
     let settings = &process.settings;
     let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
-    let limits = ListenerSettings::new("kafka", connections_max);
+    let limits = ListenerSettings {
+        overload: settings.shed.overload(settings.kafka.overload),
+        ..ListenerSettings::new("kafka", connections_max)
+    };
     let (listener, address) = process
         .bind("kafka.listen", &settings.kafka.listen, limits)
         .await?;
@@ -42,7 +45,10 @@ async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<SocketAdd
 async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<(), Failure> {
     let settings = &process.settings;
     let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
-    let limits = ListenerSettings::new("amqp", connections_max);
+    let limits = ListenerSettings {
+        overload: settings.shed.overload(settings.amqp.overload),
+        ..ListenerSettings::new("amqp", connections_max)
+    };
     let (listener, _) = process.bind("amqp.listen", &settings.amqp.listen, limits).await?;
     let amqp = {
         let mut registry = process.registry();

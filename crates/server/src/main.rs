@@ -27,15 +27,18 @@ mod failure;
 mod feeds;
 mod front_ends;
 mod limits;
+mod listeners;
 mod live;
 mod logging;
 mod machine;
 mod node;
+mod overload;
 mod reload;
 mod sampling;
 mod serve;
 mod signals;
 mod threads;
+mod trace;
 mod usage;
 
 use std::io::{self, Write};

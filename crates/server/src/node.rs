@@ -63,6 +63,17 @@ pub(crate) fn commands() -> (Commands, ReceivedCommands) {
     (Commands { settings, stop }, received)
 }
 
+/// A listener of this process.
+#[derive(Debug)]
+pub(crate) struct ListenerFacts {
+    pub(crate) name: &'static str,
+    /// Address that clients are told.
+    pub(crate) told: String,
+    pub(crate) address: SocketAddr,
+    /// Behaviour under overload, as in the settings.
+    pub(crate) overload: &'static str,
+}
+
 /// This process.
 #[derive(Debug)]
 pub(crate) struct ThisNode {
@@ -73,8 +84,7 @@ pub(crate) struct ThisNode {
     pub(crate) request_bytes_max: u64,
     pub(crate) settings: SettingsInForce,
     pub(crate) commands: Commands,
-    /// Listeners: the address that clients are told, and their own.
-    pub(crate) addresses: Lock<Vec<(&'static str, String, SocketAddr)>>,
+    pub(crate) listeners: Lock<Vec<ListenerFacts>>,
     pub(crate) data_dir: PathBuf,
     pub(crate) disk_free_bytes_min: u64,
     /// Limit on open files and sockets.
@@ -86,17 +96,16 @@ pub(crate) struct ThisNode {
 impl ThisNode {
     /// Returns the open connections of each listener, and those that it accepted since the start.
     pub(crate) fn connections(&self) -> Vec<(i64, u64)> {
-        let addresses = self.addresses.lock();
-        let of = |(protocol, _, _): &(&'static str, String, SocketAddr)| {
-            let listener = self.net.listener(protocol);
+        let listeners = self.listeners.lock();
+        let of = |facts: &ListenerFacts| {
+            let listener = self.net.listener(facts.name);
             (listener.open.get(), listener.accepted.get())
         };
-        addresses.iter().map(of).collect()
+        listeners.iter().map(of).collect()
     }
 
-    /// Adds a listener, with the address that clients are told.
-    pub(crate) fn add_listener(&self, name: &'static str, told: String, address: SocketAddr) {
-        self.addresses.lock().push((name, told, address));
+    pub(crate) fn add_listener(&self, listener: ListenerFacts) {
+        self.listeners.lock().push(listener);
     }
 }
 
@@ -119,13 +128,14 @@ impl Node for ThisNode {
     }
 
     fn listeners(&self) -> Vec<Listener> {
-        let addresses = self.addresses.lock();
-        let listener = |(protocol, address, _): &(&'static str, String, SocketAddr)| Listener {
-            protocol,
-            address: address.clone(),
-            connections: self.net.listener(protocol).open.get(),
+        let listeners = self.listeners.lock();
+        let listener = |facts: &ListenerFacts| Listener {
+            protocol: facts.name,
+            address: facts.told.clone(),
+            connections: self.net.listener(facts.name).open.get(),
+            overload: facts.overload,
         };
-        addresses.iter().map(listener).collect()
+        listeners.iter().map(listener).collect()
     }
 
     fn settings(&self) -> Vec<Setting> {
@@ -195,18 +205,18 @@ impl ThisNode {
 
 impl ManagedNode for ThisNode {
     fn facts(&self) -> NodeFacts {
-        let addresses = self.addresses.lock();
+        let listeners = self.listeners.lock();
         let amqp = self.net.listener("amqp");
         let (memory_bytes, descriptors) = (usage::resident_bytes(), usage::open_descriptors());
         NodeFacts {
             is_serving: self.health.state() == State::Ready,
             uptime_ms: Clock::system().now_ms() - self.started_at,
-            listeners: addresses
+            listeners: listeners
                 .iter()
-                .map(|(protocol, _, address)| match *protocol {
+                .map(|listener| match listener.name {
                     // RabbitMQ's word.
-                    "management" => ("http", *address),
-                    protocol => (protocol, *address),
+                    "management" => ("http", listener.address),
+                    name => (name, listener.address),
                 })
                 .collect(),
             connections: amqp.open.get(),

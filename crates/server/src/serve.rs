@@ -36,24 +36,24 @@ use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
 use stafett_model::Lock;
 use stafett_net::EVENTS;
-use stafett_net::{
-    BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
-};
+use stafett_net::{BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown, Trace};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
-use tokio_util::task::TaskTracker;
 
 use crate::announce;
 use crate::config::{ConfigError, Flags, Loaded, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::limits;
+use crate::listeners::Listeners;
 use crate::live;
 use crate::logging;
-use crate::node::{self, Commands, ThisNode};
+use crate::node::{self, Commands, ListenerFacts, ThisNode};
+use crate::overload;
 use crate::reload::Reload;
 use crate::sampling;
 use crate::signals::StopSignals;
+use crate::trace;
 use crate::usage;
 
 /// Time limit from the first signal to the end of the process: up to the end of the run enforced by
@@ -63,6 +63,8 @@ const END_MAX: Duration = Duration::from_millis(9500);
 const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Part of [`END_MAX`] for the HTTP listener.
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
+/// Part of [`END_MAX`] for the performance log.
+const TRACE_END_MAX: Duration = Duration::from_millis(200);
 /// Part of [`END_MAX`] for operations.
 const OPERATIONS_END_MAX: Duration = Duration::from_millis(500);
 /// Largest part of [`END_MAX`] for background tasks.
@@ -133,7 +135,7 @@ async fn run_again(
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let mut process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets));
+        let mut process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets))?;
         process.admin.feeds = feeds.clone();
         let failure = match process.run(&mut signals, &mut reload).await {
             Ok(End::Stopped { deadline }) => return Ok(deadline),
@@ -182,6 +184,8 @@ pub(crate) struct Process {
     /// Limit on the open files and sockets of the process.
     pub(crate) descriptors: u64,
     registry: Arc<RwLock<Registry>>,
+    /// The performance log, if there is one.
+    pub(crate) trace: Option<Arc<Trace>>,
     net: Arc<NetMetrics>,
     health: Health,
     node: Arc<ThisNode>,
@@ -198,46 +202,13 @@ pub(crate) struct Process {
     sockets: Arc<Sockets>,
 }
 
-/// Listeners that end together.
-pub(crate) struct Listeners {
-    shared: Shared,
-    tasks: TaskTracker,
-}
-
-impl Listeners {
-    fn new(shared: Shared) -> Self {
-        Self {
-            shared,
-            tasks: TaskTracker::new(),
-        }
-    }
-
-    /// Serves a protocol on a listener until these listeners drain.
-    pub(crate) fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
-        self.tasks.spawn(stafett_net::serve(
-            listener,
-            Arc::new(protocol),
-            self.shared.clone(),
-        ));
-    }
-
-    /// Drains the listeners, and aborts them after `limit` or when `hurry` is done.
-    async fn end(&self, limit: Duration, hurry: impl Future<Output = ()>) {
-        self.shared.shutdown.drain();
-        self.tasks.close();
-        tokio::select! {
-            () = self.tasks.wait() => return,
-            () = sleep(limit) => {}
-            () = hurry => {}
-        }
-        tracing::warn!("connections that did not end in time are cut off");
-        self.shared.shutdown.abort();
-        self.tasks.wait().await;
-    }
-}
-
 impl Process {
-    fn new(reload: &Reload, commands: Commands, descriptors: u64, sockets: Arc<Sockets>) -> Self {
+    fn new(
+        reload: &Reload,
+        commands: Commands,
+        descriptors: u64,
+        sockets: Arc<Sockets>,
+    ) -> Result<Self, Failure> {
         let settings = reload.settings().clone();
         let mut registry = Registry::with_prefix("stafett");
         let net = Arc::new(NetMetrics::register(&mut registry));
@@ -253,13 +224,15 @@ impl Process {
             request_bytes_max: settings.request_memory_bytes,
             settings: reload.in_force().clone(),
             commands,
-            addresses: Lock::default(),
+            listeners: Lock::default(),
             data_dir: settings.data_dir.clone(),
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
             usage: Lock::default(),
         });
-        let shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
+        let trace = trace::start(&settings, reload.in_force(), &mut registry)?;
+        let mut shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
+        shared.trace.clone_from(&trace);
         let connections = Arc::clone(&shared.connections);
         let http = Listeners::new(shared.ending_with(Shutdown::new()));
         let front_ends = Listeners::new(shared);
@@ -286,9 +259,10 @@ impl Process {
                 settings.durability.to_string(),
             ),
         };
-        Self {
+        Ok(Self {
             settings,
             descriptors,
+            trace,
             registry: Arc::new(RwLock::new(registry)),
             admin,
             management: Management::new(Arc::<ThisNode>::clone(&node), connections),
@@ -299,7 +273,7 @@ impl Process {
             http,
             front_ends,
             sockets,
-        }
+        })
     }
 
     /// Runs from start to end. After a failure, HTTP still answers.
@@ -363,6 +337,9 @@ impl Process {
             return Ok(End::Failed { reason });
         }
         self.http.end(HTTP_END_MAX, pending()).await;
+        if let Some(trace) = &self.trace {
+            trace.flush(TRACE_END_MAX);
+        }
         tracing::info!("stopped");
         Ok(End::Stopped { deadline })
     }
@@ -380,7 +357,10 @@ impl Process {
     async fn serve_http(&self) -> Result<SocketAddr, Failure> {
         let settings = &self.settings.http;
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
-        let limits = ListenerSettings::new("http", connections_max);
+        let limits = ListenerSettings {
+            overload: self.settings.shed.overload(settings.overload),
+            ..ListenerSettings::new("http", connections_max)
+        };
         let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
         let access = Access {
             origins: settings.origins.clone(),
@@ -391,8 +371,8 @@ impl Process {
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
             .merge(self.management.router(access.clone()))
             .merge(self.management.metrics_router(access.clone()));
-        self.http
-            .serve(listener, HttpServer::new(stafett_http::stamped(router)));
+        let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
+        self.http.serve(listener, server);
         self.serve_management(connections_max, access).await?;
         self.serve_prometheus(connections_max).await?;
         Ok(address)
@@ -431,10 +411,11 @@ impl Process {
         settings: ListenerSettings,
     ) -> Result<(Listener, SocketAddr), Failure> {
         let name = settings.name;
+        let overload = settings.overload.word();
         if let Some(listener) = self.sockets().get(key) {
             let listener = listener.counted_in(&self.net);
             let address = listener.local_addr().context("a listener has no address")?;
-            self.announce(name, address);
+            self.announce(name, address, overload);
             return Ok((listener, address));
         }
         let unresolved = |error: BindError| ConfigError::Unresolved {
@@ -451,17 +432,22 @@ impl Process {
             format!("the {name} listener cannot start (another address: {ways})")
         })?;
         let address = listener.local_addr().context("a listener has no address")?;
-        self.announce(name, address);
+        self.announce(name, address, overload);
         self.sockets().insert(key, listener.clone());
         Ok((listener, address))
     }
 
     /// Prints the address of a listener, and lists it for clients.
-    fn announce(&self, name: &'static str, address: SocketAddr) {
+    fn announce(&self, name: &'static str, address: SocketAddr, overload: &'static str) {
         announce::listening(name, address);
         let advertised = self.settings.kafka.advertised.as_ref();
         let told = node::told(advertised.filter(|_| name == "kafka"), address);
-        self.node.add_listener(name, told, address);
+        self.node.add_listener(ListenerFacts {
+            name,
+            told,
+            address,
+            overload,
+        });
     }
 }
 

@@ -137,6 +137,8 @@ impl Server {
             stream: Stream::Plain(tokio::net::TcpStream::from_std(stream)?),
             drain: self.drain.child_token(),
             budget: Arc::clone(&self.budget),
+            shedding: None,
+            trace: None,
             entry: ConnectionEntry::of(
                 self.connections,
                 self.metrics.get(listener).cloned().unwrap_or_default(),

@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_net::registry::Wait;
-use stafett_net::{Arrival, Connection, Pace, Stream, turn};
+use stafett_net::{Arrival, Connection, Intake, Pace, Stream, turn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::frame::{self, Decoded, Decoder, Event, FrameError};
 use crate::session::{Incoming, Session, Step};
+use crate::traced::Traced;
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -73,6 +74,8 @@ pub struct Limits {
 pub type Working<D> = Pin<Box<dyn Future<Output = D> + Send>>;
 
 struct Running<S: Session> {
+    /// Name of the service, for logs.
+    name: &'static str,
     connection: Connection,
     session: S,
     decoder: Decoder,
@@ -96,6 +99,8 @@ struct Running<S: Session> {
     closing: bool,
     /// Complete messages wait until the peer has read answers.
     is_behind: bool,
+    /// The last read, if it may be written to the performance log.
+    traced: Option<Traced>,
 }
 
 /// A message that waits: its text, or the reason why it has none.
@@ -112,10 +117,14 @@ pub async fn run<S: Session>(
 ) {
     session.attach(&connection.entry);
     connection.entry.end_by(ending.drain.clone());
+    if let Some(intake) = session.intake() {
+        *intake = Intake::new(connection.shedding.as_ref());
+    }
     let inbound = BytesMut::from(&received[..]);
     // Even a short slice keeps the buffer of the HTTP connection alive.
     drop(received);
     let mut running = Running {
+        name,
         connection,
         session,
         decoder: Decoder::new(limits.message_bytes_max),
@@ -131,6 +140,7 @@ pub async fn run<S: Session>(
         stalled_since: None,
         closing: false,
         is_behind: false,
+        traced: None,
     };
     let abort = ending.abort.clone();
     let ended = abort
@@ -247,6 +257,7 @@ impl<S: Session> Running<S> {
                 }
                 Woken::Done(done) => {
                     self.working = None;
+                    self.write_traced();
                     self.session.on_done(done, &mut self.outbound);
                     self.process();
                 }
@@ -278,6 +289,16 @@ impl<S: Session> Running<S> {
 
     /// Reads once and processes the bytes. Returns their number, or `None` if the peer has closed its side.
     fn read(&mut self) -> Result<Option<usize>, Ended> {
+        let intake = self.session.intake().filter(|intake| intake.is_used());
+        let refuses = intake.map(|intake| intake.refuses(Instant::now(), None));
+        let sheds = refuses.is_some();
+        self.session.set_refuses(refuses.unwrap_or(false));
+        let room = if self.inbound.is_empty() {
+            READ_BYTES
+        } else {
+            PARTIAL_READ_BYTES
+        };
+        let traced = Traced::begin(&self.connection);
         let read = if self.inbound.is_empty() {
             READ.with_borrow_mut(|buffer| {
                 let count = self.connection.stream.try_read(buffer)?;
@@ -301,10 +322,25 @@ impl<S: Session> Running<S> {
             Ok(count) => {
                 self.connection.entry.on_received(count);
                 self.silence = Silence::Heard;
+                if let Some(mut traced) = traced {
+                    traced.on_processed(count);
+                    self.traced = Some(traced);
+                }
                 self.work();
+                if self.working.is_none() {
+                    self.write_traced();
+                }
+                if sheds {
+                    self.note_what_is_left(count >= room);
+                }
                 Ok(Some(count))
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Some(0)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if let Some(intake) = self.session.intake() {
+                    intake.on_drained();
+                }
+                Ok(Some(0))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -321,6 +357,27 @@ impl<S: Session> Running<S> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Writes the line of the last read, which is executed and stored.
+    fn write_traced(&mut self) {
+        if let Some(traced) = self.traced.take() {
+            traced.write(self.name, &self.connection);
+        }
+    }
+
+    /// Notes whether something is left to read or to execute. `has_more`: the last read was full.
+    fn note_what_is_left(&mut self, has_more: bool) {
+        let waits = self.working.is_some() || self.is_behind || !self.held.is_empty();
+        let is_left = has_more || waits || self.outbound.len() >= UNSENT_MAX;
+        let requests = self.held.len() + usize::from(self.working.is_some());
+        let Some(intake) = self.session.intake() else { return };
+        if is_left {
+            intake.on_left(Instant::now());
+        } else {
+            intake.on_drained();
+        }
+        intake.set_requests(requests);
     }
 
     /// Continues with bytes and messages received earlier.

@@ -14,5 +14,6 @@ pub mod frame;
 pub mod handshake;
 pub mod msgpack;
 pub mod session;
+mod traced;
 
 pub use session::Session;

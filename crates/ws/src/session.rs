@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
-use stafett_net::ConnectionEntry;
+use stafett_net::{ConnectionEntry, Intake};
 
 use crate::connection::Working;
 
@@ -33,6 +33,14 @@ pub trait Session: Send + Sync {
 
     /// Adds the connection to which the session belongs, before anything else.
     fn attach(&mut self, entry: &Arc<ConnectionEntry>);
+
+    /// Returns the rule by which messages that wait too long are refused. `None` if the session refuses none.
+    fn intake(&mut self) -> Option<&mut Intake> {
+        None
+    }
+
+    /// Says whether the messages of the next read are refused.
+    fn set_refuses(&mut self, _refuses: bool) {}
 
     /// Converts a binary message to text. The error is a reason.
     fn read_binary(&self, bytes: &[u8]) -> Result<String, String>;

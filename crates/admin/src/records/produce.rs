@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::post;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{Outcome, PlacedBatch, RecordError, RecordRefusal, RecordsAppend, Refusal, Topic};
 
@@ -139,7 +139,7 @@ async fn produce(
     if !waits {
         // Refused at once, as on a full disk.
         if ticket.glance().committed() == Some(false) {
-            stored(ticket.await, &name)?;
+            stored(stamp::storing(ticket).await, &name)?;
             return Ok(answer(StatusCode::ACCEPTED, &produced));
         }
         // The memory of the body stays taken until its records are written.
@@ -150,7 +150,7 @@ async fn produce(
         }));
         return Ok(answer(StatusCode::ACCEPTED, &produced));
     }
-    let placed = stored(ticket.await, &name)?;
+    let placed = stored(stamp::storing(ticket).await, &name)?;
     produced.repeated = placed.iter().any(|batch| batch.duplicate);
     produced.places = places(&topic, &placed, &batches);
     Ok(answer(StatusCode::OK, &produced))

@@ -6,12 +6,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use stafett_amqp_wire::methods::{Confirm, basic, confirm};
 use stafett_amqp_wire::{Method, ReplyCode};
-use stafett_messaging::{PublishTicket, Published};
+use stafett_messaging::{PublishRefusal, PublishTicket, Published};
 use stafett_net::Permit;
+use tokio::time::Instant;
 
 use super::channel::Mode;
 use super::dispatch::not_for_servers;
@@ -19,6 +20,10 @@ use super::held::Flow;
 use super::{ConnectionEnd, MethodError, Session};
 use crate::exception::Exception;
 use crate::operation::Operation;
+use crate::traced::TracedBatch;
+
+/// Outcome of a message that waited too long. Publishers are not told the reason of a refusal.
+const TOO_LATE: Published = Published::Refused(PublishRefusal::QueueFull);
 
 /// Channel of a published message, and its number if it is to be confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,12 @@ pub(crate) struct PublishOrigin {
 pub(crate) struct PublishedBatch {
     /// `None` if the messages are not routed.
     ticket: Option<PublishTicket>,
+    /// Refused because they waited too long.
+    is_refused: bool,
+    /// When it was handed over, where that matters.
+    since: Option<Instant>,
+    /// `None` if it is not written to the performance log.
+    traced: Option<Box<TracedBatch>>,
     pub origins: Vec<PublishOrigin>,
     memory: Option<Permit>,
 }
@@ -42,6 +53,9 @@ impl PublishedBatch {
     pub(super) fn new(ticket: PublishTicket, origins: Vec<PublishOrigin>) -> Self {
         Self {
             ticket: Some(ticket),
+            is_refused: false,
+            since: None,
+            traced: None,
             origins,
             memory: None,
         }
@@ -51,9 +65,36 @@ impl PublishedBatch {
     pub(super) fn unrouted(origin: PublishOrigin) -> Self {
         Self {
             ticket: None,
+            is_refused: false,
+            since: None,
+            traced: None,
             origins: vec![origin],
             memory: None,
         }
+    }
+
+    /// Messages that are refused behind the batches before them.
+    pub(super) fn refused(origins: Vec<PublishOrigin>) -> Self {
+        Self {
+            ticket: None,
+            is_refused: true,
+            since: None,
+            traced: None,
+            origins,
+            memory: None,
+        }
+    }
+
+    /// Notes when it was handed over.
+    pub(super) fn begun(mut self, since: Option<Instant>) -> Self {
+        self.since = since;
+        self
+    }
+
+    /// Has it written to the performance log when its outcome is known.
+    pub(super) fn traced(mut self, traced: Option<Box<TracedBatch>>) -> Self {
+        self.traced = traced;
+        self
     }
 
     /// Keeps memory reserved until the messages are stored.
@@ -70,11 +111,28 @@ impl Future for PublishedBatch {
     type Output = Vec<Published>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.ticket {
-            Some(ticket) => Pin::new(ticket).poll(cx),
-            None => Poll::Ready(vec![Published::Unroutable; self.origins.len()]),
+        if let Some(ticket) = &mut self.ticket {
+            let outcomes = ready!(Pin::new(ticket).poll(cx));
+            if let Some(traced) = self.traced.take() {
+                traced.write(&outcomes);
+            }
+            return Poll::Ready(outcomes);
         }
+        let fate = if self.is_refused {
+            TOO_LATE
+        } else {
+            Published::Unroutable
+        };
+        Poll::Ready(vec![fate; self.origins.len()])
     }
+}
+
+/// Consecutive messages of a channel that are answered together.
+struct ConfirmRun {
+    channel: u16,
+    is_good: bool,
+    last: u64,
+    count: u64,
 }
 
 /// Batches in the order in which they were handed to the broker.
@@ -103,6 +161,16 @@ impl PendingConfirms {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns when the oldest batch was handed over that is not stored yet, where that is noted.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.waiting.iter().find_map(|batch| batch.since)
+    }
+
+    /// Returns the number of messages without an outcome.
+    pub(crate) fn messages(&self) -> usize {
+        self.waiting.iter().map(|batch| batch.origins.len()).sum()
     }
 
     /// Resolves once the outcome of the oldest batch is known.
@@ -183,8 +251,7 @@ impl Session {
         entries: &[PublishOrigin],
         fates: &[Published],
     ) -> Result<(), ConnectionEnd> {
-        // Channel, highest number and count of messages to acknowledge together.
-        let mut acknowledged: Option<(u16, u64, u64)> = None;
+        let mut run: Option<ConfirmRun> = None;
         for (entry, fate) in entries.iter().zip(fates) {
             let is_good = match fate {
                 Published::Stored | Published::Unroutable => true,
@@ -194,49 +261,58 @@ impl Session {
             let Some(number) = entry.number else {
                 continue;
             };
-            if is_good {
-                match &mut acknowledged {
-                    Some((channel, last, count)) if *channel == entry.channel => {
-                        *last = number;
-                        *count += 1;
-                    }
-                    other => {
-                        let before = other.replace((entry.channel, number, 1));
-                        self.acknowledge(before);
-                    }
+            match &mut run {
+                Some(run) if run.channel == entry.channel && run.is_good == is_good => {
+                    run.last = number;
+                    run.count += 1;
                 }
-            } else {
-                let before = acknowledged.take();
-                self.acknowledge(before);
-                self.context.metrics.refused.inc();
-                let nack = basic::Nack {
-                    delivery_tag: number,
-                    multiple: false,
-                    requeue: false,
-                };
-                self.confirm(entry.channel, nack.into());
+                other => {
+                    let before = other.replace(ConfirmRun {
+                        channel: entry.channel,
+                        is_good,
+                        last: number,
+                        count: 1,
+                    });
+                    self.confirm_run(before);
+                }
             }
         }
-        self.acknowledge(acknowledged);
+        self.confirm_run(run);
         Ok(())
     }
 
-    fn acknowledge(&mut self, what: Option<(u16, u64, u64)>) {
-        let Some((channel, last, count)) = what else {
-            return;
+    /// Confirms or refuses messages together. All messages before them on their channel have been answered.
+    fn confirm_run(&mut self, run: Option<ConfirmRun>) {
+        let Some(run) = run else { return };
+        let (delivery_tag, multiple) = (run.last, run.count > 1);
+        let method = if run.is_good {
+            self.context.metrics.confirmed.inc_by(run.count);
+            basic::Ack {
+                delivery_tag,
+                multiple,
+            }
+            .into()
+        } else {
+            self.context.metrics.refused.inc_by(run.count);
+            basic::Nack {
+                delivery_tag,
+                multiple,
+                requeue: false,
+            }
+            .into()
         };
-        self.context.metrics.confirmed.inc_by(count);
-        let ack = basic::Ack {
-            delivery_tag: last,
-            multiple: count > 1,
-        };
-        self.confirm(channel, ack.into());
+        self.confirm(run.channel, method);
     }
 
     /// Confirms a message that was not routed.
     pub(super) fn confirm_unrouted(&mut self, entry: PublishOrigin) {
         if let Some(number) = entry.number {
-            self.acknowledge(Some((entry.channel, number, 1)));
+            self.confirm_run(Some(ConfirmRun {
+                channel: entry.channel,
+                is_good: true,
+                last: number,
+                count: 1,
+            }));
         }
     }
 

@@ -45,9 +45,10 @@ use stafett_delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Set
 use stafett_messaging::DiskSpace;
 use stafett_messaging::queues::OwnerId;
 use stafett_model::Namespace;
-use stafett_net::{ByteBudget, ConnectionEntry, Permit};
+use stafett_net::{ByteBudget, ConnectionEntry, Intake, Permit};
 use std::collections::{HashMap, VecDeque};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::channel::Channel;
@@ -63,6 +64,7 @@ use crate::exception::{Exception, Scope};
 use crate::handshake::Agreed;
 use crate::operation::{Done, Operation};
 use crate::output::Output;
+use crate::traced::ConnectionTrace;
 
 /// Bodies larger than this reserve memory before they arrive.
 const LARGE_BODY_BYTES: u64 = 64 * 1024;
@@ -149,7 +151,7 @@ pub(crate) struct Session {
     memory: Option<Permit>,
     budget: Arc<ByteBudget>,
     /// Time of the next check of incomplete large bodies.
-    arrivals_due: Option<tokio::time::Instant>,
+    arrivals_due: Option<Instant>,
     pub(crate) space: DiskSpace,
     /// True if the connection published while space was short, and waits.
     blocked: bool,
@@ -157,6 +159,12 @@ pub(crate) struct Session {
     namespace_is_gone: bool,
     /// Cancelled when the virtual host is deleted.
     pub(crate) namespace_closed: CancellationToken,
+    /// True if the bytes just read waited too long: no message in them is published.
+    pub(crate) refuses: bool,
+    /// Waiting times of messages.
+    pub(crate) intake: Intake,
+    /// The performance log, if there is one, and when the turn began.
+    pub(crate) trace: Option<(ConnectionTrace, Instant)>,
     /// A client may be waiting for the result of the frames: true for all but messages without confirms.
     pub(crate) is_waited_for: bool,
     /// The server has closed the connection, and waits for `close-ok`.
@@ -210,6 +218,9 @@ impl Session {
             blocked: false,
             namespace_is_gone: false,
             namespace_closed,
+            refuses: false,
+            intake: Intake::default(),
+            trace: None,
             is_waited_for: false,
             closing: false,
         }

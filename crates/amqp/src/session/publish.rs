@@ -9,6 +9,7 @@ use stafett_messaging::{Publish, PublishError};
 
 use stafett_model::Message;
 use stafett_store::wall_ms;
+use tokio::time::Instant;
 
 use super::assembly::Content;
 use super::channel::Mode;
@@ -16,7 +17,7 @@ use super::confirms::{PublishOrigin, PublishedBatch};
 use super::repeat_publish::RepeatPublish;
 use super::{ConnectionEnd, MethodError, Session};
 use crate::content::{self, Incoming, Publisher};
-use crate::exception::Exception;
+use crate::exception::{Exception, Scope};
 use crate::metrics::Counted;
 
 /// Number of unconfirmed batches at which reading pauses.
@@ -29,10 +30,31 @@ const GATHERED_AHEAD: usize = 1024;
 pub(crate) struct PendingPublish {
     exchange: ByteString,
     pub(super) entries: Vec<PublishOrigin>,
+    /// None if they are refused.
     pub(super) messages: Vec<Publish>,
+    /// True if the messages waited too long.
+    pub(super) is_refused: bool,
 }
 
 impl Session {
+    /// Decides whether messages that were just read are published, where a listener may refuse them.
+    pub(crate) fn begin_intake(&mut self) {
+        self.refuses = self.intake.is_used() && self.intake.refuses(Instant::now(), self.confirms.oldest());
+        if let Some((_, begun)) = &mut self.trace {
+            *begun = Instant::now();
+        }
+    }
+
+    /// Notes whether something is left to read or to execute (`has_more`).
+    pub(crate) fn end_intake(&mut self, has_more: bool) {
+        if has_more {
+            self.intake.on_left(Instant::now());
+        } else {
+            self.intake.on_drained();
+        }
+        self.intake.set_requests(self.confirms.messages());
+    }
+
     pub(crate) fn has_unconfirmed(&self) -> bool {
         !self.confirms.is_empty()
     }
@@ -68,14 +90,54 @@ impl Session {
             number: confirm,
             mandatory,
         };
+        if self.refuses {
+            return self.refuse(entry, incoming, properties);
+        }
         // The route of a message with a reply address depends on more than the message.
         let is_plain = incoming.more_keys.is_empty() && !incoming.properties.has_reply_to();
         self.repeat = is_plain.then_some(RepeatPublish {
             channel: number,
             mandatory,
             properties,
+            refused: None,
         });
         self.gather(entry, incoming);
+        Ok(())
+    }
+
+    /// Refuses a message that waited too long, behind those before it.
+    fn refuse(
+        &mut self,
+        entry: PublishOrigin,
+        incoming: Incoming,
+        properties: Bytes,
+    ) -> Result<(), MethodError> {
+        if entry.number.is_none() {
+            self.intake.refused("publish", 1);
+            // Without confirms there is no other way to tell it.
+            let text = "requests wait too long, and messages without confirms cannot be refused one by one";
+            let exception = Exception::new(ReplyCode::ResourceError, text);
+            return Err(exception.ending(Scope::Channel).into());
+        }
+        let message = Message {
+            value: Bytes::new(),
+            ..incoming.message
+        };
+        match self.gathered.last_mut() {
+            Some(run) if run.is_refused => run.entries.push(entry),
+            _ => self.gathered.push(PendingPublish {
+                exchange: message.exchange.clone(),
+                entries: vec![entry],
+                messages: Vec::new(),
+                is_refused: true,
+            }),
+        }
+        self.repeat = Some(RepeatPublish {
+            channel: entry.channel,
+            mandatory: entry.mandatory,
+            properties,
+            refused: Some(message),
+        });
         Ok(())
     }
 
@@ -110,7 +172,7 @@ impl Session {
         if self
             .gathered
             .last()
-            .is_none_or(|last| last.exchange != message.exchange)
+            .is_none_or(|last| last.is_refused || last.exchange != message.exchange)
         {
             // Room for as many messages as in the last turn; none if the client switches between exchanges.
             let expected = if self.gathered.is_empty() {
@@ -122,6 +184,7 @@ impl Session {
                 exchange: message.exchange.clone(),
                 entries: Vec::with_capacity(expected),
                 messages: Vec::with_capacity(expected),
+                is_refused: false,
             });
         }
         if let Some(last) = self.gathered.last_mut() {
@@ -157,7 +220,15 @@ impl Session {
             exchange,
             entries,
             mut messages,
+            is_refused,
         } = run;
+        if is_refused {
+            self.intake.refused("publish", entries.len() as u64);
+            self.confirms.push(PublishedBatch::refused(entries));
+            return;
+        }
+        let since = self.intake.is_used().then(Instant::now);
+        let count = messages.len();
         let bytes = messages
             .iter()
             .map(|publish| publish.message.value.len() as u64)
@@ -177,7 +248,10 @@ impl Session {
                         self.return_message(entry.channel, unroutable.message);
                     }
                 }
-                self.confirms.push(PublishedBatch::new(ticket, entries));
+                let batch = PublishedBatch::new(ticket, entries);
+                let trace = self.trace.as_ref();
+                let traced = trace.and_then(|(trace, begun)| trace.begin(*begun, count, bytes));
+                self.confirms.push(batch.begun(since).traced(traced));
             }
             Err(PublishError::NoSuchNamespace) => self.namespace_is_gone = true,
             // The exchange was there when the messages were accepted, and went with its bindings before they

@@ -21,6 +21,8 @@ pub(super) struct RepeatPublish {
     pub mandatory: bool,
     /// As received.
     pub properties: Bytes,
+    /// The message without its body, if it was refused: messages like it are, too.
+    pub refused: Option<Message>,
 }
 
 impl RepeatPublish {
@@ -54,10 +56,11 @@ impl Session {
         let Some(run) = self.gathered.last_mut() else {
             return;
         };
-        let Some(like) = run.messages.last().map(|publish| Message {
+        let accepted = run.messages.last().map(|publish| Message {
             value: Bytes::new(),
             ..publish.message.clone()
-        }) else {
+        });
+        let Some(like) = again.refused.clone().or(accepted) else {
             return;
         };
         let bytes_max = self.context.settings.message_bytes_max.min(LARGE_BODY_BYTES);
@@ -77,6 +80,11 @@ impl Session {
                 number,
                 mandatory: again.mandatory,
             });
+            if run.is_refused {
+                // The body goes.
+                drop(publication::take(buffer, &body));
+                continue;
+            }
             run.messages.push(Publish::from(Message {
                 value: publication::take(buffer, &body),
                 ..like.clone()

@@ -14,6 +14,7 @@ use super::log::Log;
 use super::position::Position;
 use super::storage::StorageFile;
 use crate::contract::Outcome;
+use crate::metrics::Observed;
 use crate::ticket::TicketSettler;
 
 /// Unsynced bytes at which a sync starts without a waiting append.
@@ -247,8 +248,9 @@ fn sync(core: &Engine, round: Round) {
         }
     }
     let ended = Instant::now();
-    let seconds = ended.saturating_duration_since(started).as_secs_f64();
-    core.metrics.sync_seconds.observe(seconds);
+    let took = ended.saturating_duration_since(started);
+    core.metrics.sync_seconds.observe(took.as_secs_f64());
+    core.metrics.tell(Observed::Sync, took);
     core.sync.lock().synced = round.upto;
     core.sync.wake.notify_all();
     for waiting in round.waiting.into_iter().flatten() {
@@ -262,8 +264,9 @@ fn sync(core: &Engine, round: Round) {
             }
         }
         if let Some((settler, outcome)) = waiting.settler {
-            let waited = settler.waited(ended).as_secs_f64();
-            core.metrics.append_synced_seconds.observe(waited);
+            let waited = settler.waited(ended);
+            core.metrics.append_synced_seconds.observe(waited.as_secs_f64());
+            core.metrics.tell(Observed::AppendSynced, waited);
             settler.settle(outcome);
         }
     }

@@ -32,6 +32,7 @@ use super::syncer::{PendingSync, SyncEffect, WrittenGroup};
 use super::tail_cache::TailGroup;
 use super::write_queue::{StagedAppend, StagedFrame, TakeOutcome, Wait};
 use crate::contract::Outcome;
+use crate::metrics::Observed;
 
 /// Page size of the system's cache.
 const PAGE_BYTES: u32 = 4096;
@@ -520,8 +521,9 @@ fn publish(
             });
         }
         if let Some((settler, outcome)) = committed {
-            let waited = settler.waited(now).as_secs_f64();
-            core.metrics.append_written_seconds.observe(waited);
+            let waited = settler.waited(now);
+            core.metrics.append_written_seconds.observe(waited.as_secs_f64());
+            core.metrics.tell(Observed::AppendWritten, waited);
             settler.settle(outcome);
         }
     }

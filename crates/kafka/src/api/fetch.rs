@@ -175,7 +175,8 @@ impl Fetch {
         Ok(Step::Await(Operation::Read(request, self)))
     }
 
-    fn respond(self, shared: &KafkaContext, round: ReadRound) -> ResponseResult {
+    fn respond(self, context: &RequestContext, round: ReadRound) -> ResponseResult {
+        let shared = &*context.shared;
         let Self {
             call,
             request,
@@ -188,18 +189,18 @@ impl Fetch {
             Source::Unopened => return Err(Close::OutcomeUnknown),
             Source::Session(mut session) => {
                 let replies = session.state().map(|state| state.replies(round, false));
-                finish(call, shared, isolation, session, replies.unwrap_or_default())?
+                finish(call, context, isolation, session, replies.unwrap_or_default())?
             }
             Source::Request(mut state) => {
                 let replies = state.replies(round, true);
                 if request.session_epoch == EPOCH_FIRST {
                     let uses_ids = call.version >= IDS_FROM;
                     match shared.fetch_sessions.create(Box::new(state), uses_ids) {
-                        Ok(session) => finish(call, shared, isolation, session, replies)?,
-                        Err(state) => write(call, shared, isolation, &state, replies, NO_SESSION)?,
+                        Ok(session) => finish(call, context, isolation, session, replies)?,
+                        Err(state) => write(call, context, isolation, &state, replies, NO_SESSION)?,
                     }
                 } else {
-                    write(call, shared, isolation, &state, replies, NO_SESSION)?
+                    write(call, context, isolation, &state, replies, NO_SESSION)?
                 }
             }
         };
@@ -234,7 +235,7 @@ impl OnDone<Vec<Result<LogSlice, ReadError>>> for Fetch {
             if let Some(memory) = &mut self.memory {
                 memory.shrink_to(round.bytes);
             }
-            return self.respond(&context.shared, round).map(Step::Respond);
+            return self.respond(context, round).map(Step::Respond);
         }
         self.memory = None;
         let is_new = state.start_watching(&context.shared.broker);
@@ -268,7 +269,7 @@ impl OnDone<Watch> for Fetch {
 /// all its partitions.
 fn finish(
     call: Call,
-    shared: &KafkaContext,
+    context: &RequestContext,
     isolation: i8,
     mut session: CheckedOutState,
     replies: PartitionReplies,
@@ -277,7 +278,7 @@ fn finish(
     let state = session.state().ok_or(Close::OutcomeUnknown)?;
     let is_kept = state.live() > 0;
     let shown = if is_kept { id } else { NO_SESSION };
-    let written = write(call, shared, isolation, state, replies, shown)?;
+    let written = write(call, context, isolation, state, replies, shown)?;
     if is_kept {
         session.put_back();
     }
@@ -313,17 +314,17 @@ pub(super) fn reserve(context: &RequestContext, bytes_max: usize) -> (Option<Per
 /// Writes the answer. Adjacent partitions of a topic share one topic entry.
 fn write(
     call: Call,
-    shared: &KafkaContext,
+    context: &RequestContext,
     isolation: i8,
     state: &FetchState,
     replies: PartitionReplies,
     session: i32,
 ) -> Result<Encoded, Close> {
+    let shared = &*context.shared;
     let topic_of = |reply: &PartitionReply| state.partition(reply).map(|partition| &partition.topic);
     let is_same = |one: &PartitionReply, other: &PartitionReply| topic_of(one) == topic_of(other);
     let mut w = Writer::new(call);
-    // Throttle time.
-    w.e.i32(0);
+    w.e.i32(context.throttle_ms());
     if w.version >= SESSIONS_FROM {
         w.e.i16(ErrorCode::None.code());
         w.e.i32(session);

@@ -2,6 +2,7 @@
 //! were read together are appended in one call.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -35,6 +36,9 @@ pub(super) fn stage(
     staging: &mut Staging,
 ) -> HandlerResult {
     let before = staging.appends.len();
+    if staging.refuses {
+        return refuse(context, call, body);
+    }
     let read = read(context, call, body, frame_bytes, &mut staging.appends);
     let (mut answer, transaction) = read.inspect_err(|_| staging.appends.truncate(before))?;
     let is_empty = staging.appends.len() == before;
@@ -49,6 +53,26 @@ pub(super) fn stage(
     }
     staging.answers += 1;
     Ok(PendingResponse::Produce(answer))
+}
+
+/// Refuses all batches of a request that waited too long. Producers send them again, with the same sequence
+/// numbers.
+fn refuse(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+    const MESSAGE: Str = Str::from_static("requests wait too long");
+    context.has_refused.store(true, Ordering::Relaxed);
+    let refused = BatchRefusal::new(ErrorCode::RequestTimedOut, MESSAGE);
+    let mut answer = read_each(
+        call,
+        body,
+        |_| (),
+        |&(), _, index, _| PartitionResult::failed(&context.shared, call, index, refused.clone()),
+    )?;
+    if let Some(shedding) = &context.shedding {
+        shedding.count("produce", 1);
+    }
+    Ok(PendingResponse::Ready(
+        answer.finish(&context.shared, &mut std::iter::empty()),
+    ))
 }
 
 /// Transaction that the batches of a request belong to.
@@ -101,64 +125,91 @@ fn read(
     appends: &mut Vec<Append>,
 ) -> Result<(ProduceResults, Option<Transaction>), DecodeError> {
     let shared = &*context.shared;
-    let mut r = Reader::new(call, body);
-    let id = r.opt_string()?;
+    let has_refused = context.has_refused.load(Ordering::Relaxed);
     let mut transaction = None;
-    let acks = r.d.i16()?;
+    // All bodies pin the same frame, so only the first append is charged for it.
+    let mut pinned_bytes = frame_bytes;
+    let stage = |topic: &Result<Arc<Topic>, BatchRefusal>, head: &Head, index, records| {
+        let admitted = match topic {
+            _ if !(-1..=1).contains(&head.acks) => Err(BatchRefusal::new(
+                ErrorCode::InvalidRequiredAcks,
+                "acks is one of -1, 0 and 1",
+            )),
+            Ok(topic) => check(shared, call.version, topic, index, records)
+                .and_then(|admitted| join(&mut transaction, head.id.as_ref(), &admitted).map(|()| admitted)),
+            Err(refused) => Err(refused.clone()),
+        };
+        match admitted {
+            Ok(admitted) => {
+                let result = PartitionResult::staged(index, &admitted);
+                let pinned_bytes = std::mem::take(&mut pinned_bytes);
+                appends.push(Append {
+                    pinned_bytes,
+                    require: known_before(call.version, has_refused, &admitted)
+                        .into_iter()
+                        .collect(),
+                    ..Append::batch(admitted.log, admitted.body)
+                });
+                result
+            }
+            Err(refused) => PartitionResult::failed(shared, call, index, refused),
+        }
+    };
+    let answer = read_each(call, body, |key| find_topic(shared, key), stage)?;
+    Ok((answer, transaction))
+}
+
+/// Parts of a request before its topics.
+struct Head {
+    /// Transactional id.
+    id: Option<Str>,
+    acks: i16,
+}
+
+/// Reads a request: looks up each topic, and makes the result of each partition from its batch.
+fn read_each<T>(
+    call: Call,
+    body: Decoder,
+    mut find: impl FnMut(&TopicKey) -> T,
+    mut take: impl FnMut(&T, &Head, i32, Option<Bytes>) -> PartitionResult,
+) -> Result<ProduceResults, DecodeError> {
+    let mut r = Reader::new(call, body);
+    let head = Head {
+        id: r.opt_string()?,
+        acks: r.d.i16()?,
+    };
     // The timeout concerns replicas only.
     let _timeout_ms = r.d.i32()?;
     let mut answer = ProduceResults {
         call,
-        is_wanted: acks != 0,
+        is_wanted: head.acks != 0,
         topics: SmallVec::new(),
         results: SmallVec::new(),
     };
-    // All bodies pin the same frame, so only the first append is charged for it.
-    let mut pinned_bytes = frame_bytes;
     for _ in 0..r.count(TOPIC_BYTES_MIN)? {
         let key = r.topic(IDS_FROM)?;
-        let topic = find_topic(shared, &key);
+        let topic = find(&key);
         let partitions = r.count(PARTITION_BYTES_MIN)?;
         for _ in 0..partitions {
             let index = r.d.i32()?;
             let records = r.opt_bytes()?;
             r.tags()?;
-            let admitted = match &topic {
-                _ if !(-1..=1).contains(&acks) => Err(BatchRefusal::new(
-                    ErrorCode::InvalidRequiredAcks,
-                    "acks is one of -1, 0 and 1",
-                )),
-                Ok(topic) => check(shared, call.version, topic, index, records)
-                    .and_then(|admitted| join(&mut transaction, id.as_ref(), &admitted).map(|()| admitted)),
-                Err(refused) => Err(refused.clone()),
-            };
-            answer.results.push(match admitted {
-                Ok(admitted) => {
-                    let result = PartitionResult::staged(index, &admitted);
-                    let pinned_bytes = std::mem::take(&mut pinned_bytes);
-                    appends.push(Append {
-                        pinned_bytes,
-                        require: known_before(call.version, &admitted).into_iter().collect(),
-                        ..Append::batch(admitted.log, admitted.body)
-                    });
-                    result
-                }
-                Err(refused) => PartitionResult::failed(shared, call, index, refused),
-            });
+            answer.results.push(take(&topic, &head, index, records));
         }
         r.tags()?;
         answer.topics.push((key, partitions));
     }
     r.tags()?;
-    Ok((answer, transaction))
+    Ok(answer)
 }
 
-/// Returns the condition for a batch of a transaction that does not begin with sequence 0: of the second
-/// version of the protocol, each transaction does.
-fn known_before(version: i16, admitted: &Admitted) -> Option<Precondition> {
+/// Returns the condition for a batch that does not begin with sequence 0, and may follow none of its
+/// producer: a batch of a transaction of the second version of the protocol, each of which begins so; and
+/// one behind a batch that was refused because requests waited too long, as that may have been the first.
+fn known_before(version: i16, has_refused: bool, admitted: &Admitted) -> Option<Precondition> {
     let header = &admitted.header;
-    let begins = !header.is_transactional() || header.base_sequence <= 0;
-    (version >= ADDS_FROM && !begins).then_some(Precondition::HasBatchesOf {
+    let is_checked = has_refused || version >= ADDS_FROM && header.is_transactional();
+    (is_checked && header.base_sequence > 0).then_some(Precondition::HasBatchesOf {
         log: admitted.log,
         producer: ProducerId(header.producer_id),
         first: header.base_sequence,

@@ -159,3 +159,15 @@ fn a_commit_for_no_topic_waits_for_nothing() {
     bench.send(8, &commit("nowhere"));
     assert_eq!(bench.commit_code(), ErrorCode::UnknownTopicOrPartition.code());
 }
+
+#[test]
+fn a_commit_is_not_refused_however_long_it_waited() {
+    let (mut bench, _) = Bench::with_topic("orders");
+    bench.add(8, &commit("orders"));
+    bench.refuse();
+    let then = operation!(bench, Operation::AwaitCommits(_, then) => then);
+    bench.done(then, smallvec![Ok(())]);
+    let then = operation!(bench, Operation::CreateOffsetsTopic(then) => then);
+    bench.done(then, ());
+    assert_eq!(bench.commit_code(), 0);
+}

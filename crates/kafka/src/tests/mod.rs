@@ -28,6 +28,7 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::metrics::Metrics;
 use crate::operation::{Operation, Then};
 use crate::response_queue::{NextResponse, ResponseQueue};
+use crate::session::Input;
 use crate::settings::KafkaSettings;
 use crate::{api, session};
 
@@ -67,6 +68,9 @@ impl Bench {
             is_patient: AtomicBool::new(false),
             is_introduced: AtomicBool::new(false),
             opened_sessions: Lock::default(),
+            shedding: None,
+            trace: None,
+            has_refused: AtomicBool::new(false),
         };
         Self {
             context,
@@ -100,7 +104,21 @@ impl Bench {
     }
 
     fn execute(&mut self) {
-        session::on_input(&self.context, &mut self.held, &mut self.responses);
+        session::on_input(
+            &self.context,
+            &mut self.held,
+            &mut self.responses,
+            Input::default(),
+        );
+    }
+
+    /// Executes requests that waited too long.
+    fn refuse(&mut self) {
+        let input = Input {
+            refuses: true,
+            ..Input::default()
+        };
+        session::on_input(&self.context, &mut self.held, &mut self.responses, input);
     }
 
     fn send<R: Request>(&mut self, version: i16, request: &R) {

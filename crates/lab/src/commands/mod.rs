@@ -2,6 +2,7 @@
 //! row in [`run`].
 
 mod agent;
+mod analyze;
 mod command_docs;
 mod completions;
 mod list;
@@ -32,6 +33,7 @@ enum Command {
     Agent(agent::Agent),
     Report(report::Report),
     Compare(report::Compare),
+    Analyze(analyze::Analyze),
     Stub(stub::Stub),
     Completions(completions::Completions),
     CommandDocs(command_docs::CommandDocs),
@@ -46,6 +48,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         Command::Agent(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Compare(command) => command.run(),
+        Command::Analyze(command) => command.run(),
         Command::Stub(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::CommandDocs(command) => command.run(),

@@ -8,7 +8,7 @@
 //! - [`page`]: the HTML; [`data`]: CSV and JSON
 
 mod cells;
-mod chart;
+pub(crate) mod chart;
 mod data;
 mod figures;
 mod load;

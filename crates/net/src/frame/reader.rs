@@ -52,6 +52,12 @@ pub struct FrameReader {
     partial: Option<Box<Partial>>,
     /// Start of the time that the current frame may take; restarts after a wait for memory.
     since: Option<Instant>,
+    /// The last read took all bytes that were there.
+    is_drained: bool,
+    /// A read had to wait for bytes.
+    was_empty: bool,
+    /// Time of the first of the last frames from its first byte on, if it came in several reads.
+    received_in: Duration,
 }
 
 /// Bytes as received; never empty.
@@ -112,7 +118,26 @@ impl FrameReader {
             unparsed: None,
             partial: None,
             since: None,
+            is_drained: true,
+            was_empty: true,
+            received_in: Duration::ZERO,
         }
+    }
+
+    /// True if a read had to wait for bytes since this was asked last.
+    pub fn take_was_empty(&mut self) -> bool {
+        std::mem::take(&mut self.was_empty)
+    }
+
+    /// Returns the time that the first of the last frames took to come; zero if it came in one read.
+    pub fn received_in(&self) -> Duration {
+        self.received_in
+    }
+
+    /// True if nothing is left to return: the last read took all bytes that were there, and all frames in
+    /// them were returned.
+    pub fn is_drained(&self) -> bool {
+        self.is_drained && self.unparsed.is_none()
     }
 
     /// Changes the largest accepted frame from now on, for example after authentication.
@@ -150,8 +175,10 @@ impl FrameReader {
         loop {
             self.parse(frames)?;
             if frames.len() > held {
+                self.received_in = Duration::ZERO;
                 if let Some(since) = self.since.take() {
-                    let seconds = since.elapsed().as_secs_f64();
+                    self.received_in = since.elapsed();
+                    let seconds = self.received_in.as_secs_f64();
                     self.entry.metrics.receive_seconds.observe(seconds);
                 }
                 return Ok(Status::Frames);
@@ -296,7 +323,12 @@ impl FrameReader {
             }
             None => (since + self.limits.idle_timeout, since + self.limits.idle_timeout),
         };
-        match timeout_at(until, poll_fn(|cx| self.poll_turn(stream, permit, cx))).await {
+        let turn = poll_fn(|cx| {
+            let polled = self.poll_turn(stream, permit, cx);
+            self.was_empty |= polled.is_pending();
+            polled
+        });
+        match timeout_at(until, turn).await {
             Ok(turn) => {
                 // Bytes that come as the window ends do not begin another one unseen.
                 self.check_window()?;
@@ -360,23 +392,21 @@ impl FrameReader {
                 None => return Poll::Ready(Ok(Turn::NeedsBudget)),
             },
         };
-        let count = match (shared, &mut self.partial) {
+        let (count, max) = match (shared, &mut self.partial) {
             (None, Some(partial)) => {
                 let room = partial.room();
-                ready!(poll_read_buf(
-                    Pin::new(stream),
-                    cx,
-                    &mut (&mut partial.buffer).limit(room)
-                ))?
+                let mut limited = (&mut partial.buffer).limit(room);
+                (ready!(poll_read_buf(Pin::new(stream), cx, &mut limited))?, room)
             }
             (None, None) => return Poll::Ready(Ok(Turn::NeedsBudget)),
             (Some(permit), _) => {
                 let read = ready!(scratch::poll_read(stream, cx))?;
                 let count = read.bytes.len();
                 self.take_in(read, permit);
-                count
+                (count, READ_BYTES)
             }
         };
+        self.is_drained = count < max;
         self.entry.on_received(count);
         Poll::Ready(Ok(if count == 0 { Turn::Closed } else { Turn::Progress }))
     }

@@ -250,6 +250,37 @@ impl Kind for MigrationPolicy {
     }
 }
 
+/// Behaviour of a listener under overload. True: it sheds load.
+pub(crate) struct OnOverload;
+
+impl Kind for OnOverload {
+    type Value = bool;
+    const SHAPE: &'static str = "backpressure or shed";
+
+    fn read(text: &str, _: Range) -> Result<bool, String> {
+        match text {
+            "backpressure" => Ok(false),
+            "shed" => Ok(true),
+            _ => Err("expected backpressure or shed".to_owned()),
+        }
+    }
+}
+
+/// A part of a whole.
+pub(crate) struct Share;
+
+impl Kind for Share {
+    type Value = f64;
+    const SHAPE: &'static str = "0 to 1";
+
+    fn read(text: &str, _: Range) -> Result<f64, String> {
+        let share = text.parse().ok();
+        share
+            .filter(|share| (0.0..=1.0).contains(share))
+            .ok_or_else(|| "expected 0 to 1".to_owned())
+    }
+}
+
 /// Filter of log targets and levels.
 pub(crate) struct LogFilter;
 

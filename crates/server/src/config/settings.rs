@@ -6,14 +6,14 @@
 
 use std::net::SocketAddr;
 
-use stafett_net::{BudgetSettings, ByteBudget};
+use stafett_net::{BudgetSettings, ByteBudget, Overload, SheddingSettings};
 
 use super::definition::{self, Definition};
 use super::error::ConfigError;
 use super::http::{HostList, SiteList};
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
-    MigrationPolicy, OptionalFolder, OptionalListen, Switch, Time, TimeLimit,
+    MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Share, Switch, Time, TimeLimit,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
@@ -83,6 +83,12 @@ settings! {
 
         /// A connection without a request for this long is closed.
         idle_timeout_ms: Time = "10m", in SECOND..=DAY;
+
+        /// Behaviour when more is asked for than can be done. `backpressure`: requests wait, and their
+        /// clients with them. `shed`: produce requests that waited longer than `shed.waiting_ms` are refused
+        /// with `REQUEST_TIMED_OUT`, which producers answer by sending again, and consumers are told to hold
+        /// back.
+        overload: OnOverload = "backpressure";
     }
     amqp: Amqp {
         /// Where clients of the AMQP 0-9-1 protocol (RabbitMQ's) connect. Port 0 picks a free one and prints
@@ -111,6 +117,11 @@ settings! {
 
         /// Whether a connection creates its virtual host if that does not exist.
         create_virtual_hosts: Switch = "false";
+
+        /// Behaviour when more is asked for than can be done. `backpressure`: publishers wait. `shed`:
+        /// messages that waited longer than `shed.waiting_ms` are refused with `basic.nack`; where a
+        /// publisher has no confirms, its channel is closed with 506 (RESOURCE_ERROR).
+        overload: OnOverload = "backpressure";
     }
     groups: Groups {
         /// How long the first generation of a group waits for more members. Each that comes prolongs it by as
@@ -192,6 +203,22 @@ settings! {
         /// Names by which the API may be called, beside addresses and `localhost`, such as `broker.example`.
         /// Programs in containers call by such names.
         hosts: HostList = "";
+
+        /// Behaviour when more is asked for than can be done. `backpressure`: requests wait. `shed`:
+        /// requests that waited longer than `shed.waiting_ms` are refused with 503 `overloaded`, and messages
+        /// to live topics with that error, before a body is read. Settling, committing, deleting, purging and
+        /// the routes of the node are never refused.
+        overload: OnOverload = "backpressure";
+    }
+    shed: Shed {
+        /// How long a request may wait before it begins, at a listener whose `overload` is `shed`. While most
+        /// requests wait longer, for five times as long, those that do are refused. It has to be longer than
+        /// storing takes when little is asked for: a few syncs of the disk at `sync`.
+        waiting_ms: Time = "100ms", in 1..=60 * SECOND;
+
+        /// Requests of one such listener that may be read and not answered yet; more are refused, however
+        /// long they waited. 0: any number.
+        requests_max: Count = "0", in 0..=1_000_000_000;
     }
     live: Live {
         /// Size of the largest message that is read, with a command or a list of them.
@@ -274,6 +301,20 @@ settings! {
         /// reading and freeing go on.
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
     }
+    trace: Trace {
+        /// Folder of the performance log: a line of JSON for each sampled request, append and sync, with the
+        /// time of each part. It is created if it is absent. Empty: there is no such log.
+        dir: OptionalFolder = "";
+
+        /// Part of the requests that is written, 0 to 1.
+        share: Share = "0.01";
+
+        /// Requests that took longer are written whatever the share. 0: they are not.
+        slow_ms: Time = "0", in 0..=DAY;
+
+        /// Bytes of all its files; the oldest go.
+        bytes_max: Bytes = "1GiB", in MIB..=TIB;
+    }
     log: Log {
         /// Logging levels: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
         /// `info,stafett_net=debug`.
@@ -281,6 +322,19 @@ settings! {
 
         /// How log lines look.
         format: LogFormat = "text", flag "log-format";
+    }
+}
+
+impl Shed {
+    /// Returns the behaviour of a listener.
+    pub(crate) fn overload(&self, sheds: bool) -> Overload {
+        if !sheds {
+            return Overload::Backpressure;
+        }
+        Overload::Shed(SheddingSettings {
+            waiting: self.waiting_ms,
+            requests_max: self.requests_max,
+        })
     }
 }
 

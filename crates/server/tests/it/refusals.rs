@@ -81,7 +81,7 @@ fn requests_to_the_api_are_refused_with_a_code() {
     }
     let (_, head, _) = ask(http, "GET /v1", &[&host], "");
     for header in [
-        "server-timing: total;dur=",
+        "server-timing: recv;dur=",
         "stafett-request-id: ",
         "cache-control: no-store",
     ] {

@@ -57,6 +57,7 @@ const CLOCKS: &[&str] = &[
     "journal/",
     "kafka-client/",
     "lab/",
+    "net/src/trace/",
     "server/",
     "simulation/",
     "store/src/clock.rs",
@@ -418,7 +419,7 @@ fn no_crate_grows_beyond_its_size() {
         let name = source.path.split('/').next().unwrap().to_owned();
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_290)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_900)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

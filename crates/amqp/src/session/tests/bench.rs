@@ -91,6 +91,14 @@ impl Bench {
             "space-is-enough" => self.journal.set_space_short(false),
             "disk-is-used-up" => self.journal.set_used_up(true),
             "disk-has-space" => self.journal.set_used_up(false),
+            // What a client sends from now on has waited too long, or no longer.
+            "overload" | "overload-ends" => {
+                let client = self.clients.iter_mut().find(|client| client.name == words[1]);
+                let State::Open(session) = &mut client.unwrap().state else {
+                    panic!("{line}: it is not open");
+                };
+                session.refuses = words[0] == "overload";
+            }
             "wait" => tokio::time::sleep(Duration::from_millis(number(&words) as u64)).await,
             "topic" => {
                 let topic = NewTopic {

@@ -20,6 +20,7 @@
 //! stop │ leave │ wait MS
 //! hold │ hold-batches │ release │ commit [N] │ refuse [N]  appends, by the number of older ones
 //! space-is-short │ space-is-enough │ disk-is-used-up │ disk-has-space
+//! overload NAME │ overload-ends NAME                      what it sends has waited too long
 //! topic NAME PARTITIONS │ delete-vhost NAME
 //! ```
 //!
@@ -52,7 +53,7 @@ macro_rules! scripts {
 scripts! {
     access basic_consume basic_deliver basic_get basic_publish basic_qos basic_settle channel confirm
     connection content direct_reply exchange_bind exchange_declare exchange_delete exchange_types frames handshake
-    memory not_stored queue_bind queue_declare queue_delete queue_over_topic queue_purge quorum_queues space
+    memory not_stored overload queue_bind queue_declare queue_delete queue_over_topic queue_purge quorum_queues space
     stop streams tx vhosts
 }
 
