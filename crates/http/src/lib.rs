@@ -43,8 +43,8 @@ pub mod server;
 pub mod slot;
 pub mod sse;
 pub mod stamp;
-pub mod upgrade;
 mod traced;
+pub mod upgrade;
 
 pub use api::{Api, Parameter, Path};
 pub use axum::{Router, routing};

@@ -371,7 +371,9 @@ impl<S: Session> Running<S> {
         let waits = self.working.is_some() || self.is_behind || !self.held.is_empty();
         let is_left = has_more || waits || self.outbound.len() >= UNSENT_MAX;
         let requests = self.held.len() + usize::from(self.working.is_some());
-        let Some(intake) = self.session.intake() else { return };
+        let Some(intake) = self.session.intake() else {
+            return;
+        };
         if is_left {
             intake.on_left(Instant::now());
         } else {
