@@ -37,7 +37,7 @@ use super::settings::SettingFlags;
 /// Future of an append of dead letters.
 pub type StoringLetters = Pin<Box<dyn Future<Output = Result<(), NotStored>> + Send>>;
 
-/// Owner of a dispatcher: decides where dead letters go, and what happens to an unused dispatcher.
+/// Owner of a dispatcher: decides where dead letters go, and the fate of an unused dispatcher.
 pub trait DispatcherOwner: fmt::Debug + Send + Sync {
     /// Returns the kind and name of the owner, for the log.
     fn describe(&self) -> String;

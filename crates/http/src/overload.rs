@@ -56,14 +56,14 @@ pub(crate) struct Counted {
 
 impl Overload {
     /// Begins a request, or refuses it.
-    pub(crate) fn begin(&self, method: &Method, path: &str) -> Result<Counted, Response> {
+    pub(crate) fn begin(&self, method: &Method, path: &str) -> Result<Counted, Box<Response>> {
         let kind = (self.kind_of)(method, path);
         let now = Instant::now();
         if kind != Kind::Exempt {
             let waited = self.writes.oldest().map(|oldest| now - oldest);
             if self.shedding.refuses(now, waited.unwrap_or_default()) {
                 self.shedding.count("request", 1);
-                return Err(refusal());
+                return Err(Box::new(refusal()));
             }
         }
         self.shedding.add_requests(1);

@@ -187,7 +187,7 @@ impl Service<Request<Incoming>> for Routes {
         let counted = match begun {
             None => None,
             Some(Ok(counted)) => Some(counted),
-            Some(Err(refusal)) => return Box::pin(ready(Ok(refusal))),
+            Some(Err(refusal)) => return Box::pin(ready(Ok(*refusal))),
         };
         let trace = self.trace.as_ref();
         let traced = trace.and_then(|trace| trace.begin(request.headers()));

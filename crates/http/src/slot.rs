@@ -40,7 +40,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Refuses what cannot be served now.
+/// Refuses requests that cannot be served now.
 pub fn not_serving(why: impl Display) -> Problem {
     Problem::new(Code::NotServing, why)
 }

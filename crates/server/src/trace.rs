@@ -45,7 +45,7 @@ pub(crate) fn start(
         bytes_max: settings.trace.bytes_max,
         head,
     };
-    let started = Trace::start(trace, registry);
+    let started = Trace::start(&trace, registry);
     let started =
         started.with_context(|| format!("the performance log in {} cannot be written", dir.display()));
     Ok(Some(started?))

@@ -15,6 +15,7 @@ use crate::operation::{Done, Operation};
 
 /// Result of reserving memory.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "lives for the length of one call")]
 pub(super) enum Memory {
     Reserved(Arrival),
     /// To be done before memory is reserved again.

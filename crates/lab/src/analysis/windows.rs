@@ -145,7 +145,7 @@ mod tests {
     /// A line each 100 ms of ten seconds, which took as many µs as its number.
     fn log(share: Option<f64>) -> Log {
         let points = (0..=100)
-            .map(|number| (1_000_000 + number * 100, number as u64))
+            .map(|number: i64| (1_000_000 + number * 100, number.cast_unsigned()))
             .collect();
         Log {
             points: BTreeMap::from([(Action::Request, points)]),

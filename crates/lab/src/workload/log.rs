@@ -1,4 +1,4 @@
-//! Log of a load: what went wrong, and when. A line that is repeated is written a few times and counted.
+//! Log of a load: errors and their times. A line that is repeated is written a few times and counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -106,9 +106,8 @@ mod tests {
     fn refused(script: &[(u64, u64)]) -> Vec<u64> {
         let (start, mut rule) = (Instant::now(), Rule::new(WAITING));
         let ms = Duration::from_millis;
-        let mut refused =
-            |(at, waited): &(u64, u64)| rule.refuses(start + ms(*at), ms(*waited)).then_some(*at);
-        script.iter().filter_map(|step| refused(step)).collect()
+        let refused = |(at, waited): &(u64, u64)| rule.refuses(start + ms(*at), ms(*waited)).then_some(*at);
+        script.iter().filter_map(refused).collect()
     }
 
     /// Requests each 10 ms of `from..to`, which waited so long.
@@ -162,11 +161,7 @@ mod tests {
     #[test]
     fn time_that_stands_still_or_leaps_and_absurd_waits_are_taken() {
         let now = Instant::now();
-        for waiting in [
-            Duration::ZERO,
-            Duration::from_millis(1),
-            Duration::from_secs(3600),
-        ] {
+        for waiting in [Duration::ZERO, Duration::from_millis(1), Duration::from_hours(1)] {
             let mut rule = Rule::new(waiting);
             assert!(!rule.refuses(now, Duration::MAX), "{waiting:?}");
             assert_eq!(rule.oldest(), Duration::MAX);

@@ -71,12 +71,11 @@ impl Files {
         let mut room = self.bytes_max - self.bytes_max / FILES;
         // The last one was just begun.
         for (_, path, bytes) in files.iter().rev().skip(1) {
-            match room.checked_sub(*bytes) {
-                Some(left) => room = left,
-                None => {
-                    room = 0;
-                    fs::remove_file(path)?;
-                }
+            if let Some(left) = room.checked_sub(*bytes) {
+                room = left;
+            } else {
+                room = 0;
+                fs::remove_file(path)?;
             }
         }
         Ok(())

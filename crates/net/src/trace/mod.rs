@@ -59,6 +59,7 @@ pub struct Trace {
 
 /// Input of the writer.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "almost all are lines")]
 enum Entry {
     Line(Line),
     /// Everything before it is written when this is dropped.
@@ -70,9 +71,9 @@ impl Trace {
     ///
     /// # Errors
     /// If the folder cannot be made or written.
-    pub fn start(settings: TraceSettings, registry: &mut Registry) -> io::Result<Arc<Self>> {
+    pub fn start(settings: &TraceSettings, registry: &mut Registry) -> io::Result<Arc<Self>> {
         let (entries, received) = sync_channel::<Entry>(WAITING_MAX);
-        let files = Files::open(&settings)?;
+        let files = Files::open(settings)?;
         let failed = Counter::default();
         let registry = registry.sub_registry_with_prefix("trace");
         let (written, dropped) = (Counter::default(), Counter::default());
@@ -93,7 +94,9 @@ impl Trace {
             .spawn(move || {
                 while let Ok(first) = received.recv() {
                     writer.write(first);
-                    received.try_iter().for_each(|entry| writer.write(entry));
+                    for entry in received.try_iter() {
+                        writer.write(entry);
+                    }
                     writer.flush();
                 }
             })?;
@@ -207,7 +210,7 @@ mod tests {
             (7.0, 10, 10),
         ] {
             let dir = folder(&format!("share-{share}"));
-            let trace = Trace::start(settings(dir.clone(), share), &mut Registry::default()).unwrap();
+            let trace = Trace::start(&settings(dir.clone(), share), &mut Registry::default()).unwrap();
             let sampled = (0..of).filter(|_| trace.samples()).count();
             assert_eq!(sampled, expected, "{share}");
             trace.flush(Duration::from_secs(30));
@@ -218,7 +221,7 @@ mod tests {
     #[test]
     fn slow_requests_are_written_whatever_the_share_and_the_file_begins_with_the_settings() {
         let dir = folder("slow");
-        let trace = Trace::start(settings(dir.clone(), 0.0), &mut Registry::default()).unwrap();
+        let trace = Trace::start(&settings(dir.clone(), 0.0), &mut Registry::default()).unwrap();
         assert!(!trace.wants(false, Duration::from_millis(10)));
         assert!(trace.wants(false, Duration::from_millis(11)));
         trace.write(Line {

@@ -120,7 +120,7 @@ settings! {
 
         /// Behaviour when more is asked for than can be done. `backpressure`: publishers wait. `shed`:
         /// messages that waited longer than `shed.waiting_ms` are refused with `basic.nack`; where a
-        /// publisher has no confirms, its channel is closed with 506 (RESOURCE_ERROR).
+        /// publisher has no confirms, its channel is closed with 506 (`RESOURCE_ERROR`).
         overload: OnOverload = "backpressure";
     }
     groups: Groups {
