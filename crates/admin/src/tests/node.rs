@@ -13,7 +13,9 @@ async fn a_node_shows_itself() {
     assert_eq!(node["started_at"], "1970-01-01T00:00:00.000Z");
     assert_eq!(node["epoch"], json!(null), "no journal is open");
     assert_eq!(node["settings_changed"], json!(["durability"]));
-    let kafka = json!({ "protocol": "kafka", "address": "127.0.0.1:9092", "connections": 3 });
+    let kafka = json!({
+        "protocol": "kafka", "address": "127.0.0.1:9092", "connections": 3, "overload": "backpressure",
+    });
     assert_eq!(node["listeners"][0], kafka);
     let (_, nodes) = world.ask("GET /v1/nodes").await;
     let addresses = json!({ "kafka": "127.0.0.1:9092", "http": "127.0.0.1:7070" });
