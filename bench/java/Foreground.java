@@ -29,7 +29,7 @@ public final class Foreground {
         start(() -> read(args[0], args[2]));
         start(Foreground::report);
         while (System.in.read() >= 0) {
-            // What is written there does not count.
+            // Its output does not count.
         }
         Runtime.getRuntime().halt(0);
     }

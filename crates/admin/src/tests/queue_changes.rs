@@ -28,7 +28,7 @@ async fn settings_change_and_null_is_the_default() {
             _ => assert_eq!(changed[field], *value, "{field}"),
         }
     }
-    // What is not named stays, and the definition is still the same.
+    // Other settings stay, and the definition is still the same.
     let (_, changed) = world.send("PATCH /v1/queues/q", r#"{"retain": null}"#).await;
     assert_eq!(
         (&changed["retain"], &changed["length_max"]),

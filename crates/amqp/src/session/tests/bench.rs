@@ -91,7 +91,7 @@ impl Bench {
             "space-is-enough" => self.journal.set_space_short(false),
             "disk-is-used-up" => self.journal.set_used_up(true),
             "disk-has-space" => self.journal.set_used_up(false),
-            // What a client sends from now on has waited too long, or no longer.
+            // Later requests of the client have waited too long, or no longer.
             "overload" | "overload-ends" => {
                 let client = self.clients.iter_mut().find(|client| client.name == words[1]);
                 let State::Open(session) = &mut client.unwrap().state else {
