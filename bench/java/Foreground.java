@@ -29,7 +29,7 @@ public final class Foreground {
         start(() -> read(args[0], args[2]));
         start(Foreground::report);
         while (System.in.read() >= 0) {
-            // Its output does not count.
+            // The bytes do not count: the end of the input ends the program.
         }
         Runtime.getRuntime().halt(0);
     }
