@@ -61,6 +61,9 @@ const COPIED: &str = "12000";
 /// Numbers of records that a copier says it has committed, between one end and the next.
 const COPIER_KILLS: [u64; 2] = [2_000, 2_000];
 const BROKER_KILLS: [u64; 2] = [1_500, 1_500];
+/// A copier asks for its position before it ends the transaction of the one that was killed. If that has
+/// commits, the answer waits for its timeout, and the copier waits for 60 s at most.
+const TRANSACTION_MS: u32 = 5_000;
 
 #[test]
 fn a_copier_in_transactions_copies_once_and_in_order_while_it_and_the_broker_are_killed() {
@@ -71,7 +74,8 @@ fn a_copier_in_transactions_copies_once_and_in_order_while_it_and_the_broker_are
     produce(&broker, COPIED);
     let arguments = format!(
         "--input-topic in --input-partition 0 --output-topic out --broker-list {} --consumer-group copiers \
-         --transactional-id copier --transaction-size 50 --enable-random-aborts --use-group-metadata",
+         --transactional-id copier --transaction-size 50 --enable-random-aborts --use-group-metadata \
+         --transaction-timeout {TRANSACTION_MS}",
         broker.kafka()
     );
     let copy = |broker: &Broker| run(&launcher, broker, "TransactionalMessageCopier", &arguments);
