@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, mpsc};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ use stafett_amqp::Management;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use stafett_net::EVENTS;
 use stafett_net::{BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown, Trace};
 use tokio::runtime::{Builder, Runtime};
@@ -349,7 +349,7 @@ impl Process {
         self.registry.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sockets(&self) -> MutexGuard<'_, HashMap<&'static str, Listener>> {
+    fn sockets(&self) -> LockGuard<'_, HashMap<&'static str, Listener>> {
         self.sockets.lock()
     }
 
