@@ -30,9 +30,9 @@ pub(super) enum Format {
     Json,
     /// A JSON document in each line.
     Lines,
-    /// One CloudEvent in JSON.
+    /// One `CloudEvent` in JSON.
     Event,
-    /// A list of CloudEvents.
+    /// A list of `CloudEvents`.
     Events,
 }
 
