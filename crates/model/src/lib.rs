@@ -12,6 +12,7 @@
 //! - [`mod@records`]: reads the records of a batch
 //! - `message`: the records that queues store
 //! - `lock`: locks that a panic does not poison
+//! - `lock_order`: checks the order in which threads take locks, in builds with debug assertions
 //! - `namespace`: names of namespaces
 //! - [`mod@partition`]: choice of a partition by key
 //! - `stored_message`: a message in place, inside a stored batch
