@@ -30,6 +30,7 @@ mod about;
 mod bindings;
 mod caller;
 mod clients;
+mod coding;
 mod connections;
 mod consumers;
 mod content;

@@ -97,6 +97,8 @@ codes! {
         "The topic has no partition of this number. Partitions are counted from 0."
     NoSuchGroup "no_such_group" 404 Never
         "There is no group of this name, or none with commits."
+    NoSuchMember "no_such_member" 404 Never
+        "The group has no member with this id."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchConnection "no_such_connection" 404 Never
