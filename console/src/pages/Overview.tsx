@@ -1,5 +1,5 @@
 import { useLive, useOnce } from '../api/live';
-import type { EventList, Node, NodeMemberList, Overview as State, QueueBacklog } from '../api/types';
+import type { EventList, Journal, Node, NodeMemberList, Overview as State, QueueBacklog } from '../api/types';
 import { Chart, Ranges, type Series } from '../ui/Chart';
 import { byteRate, bytes, count, duration, rate, share, short, time } from '../ui/format';
 import { queueAt } from '../ui/pages';
@@ -29,11 +29,11 @@ const CPU: Series[] = [
 export function Overview() {
   const { data, error } = useLive<State>('/v1/overview');
   const events = useLive<EventList>('/v1/events?count=12', 5000).data?.items ?? [];
+  const durability = useOnce<Journal>('/v1/journal').data?.durability;
   const node = useOnce<Node>('/v1/node').data;
   if (!data) return <Failure error={error} />;
   const { totals, rates, machine, process } = data;
   const isNew = totals.queues === 0 && totals.topics === 0;
-  const durability = events.find(({ kind }) => kind === 'node.ready')?.on.durability;
   return (
     <>
       <Head
@@ -70,7 +70,7 @@ export function Overview() {
           { name: 'Disk free', value: bytes(machine.disk_free_bytes), more: `${byteRate(process.disk_written_rate)} written` },
         ]}
       />
-      <div className="grid">
+      <div className="grid charts">
         <Chart title="In" of="node" series={IN} format={rate} />
         <Chart title="Out" of="node" series={OUT} format={rate} />
         <Chart title="Waiting in queues" of="node" series={WAITING} format={short} />

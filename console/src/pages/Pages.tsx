@@ -1,9 +1,22 @@
 // Which page an address names.
 import { Component, type ReactNode } from 'react';
 import { Link, to, useRoute } from '../ui/route';
+import { Clients } from './Clients';
+import { Connection, Connections } from './Connections';
+import { ConsumersPage } from './Consumers';
+import { Events } from './Events';
+import { Exchange, Exchanges } from './exchanges/Exchanges';
+import { Group } from './groups/Group';
+import { Groups } from './groups/Groups';
+import { Journal } from './Journal';
+import { Live } from './Live';
+import { Log } from './Log';
+import { Node } from './Node';
 import { Overview } from './Overview';
 import { Queue } from './queues/Queue';
 import { Queues } from './queues/Queues';
+import { Topic } from './topics/Topic';
+import { Topics } from './topics/Topics';
 
 export function Pages() {
   const { parts } = useRoute();
@@ -16,6 +29,28 @@ function page([name = '', first, second]: string[]): ReactNode {
       return <Overview />;
     case 'queues':
       return first !== undefined && second !== undefined ? <Queue namespace={first} name={second} /> : <Queues />;
+    case 'topics':
+      return first === undefined ? <Topics /> : <Topic name={first} />;
+    case 'groups':
+      return first === undefined ? <Groups /> : <Group name={first} />;
+    case 'exchanges':
+      return first !== undefined && second !== undefined ? <Exchange namespace={first} name={second} /> : <Exchanges />;
+    case 'clients':
+      return <Clients />;
+    case 'live':
+      return <Live />;
+    case 'connections':
+      return first === undefined ? <Connections /> : <Connection id={first} />;
+    case 'consumers':
+      return <ConsumersPage />;
+    case 'node':
+      return <Node />;
+    case 'journal':
+      return <Journal />;
+    case 'events':
+      return <Events />;
+    case 'log':
+      return <Log />;
     default:
       return (
         <div className="empty">

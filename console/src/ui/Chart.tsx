@@ -98,11 +98,12 @@ function Plot({ data, series, format }: { data: uPlot.AlignedData; series: Serie
       {
         width: element.clientWidth,
         height: 180,
+        padding: [10, 14, 0, 0],
         legend: { show: false },
         cursor: { sync: { key: 'page' }, y: false, points: { size: 6 } },
         scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
         axes: [
-          { ...axis, space: 70, values: (_, ticks) => ticks.map((tick) => time(new Date(tick * 1000).toISOString()).replace(/:00$/, '').slice(-8)) },
+          { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => time(new Date(tick * 1000).toISOString()).replace(/:00$/, '').slice(-8)) },
           { ...axis, size: 62, space: 34, values: (_, ticks) => ticks.map((tick) => format(tick)) },
         ],
         series: [{}, ...series.map(({ label }, index) => ({ label, stroke: colour(`--c${index}`), width: 1.5, points: { show: false }, spanGaps: false }))],

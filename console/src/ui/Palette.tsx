@@ -23,7 +23,7 @@ const KINDS: [string, string, (found: Named) => string][] = [
   ['topic', 'topics', ({ name }) => to(['topics', name])],
   ['group', 'groups', ({ name }) => to(['groups', name])],
   ['exchange', 'exchanges', ({ namespace, name }) => exchangeAt(namespace, name)],
-  ['client', 'clients', ({ name }) => to(['clients', name])],
+  ['client', 'clients', ({ name }) => queueAt('/', `client.${name}`)],
 ];
 
 async function search(text: string, signal: AbortSignal): Promise<Hit[]> {
