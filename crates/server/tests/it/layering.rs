@@ -102,6 +102,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("http", &["net", "ws"]),
     ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
     ("live", &["http", "live-topics", "net", "ws"]),
+    ("console", &[]),
     ("ws", &["net"]),
     (
         "simulation",
@@ -130,6 +131,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "admin",
             "amqp",
             "broker",
+            "console",
             "groups",
             "http",
             "journal",
