@@ -13,6 +13,8 @@ use std::{env, process};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
+use crate::tls::Tls;
+
 /// Guard against a hanging test, not an expectation.
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// SIGTERM drains and stops within 10 s; the rest is for a machine that is busy with other tests.
@@ -20,6 +22,9 @@ const STOP_LIMIT: rustix::event::Timespec = rustix::event::Timespec {
     tv_sec: 60,
     tv_nsec: 0,
 };
+
+/// Settings of a broker with TLS; its certificates are added.
+const WITH_TLS: &[&str] = &["tls.version_min=1.2"];
 
 /// Number that makes the folders of one test process distinct.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -35,6 +40,7 @@ pub(crate) struct Broker {
     kafka: String,
     amqp: String,
     http: String,
+    tls: Option<Tls>,
 }
 
 impl Broker {
@@ -60,6 +66,7 @@ impl Broker {
                 kafka: address,
                 amqp: String::new(),
                 http: String::new(),
+                tls: None,
             };
         }
         Self::start_program(binary(), durability, settings)
@@ -101,9 +108,23 @@ impl Broker {
             kafka: "127.0.0.1:0".to_owned(),
             amqp: "127.0.0.1:0".to_owned(),
             http: "127.0.0.1:0".to_owned(),
+            tls: None,
         };
+        if settings == WITH_TLS {
+            broker.tls = Some(Tls::make(&broker.folder));
+        }
         broker.launch();
         broker
+    }
+
+    /// Starts a broker that asks for client certificates where there is TLS.
+    pub(crate) fn start_with_tls() -> Self {
+        Self::start_program(binary(), "os", WITH_TLS)
+    }
+
+    /// The certificates of a broker that was started with TLS, and its addresses.
+    pub(crate) fn tls(&self) -> &Tls {
+        self.tls.as_ref().unwrap()
     }
 
     /// `HOST:PORT` of the Kafka listener. It stays the same over a restart.
@@ -274,6 +295,12 @@ impl Broker {
             .arg("--data-dir")
             .arg(&data)
             .args(self.settings.iter().flat_map(|setting| ["--set", setting]))
+            .args(
+                self.tls
+                    .iter()
+                    .flat_map(Tls::settings)
+                    .flat_map(|setting| ["--set".to_owned(), setting]),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -293,6 +320,9 @@ impl Broker {
             }
             if let Some(address) = line.strip_prefix("http listening on ") {
                 address.clone_into(&mut self.http);
+            }
+            if let Some(tls) = &mut self.tls {
+                tls.hear(&line);
             }
             if line == "ready" {
                 break;

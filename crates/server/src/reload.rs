@@ -240,7 +240,10 @@ impl Reload {
         }
         self.settings.tls.clone_from(&new.tls);
         for (mine, theirs) in [
-            (&mut self.settings.kafka.tls_certificate, &new.kafka.tls_certificate),
+            (
+                &mut self.settings.kafka.tls_certificate,
+                &new.kafka.tls_certificate,
+            ),
             (&mut self.settings.kafka.tls_key, &new.kafka.tls_key),
             (&mut self.settings.amqp.tls_certificate, &new.amqp.tls_certificate),
             (&mut self.settings.amqp.tls_key, &new.amqp.tls_key),

@@ -80,7 +80,9 @@ impl Certificates {
     /// restart.
     pub(crate) fn differs_in_parts(&self, settings: &Settings) -> bool {
         let has = |edge| settings.tls_of(edge).is_ok_and(|tls| tls.is_some());
-        Edge::ALL.into_iter().any(|edge| has(edge) != self.of(edge).is_some())
+        Edge::ALL
+            .into_iter()
+            .any(|edge| has(edge) != self.of(edge).is_some())
     }
 
     /// Reads files that have changed, and shows when certificates end.

@@ -138,7 +138,9 @@ fn advertised_listeners(view: &BrokerView<'_>) -> String {
     let settings = view.settings;
     let told = |listen: &Option<String>, advertised: &Option<Endpoint>| {
         let listen = listen.clone()?;
-        let told = advertised.as_ref().map(|Endpoint { host, port }| format!("{host}:{port}"));
+        let told = advertised
+            .as_ref()
+            .map(|Endpoint { host, port }| format!("{host}:{port}"));
         Some(told.unwrap_or(listen))
     };
     let plain = told(&settings.listen, &settings.advertised);

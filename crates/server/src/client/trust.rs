@@ -36,7 +36,11 @@ pub(crate) fn args() -> [Arg; 3] {
         file(CA, "PEM file with the authorities of brokers with TLS")
             .env(CA_VARIABLE)
             .hide_env_values(true),
-        file(CERTIFICATE, "PEM file with the certificate to show to a broker with TLS").requires(KEY),
+        file(
+            CERTIFICATE,
+            "PEM file with the certificate to show to a broker with TLS",
+        )
+        .requires(KEY),
         file(KEY, "PEM file with its key").requires(CERTIFICATE),
     ]
 }
@@ -75,10 +79,13 @@ pub(crate) async fn connect(
     let name = ServerName::try_from(host).with_context(|| format!("{address} has no name to check"))?;
     let connected = connector.connect(name, socket).await;
     connected.map_err(|error| {
-        let is_plain = error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("corrupt message");
+        let is_plain =
+            error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("corrupt message");
         let error = anyhow!(error);
         if is_plain {
-            error.context(format!("{address} does not speak TLS: is that the port with TLS (--http)?"))
+            error.context(format!(
+                "{address} does not speak TLS: is that the port with TLS (--http)?"
+            ))
         } else {
             error.context(format!("there is no TLS with {address}"))
         }

@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use jiff::{Span, Timestamp, tz::TimeZone};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
 };
 
 use crate::failure::Failure;
@@ -79,9 +79,14 @@ fn self_signed(matches: &ArgMatches) -> anyhow::Result<()> {
 
     fs::create_dir_all(dir).with_context(|| format!("the folder {} cannot be created", dir.display()))?;
     let pairs = ["ca", "server", "client"];
-    let files = pairs.iter().flat_map(|name| [format!("{name}.pem"), format!("{name}.key")]);
+    let files = pairs
+        .iter()
+        .flat_map(|name| [format!("{name}.pem"), format!("{name}.key")]);
     if let Some(there) = files.map(|file| dir.join(file)).find(|path| path.exists()) {
-        return Err(anyhow!("{} is there already, and is not replaced", there.display()));
+        return Err(anyhow!(
+            "{} is there already, and is not replaced",
+            there.display()
+        ));
     }
     let authority = authority(dir, days)?;
     issue(dir, "server", &authority, server(names, days)?)?;
@@ -99,7 +104,8 @@ fn authority(dir: &Path, days: i64) -> anyhow::Result<Issuer<'static, KeyPair>> 
 }
 
 fn server(names: Vec<String>, days: i64) -> anyhow::Result<CertificateParams> {
-    let params = CertificateParams::new(names).context("a name of the server is neither a name nor an address")?;
+    let params =
+        CertificateParams::new(names).context("a name of the server is neither a name nor an address")?;
     let mut params = valid_for(params, "Stafett", days)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     Ok(params)

@@ -79,11 +79,15 @@ pub(crate) enum ConfigError {
         given: &'static str,
         missing: &'static str,
     },
-    #[error("tls.clients asks for client certificates, and tls.client_ca does not say which authorities are trusted")]
+    #[error(
+        "tls.clients asks for client certificates, and tls.client_ca does not say which authorities are trusted"
+    )]
     NoClientAuthority,
     #[error("{key} is true, and there is no certificate: set tls.certificate and tls.key")]
     NoCertificate { key: &'static str },
-    #[error("neither http.listen nor http.tls_listen (with a certificate) is set: the node could not be reached")]
+    #[error(
+        "neither http.listen nor http.tls_listen (with a certificate) is set: the node could not be reached"
+    )]
     NoHttp,
     #[error(transparent)]
     Tls(#[from] stafett_net::TlsError),
