@@ -107,7 +107,8 @@ pub(crate) struct RequestContext {
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
-        for opened in std::mem::take(&mut *self.opened_sessions.lock()) {
+        let all_opened = std::mem::take(&mut *self.opened_sessions.lock());
+        for opened in all_opened {
             if self.shared.share_sessions.close_opened(&opened) {
                 self.shared.release_records(&opened.member);
             }

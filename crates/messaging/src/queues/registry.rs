@@ -217,11 +217,11 @@ impl Queues {
         }
     }
 
-    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, QueueTable> {
+    pub(super) fn read(&self) -> stafett_model::ReadGuard<'_, QueueTable> {
         self.table.read()
     }
 
-    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, QueueTable> {
+    pub(super) fn write(&self) -> stafett_model::WriteGuard<'_, QueueTable> {
         self.table.write()
     }
 }

@@ -262,7 +262,8 @@ impl ConnectionEntry {
 
     /// Drops the task.
     pub(super) fn abort(&self) {
-        if let Some(task) = self.rest().task.take() {
+        let task = self.rest().task.take();
+        if let Some(task) = task {
             task.abort();
         }
     }
