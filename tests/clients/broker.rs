@@ -15,6 +15,8 @@ use std::{env, process};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
+use crate::tls::Tls;
+
 /// Guard against a hanging test, not an expectation.
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// SIGTERM drains and stops within 10 s; the rest is for a machine that is busy with other tests.
@@ -22,6 +24,9 @@ const STOP_LIMIT: rustix::event::Timespec = rustix::event::Timespec {
     tv_sec: 60,
     tv_nsec: 0,
 };
+
+/// Settings of a broker with TLS; its certificates are added.
+const WITH_TLS: &[&str] = &["tls.version_min=1.2"];
 
 /// Number that makes the folders of one test process distinct.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -39,6 +44,7 @@ pub(crate) struct Broker {
     http: String,
     /// No other program gets the ports while the broker is down.
     _ports: Vec<Port>,
+    tls: Option<Tls>,
 }
 
 /// A port that is bound, and not listened on: a socket that allows it (`SO_REUSEADDR`) can be bound to it and
@@ -90,6 +96,7 @@ impl Broker {
                 amqp: String::new(),
                 http: String::new(),
                 _ports: Vec::new(),
+                tls: None,
             };
         }
         Self::start_program(binary(), durability, settings)
@@ -134,9 +141,23 @@ impl Broker {
             amqp,
             http,
             _ports: ports.into(),
+            tls: None,
         };
+        if settings == WITH_TLS {
+            broker.tls = Some(Tls::make(&broker.folder));
+        }
         broker.launch();
         broker
+    }
+
+    /// Starts a broker that asks for client certificates where there is TLS.
+    pub(crate) fn start_with_tls() -> Self {
+        Self::start_program(binary(), "os", WITH_TLS)
+    }
+
+    /// The certificates of a broker that was started with TLS, and its addresses.
+    pub(crate) fn tls(&self) -> &Tls {
+        self.tls.as_ref().unwrap()
     }
 
     /// `HOST:PORT` of the Kafka listener. It stays the same over a restart.
@@ -307,6 +328,12 @@ impl Broker {
             .arg("--data-dir")
             .arg(&data)
             .args(self.settings.iter().flat_map(|setting| ["--set", setting]))
+            .args(
+                self.tls
+                    .iter()
+                    .flat_map(Tls::settings)
+                    .flat_map(|setting| ["--set".to_owned(), setting]),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -326,6 +353,9 @@ impl Broker {
             }
             if let Some(address) = line.strip_prefix("http listening on ") {
                 address.clone_into(&mut self.http);
+            }
+            if let Some(tls) = &mut self.tls {
+                tls.hear(&line);
             }
             if line == "ready" {
                 break;
