@@ -258,6 +258,41 @@ impl App {
         self.slot(claim.task).ok_or(AppError::NoSuchTask(claim.task))
     }
 
+    /// Checks that a worker has a claim. It is a sign of life.
+    pub fn check(&self, session: Session<'_>, claim: Claim) -> Result<(), AppError> {
+        self.claimed(session, claim).map(drop)
+    }
+
+    /// Returns the level of commits.
+    pub fn level(&self) -> Durability {
+        self.durability()
+    }
+
+    /// Returns the steady time, by which the last signs of life are noted.
+    pub fn steady_ms(&self) -> i64 {
+        self.parts.clock.now_ms()
+    }
+
+    /// Returns the position of a task, which is read if it has to be.
+    pub async fn position(&self, task: TaskId) -> Result<Position, AppError> {
+        let slot = self.readable(task).await?;
+        slot.with_state(|state| Ok(state.position.clone()))
+    }
+
+    /// Returns position and totals of a task whose state is in memory.
+    pub fn position_now(&self, task: TaskId) -> Option<(Position, StateTotals)> {
+        let slot = self.slot(task)?;
+        let state = slot.state.lock();
+        state
+            .as_ref()
+            .map(|state| (state.position.clone(), state.totals()))
+    }
+
+    /// Returns the gap at which a task rests.
+    pub fn gap(&self, task: TaskId) -> Option<crate::delivery::Gap> {
+        self.slot(task)?.delivery.lock().gap
+    }
+
     /// Returns position and state of a claim. `None` if the worker does not have it any more.
     pub fn claim_view(&self, session: Session<'_>, claim: Claim) -> Option<ClaimView> {
         let slot = self.claimed(session, claim).ok()?;

@@ -8,6 +8,7 @@ use stafett_model::{BatchBuilder, Codec, LogId, Record};
 use stafett_topics::{NewRecord, RecordsAppend, TopicCatalog};
 
 use crate::definition::Definition;
+use crate::delivery::Delivery;
 use crate::entry::{NEVER, POSITION, Position, done_key, offsets_value, state_key, state_value, timer_key};
 use crate::error::AppError;
 use crate::index::OFFSETS_MAX;
@@ -86,8 +87,8 @@ pub(crate) struct CommitContext<'a> {
     pub(crate) epoch: u64,
     /// Bounds of `next`, per input: what was delivered, or is stored.
     pub(crate) reached: &'a [u64],
-    /// Task time that the commit brings.
-    pub(crate) time: i64,
+    /// Deliveries of the claim, which know the time at the new position.
+    pub(crate) delivery: &'a Delivery,
     pub(crate) now_ms: i64,
 }
 
@@ -190,7 +191,9 @@ impl CommitContext<'_> {
         Ok(Position {
             seq: commit.seq,
             epoch: self.epoch,
-            time: self.time.max(before.time),
+            time: before
+                .time
+                .max(self.delivery.time_at(self.definition.time, &next)),
             next,
             safe,
         })

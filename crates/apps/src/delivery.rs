@@ -4,7 +4,7 @@
 //! last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and leaves out the records
 //! of finished keys.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -29,9 +29,14 @@ pub(crate) struct Delivery {
     pub(crate) base: Vec<u64>,
     /// Offsets behind what was delivered, per input.
     pub(crate) reached: Vec<u64>,
-    /// Highest timestamp delivered, per input.
+    /// Highest timestamp before `base`, per input.
     high: Vec<Option<i64>>,
-    pub(crate) time: i64,
+    /// Rises of the highest timestamp behind `base`, by the offset behind each, per input.
+    rises: Vec<VecDeque<(u64, i64)>>,
+    /// Task time of the last commit.
+    committed_ms: i64,
+    /// Time of the clock, once everything was delivered and nothing came for a while.
+    pub(crate) idle_ms: i64,
     /// Steady time since which nothing waits in any input.
     pub(crate) idle_since_ms: Option<i64>,
     /// Timers that were delivered since the last commit.
@@ -105,24 +110,67 @@ impl Delivery {
             base: position.safe.clone(),
             reached: position.next.clone(),
             high: vec![None; position.next.len()],
-            time: position.time,
+            rises: vec![VecDeque::new(); position.next.len()],
+            committed_ms: position.time,
+            idle_ms: i64::MIN,
             ..Self::default()
         }
     }
 
     /// Takes a commit of the claim.
-    pub(crate) fn on_commit(&mut self, next: &[u64]) {
+    pub(crate) fn on_commit(&mut self, next: &[u64], time: i64) {
+        self.committed_ms = time;
+        self.high = self.high_at(next);
+        for (rises, next) in self.rises.iter_mut().zip(next) {
+            rises.retain(|(behind, _)| behind > next);
+        }
         next.clone_into(&mut self.base);
         self.told.clear();
     }
 
-    fn note_time(&mut self, rules: TimeRules, input: usize, timestamp: i64) {
-        if let Some(high) = self.high.get_mut(input) {
-            *high = Some(high.unwrap_or(i64::MIN).max(timestamp));
+    /// Takes the reach of another fetch of the claim.
+    pub(crate) fn merge_reached(&mut self, other: &Self) {
+        for (reached, other) in self.reached.iter_mut().zip(&other.reached) {
+            *reached = (*reached).max(*other);
         }
-        let lowest = self.high.iter().flatten().min();
-        if let Some(lowest) = lowest.filter(|_| rules.of_records) {
-            self.time = self.time.max(lowest.saturating_sub_unsigned(rules.grace_ms));
+    }
+
+    /// Returns the highest timestamps before a place.
+    fn high_at(&self, next: &[u64]) -> Vec<Option<i64>> {
+        let inputs = self.high.iter().zip(&self.rises).zip(next);
+        let high = inputs.map(|((high, rises), next)| {
+            let count = rises.partition_point(|(behind, _)| behind <= next);
+            let rise = count.checked_sub(1).and_then(|last| rises.get(last));
+            rise.map(|(_, high)| *high).or(*high)
+        });
+        high.collect()
+    }
+
+    /// Returns task time at a place.
+    pub(crate) fn time_at(&self, rules: TimeRules, next: &[u64]) -> i64 {
+        if !rules.of_records {
+            return self.idle_ms;
+        }
+        let high = self.high_at(next);
+        let of_records = high.iter().flatten().min();
+        let of_records = of_records.map_or(i64::MIN, |lowest| lowest.saturating_sub_unsigned(rules.grace_ms));
+        let is_all = self
+            .reached
+            .iter()
+            .zip(next)
+            .all(|(reached, next)| next >= reached);
+        let of_clock = if is_all { self.idle_ms } else { i64::MIN };
+        self.committed_ms.max(of_records).max(of_clock)
+    }
+
+    fn note_time(&mut self, input: usize, record: &StoredRecord) {
+        let known = self.high.get(input).copied().flatten();
+        let Some(rises) = self.rises.get_mut(input) else {
+            return;
+        };
+        let (behind, high) = rises.back().copied().unwrap_or((0, known.unwrap_or(i64::MIN)));
+        if record.offset.0 >= behind && record.timestamp > high {
+            rises.push_back((record.offset.0 + 1, record.timestamp));
         }
     }
 
@@ -156,10 +204,13 @@ impl Delivery {
         limits: FetchLimits,
         fetched: &mut Fetched,
     ) -> Result<bool, ReadEnd> {
+        let high = self.high_at(&fetched.next);
         let (Some(log), Some(next)) = (source.logs.get(input), fetched.next.get_mut(input)) else {
             return Ok(false);
         };
         let began = *next;
+        let mut high = high;
+        let mut time = fetched.time;
         let mut tail = RecordTail::new(*log, Offset(began), limits.bytes.max(1), Visibility::Committed);
         let mut bytes = 0;
         while fetched.records.len() < limits.records && bytes < limits.bytes {
@@ -174,12 +225,18 @@ impl Delivery {
                         continue;
                     }
                     bytes += size(&record);
-                    let late =
-                        mark.is_finished(&record) || source.rules.of_records && record.timestamp < self.time;
-                    self.note_time(source.rules, input, record.timestamp);
+                    let is_early = source.rules.of_records && record.timestamp < time;
+                    let late = is_early && !mark.is_before(input, &record) || mark.is_finished(&record);
+                    self.note_time(input, &record);
+                    if let Some(high) = high.get_mut(input) {
+                        *high = (*high).max(Some(record.timestamp));
+                    }
+                    if let Some(lowest) = high.iter().flatten().min().filter(|_| source.rules.of_records) {
+                        time = time.max(lowest.saturating_sub_unsigned(source.rules.grace_ms));
+                    }
                     fetched.records.push(Delivered { record, late });
                     // A delivery ends where a timer falls due.
-                    if mark.next_timer.is_some_and(|due| due <= self.time) {
+                    if mark.next_timer.is_some_and(|due| due <= time) {
                         break;
                     }
                 }
@@ -227,22 +284,26 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub(crate) fn of(state: &TaskState, delivery: &Delivery) -> Self {
+    pub(crate) fn of(state: &TaskState, told: &BTreeSet<(i64, u64)>) -> Self {
         Self {
             next: state.position.next.clone(),
             done: Arc::clone(state.done()),
-            next_timer: state.next_timer_but(&delivery.told),
+            next_timer: state.next_timer_but(told),
         }
     }
 
     /// True for a record that was passed on already.
     fn is_done(&self, input: usize, record: &StoredRecord) -> bool {
-        let is_before = self.next.get(input).is_some_and(|next| record.offset.0 < *next);
-        let Some(key) = record.key.as_ref().filter(|_| is_before) else {
+        let Some(key) = record.key.as_ref().filter(|_| self.is_before(input, record)) else {
             return false;
         };
         let behind = self.done.get(key).and_then(|behind| behind.get(input));
         behind.is_some_and(|behind| record.offset.0 < *behind)
+    }
+
+    /// True for a record before the stored position, which was done and is read again.
+    fn is_before(&self, input: usize, record: &StoredRecord) -> bool {
+        self.next.get(input).is_some_and(|next| record.offset.0 < *next)
     }
 
     fn is_finished(&self, record: &StoredRecord) -> bool {

@@ -91,10 +91,10 @@ impl App {
         let catalog = &self.parts.catalog;
         let definition = self.stored().definition.clone();
         let mut delivery = slot.delivery.lock().clone();
-        let (mark, begins) = slot.with_state(|state| {
-            let begins = state.position.seq == 0 && slot.begins_at_earliest();
-            Ok((Mark::of(state, &delivery), begins))
-        })?;
+        if from.iter().flatten().next().is_none() {
+            // Everything behind the last commit comes again, timers too.
+            delivery.told.clear();
+        }
         let bounds = || logs.iter().filter_map(|log| catalog.bounds(*log));
         let mut fetched = Fetched {
             next: delivery.base.clone(),
@@ -117,9 +117,15 @@ impl App {
             }
         }
         if !definition.time.of_records {
-            delivery.time = self.parts.clock.wall_ms();
+            delivery.idle_ms = self.parts.clock.wall_ms();
         }
-        let due = slot.with_state(|state| Ok(state.due(delivery.time, &delivery.told, DUE_MAX)))?;
+        fetched.time = delivery.time_at(definition.time, &fetched.next);
+        let (due, mark, begins) = slot.with_state(|state| {
+            let due = state.due(fetched.time, &delivery.told, DUE_MAX);
+            delivery.told.extend(due.iter().copied());
+            let begins = state.position.seq == 0 && slot.begins_at_earliest();
+            Ok((due, Mark::of(state, &delivery.told), begins))
+        })?;
         let source = Source {
             catalog,
             logs,
@@ -142,8 +148,7 @@ impl App {
         })?;
         self.note_idle(&mut delivery, found, &definition.time);
         fetched.due = self.timers(slot, &due).await?;
-        fetched.time = delivery.time;
-        delivery.told.extend(due);
+        fetched.time = delivery.time_at(definition.time, &fetched.next);
         let gap = delivery.gap;
         self.keep(slot, claim, delivery)?;
         match gap {
@@ -172,7 +177,7 @@ impl App {
         let since = *delivery.idle_since_ms.get_or_insert_with(|| clock.now_ms());
         if clock.now_ms().saturating_sub(since) >= i64::try_from(rules.idle_ms).unwrap_or(i64::MAX) {
             let now = clock.wall_ms().saturating_sub_unsigned(rules.grace_ms);
-            delivery.time = delivery.time.max(now);
+            delivery.idle_ms = delivery.idle_ms.max(now);
         }
     }
 
@@ -183,14 +188,11 @@ impl App {
             return Err(self.lost(claim));
         }
         if known.base != delivery.base {
-            // A commit cleared the timers that were told.
-            delivery.told.clear();
-            delivery.base.clone_from(&known.base);
+            // It is fetched again from the commit on.
+            known.merge_reached(&delivery);
+            return Ok(());
         }
-        for (reached, other) in delivery.reached.iter_mut().zip(&known.reached) {
-            *reached = (*reached).max(*other);
-        }
-        delivery.time = delivery.time.max(known.time);
+        delivery.merge_reached(&known);
         *known = delivery;
         Ok(())
     }
@@ -334,7 +336,6 @@ impl App {
         slot.load(&self.parts.catalog, &self.topics()?).await?;
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
         let reached = self.reached(&slot, delivers)?;
-        let time = slot.delivery.lock().time;
         let stored = self.stored();
         let context = CommitContext {
             catalog: &self.parts.catalog,
@@ -342,7 +343,7 @@ impl App {
             log: slot.log,
             epoch: claim.epoch,
             reached: &reached,
-            time,
+            delivery: &slot.delivery.lock().clone(),
             now_ms: self.parts.clock.wall_ms(),
         };
         let prepared = slot.with_state(|state| {
@@ -415,7 +416,7 @@ impl App {
                 return Err(NotStored::Unknown.into());
             }
         };
-        let (seq, next) = (position.seq, position.next.clone());
+        let (seq, next, time) = (position.seq, position.next.clone(), position.time);
         let base = placed.first().map_or(0, |batch| batch.base.0);
         slot.with_state(|state| {
             state.apply(base, position, changes);
@@ -423,7 +424,7 @@ impl App {
         })?;
         let mut delivery = slot.delivery.lock();
         if delivery.epoch == claim.epoch {
-            delivery.on_commit(&next);
+            delivery.on_commit(&next, time);
         }
         drop(delivery);
         let places = emitted.into_iter().zip(placed.iter().skip(1));

@@ -50,19 +50,20 @@ impl Machine {
             let Some(task) = self.tasks.get_mut(&place.task) else {
                 continue;
             };
-            match task.holder.clone() {
+            let (holder, is_pin) = (task.holder.clone(), task.pin.is_some());
+            match holder {
                 Holder::Free => {
                     let by_load = task.goes_to.take().filter(|to| plan.workers.contains(to));
                     let to = by_load.filter(|_| place.pin.is_none());
                     self.begin_claim(place.task, to.as_ref().unwrap_or(wanted), None, effects);
                 }
-                Holder::Held(holder) if holder != *wanted => {
-                    let is_pin = task.pin.is_some();
-                    if moves || is_pin {
-                        let reason = if is_pin { Reason::Assigned } else { Reason::Balance };
-                        moved.push((place.task, Arc::clone(&holder), Arc::clone(wanted)));
-                        self.revoke(place.task, reason, now_ms, effects);
-                    }
+                // A drain takes its time.
+                Holder::Held(holder)
+                    if holder != *wanted && !self.is_draining(&holder) && (moves || is_pin) =>
+                {
+                    let reason = if is_pin { Reason::Assigned } else { Reason::Balance };
+                    moved.push((place.task, Arc::clone(&holder), Arc::clone(wanted)));
+                    self.revoke(place.task, reason, now_ms, effects);
                 }
                 Holder::Held(_) | Holder::Claiming(_) | Holder::Revoking { .. } => {}
             }
@@ -80,6 +81,12 @@ impl Machine {
             (from != to).then(|| (place.task, Arc::clone(from), Arc::clone(to)))
         });
         moves.collect()
+    }
+
+    fn is_draining(&self, name: &WorkerName) -> bool {
+        self.workers
+            .get(name)
+            .is_some_and(|worker| worker.drain.is_some())
     }
 
     fn give_pinned(&mut self, effects: &mut Vec<Effect>) {
