@@ -61,7 +61,7 @@ pub use id::{Epoch, LogId, Offset, ProducerId};
 pub use lock::{Lock, LockGuard, ReadGuard, SharedLock, WakeUp, WriteGuard};
 pub use message::{Arrival, Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
 pub use namespace::{NAME_BYTES_MAX, Namespace, NamespaceId};
-pub use partition::partition_of;
+pub use partition::{partition_of, slice_hash};
 pub use recompress::recompress;
 pub use record::{Header, Record};
 pub use records::{Headers, Records, StoredRecord, records};
