@@ -33,4 +33,5 @@ mod members;
 mod odd;
 mod peer;
 mod program;
+mod tls;
 mod torture;

@@ -21,6 +21,14 @@ pub(crate) fn kcat() -> Option<PathBuf> {
     found
 }
 
+pub(crate) fn curl() -> Option<PathBuf> {
+    let found = on_path("curl");
+    if found.is_none() {
+        skip("curl is not installed", "apt-get install curl");
+    }
+    found
+}
+
 pub(crate) fn chromium() -> Option<PathBuf> {
     let found = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
@@ -202,6 +210,16 @@ fn node(package: &str, script: &str) -> Option<Command> {
         .env("NODE_PATH", modules)
         .arg(root().join("tests/clients/node").join(script));
     Some(command)
+}
+
+/// The program with amqplib over TLS.
+pub(crate) fn amqplib_with_tls() -> Option<Command> {
+    node("amqplib", "tls.js")
+}
+
+/// The program with amqp091-go over TLS.
+pub(crate) fn amqp091_go_with_tls() -> Option<Command> {
+    built("target/clients/go/tls", "amqp091-go over TLS")
 }
 
 /// The program with amqp091-go.

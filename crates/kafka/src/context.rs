@@ -129,7 +129,13 @@ impl RequestContext {
 
     /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
-        match &self.shared.settings.advertised {
+        let settings = &self.shared.settings;
+        let advertised = if self.entry.tls().is_some() {
+            &settings.advertised_tls
+        } else {
+            &settings.advertised
+        };
+        match advertised {
             Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
             None => (
                 self.entry.local.ip().to_canonical().to_string().into(),

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use crate::lock::lock;
 use crate::metrics::ListenerMetrics;
+use crate::tls::TlsSession;
 
 /// Reason why a connection makes no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,8 @@ struct Rest {
     /// Reason given by an operator.
     reason: Option<Arc<str>>,
     client: Option<Arc<dyn Client>>,
+    /// `None` on a plain connection.
+    tls: Option<Arc<TlsSession>>,
 }
 
 /// Bytes of a connection, and the reads and writes that moved them.
@@ -136,6 +139,7 @@ impl ConnectionEntry {
                 task: None,
                 reason: None,
                 client: None,
+                tls: None,
             }),
         })
     }
@@ -221,6 +225,16 @@ impl ConnectionEntry {
 
     pub fn client(&self) -> Option<Arc<dyn Client>> {
         self.rest().client.clone()
+    }
+
+    pub(crate) fn set_tls(&self, session: TlsSession) {
+        self.rest().tls = Some(Arc::new(session));
+    }
+
+    /// Returns the facts of the TLS session, with the certificate of the client. `None` on a plain connection
+    /// and during the handshake.
+    pub fn tls(&self) -> Option<Arc<TlsSession>> {
+        self.rest().tls.clone()
     }
 
     /// Returns the reason of an operator who ends the connection.
