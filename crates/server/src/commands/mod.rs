@@ -21,6 +21,7 @@ mod produce;
 mod queue;
 mod running_journal;
 mod serve;
+mod tls;
 mod topic;
 mod transaction;
 
@@ -98,6 +99,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: node::describe,
         run: node::run,
+    },
+    Entry {
+        describe: tls::describe,
+        run: tls::run,
     },
     Entry {
         describe: lab::describe,
