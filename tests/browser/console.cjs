@@ -210,7 +210,7 @@ async function main() {
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
   // A broker that is killed leaves lines in the console, and so does what is refused on purpose.
-  watch(page, base, found, /ERR_CONNECTION|WebSocket connection|409|ERR_INCOMPLETE|ERR_EMPTY|ERR_SOCKET/);
+  watch(page, base, found, /ERR_CONNECTION|WebSocket connection|409|503|ERR_INCOMPLETE|ERR_EMPTY|ERR_SOCKET/);
   for (const [name, step] of Object.entries(STEPS)) {
     const begun = Date.now();
     try {
