@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use std::{env, process};
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::tls::Tls;
 
@@ -40,7 +42,34 @@ pub(crate) struct Broker {
     kafka: String,
     amqp: String,
     http: String,
+    /// No other program gets the ports while the broker is down.
+    _ports: Vec<Port>,
     tls: Option<Tls>,
+}
+
+/// A port that is bound, and not listened on: a socket that allows it (`SO_REUSEADDR`) can be bound to it and
+/// listen, and the system gives it to no other.
+struct Port(OwnedFd);
+
+impl Port {
+    fn new() -> Self {
+        let socket = net::socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let socket = socket.unwrap();
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        Self(socket)
+    }
+
+    /// `HOST:PORT`.
+    fn address(&self) -> String {
+        let address = net::getsockname(&self.0).unwrap();
+        SocketAddr::try_from(address).unwrap().to_string()
+    }
 }
 
 impl Broker {
@@ -66,6 +95,7 @@ impl Broker {
                 kafka: address,
                 amqp: String::new(),
                 http: String::new(),
+                _ports: Vec::new(),
                 tls: None,
             };
         }
@@ -98,6 +128,8 @@ impl Broker {
         settings: &'static [&'static str],
         disk: Option<SmallDisk>,
     ) -> Self {
+        let ports = [Port::new(), Port::new(), Port::new()];
+        let [kafka, amqp, http] = ports.each_ref().map(Port::address);
         let mut broker = Self {
             process: None,
             program,
@@ -105,9 +137,10 @@ impl Broker {
             durability,
             settings,
             disk,
-            kafka: "127.0.0.1:0".to_owned(),
-            amqp: "127.0.0.1:0".to_owned(),
-            http: "127.0.0.1:0".to_owned(),
+            kafka,
+            amqp,
+            http,
+            _ports: ports.into(),
             tls: None,
         };
         if settings == WITH_TLS {

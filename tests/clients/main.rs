@@ -18,6 +18,7 @@ mod broker;
 mod commands;
 mod confluent;
 mod examples;
+mod generated;
 mod groups;
 mod http;
 mod java;

@@ -140,6 +140,11 @@ pub(crate) fn python_with_amqp() -> Option<PathBuf> {
     python_with("pika, aio_pika, kombu, celery", "pika, aio-pika, kombu or Celery")
 }
 
+/// A Python that has Celery and its monitor.
+pub(crate) fn python_with_flower() -> Option<PathBuf> {
+    python_with("celery, flower", "Celery or Flower")
+}
+
 fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
     let python = root().join("target/clients/venv/bin/python");
     let works = command(&python)
@@ -150,6 +155,26 @@ fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
         skip(&format!("{name} for Python is not there"), "scripts/setup");
     }
     works.then_some(python)
+}
+
+/// The Python with the generator of clients.
+pub(crate) fn python_generator() -> Option<PathBuf> {
+    let folder = root().join("target/generated-clients/venv/bin");
+    if !folder.join("openapi-python-client").exists() {
+        skip("openapi-python-client is not there", "scripts/setup");
+        return None;
+    }
+    Some(folder.join("python"))
+}
+
+/// Node, and the folder with the generator of types for TypeScript and its compiler.
+pub(crate) fn typescript_generator() -> Option<(PathBuf, PathBuf)> {
+    let modules = root().join("target/generated-clients/node/node_modules");
+    if !modules.join("openapi-typescript").exists() {
+        skip("openapi-typescript is not there", "scripts/setup");
+        return None;
+    }
+    Some((on_path("node")?, modules))
 }
 
 /// The program with aiokafka.

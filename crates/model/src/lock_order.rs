@@ -1,7 +1,7 @@
-//! Order of locks. Two threads that take two locks in different orders can wait for each other for ever, which
-//! a test sees only if both do so at the same moment. With debug assertions, every thread notes here which
-//! locks it takes while it holds others; the first time that two kinds of lock are taken in both orders, or a
-//! thread takes a lock that it holds, it panics and says where. In other builds this is nothing at all.
+//! Order of locks. Two threads that take two locks in different orders can wait for each other for ever. A
+//! test sees that only if both do so at the same moment. With debug assertions, every thread notes here the
+//! locks that it takes while it holds others. It panics the first time that two kinds of lock are taken in
+//! both orders, or that a thread takes a lock that it holds already. In other builds this is nothing at all.
 //!
 //! Locks of one kind are made by the same statement for the same type. Their order among themselves is not
 //! checked.

@@ -373,6 +373,7 @@ impl Process {
             hosts: settings.hosts.clone(),
         };
         let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
+            .merge(stafett_console::router())
             .merge(stafett_live::router(self.live.clone()))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
             .merge(self.management.router(access.clone()))

@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 15.
+//! journal's own; the next free number is 16.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -45,7 +45,10 @@ pub const SHARES: Table = Table::tagged(14, 0, "the place of a share group in to
 /// Delivery state of share groups: key id (big-endian).
 pub const SHARE_DELIVERIES: Table = Table::tagged(14, 1, "the state of share group");
 
-const TABLES: [Table; 16] = [
+/// Apps: key name.
+pub const APPS: Table = Table::new(15, "the app");
+
+const TABLES: [Table; 17] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -62,6 +65,7 @@ const TABLES: [Table; 16] = [
     TRANSACTIONS,
     SHARES,
     SHARE_DELIVERIES,
+    APPS,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.

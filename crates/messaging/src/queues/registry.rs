@@ -165,6 +165,11 @@ impl Queues {
         self.read().iter().cloned().collect()
     }
 
+    /// Returns all queues in the order of namespaces and names.
+    pub fn all_sorted(&self) -> Vec<Arc<Queue>> {
+        self.read().ordered().all(None)
+    }
+
     fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
         self.read()
             .iter()

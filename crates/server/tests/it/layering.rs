@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("groups", &["counters", "journal", "model", "store", "topics"]),
     ("transactions", &["groups", "journal", "model", "store", "topics"]),
     ("live-topics", &["journal", "model", "routing", "store", "topics"]),
+    ("apps", &["journal", "model", "store", "topics"]),
     (
         "delivery",
         &["counters", "journal", "model", "queue", "store", "topics"],
@@ -34,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "broker",
         &[
+            "apps",
             "counters",
             "delivery",
             "groups",
@@ -51,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
+            "apps",
             "broker",
             "delivery",
             "groups",
@@ -102,6 +105,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("http", &["net", "ws"]),
     ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
     ("live", &["http", "live-topics", "net", "ws"]),
+    ("console", &[]),
     ("ws", &["net"]),
     (
         "simulation",
@@ -130,6 +134,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "admin",
             "amqp",
             "broker",
+            "console",
             "groups",
             "http",
             "journal",
@@ -211,6 +216,7 @@ fn below_the_front_ends_no_protocol_is_in_the_code() {
         "delivery",
         "messaging",
         "shares",
+        "apps",
         "broker",
         "net",
     ] {
