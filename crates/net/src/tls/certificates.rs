@@ -162,15 +162,16 @@ impl Loaded {
 }
 
 fn config(settings: &TlsSettings, chain: Vec<CertificateDer<'static>>) -> Result<ServerConfig, TlsError> {
-    let unusable = |error: rustls::Error| match error {
-        rustls::Error::InconsistentKeys(_) => TlsError::OtherKey {
-            certificate: settings.certificate.clone(),
-            key: settings.key.clone(),
-        },
-        error => TlsError::Unusable {
-            certificate: settings.certificate.clone(),
+    let unusable = |error: rustls::Error| {
+        let certificate = settings.certificate.clone();
+        if matches!(error, rustls::Error::InconsistentKeys(_)) {
+            let key = settings.key.clone();
+            return TlsError::OtherKey { certificate, key };
+        }
+        TlsError::Unusable {
+            certificate,
             reason: error.to_string(),
-        },
+        }
     };
     let key = key(&settings.key)?;
     let versions: &[_] = match settings.version_min {
@@ -233,12 +234,14 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
 
 /// Reads the first key of a PEM file.
 pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| match error {
-        pem::Error::NoItemsFound => TlsError::Nothing {
-            path: path.to_owned(),
-            what: "key",
-        },
-        error => not_pem(path, &error),
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| {
+        if matches!(error, pem::Error::NoItemsFound) {
+            return TlsError::Nothing {
+                path: path.to_owned(),
+                what: "key",
+            };
+        }
+        not_pem(path, &error)
     })
 }
 

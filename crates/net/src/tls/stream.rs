@@ -461,9 +461,17 @@ impl Session {
 
     /// Writes the alert that nothing more comes.
     fn close(&mut self, incoming: &mut [u8], into: &mut [u8]) -> io::Result<usize> {
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method itself is for one lifetime only"
+        )]
         self.when_writable(incoming, into, |traffic, into| traffic.queue_close_notify(into))
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all other states end the connection, and the library may add some"
+    )]
     fn when_writable(
         &mut self,
         incoming: &mut [u8],
