@@ -127,11 +127,17 @@ impl App {
     pub(crate) fn on_time(&self) {
         self.scheduled_ms.store(i64::MAX, Ordering::Release);
         self.step(Machine::on_time);
+        let workers = self.with_machine(Machine::workers);
+        let is_there = |name: &Arc<str>| workers.iter().any(|worker| worker.name == *name);
+        self.wakes
+            .lock()
+            .retain(|name, wake| is_there(name) || Arc::strong_count(wake) > 1);
         // A task that nobody has takes no memory.
         let idle: Vec<TaskId> = self.with_machine(|machine| {
             let free = machine.tasks().filter(|task| task.worker.is_none());
-            let is_idle = machine.workers().is_empty();
-            free.filter(|_| is_idle).map(|task| task.task).collect()
+            free.filter(|_| workers.is_empty())
+                .map(|task| task.task)
+                .collect()
         });
         for slot in idle.iter().filter_map(|task| self.slot(*task)) {
             *slot.state.lock() = None;
@@ -227,6 +233,7 @@ impl App {
         wait: impl Future<Output = ()>,
     ) -> Result<Vec<Event>, AppError> {
         let mut wait = std::pin::pin!(wait);
+        self.beat(session)?;
         let wake = {
             let mut wakes = self.wakes.lock();
             let known = wakes.entry(session.worker.into()).or_default();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
-use stafett_journal::{Append, Frame, OwnerEpoch, Precondition};
+use stafett_journal::{Append, Frame, OwnerEpoch};
 use stafett_model::{BatchBuilder, Codec, LogId, Record};
 use stafett_topics::{NewRecord, RecordsAppend, TopicCatalog};
 
@@ -144,10 +144,6 @@ impl CommitContext<'_> {
         let mut append = Append::batch(self.log, body);
         let owner = OwnerEpoch(self.epoch);
         append.frames.insert(0, Frame::Claim { log: self.log, owner });
-        append.require.push(Precondition::NextOffset {
-            log: self.log,
-            offset: stafett_model::Offset(state.end()),
-        });
         let emitted = self.emit(commit, &mut append)?;
         Ok(Prepared {
             append,

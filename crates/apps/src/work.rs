@@ -404,13 +404,7 @@ impl App {
                 self.step(|machine, _, effects| machine.lose(claim.task, claim.epoch, reason, effects));
                 return Err(self.lost(claim));
             }
-            Some(Outcome::Refused(why)) => {
-                // The log is not as it is known here: it is read again.
-                if matches!(why, Refusal::NotAtOffset { log, .. } if log == slot.log) {
-                    *slot.state.lock() = None;
-                }
-                return Err(NotStored::Refused(why).into());
-            }
+            Some(Outcome::Refused(why)) => return Err(NotStored::Refused(why).into()),
             Some(Outcome::Unknown) | None => {
                 *slot.state.lock() = None;
                 return Err(NotStored::Unknown.into());

@@ -261,6 +261,13 @@ async fn refusals_have_stable_codes() {
             "bad_request",
         ),
         ("DELETE /v1/apps/sum", "", 409, "in_use"),
+        ("DELETE /v1/topics/in", "", 409, "in_use"),
+        (
+            "PATCH /v1/topics/in",
+            r#"{"partitions": 3}"#,
+            409,
+            "topic_has_apps",
+        ),
         ("DELETE /v1/apps/none", "", 404, "no_such_app"),
         ("POST /v1/apps/sum/workers/none/drain", "", 404, "no_such_worker"),
         (
@@ -284,6 +291,9 @@ async fn refusals_have_stable_codes() {
     world.ask("POST /v1/apps/sum/resume").await;
     let (status, _) = one.ask("fetch", json!({"task": "0", "epoch": 1})).await;
     assert_eq!(status, StatusCode::OK);
+    world.ask("DELETE /v1/topics/in?force=true").await;
+    let (status, gone) = one.ask("fetch", json!({"task": "0", "epoch": 1})).await;
+    assert_eq!((status.as_u16(), &gone["code"]), (404, &json!("no_such_topic")));
     let (status, _) = world.ask("DELETE /v1/apps/sum?force=true").await;
     assert_eq!(status, StatusCode::OK);
 }

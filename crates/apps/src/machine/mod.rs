@@ -205,6 +205,13 @@ impl Machine {
         }
     }
 
+    /// Sets the number of the first session.
+    #[must_use]
+    pub fn with_sessions_from(self, first: u64) -> Self {
+        let sessions = first;
+        Self { sessions, ..self }
+    }
+
     pub fn rules(&self) -> &Rules {
         &self.rules
     }

@@ -111,7 +111,7 @@ impl Machine {
         if !self.workers.contains_key(name) && self.workers.len() >= max {
             return Err(WorkerError::TooManyWorkers { max });
         }
-        self.sessions += 1;
+        self.sessions = self.sessions.wrapping_add(1);
         let name: WorkerName = name.into();
         let before = self.workers.insert(
             Arc::clone(&name),
