@@ -1,9 +1,9 @@
 //! Shares of workers, and the tasks that each is to have. Pure; the same input gives the same result.
 //!
-//! The share of a worker is its part of all tasks by weight, rounded down. What remains is given one each to the
-//! workers with the largest remainders; of equal ones, to those that hold more, then by name. Equal weights make
-//! it the share by count: 13 tasks over 5 workers are 3, 3, 3, 2, 2. A worker keeps what it has up to its share,
-//! so the fewest possible tasks move.
+//! The share of a worker is its part of all tasks by weight, rounded down. The rest is given one each
+//! to the workers with the largest remainders; of equal ones, to those that hold more, then by name. Equal
+//! weights make it the share by count: 13 tasks over 5 workers are 3, 3, 3, 2, 2. A worker keeps what it
+//! has up to its share, so the fewest possible tasks move.
 
 use crate::task::TaskId;
 
@@ -25,8 +25,8 @@ pub struct Place {
     pub pin: Option<usize>,
 }
 
-/// Returns the shares of workers: how many tasks each is to have. Their sum is the number of tasks, unless the
-/// workers' own bounds leave some over.
+/// Returns the shares of workers: how many tasks each is to have. Their sum is the number of tasks, unless
+/// the workers' own bounds leave some over.
 pub fn shares(workers: &[Candidate], places: &[Place]) -> Vec<u32> {
     let count = |wanted: &dyn Fn(&Place) -> Option<usize>| {
         let mut counts = vec![0_u32; workers.len()];
@@ -113,7 +113,7 @@ fn proportional(workers: &[Candidate], fixed: &[Option<u32>], held: &[u32], task
     shares
 }
 
-/// Returns the worker that each task is to have. A worker keeps what it has up to its share.
+/// Returns the worker that each task is to have. A worker keeps its tasks up to its share.
 pub fn assign(workers: &[Candidate], places: &[Place]) -> Vec<Option<usize>> {
     let mut room = shares(workers, places);
     let mut assigned: Vec<Option<usize>> = vec![None; places.len()];
@@ -147,8 +147,8 @@ pub fn assign(workers: &[Candidate], places: &[Place]) -> Vec<Option<usize>> {
     assigned
 }
 
-/// Returns the one move by load that takes a tenth or more off the worker with the highest load by weight: the
-/// index of the task, and the worker to which it goes.
+/// Returns the one move by load that takes a tenth or more off the worker with the highest load by weight:
+/// the index of the task, and the worker to which it goes.
 pub fn move_by_load(workers: &[Candidate], places: &[Place], loads: &[u64]) -> Option<(usize, usize)> {
     let mut sums = vec![0_u128; workers.len()];
     for (place, load) in places.iter().zip(loads) {

@@ -1,8 +1,8 @@
 //! Records of a task on their way to its worker.
 //!
-//! A fetch changes nothing but what counts as delivered: it begins where the worker says, by default behind the
-//! last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and leaves out the records
-//! of finished keys.
+//! A fetch changes nothing but the offsets that count as delivered: it begins where the worker says, by default
+//! behind the last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and
+//! leaves out the records of finished keys.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Delivery {
     pub(crate) epoch: u64,
     /// Offsets at which a fetch begins, per input.
     pub(crate) base: Vec<u64>,
-    /// Offsets behind what was delivered, per input.
+    /// Offsets behind all deliveries, per input.
     pub(crate) reached: Vec<u64>,
     /// Highest timestamp before `base`, per input.
     high: Vec<Option<i64>>,
@@ -60,7 +60,7 @@ pub struct Gap {
 #[derive(Debug, Clone)]
 pub struct Delivered {
     pub record: StoredRecord,
-    /// True for a record behind what ended its key, or before task time.
+    /// True for a record behind the end of its key, or before task time.
     pub late: bool,
 }
 
@@ -90,14 +90,15 @@ pub struct FetchLimits {
     pub bytes: usize,
 }
 
-/// What a delivery is made of.
+/// Parts of the app that a delivery needs.
 pub(crate) struct Source<'a> {
     pub(crate) catalog: &'a TopicCatalog,
     pub(crate) logs: &'a [LogId],
     pub(crate) slice: Slice,
     pub(crate) rules: TimeRules,
     pub(crate) stops_at_gap: bool,
-    /// True for a task that has never committed and begins at the earliest offset: nothing of it can be lost.
+    /// True for a task that has never committed and begins at the earliest offset: nothing of it can be
+    /// lost.
     pub(crate) begins: bool,
 }
 
@@ -273,7 +274,7 @@ impl Delivery {
     }
 }
 
-/// What a fetch has to know of the state.
+/// Part of the state that a fetch needs.
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
     /// Stored position, per input.

@@ -253,7 +253,7 @@ impl Apps {
         })
     }
 
-    /// Stops or continues deliveries. Commits of what was delivered still count.
+    /// Stops or continues deliveries. Commits of delivered records still count.
     pub fn pause(&self, name: &str, paused: bool) -> Changing<(), AppError> {
         let (this, name) = (self.this.clone(), Box::<str>::from(name));
         self.parts.changes.begin(async move {

@@ -17,8 +17,8 @@ use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, tim
 use crate::task::TaskId;
 
 impl App {
-    /// Reads the next records of a claim, from the offsets that the worker names, else from the last commit on.
-    /// Waits for records or a timer until `wait` ends.
+    /// Reads the next records of a claim, from the offsets that the worker names, else from the last
+    /// commit on. Waits for records or a timer until `wait` ends.
     pub async fn fetch(
         &self,
         session: Session<'_>,
@@ -181,7 +181,7 @@ impl App {
         }
     }
 
-    /// Notes what was delivered, unless the claim has ended or something was committed meanwhile.
+    /// Notes the delivery, unless the claim has ended or something was committed meanwhile.
     fn keep(&self, slot: &Slot, claim: Claim, mut delivery: Delivery) -> Result<(), AppError> {
         let mut known = slot.delivery.lock();
         if known.epoch != claim.epoch {
@@ -292,7 +292,7 @@ impl App {
             .ok_or_else(|| AppError::NoSuchTable(name.into()))
     }
 
-    /// Returns a task whose state is in memory, also if nobody has claimed it.
+    /// Returns a task whose state is in memory, also if no worker has it.
     pub(crate) async fn readable(&self, task: TaskId) -> Result<Arc<Slot>, AppError> {
         let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
         let is_there = slot.state.lock().is_some();

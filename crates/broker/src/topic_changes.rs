@@ -26,8 +26,8 @@ impl Broker {
         self.catalog.delete(id, on_deleted).await
     }
 
-    /// Adds partitions to a topic, for a total of `wanted`; durable when the change has ended. Refused while an
-    /// app reads the topic.
+    /// Adds partitions to a topic, for a total of `wanted`; durable when the change has ended. Refused
+    /// while an app reads the topic.
     pub fn grow_topic(self: &Arc<Self>, id: TopicId, wanted: u32) -> Changing<Arc<Topic>, GrowError> {
         let broker = Arc::clone(self);
         self.catalog.changes().begin(async move {

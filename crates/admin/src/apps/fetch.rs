@@ -67,7 +67,7 @@ struct RecordShown {
     value: Value,
     timestamp: i64,
     headers: BTreeMap<String, Option<Text>>,
-    /// True for a record behind what ended its key, or before task time.
+    /// True for a record behind the end of its key, or before task time.
     late: bool,
 }
 

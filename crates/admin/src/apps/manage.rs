@@ -36,7 +36,8 @@ struct AppMove {
 #[schemars(rename = "AppPin")]
 struct Pin {
     worker: String,
-    /// While the worker is not there: `wait`, the default, `balance` (others may have the task) or `refuse`.
+    /// While the worker is not there: `wait`, the default, `balance` (others may have the task) or
+    /// `refuse`.
     absent: Option<String>,
 }
 

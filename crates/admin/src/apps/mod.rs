@@ -3,7 +3,8 @@
 //! - `shape`: keys, offsets and values in requests and answers
 //! - `declare`: apps declared and deleted; `show`: apps, tasks and workers
 //! - `manage`: pauses, drains, pins and rebalancing
-//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `state`: state from inside and outside
+//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits;
+//!   `state`: state from inside and outside
 
 mod commit;
 mod declare;

@@ -107,7 +107,8 @@ impl Value {
         }
     }
 
-    /// Shows bytes as JSON if they are, else as a text if `or_text` says so and they are UTF-8, else as base64.
+    /// Shows bytes as JSON if they are, else as a text if `or_text` says so and they are UTF-8, else as
+    /// base64.
     pub(super) fn of(bytes: Option<&[u8]>, or_text: bool) -> Self {
         let Some(bytes) = bytes else {
             let value = None;

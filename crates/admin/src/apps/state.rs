@@ -54,8 +54,8 @@ struct Scan {
     count: Option<usize>,
 }
 
-/// A page of entries in the order in which they were changed last. An entry that changes between two pages comes
-/// again; none is left out.
+/// A page of entries in the order in which they were changed last. An entry that changes between two pages
+/// comes again; none is left out.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppEntries")]
 struct Entries {

@@ -1,4 +1,4 @@
-//! Workers: they join, learn what they have, and leave.
+//! Workers: they join, learn of their tasks, and leave.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -33,7 +33,8 @@ impl Machine {
         self.rebalance(moves, now_ms, effects);
     }
 
-    /// Gives each free task to its worker, and begins the moves of others if `moves` says so. Returns the moves.
+    /// Gives each free task to its worker, and begins the moves of others if `moves` says so. Returns the
+    /// moves.
     pub(super) fn rebalance(
         &mut self,
         moves: bool,
@@ -335,7 +336,7 @@ impl Machine {
         free.map(|(id, _)| *id).take(count).collect()
     }
 
-    /// Does what is due: workers that were silent for too long are gone, claims that were not released are
+    /// Does due work: workers that were silent for too long are gone, claims that were not released are
     /// taken, drains and moves by load take a step.
     pub fn on_time(&mut self, now_ms: i64, effects: &mut Vec<Effect>) {
         self.retry_ms = self.retry_ms.filter(|at| *at > now_ms);

@@ -62,7 +62,7 @@ impl Machine {
         Ok(was)
     }
 
-    /// Begins to hand over what a worker has, a task each step of the time; the worker is given nothing
+    /// Begins to hand over the tasks of a worker, a task each step of the time; the worker is given nothing
     /// meanwhile.
     pub fn drain(
         &mut self,
@@ -143,8 +143,8 @@ impl Machine {
         self.rebalance(true, now_ms, effects)
     }
 
-    /// Replaces tasks by others that are stored already: a task by its halves, or halves by their parent. The new
-    /// ones begin at an epoch behind those of the old ones, and are free.
+    /// Replaces tasks by others that are stored already: a task by its halves, or halves by their parent.
+    /// The new ones begin at an epoch behind those of the old ones, and are free.
     pub fn replace(
         &mut self,
         old: &[TaskId],

@@ -8,8 +8,8 @@ use crate::task::TaskId;
 
 pub(super) type WorkerName = Arc<str>;
 
-/// Events that wait for a worker, at most, beside four for each of the app's tasks. A worker that does not fetch
-/// more than these is treated as gone.
+/// Events that wait for a worker, at most, beside four for each of the app's tasks. A worker that does not
+/// fetch more than these is treated as gone.
 const EVENTS_MAX: usize = 1000;
 
 /// Wishes of a worker that joins.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod model;
+mod power;
 mod takeover;
 mod work;
 mod world;
