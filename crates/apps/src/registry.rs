@@ -42,7 +42,7 @@ pub struct Apps {
     this: Weak<Self>,
     journal: Arc<dyn Journal>,
     parts: Arc<Parts>,
-    apps: SharedLock<BTreeMap<Box<str>, Arc<App>>>,
+    by_name: SharedLock<BTreeMap<Box<str>, Arc<App>>>,
     /// Declarations and deletions follow each other.
     turn: Semaphore,
     stop: CancellationToken,
@@ -83,7 +83,7 @@ impl Apps {
             this: this.clone(),
             journal: Arc::clone(journal),
             parts,
-            apps: SharedLock::new(apps),
+            by_name: SharedLock::new(apps),
             turn: Semaphore::new(1),
             stop,
             tasks,
@@ -104,17 +104,17 @@ impl Apps {
 
     /// Returns an app by its name.
     pub fn named(&self, name: &str) -> Result<Arc<App>, AppError> {
-        self.apps.read().get(name).cloned().ok_or(AppError::NoSuchApp)
+        self.by_name.read().get(name).cloned().ok_or(AppError::NoSuchApp)
     }
 
     /// Returns all apps in the order of their names.
     pub fn all(&self) -> Vec<Arc<App>> {
-        self.apps.read().values().cloned().collect()
+        self.by_name.read().values().cloned().collect()
     }
 
     /// Returns an app that reads a topic.
     pub fn reader_of(&self, topic: TopicId) -> Option<Arc<App>> {
-        let apps = self.apps.read();
+        let apps = self.by_name.read();
         let mut readers = apps.values().filter(|app| app.stored().topics.contains(&topic));
         readers.next().cloned()
     }
@@ -147,7 +147,7 @@ impl Apps {
             };
         }
         check_names(&name, &definition)?;
-        if self.apps.read().len() >= APPS_MAX {
+        if self.by_name.read().len() >= APPS_MAX {
             return Err(AppError::TooManyApps { max: APPS_MAX });
         }
         let topics = self.inputs(&definition)?;
@@ -187,7 +187,7 @@ impl Apps {
         store_synced(&*self.journal, [logs, row]).await?;
         let machine = machine(&*self.journal, &stored);
         let app = App::new(name.clone(), stored, machine, &self.parts);
-        self.apps.write().insert(name, Arc::clone(&app));
+        self.by_name.write().insert(name, Arc::clone(&app));
         Ok((app, true))
     }
 
@@ -248,7 +248,7 @@ impl Apps {
             let frames: Vec<Frame> = deletions(&stored).into_iter().chain([row]).collect();
             store_synced(&*apps.journal, frames).await?;
             app.is_deleted.store(true, Ordering::Release);
-            apps.apps.write().remove(&name);
+            apps.by_name.write().remove(&name);
             Ok(())
         })
     }

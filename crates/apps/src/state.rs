@@ -335,6 +335,6 @@ pub(crate) fn entry_of(record: &StoredRecord, now_ms: i64) -> Option<Entry> {
 pub(crate) fn timer_of(record: &StoredRecord, due: i64) -> Option<DueTimer> {
     match EntryKey::decode(record.key.as_ref()?)? {
         EntryKey::Timer { key, name } => Some(DueTimer { key, name, due }),
-        _ => None,
+        EntryKey::Position | EntryKey::Done(_) | EntryKey::State { .. } => None,
     }
 }

@@ -92,6 +92,12 @@ pub(super) fn routes(routes: Routes) -> Routes {
             .refuses(&[Code::NoSuchWorker]),
             drain,
         )
+        .with(task_routes)
+}
+
+fn task_routes(routes: Routes) -> Routes {
+    let common = [Code::NotServing, Code::NoSuchApp];
+    routes
         .route(
             put("/v1/apps/{app}/tasks/{task}/worker", "Pins a task to a worker.")
                 .body::<Pin>()

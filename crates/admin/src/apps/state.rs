@@ -66,7 +66,7 @@ struct Entries {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "AppEntry")]
+#[schemars(rename = "AppStateEntry")]
 struct EntryShown {
     key: Text,
     #[serde(flatten)]

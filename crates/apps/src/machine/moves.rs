@@ -43,7 +43,7 @@ impl Machine {
     ) -> Vec<(TaskId, Arc<str>, Arc<str>)> {
         let plan = self.plan();
         let assigned = assign(&plan.candidates, &plan.places);
-        let mut moved = Vec::new();
+        let mut begun = Vec::new();
         for (place, wanted) in plan.places.iter().zip(assigned) {
             let Some(wanted) = wanted.and_then(|wanted| plan.workers.get(wanted)) else {
                 continue;
@@ -63,13 +63,13 @@ impl Machine {
                     if holder != *wanted && !self.is_draining(&holder) && (moves || is_pin) =>
                 {
                     let reason = if is_pin { Reason::Assigned } else { Reason::Balance };
-                    moved.push((place.task, Arc::clone(&holder), Arc::clone(wanted)));
+                    begun.push((place.task, Arc::clone(&holder), Arc::clone(wanted)));
                     self.revoke(place.task, reason, now_ms, effects);
                 }
                 Holder::Held(_) | Holder::Claiming(_) | Holder::Revoking { .. } => {}
             }
         }
-        moved
+        begun
     }
 
     /// Returns the moves that a balancing would begin now.
@@ -352,7 +352,7 @@ impl Machine {
             Holder::Revoking {
                 worker, deadline_ms, ..
             } if *deadline_ms <= now_ms => Some((*id, Arc::clone(worker), task.epoch)),
-            _ => None,
+            Holder::Free | Holder::Claiming(_) | Holder::Held(_) | Holder::Revoking { .. } => None,
         });
         for (task, worker, epoch) in overdue.collect::<Vec<_>>() {
             self.free(task, Reason::Handover);

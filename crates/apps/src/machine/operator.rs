@@ -106,10 +106,7 @@ impl Machine {
     pub(super) fn drain_due(&mut self, now_ms: i64, effects: &mut Vec<Effect>) {
         let names: Vec<_> = self.workers.keys().cloned().collect();
         for name in names {
-            loop {
-                let Some(worker) = self.workers.get_mut(&name) else {
-                    break;
-                };
+            while let Some(worker) = self.workers.get_mut(&name) {
                 let Some(drain) = worker.drain.as_mut().filter(|drain| drain.next_ms <= now_ms) else {
                     break;
                 };

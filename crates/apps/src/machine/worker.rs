@@ -141,7 +141,7 @@ impl Machine {
                     resumed.push((*id, task.epoch));
                     revoked.push((*id, task.epoch, *deadline_ms));
                 }
-                _ => {}
+                Holder::Free | Holder::Claiming(_) | Holder::Held(_) | Holder::Revoking { .. } => {}
             }
         }
         for (task, epoch, deadline_ms) in revoked {

@@ -49,7 +49,7 @@ async fn claim(app: &Arc<App>, journal: &dyn Journal) -> Option<(u64, Claim)> {
 
 /// Sums the records, a few in a commit. Returns the number of acknowledged commits.
 async fn play(journal: Arc<DiskJournal>) -> u64 {
-    let world = World::on(Arc::clone(&journal) as Arc<dyn Journal>);
+    let world = World::on(&(Arc::clone(&journal) as Arc<dyn Journal>));
     let acknowledged = work(&world, &*journal)
         .await
         .unwrap_or_else(|acknowledged| acknowledged);
@@ -110,7 +110,7 @@ fn commit(seq: u64) -> NewCommit {
 /// Checks that position, state and results are those of the same commit, and that none is lost.
 async fn check(disk: &SimulatedDisk, boot: u8, acknowledged: u64) {
     let journal = open(disk, boot).expect("it opens again");
-    let world = World::on(Arc::clone(&journal) as Arc<dyn Journal>);
+    let world = World::on(&(Arc::clone(&journal) as Arc<dyn Journal>));
     let Ok(app) = world.apps.named("app") else {
         assert_eq!(acknowledged, 0, "the app is gone");
         return;

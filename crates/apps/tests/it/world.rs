@@ -52,17 +52,18 @@ impl World {
     }
 
     fn over(memory: Arc<MemoryJournal>) -> Self {
+        let journal: Arc<dyn Journal> = Arc::clone(&memory) as Arc<dyn Journal>;
         Self {
-            memory: Some(Arc::clone(&memory)),
-            ..Self::on(memory)
+            memory: Some(memory),
+            ..Self::on(&journal)
         }
     }
 
     /// Starts on any journal.
-    pub(crate) fn on(journal: Arc<dyn Journal>) -> Self {
-        let catalog = TopicCatalog::load(Arc::clone(&journal), TopicDefaults::default()).unwrap();
+    pub(crate) fn on(journal: &Arc<dyn Journal>) -> Self {
+        let catalog = TopicCatalog::load(Arc::clone(journal), TopicDefaults::default()).unwrap();
         let catalog = Arc::new(catalog);
-        let apps = Apps::open(&journal, &catalog, &Arc::new(Clock::start())).unwrap();
+        let apps = Apps::open(journal, &catalog, &Arc::new(Clock::start())).unwrap();
         Self {
             memory: None,
             catalog,
