@@ -177,12 +177,11 @@ mod tests {
             let mut map = HashMap::new();
             for (offset, (key, size)) in (0_u64..).zip(changes) {
                 let hash = hasher.hash(&key.to_le_bytes());
-                match size {
-                    Some(size) => {
-                        index.insert(hash, offset, size);
-                        map.insert(key, (offset, size_of(size_class(size))));
-                    }
-                    None => prop_assert_eq!(index.remove(hash), map.remove(&key).is_some()),
+                if let Some(size) = size {
+                    index.insert(hash, offset, size);
+                    map.insert(key, (offset, size_of(size_class(size))));
+                } else {
+                    prop_assert_eq!(index.remove(hash), map.remove(&key).is_some());
                 }
                 prop_assert_eq!(index.len(), map.len());
             }

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_apps::machine::Absent;
+use stafett_apps::machine::{Absent, Machine};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, post, put};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
@@ -145,9 +145,9 @@ async fn rebalance(
 ) -> Result<Response, Problem> {
     let app = find(&*broker.get()?, &name)?;
     let moves = if query.flag("dry_run")? {
-        app.with_machine(stafett_apps::machine::Machine::planned_moves)
+        app.with_machine(Machine::planned_moves)
     } else {
-        app.step(|machine, now, effects| machine.rebalance_now(now, effects))
+        app.step(Machine::rebalance_now)
     };
     let moves = moves.into_iter().map(|(task, from, to)| AppMove {
         task: task.to_string(),

@@ -79,7 +79,6 @@ fn of_app(error: &AppError) -> Problem {
         AppError::ExistsDifferently(field) => problem(Code::ExistsDifferently).with("field", *field),
         AppError::InUse => problem(Code::InUse),
         AppError::Paused => problem(Code::Paused),
-        AppError::NotPaused => problem(Code::InUse),
         AppError::Bad { field, .. } => problem(Code::BadRequest).with("field", *field),
         AppError::NoSuchTopic(name) => problem(Code::NoSuchTopic).with("topic", &**name),
         AppError::NotCopartitioned {

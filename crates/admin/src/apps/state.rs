@@ -58,7 +58,7 @@ struct Scan {
 /// comes again; none is left out.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppEntries")]
-struct Entries {
+struct TablePage {
     entries: Vec<EntryShown>,
     /// Place to go on from; null at the end. A page may have no entry and a next one.
     next: Option<u64>,
@@ -118,7 +118,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .route(
             post(command!("scan"), "Reads a table of a claimed task, page by page.")
                 .body::<Scan>()
-                .answers::<Entries>(200)
+                .answers::<TablePage>(200)
                 .refuses(&WORKERS)
                 .refuses(&reads),
             scan,
@@ -236,7 +236,7 @@ async fn scan(
     });
     let entries = entries.collect();
     let next = found.next;
-    Ok(answer(StatusCode::OK, &Entries { entries, next, seq }))
+    Ok(answer(StatusCode::OK, &TablePage { entries, next, seq }))
 }
 
 async fn show(

@@ -239,6 +239,13 @@ async fn refusals_have_stable_codes() {
         (status, &gone["code"]),
         (StatusCode::NOT_FOUND, &json!("no_such_key"))
     );
+}
+
+#[tokio::test]
+async fn wrong_requests_of_operators_have_stable_codes() {
+    let world = world().await;
+    let mut one = Worker::join(&world, "one").await;
+    one.claims(2).await;
     for (request, body, status, code) in [
         (
             "PUT /v1/apps/sum",
@@ -285,6 +292,13 @@ async fn refusals_have_stable_codes() {
             "{request}: {refused}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_paused_app_delivers_nothing_and_one_without_its_topic_says_so() {
+    let world = world().await;
+    let mut one = Worker::join(&world, "one").await;
+    one.claims(2).await;
     world.ask("POST /v1/apps/sum/pause").await;
     let (status, paused) = one.ask("fetch", json!({"task": "0", "epoch": 1})).await;
     assert_eq!((status.as_u16(), &paused["code"]), (423, &json!("paused")));
