@@ -1,6 +1,7 @@
 //! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
 mod api_docs;
+mod app;
 mod binding;
 mod client;
 mod command_docs;
@@ -47,6 +48,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: group::describe,
         run: group::run,
+    },
+    Entry {
+        describe: app::describe,
+        run: app::run,
     },
     Entry {
         describe: transaction::describe,
