@@ -13,6 +13,7 @@ use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 use stafett_transactions::{TransactionSettings, Transactions};
 
+use crate::access::AccessControl;
 use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
 
@@ -25,6 +26,7 @@ pub struct Broker {
     pub(crate) messaging: Messaging,
     pub(crate) shares: Arc<Shares>,
     live_topics: Arc<Live>,
+    access: Arc<AccessControl>,
     cluster_id: u128,
     /// Default settings of topics, as the broker was started with.
     pub(crate) base: TopicDefaults,
@@ -114,6 +116,7 @@ impl Broker {
             Arc::clone(&clock),
         )?);
         let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes, &clock)?;
+        let access = Arc::new(AccessControl::load(&journal)?);
         let shares = Shares::open(&journal, catalog.topics(), base.logs.durability, &clock)?;
         let broker = Self {
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
@@ -124,6 +127,7 @@ impl Broker {
             messaging,
             shares,
             live_topics,
+            access,
             base,
             overrides,
             histories: Histories::default(),
@@ -194,6 +198,11 @@ impl Broker {
     /// Returns the live topics.
     pub fn live_topics(&self) -> &Arc<Live> {
         &self.live_topics
+    }
+
+    /// Returns users, tokens and rules.
+    pub fn access(&self) -> &Arc<AccessControl> {
+        &self.access
     }
 
     /// Returns the samples of the last hour.

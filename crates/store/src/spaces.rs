@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 15.
+//! journal's own; the next free number is 16.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -45,7 +45,14 @@ pub const SHARES: Table = Table::tagged(14, 0, "the place of a share group in to
 /// Delivery state of share groups: key id (big-endian).
 pub const SHARE_DELIVERIES: Table = Table::tagged(14, 1, "the state of share group");
 
-const TABLES: [Table; 16] = [
+/// Users: key name.
+pub const USERS: Table = Table::tagged(15, 0, "the user");
+/// Tokens of users: key hash.
+pub const TOKENS: Table = Table::tagged(15, 1, "the token");
+/// Rules of access: key all of the rule but its actions.
+pub const RULES: Table = Table::tagged(15, 2, "the rule");
+
+const TABLES: [Table; 19] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -62,6 +69,9 @@ const TABLES: [Table; 16] = [
     TRANSACTIONS,
     SHARES,
     SHARE_DELIVERIES,
+    USERS,
+    TOKENS,
+    RULES,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.
@@ -80,6 +90,16 @@ pub fn load_routing<'a>(
         (BUCKETS, buckets),
     ];
     load_together(journal, &mut tables)
+}
+
+/// Loads [`USERS`], [`TOKENS`] and [`RULES`], which share a space, in one pass. As [`Table::load`].
+pub fn load_access<'a>(
+    journal: &dyn Journal,
+    users: VisitRow<'a>,
+    tokens: VisitRow<'a>,
+    rules: VisitRow<'a>,
+) -> Result<(), StateUnreadable> {
+    load_together(journal, &mut [(USERS, users), (TOKENS, tokens), (RULES, rules)])
 }
 
 /// True if a table of the space has the tag.
