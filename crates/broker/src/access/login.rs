@@ -32,6 +32,12 @@ pub enum Proof<'a> {
     Session(&'a str),
 }
 
+impl fmt::Debug for Proof<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Proof")
+    }
+}
+
 /// Reason why a login fails. Which of user and password is wrong is not told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
