@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stafett_access::Caller;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
@@ -18,13 +19,14 @@ use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadH
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth;
 use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
 use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::{Input, InputError};
 use crate::operation::Operation;
 use crate::output::Output;
-use crate::session::{ConnectionEnd, Session};
+use crate::session::{ConnectionEnd, Session, rights};
 use crate::traced::ConnectionTrace;
 
 /// The outbox is emptied while fewer bytes than this wait to be written.
@@ -79,13 +81,13 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     };
     let patience = context.settings.handshake_timeout;
     let opened = timeout(patience, opening.run(context, connection)).await;
-    let agreed = match opened {
-        Ok(Ok(agreed)) => agreed,
+    let (agreed, caller) = match opened {
+        Ok(Ok(opened)) => opened,
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::NotOpened("it took too long".to_owned()),
     };
     let budget = Arc::clone(&connection.budget);
-    let mut session = Session::new(Arc::clone(context), agreed, budget, opening.output);
+    let mut session = Session::new(Arc::clone(context), agreed, caller, budget, opening.output);
     session.attach(&connection.entry);
     session.intake = Intake::new(connection.shedding.as_ref());
     session.trace = connection.trace.clone().map(|trace| {
@@ -114,13 +116,19 @@ struct Opening {
 }
 
 impl Opening {
-    async fn run(&mut self, context: &AmqpContext, connection: &mut Connection) -> Result<Agreed, Ended> {
+    async fn run(
+        &mut self,
+        context: &AmqpContext,
+        connection: &mut Connection,
+    ) -> Result<(Agreed, Arc<Caller>), Ended> {
         let peer = connection.entry.peer.ip();
         let entry = Arc::clone(&connection.entry);
         let budget = Arc::clone(&connection.budget);
         let drain = connection.drain.clone();
         let (mut read, mut write) = connection.stream.split();
         let mut handshake = Handshake::default();
+        let mut caller = None;
+        let access = context.broker.access();
         let mut began = false;
         loop {
             let read = drain
@@ -143,13 +151,25 @@ impl Opening {
                     ));
                 }
                 began = true;
-                self.output.send(0, handshake::start(peer));
+                self.output.send(0, handshake::start(peer, access.is_open()));
             }
             while let Some(frame) = self.next_frame()? {
-                match handshake.on_frame(frame, &context.settings, peer) {
-                    HandshakeAction::Nothing => {}
+                let mut action = handshake.on_frame(frame, &context.settings);
+                if let HandshakeAction::LogIn(credentials) = action {
+                    let logged_in = auth::log_in(access, &credentials, peer).await;
+                    let user = logged_in.map(|logged_in| {
+                        caller = Some(logged_in.caller);
+                        logged_in.user
+                    });
+                    action = handshake.on_login(user, &context.settings);
+                }
+                match action {
+                    HandshakeAction::Nothing | HandshakeAction::LogIn(_) => {}
                     HandshakeAction::Send(method) => self.output.send(0, method),
-                    HandshakeAction::Open(agreed) => return self.open(context, agreed, &mut write).await,
+                    HandshakeAction::Open(agreed) => {
+                        let caller = caller.unwrap_or_else(|| access.anonymous(peer));
+                        return self.open(context, agreed, caller, &mut write).await;
+                    }
                     HandshakeAction::Close(exception) => {
                         return Err(self.refuse(&exception, &mut write).await);
                     }
@@ -179,13 +199,15 @@ impl Opening {
         &mut self,
         context: &AmqpContext,
         agreed: Agreed,
+        caller: Arc<Caller>,
         write: &mut WriteHalf<'_>,
-    ) -> Result<Agreed, Ended> {
-        if let Err(exception) = context.open_virtual_host(&agreed.virtual_host) {
+    ) -> Result<(Agreed, Arc<Caller>), Ended> {
+        let may_enter = rights::check_virtual_host(&caller, &agreed);
+        if let Err(exception) = may_enter.and_then(|()| context.open_virtual_host(&agreed.virtual_host)) {
             return Err(self.refuse(&exception.caused_by((10, 40)), write).await);
         }
         self.output.send(0, OpenOk::default());
-        Ok(agreed)
+        Ok((agreed, caller))
     }
 
     /// Sends the exception, then ends the connection.
@@ -345,6 +367,7 @@ impl Open {
 
     /// Sends confirms of stored messages, delivers as far as there is room, and frees unneeded memory.
     fn after_event(&mut self) -> Result<(), Ended> {
+        self.session.end_without_user()?;
         self.session.resolve_ready()?;
         if self.session.out.len() < DELIVER_BELOW {
             let begun = Instant::now();
