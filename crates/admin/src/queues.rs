@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stafett_access::Action;
 use stafett_broker::Broker;
 use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_http::api::{delete, get, post};
@@ -17,6 +18,7 @@ use stafett_messaging::queues::{DeleteConditions, DeleteQueueError, Queue, Queue
 use stafett_model::Namespace;
 use stafett_topics::TopicId;
 
+use crate::access;
 use crate::caller;
 use crate::definition::Settings;
 use crate::operations::{self, Operations, Plan, Progress};
@@ -472,6 +474,7 @@ async fn move_messages(
         find(&broker, &namespace, &name)?,
         find(&broker, &namespace, &wanted.to.queue)?,
     );
+    access::check_queue(&broker, Action::Write, &namespace, &wanted.to.queue)?;
     if Arc::ptr_eq(&from, &to) {
         return Err(Problem::bad_request("the messages are in this queue already"));
     }

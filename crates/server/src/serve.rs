@@ -366,11 +366,14 @@ impl Process {
             origins: settings.origins.clone(),
             hosts: settings.hosts.clone(),
         };
-        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
-            .merge(stafett_live::router(self.live.clone()))
+        let broker = &self.admin.broker;
+        let open = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
+        let live = stafett_live::router(self.live.clone());
+        let metrics = self.management.metrics_router(access.clone());
+        let guarded = stafett_admin::guard(broker.clone(), open.merge(live).merge(metrics));
+        let router = guarded
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()))
-            .merge(self.management.metrics_router(access.clone()));
+            .merge(self.management.router(access.clone()));
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         self.http.serve(listener, server);
         self.serve_management(connections_max, access).await?;
@@ -397,7 +400,8 @@ impl Process {
         };
         let limits = ListenerSettings::new("prometheus", connections_max);
         let (listener, _) = self.bind("amqp.prometheus", address, limits).await?;
-        let router = stafett_http::stamped(self.management.prometheus_router());
+        let routes = self.management.prometheus_router();
+        let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), routes));
         self.http.serve(listener, HttpServer::new(router));
         Ok(())
     }

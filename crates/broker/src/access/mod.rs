@@ -11,6 +11,7 @@ mod login;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_access::{Caller, Change, Denied, Directory, Guessing, Rule, Token, User};
 use stafett_journal::{Journal, StateItem, StateUnreadable};
@@ -44,6 +45,8 @@ pub struct AccessControl {
     turn: Semaphore,
     verified: Lock<Verified>,
     sessions: Lock<Sessions>,
+    /// True if callers from other machines always need a name.
+    remote_needs_login: AtomicBool,
     /// Secret of this run.
     secret: [u8; 32],
 }
@@ -72,6 +75,7 @@ impl AccessControl {
             turn: Semaphore::new(1),
             verified: Lock::default(),
             sessions: Lock::default(),
+            remote_needs_login: AtomicBool::new(false),
             secret: random(),
         })
     }
@@ -86,8 +90,17 @@ impl AccessControl {
         self.directory.is_open()
     }
 
+    /// Requires a login of callers from other machines, also while no user is an administrator.
+    pub fn require_remote_login(&self, is_required: bool) {
+        self.remote_needs_login.store(is_required, Ordering::Relaxed);
+    }
+
     /// Creates the caller of a connection without a login.
     pub fn anonymous(&self, peer: IpAddr) -> Arc<Caller> {
+        if self.remote_needs_login.load(Ordering::Relaxed) && !peer.to_canonical().is_loopback() {
+            // No user has an empty name: this caller may do nothing.
+            return Arc::new(Caller::user(&self.directory, "", peer));
+        }
         Arc::new(Caller::anonymous(&self.directory, peer))
     }
 

@@ -1,5 +1,6 @@
 //! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
+mod acl;
 mod api_docs;
 mod binding;
 mod client;
@@ -21,8 +22,10 @@ mod produce;
 mod queue;
 mod running_journal;
 mod serve;
+mod token;
 mod topic;
 mod transaction;
+mod user;
 
 use clap::{ArgMatches, Command};
 
@@ -82,6 +85,18 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: namespace::describe,
         run: namespace::run,
+    },
+    Entry {
+        describe: user::describe,
+        run: user::run,
+    },
+    Entry {
+        describe: token::describe,
+        run: token::run,
+    },
+    Entry {
+        describe: acl::describe,
+        run: acl::run,
     },
     Entry {
         describe: produce::describe,

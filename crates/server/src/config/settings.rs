@@ -60,6 +60,11 @@ settings! {
         /// Allows listeners that can be reached from other machines without authentication. Without it, only
         /// loopback addresses are listened on.
         allow_unauthenticated: Switch = "false";
+
+        /// Requires a login of clients from other machines at all times, which also allows listeners that they can
+        /// reach. Without it, clients need no login until a user is an administrator. Users are made from this
+        /// machine: `stafett user add`.
+        require_login: Switch = "false";
     }
     kafka: Kafka {
         /// Where clients of the Kafka protocol connect. Port 0 picks a free one and prints it.
@@ -393,17 +398,19 @@ impl Settings {
         }
     }
 
-    /// Refuses addresses reachable from other machines, unless that is allowed. `key` is the setting of the
+    /// Refuses addresses reachable from other machines, unless that is allowed or a login is required. `key` is the setting of the
     /// addresses.
     pub(crate) fn check_reach(&self, key: &'static str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
         let open = addresses
             .iter()
             .find(|address| !address.ip().to_canonical().is_loopback());
         match open {
-            Some(address) if !self.allow_unauthenticated => Err(ConfigError::Unauthenticated {
-                key,
-                address: address.to_string(),
-            }),
+            Some(address) if !self.allow_unauthenticated && !self.require_login => {
+                Err(ConfigError::Unauthenticated {
+                    key,
+                    address: address.to_string(),
+                })
+            }
             _ => Ok(()),
         }
     }
