@@ -152,7 +152,8 @@ impl Exchange {
         if binding != self.gs2_header.as_bytes() {
             return Err(ScramError::Unsupported);
         }
-        if nonce != self.nonce {
+        // Some clients send their own part twice (librdkafka before 2.6): all of it is signed, and ours is in it.
+        if !nonce.ends_with(&self.nonce) {
             return Err(ScramError::ForgedNonce);
         }
         let ScramVerifier {
