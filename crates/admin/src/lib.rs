@@ -15,6 +15,7 @@
 //! - `publish`: messages to exchanges
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
 //!   `groups`: groups of consumers and their commits
+//! - `apps`: stateful consumers and the commands of their workers
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - [`ws`]: the same over WebSocket, and watched lists
@@ -29,9 +30,11 @@
 
 mod about;
 mod access;
+mod apps;
 mod bindings;
 mod caller;
 mod clients;
+mod coding;
 mod connections;
 mod consumers;
 mod content;
@@ -195,6 +198,7 @@ fn routes() -> Routes {
         .with(topics::routes)
         .with(records::routes)
         .with(groups::routes)
+        .with(apps::routes)
         .with(connections::routes)
         .with(consumers::routes)
         .with(transactions::routes)

@@ -49,10 +49,14 @@ const READY_MAX: u64 = (1 << 53) - 1;
 const LIST: List<Arc<Queue>, QueueStatus> = List {
     name: |queue| (queue.namespace.as_str(), &queue.name),
     sorts: &[
-        ("ready", |queue| queue.counts().ready),
-        ("in_flight", |queue| queue.counts().in_flight as u64),
+        ("ready", |queue| if_listed(queue, |queue| queue.counts().ready)),
+        ("in_flight", |queue| {
+            if_listed(queue, |queue| queue.counts().in_flight as u64)
+        }),
         ("consumers", |queue| queue.counts().consumers as u64),
-        ("bytes_ready", |queue| queue.bytes_ready()),
+        ("bytes_ready", |queue| {
+            if_listed(queue, |queue| queue.bytes_ready())
+        }),
         ("published_rate", |queue| {
             queue.increase(&[QueueSeries::Published])
         }),
@@ -60,6 +64,15 @@ const LIST: List<Arc<Queue>, QueueStatus> = List {
     ],
     shown: |queue| shown(queue),
 };
+
+/// Returns a number of messages. A queue that has none is not looked at: most are.
+fn if_listed(queue: &Queue, number: fn(&Queue) -> u64) -> u64 {
+    if queue.may_have_messages() {
+        number(queue)
+    } else {
+        0
+    }
+}
 
 /// A queue and its counts.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -316,10 +329,10 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
         let waiting = queues.with_messages(only.as_ref()).into_iter();
         waiting.map(|(queue, _)| queue).collect()
     } else {
-        queues.all()
+        queues.all_sorted()
     };
     found.retain(|queue| only.as_ref().is_none_or(|only| queue.namespace == *only) && choice.wants(queue));
-    Ok(answer(StatusCode::OK, &LIST.page(&query, found)?))
+    Ok(answer(StatusCode::OK, &LIST.page_of_sorted(&query, found)?))
 }
 
 /// Choice of the queues of a list.
@@ -357,7 +370,7 @@ impl Choice {
 
     fn wants(&self, queue: &Queue) -> bool {
         let client = self.client.as_ref();
-        (!self.is_ready || queue.counts().ready > 0)
+        (!self.is_ready || queue.may_have_messages() && queue.counts().ready > 0)
             && self.id.is_none_or(|id| queue.id == id)
             && self.is_personal.is_none_or(|is| queue.personal == is)
             && self.is_exclusive.is_none_or(|is| queue.exclusive.is_some() == is)

@@ -69,11 +69,18 @@ struct Answer {
     next: Option<String>,
 }
 
+mod held;
+
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .route(
-            get("/v1/queues/{queue}/messages", "Shows messages that wait, without any effect on them.")
+            get(
+                "/v1/queues/{queue}/messages",
+                "Shows messages that wait, without any effect on them; with state=in_flight those that consumers and \
+                 leases have, with their holders.",
+            )
                 .query(&[NAMESPACE, COUNT, AFTER])
+                .query(&[Parameter::text("state", "ready, the default, or in_flight.")])
                 .query(&Choice::KEYS)
                 .answers::<Answer>(200)
                 .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Forbidden]),
@@ -122,7 +129,7 @@ async fn look(
     query: Query,
 ) -> Result<Response, Problem> {
     let count = query.number("count", COUNT_MAX)?.unwrap_or(LOOKED_AT);
-    let (choice, order, after) = (Choice::of(&query)?, order(&query)?, after(&query)?);
+    let (choice, order) = (Choice::of(&query)?, order(&query)?);
     let shown = Shown {
         state: "ready",
         form: Form::of(query.get("as"))?,
@@ -130,6 +137,15 @@ async fn look(
     };
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     caller.check_receives(&queue)?;
+    match query.get("state") {
+        None | Some("ready") => {}
+        Some("in_flight") => return held::list(&*broker.get()?, &queue, &query, (&choice, count)).await,
+        Some(other) => {
+            let why = format!("state is ready or in_flight, not {other:?}");
+            return Err(Problem::bad_request(why));
+        }
+    }
+    let after = after(&query)?;
     let mut found = Answer {
         messages: Vec::new(),
         looked_at: 0,

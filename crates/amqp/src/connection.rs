@@ -15,6 +15,7 @@ use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
 use stafett_net::registry::Wait;
+use stafett_net::tls::{is_hello, warn_of_tls};
 use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -140,10 +141,14 @@ impl Opening {
             let permit = read?.ok_or(Ended::Left)?;
             entry.on_received(permit.bytes());
             if !began {
+                let is_tls = is_hello(&self.input.buffer);
                 let Some(is_spoken) = frame::split_protocol_header(&mut self.input.buffer) else {
                     continue;
                 };
                 if !is_spoken {
+                    if is_tls {
+                        warn_of_tls(&entry);
+                    }
                     self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
                     self.output.write_all(&mut write).await?;
                     return Err(Ended::NotOpened(

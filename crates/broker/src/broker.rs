@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
+use stafett_apps::Apps;
 use stafett_groups::{GroupSettings, Groups, MemberProtocol};
 use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
@@ -27,6 +28,7 @@ pub struct Broker {
     pub(crate) shares: Arc<Shares>,
     live_topics: Arc<Live>,
     access: Arc<AccessControl>,
+    apps: Arc<Apps>,
     cluster_id: u128,
     /// Default settings of topics, as the broker was started with.
     pub(crate) base: TopicDefaults,
@@ -118,6 +120,7 @@ impl Broker {
         let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes, &clock)?;
         let access = Arc::new(AccessControl::load(&journal)?);
         let shares = Shares::open(&journal, catalog.topics(), base.logs.durability, &clock)?;
+        let apps = Apps::open(&journal, &catalog, &clock)?;
         let broker = Self {
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             journal,
@@ -128,6 +131,7 @@ impl Broker {
             shares,
             live_topics,
             access,
+            apps,
             base,
             overrides,
             histories: Histories::default(),
@@ -149,6 +153,7 @@ impl Broker {
 
     /// Waits until every change has ended, and stops. No change may begin afterwards.
     pub async fn stop(&self) {
+        self.apps.finish().await;
         self.transactions.finish().await;
         self.catalog.finish().await;
         self.messaging.finish().await;
@@ -163,6 +168,7 @@ impl Broker {
         self.messaging.register_metrics(registry);
         self.shares.register_metrics(registry);
         self.live_topics.metrics().register(registry);
+        self.apps.register_metrics(registry);
     }
 
     /// Returns the stored topics, by name and by id.
@@ -203,6 +209,11 @@ impl Broker {
     /// Returns users, tokens and rules.
     pub fn access(&self) -> &Arc<AccessControl> {
         &self.access
+    }
+
+    /// Returns the apps: stateful consumers.
+    pub fn apps(&self) -> &Arc<Apps> {
+        &self.apps
     }
 
     /// Returns the samples of the last hour.

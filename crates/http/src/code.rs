@@ -103,6 +103,18 @@ codes! {
         "The topic has no partition of this number. Partitions are counted from 0."
     NoSuchGroup "no_such_group" 404 Never
         "There is no group of this name, or none with commits."
+    NoSuchMember "no_such_member" 404 Never
+        "The group has no member with this id."
+    NoSuchApp "no_such_app" 404 Never
+        "There is no app of this name."
+    NoSuchTask "no_such_task" 404 Never
+        "The app has no task of this name. A task is named by its partition, and a slice of it by bits behind a dot."
+    NoSuchWorker "no_such_worker" 404 Never
+        "The app has no worker of this name now: it never joined, left, or was silent for too long. It may join again."
+    NoSuchTable "no_such_table" 404 Never
+        "The app has no table of this name. Tables are declared with the app."
+    NoSuchKey "no_such_key" 404 Never
+        "The table has no entry of this key."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchConnection "no_such_connection" 404 Never
@@ -151,6 +163,24 @@ codes! {
         "The backup could not be made, and nothing of it is left. The detail says why."
     NotStoppable "not_stoppable" 409 Never
         "The operation cannot be stopped before its end."
+    Taken "taken" 409 Later
+        "Another worker has the task. The refusal has its name and the epoch."
+    OverShare "over_share" 409 Later
+        "The worker has its share of the tasks, which the refusal has as target."
+    Pinned "pinned" 409 Never
+        "The task is pinned to another worker."
+    Draining "draining" 409 Later
+        "The worker is being drained, and is given nothing."
+    LostClaim "lost_claim" 409 Never
+        "The worker does not have the task under this epoch any more. Nothing was stored. The refusal has the epoch that holds now."
+    TakenOver "taken_over" 409 Never
+        "A later session joined under the name of the worker, or the token is of no session."
+    OutOfOrder "out_of_order" 409 Never
+        "Commits of a task are numbered without gaps. The refusal has the number that is expected."
+    Gap "gap" 409 Never
+        "Records at the position of the task are gone, and the app stops at gaps. POST /v1/apps/APP/tasks/TASK/accept-gap lets it go on."
+    BadOffset "bad_offset" 400 Never
+        "An offset is not between the position of the task and what was delivered. The refusal has both bounds."
     TooLarge "too_large" 413 Never
         "The body is larger than it may be. The detail has the bound, and the setting of it if there is one."
     UnsupportedType "unsupported_type" 415 Never
@@ -159,14 +189,22 @@ codes! {
         "A record has no key: its topic is compacted by key, or the field of the key is missing."
     OutOfRange "out_of_range" 422 Never
         "A number is beyond its bounds, which the refusal has as min and max."
+    NotCopartitioned "not_copartitioned" 422 Never
+        "The topics of an app have different numbers of partitions. The refusal has both."
     TooManyTargets "too_many_targets" 422 Never
         "A message goes to 4096 queues at most."
     Unroutable "unroutable" 422 Never
         "No binding of the exchange, nor of its alternate exchange, leads to a queue or topic for this message."
+    Paused "paused" 423 Later
+        "The app is paused: nothing is delivered until it is resumed."
     BadSettings "bad_settings" 422 Never
         "The settings cannot be taken, and those before stay in force. The detail says which one, and where it was given."
     NoWebsocket "no_websocket" 426 Never
         "The route takes the opening handshake of a WebSocket of version 13 only."
+    TooManyApps "too_many_apps" 429 Later
+        "There are as many apps as may be."
+    TooManyWorkers "too_many_workers" 429 Later
+        "The app has as many workers as it may."
     NotStored "not_stored" 500 Never
         "The journal refused the change, and nothing of it was stored. The detail says why."
     OutcomeUnknown "outcome_unknown" 500 SameKey

@@ -201,7 +201,8 @@ enum Event {
 impl Loop<'_> {
     async fn run(&mut self) -> Result<(), Ended> {
         while self.is_reading || !self.responses.is_empty() || !self.held.is_empty() {
-            match self.next_event().await? {
+            let event = self.next_event().await?;
+            match event {
                 Event::Response(next) => self.respond(next).await?,
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));

@@ -109,7 +109,8 @@ pub(crate) struct RequestContext {
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
-        for opened in std::mem::take(&mut *self.opened_sessions.lock()) {
+        let all_opened = std::mem::take(&mut *self.opened_sessions.lock());
+        for opened in all_opened {
             if self.shared.share_sessions.close_opened(&opened) {
                 self.shared.release_records(&opened.member);
             }
@@ -130,7 +131,13 @@ impl RequestContext {
 
     /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
-        match &self.shared.settings.advertised {
+        let settings = &self.shared.settings;
+        let advertised = if self.entry.tls().is_some() {
+            &settings.advertised_tls
+        } else {
+            &settings.advertised
+        };
+        match advertised {
             Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
             None => (
                 self.entry.local.ip().to_canonical().to_string().into(),

@@ -18,12 +18,13 @@ use tokio::time::sleep;
 use crate::EVENTS;
 use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
-use crate::listener::{Listener, ListenerSettings, prepare};
+use crate::listener::{Listener, ListenerSettings, Security, prepare};
 use crate::metrics::ListenerMetrics;
 use crate::registry::{ConnectionEntry, Connections, Listed};
 use crate::shedding::Shedding;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
+use crate::tls::{Tls, handshake};
 use crate::trace::Trace;
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -81,11 +82,13 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
         settings,
         metrics,
         shedding,
+        security,
     } = listener;
     let admission = Admission {
         settings,
         metrics,
         shedding,
+        security,
     };
     let (settings, metrics) = (&admission.settings, &admission.metrics);
     // The tasks hold no abort token: it would be polled, and its lock taken, at every wake-up of every
@@ -143,6 +146,7 @@ struct Admission {
     settings: ListenerSettings,
     metrics: Arc<ListenerMetrics>,
     shedding: Option<Arc<Shedding>>,
+    security: Security,
 }
 
 fn admit<P: Protocol>(
@@ -157,6 +161,7 @@ fn admit<P: Protocol>(
         settings,
         metrics,
         shedding,
+        security,
     } = admission;
     if tasks.len() >= settings.connections_max {
         metrics.refused.inc();
@@ -177,21 +182,58 @@ fn admit<P: Protocol>(
     let drain = shared.shutdown.draining().child_token();
     let since_ms = (shared.wall_ms)();
     let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), since_ms, drain.clone());
-    let connection = Connection {
-        stream: Stream::Plain(stream),
-        drain,
-        budget: Arc::clone(&shared.budget),
-        shedding: shedding.clone(),
-        trace: shared.trace.clone(),
-        entry: Arc::clone(&entry),
+    let connect = {
+        let (budget, entry) = (Arc::clone(&shared.budget), Arc::clone(&entry));
+        let (shedding, trace) = (shedding.clone(), shared.trace.clone());
+        move |stream| Connection {
+            stream,
+            drain,
+            budget,
+            shedding,
+            trace,
+            entry,
+        }
     };
     let protocol = Arc::clone(protocol);
     let open = Open::count(Arc::clone(&entry), settings.name, &shared.connections);
-    let task = tasks.spawn(async move {
-        let _open = open;
-        protocol.connection(connection).await;
-    });
+    let task = match security {
+        Security::Plain => tasks.spawn(async move {
+            let _open = open;
+            protocol.connection(connect(Stream::Plain(stream))).await;
+        }),
+        // A task of its own kind: plain connections have no room for a handshake.
+        Security::Tls(tls) | Security::Either(tls) => {
+            let (tls, is_either) = (Arc::clone(tls), matches!(security, Security::Either(_)));
+            let draining = shared.shutdown.draining().clone();
+            tasks.spawn(async move {
+                let shaken = Box::pin(shake(stream, &tls, is_either, &open.entry));
+                let Some(Some(stream)) = draining.run_until_cancelled(shaken).await else {
+                    return;
+                };
+                drop(tls);
+                protocol.connection(connect(stream)).await;
+                drop(open);
+            })
+        }
+    };
     entry.set_task(task);
+}
+
+/// Performs the handshake of a connection, if it has one. `None` if that failed.
+async fn shake(socket: TcpStream, tls: &Tls, is_either: bool, entry: &ConnectionEntry) -> Option<Stream> {
+    let shaken = async {
+        if is_either && !handshake::begins_with_tls(&socket).await? {
+            return Ok(Stream::Plain(socket));
+        }
+        let (stream, session) = handshake::accept(socket, tls).await?;
+        entry.metrics.handshake_done();
+        entry.set_tls(session);
+        Ok(Stream::Tls(Box::new(stream)))
+    };
+    shaken
+        .await
+        .inspect_err(|error| handshake::on_failed(entry, error))
+        .ok()
 }
 
 /// Counts and lists an open connection, correct even if its task panics.

@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 16.
+//! journal's own; the next free number is 17.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -45,14 +45,17 @@ pub const SHARES: Table = Table::tagged(14, 0, "the place of a share group in to
 /// Delivery state of share groups: key id (big-endian).
 pub const SHARE_DELIVERIES: Table = Table::tagged(14, 1, "the state of share group");
 
-/// Users: key name.
-pub const USERS: Table = Table::tagged(15, 0, "the user");
-/// Tokens of users: key hash.
-pub const TOKENS: Table = Table::tagged(15, 1, "the token");
-/// Rules of access: key all of the rule but its actions.
-pub const RULES: Table = Table::tagged(15, 2, "the rule");
+/// Apps: key name.
+pub const APPS: Table = Table::new(15, "the app");
 
-const TABLES: [Table; 19] = [
+/// Users: key name.
+pub const USERS: Table = Table::tagged(16, 0, "the user");
+/// Tokens of users: key hash.
+pub const TOKENS: Table = Table::tagged(16, 1, "the token");
+/// Rules of access: key all of the rule but its actions.
+pub const RULES: Table = Table::tagged(16, 2, "the rule");
+
+const TABLES: [Table; 20] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -72,6 +75,7 @@ const TABLES: [Table; 19] = [
     USERS,
     TOKENS,
     RULES,
+    APPS,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.

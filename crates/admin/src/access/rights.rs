@@ -89,6 +89,15 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/topics/{topic}/records" => Needs::Named(content, Kind::Topic),
         "/topics/{topic}/truncate" => Needs::Named(Delete, Kind::Topic),
         "/transactions/{id}" => Needs::Named(Describe, Kind::TransactionalId),
+        "/apps" => Needs::Cluster(Describe),
+        // An app reads and writes the topics that its definition names: who defines it may do that with all.
+        "/apps/{app}" if puts => Needs::Cluster(Operate),
+        "/apps/{app}" => named(Kind::App),
+        _ if rest.starts_with("/apps/{app}/state/") => Needs::Named(Read, Kind::App),
+        _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => {
+            Needs::Named(Write, Kind::App)
+        }
+        _ if rest.starts_with("/apps/{app}/") => Needs::Named(Alter, Kind::App),
         "/users" | "/users/{user}" | "/users/{user}/rules" | "/tokens" | "/tokens/{id}" | "/rules" => {
             Needs::Cluster(managed)
         }

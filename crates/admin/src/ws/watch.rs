@@ -267,7 +267,8 @@ impl Watching {
         if self.running.is_empty() {
             return;
         }
-        for (number, state) in std::mem::take(&mut *self.mailbox.states.lock()) {
+        let states = std::mem::take(&mut *self.mailbox.states.lock());
+        for (number, state) in states {
             // A state may have come behind the end of its watch.
             if self.running.contains_key(&number) {
                 put(&state);

@@ -22,6 +22,7 @@ mod produce;
 mod queue;
 mod running_journal;
 mod serve;
+mod tls;
 mod token;
 mod topic;
 mod transaction;
@@ -113,6 +114,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: node::describe,
         run: node::run,
+    },
+    Entry {
+        describe: tls::describe,
+        run: tls::run,
     },
     Entry {
         describe: lab::describe,

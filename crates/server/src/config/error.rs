@@ -75,6 +75,23 @@ pub(crate) enum ConfigError {
          add), or set allow_unauthenticated = true if it is meant to be open"
     )]
     Unauthenticated { key: &'static str, address: String },
+    #[error("{given} is set, and {missing} is not: a certificate and its key belong together")]
+    HalfPair {
+        given: &'static str,
+        missing: &'static str,
+    },
+    #[error(
+        "tls.clients asks for client certificates, and tls.client_ca does not say which authorities are trusted"
+    )]
+    NoClientAuthority,
+    #[error("{key} is true, and there is no certificate: set tls.certificate and tls.key")]
+    NoCertificate { key: &'static str },
+    #[error(
+        "neither http.listen nor http.tls_listen (with a certificate) is set: the node could not be reached"
+    )]
+    NoHttp,
+    #[error(transparent)]
+    Tls(#[from] stafett_net::TlsError),
 }
 
 impl ConfigError {

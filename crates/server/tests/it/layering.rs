@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("groups", &["counters", "journal", "model", "store", "topics"]),
     ("transactions", &["groups", "journal", "model", "store", "topics"]),
     ("live-topics", &["journal", "model", "routing", "store", "topics"]),
+    ("apps", &["journal", "model", "store", "topics"]),
     (
         "delivery",
         &["counters", "journal", "model", "queue", "store", "topics"],
@@ -36,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "broker",
         &[
             "access",
+            "apps",
             "counters",
             "delivery",
             "groups",
@@ -54,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "admin",
         &[
             "access",
+            "apps",
             "broker",
             "delivery",
             "groups",
@@ -107,6 +110,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("http", &["access", "net", "ws"]),
     ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
+    ("console", &[]),
     ("ws", &["net"]),
     (
         "simulation",
@@ -136,6 +140,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "admin",
             "amqp",
             "broker",
+            "console",
             "groups",
             "http",
             "journal",
@@ -218,6 +223,7 @@ fn below_the_front_ends_no_protocol_is_in_the_code() {
         "delivery",
         "messaging",
         "shares",
+        "apps",
         "broker",
         "net",
     ] {

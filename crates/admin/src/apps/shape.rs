@@ -1,0 +1,142 @@
+//! Keys, offsets and values of apps in requests and answers.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use stafett_apps::Definition;
+use stafett_http::Problem;
+
+/// A key: a text, or base64 where it is not UTF-8.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "AppKey")]
+pub(super) enum Key {
+    Text(String),
+    Other(Base64),
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Base64 {
+    base64: String,
+}
+
+impl Key {
+    pub(super) fn bytes(self) -> Result<Bytes, Problem> {
+        match self {
+            Self::Text(text) => Ok(text.into()),
+            Self::Other(Base64 { base64 }) => decoded(&base64),
+        }
+    }
+}
+
+pub(super) fn decoded(base64: &str) -> Result<Bytes, Problem> {
+    let bytes = STANDARD.decode(base64);
+    bytes
+        .map(Bytes::from)
+        .map_err(|why| Problem::bad_request(format!("base64: {why}")))
+}
+
+/// Offsets: by topic, or a number alone where the app has one topic.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "AppOffsets")]
+pub(super) enum Offsets {
+    Only(u64),
+    ByTopic(BTreeMap<String, u64>),
+}
+
+impl Offsets {
+    /// Returns the offsets by input.
+    pub(super) fn by_input(self, field: &str, definition: &Definition) -> Result<Vec<Option<u64>>, Problem> {
+        let mut inputs = vec![None; definition.topics.len()];
+        match self {
+            Self::Only(offset) => match inputs.as_mut_slice() {
+                [only] => *only = Some(offset),
+                _ => {
+                    let why = format!("{field}: the app has several topics, so offsets stand by topic");
+                    return Err(Problem::bad_request(why).with("field", field));
+                }
+            },
+            Self::ByTopic(offsets) => {
+                for (topic, offset) in offsets {
+                    let input = definition.topics.iter().position(|known| **known == *topic);
+                    let place = input.and_then(|input| inputs.get_mut(input)).ok_or_else(|| {
+                        let why = format!("{field}: {topic:?} is not a topic of the app");
+                        Problem::bad_request(why).with("field", field)
+                    })?;
+                    *place = Some(offset);
+                }
+            }
+        }
+        Ok(inputs)
+    }
+}
+
+/// Offsets by topic, in an answer.
+pub(super) type ShownOffsets = BTreeMap<String, u64>;
+
+pub(super) fn by_topic(definition: &Definition, offsets: &[u64]) -> ShownOffsets {
+    let names = definition.topics.iter().map(|name| name.to_string());
+    names.zip(offsets.iter().copied()).collect()
+}
+
+/// A value: JSON as it was written, or base64 where it is not JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AppValue")]
+pub(super) struct Value {
+    #[schemars(with = "Option<serde_json::Value>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) value: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) value_base64: Option<String>,
+}
+
+impl Value {
+    /// Shows bytes as base64.
+    pub(super) fn bytes(bytes: &[u8]) -> Self {
+        let value_base64 = Some(STANDARD.encode(bytes));
+        Self {
+            value: None,
+            value_base64,
+        }
+    }
+
+    /// Shows bytes as JSON if they are, else as a text if `or_text` says so and they are UTF-8, else as base64.
+    pub(super) fn of(bytes: Option<&[u8]>, or_text: bool) -> Self {
+        let Some(bytes) = bytes else {
+            let value = None;
+            return Self {
+                value,
+                value_base64: None,
+            };
+        };
+        let text = std::str::from_utf8(bytes).ok();
+        let json = text.and_then(|text| serde_json::from_str(text).ok());
+        let quoted = || serde_json::value::to_raw_value(text?).ok();
+        match json.or_else(|| or_text.then(quoted).flatten()) {
+            Some(value) => Self {
+                value: Some(value),
+                value_base64: None,
+            },
+            None => Self {
+                value: None,
+                value_base64: Some(STANDARD.encode(bytes)),
+            },
+        }
+    }
+}
+
+/// Text of a session's number.
+pub(super) fn token(session: u64) -> String {
+    format!("{session:016x}")
+}
+
+pub(super) fn read_token(token: &str) -> Option<u64> {
+    u64::from_str_radix(token, 16).ok()
+}

@@ -1,0 +1,256 @@
+//! Apps, their tasks and workers, as they are shown.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stafett_apps::App;
+use stafett_apps::machine::{Balance, TaskView};
+use stafett_broker::Broker;
+use stafett_http::api::get;
+use stafett_http::list::List;
+use stafett_http::{Code, Path, Problem, Query, Slot};
+
+use super::find;
+use super::shape::{ShownOffsets, by_topic};
+use crate::{Routes, answer};
+
+/// An app in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct AppEntry {
+    name: String,
+    topics: Vec<String>,
+    tasks: usize,
+    workers: usize,
+    /// Tasks that no worker has.
+    free: usize,
+    /// Records between positions and ends.
+    lag: u64,
+    paused: bool,
+    /// Tasks that rest at a gap.
+    stopped: usize,
+}
+
+struct Row {
+    name: String,
+    shown: Shown,
+}
+
+const LIST: List<Row, AppEntry> = List {
+    name: |row| ("", &row.name),
+    sorts: &[
+        ("lag", |row| row.shown.lag),
+        ("tasks", |row| row.shown.tasks_total as u64),
+        ("workers", |row| row.shown.workers.len() as u64),
+    ],
+    shown: |row| AppEntry {
+        name: row.name.clone(),
+        topics: row.shown.topics.clone(),
+        tasks: row.shown.tasks_total,
+        workers: row.shown.workers.len(),
+        free: row
+            .shown
+            .tasks
+            .iter()
+            .filter(|task| task.worker.is_none())
+            .count(),
+        lag: row.shown.lag,
+        paused: row.shown.paused,
+        stopped: row.shown.tasks.iter().filter(|task| task.gap.is_some()).count(),
+    },
+};
+
+/// An app with its tasks and workers.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "App")]
+struct Shown {
+    name: String,
+    topics: Vec<String>,
+    tables: Vec<String>,
+    balance: &'static str,
+    durability: String,
+    worker_timeout_ms: u64,
+    paused: bool,
+    /// Records between positions and ends.
+    lag: u64,
+    tasks_total: usize,
+    tasks: Vec<TaskShown>,
+    workers: Vec<WorkerShown>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AppTask")]
+struct TaskShown {
+    task: String,
+    /// `free`, `claiming`, `held` or `revoking`.
+    state: &'static str,
+    worker: Option<String>,
+    epoch: u64,
+    pinned: Option<String>,
+    /// Claims in this run of the broker.
+    moves: u64,
+    /// Position and state; null while they are not in memory.
+    position: Option<TaskPosition>,
+    /// Offsets that are gone, at which the task rests: topic, from, to.
+    gap: Option<(String, u64, u64)>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AppTaskPosition")]
+struct TaskPosition {
+    seq: u64,
+    next: ShownOffsets,
+    end: ShownOffsets,
+    lag: u64,
+    entries: usize,
+    /// Bytes of keys and values, about.
+    bytes: u64,
+    timers: usize,
+    done: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AppWorker")]
+struct WorkerShown {
+    name: String,
+    weight: u32,
+    tasks_max: Option<u32>,
+    tasks: u32,
+    target: u32,
+    /// Reported load, as a share of a core.
+    load: f64,
+    /// Time since the last sign of life.
+    silent_ms: i64,
+    draining: bool,
+    events_waiting: usize,
+}
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    routes
+        .route(
+            get("/v1/apps", "Lists apps.")
+                .lists(&LIST)
+                .refuses(&[Code::NotServing]),
+            list,
+        )
+        .route(
+            get("/v1/apps/{app}", "Shows an app with its tasks and workers.")
+                .answers::<Shown>(200)
+                .refuses(&[Code::NotServing, Code::NoSuchApp]),
+            show,
+        )
+}
+
+async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let rows = broker.apps().all().into_iter().map(|app| Row {
+        name: app.name.to_string(),
+        shown: Shown::of(&broker, &app),
+    });
+    Ok(answer(StatusCode::OK, &LIST.page(&query, rows.collect())?))
+}
+
+async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let broker = broker.get()?;
+    let app = find(&broker, &name)?;
+    Ok(answer(StatusCode::OK, &Shown::of(&broker, &app)))
+}
+
+impl Shown {
+    fn of(broker: &Broker, app: &Arc<App>) -> Self {
+        let stored = app.stored();
+        let it = &stored.definition;
+        let (views, workers) =
+            app.with_machine(|machine| (machine.tasks().collect::<Vec<_>>(), machine.workers()));
+        let tasks: Vec<_> = views
+            .into_iter()
+            .map(|view| TaskShown::of(broker, app, view))
+            .collect();
+        let now_ms = app.steady_ms();
+        Self {
+            name: app.name.to_string(),
+            topics: it.topics.iter().map(ToString::to_string).collect(),
+            tables: it.tables.keys().map(ToString::to_string).collect(),
+            balance: match it.balance {
+                Balance::Count => "count",
+                Balance::Weight => "weight",
+                Balance::Load => "load",
+                Balance::Manual => "manual",
+            },
+            durability: app.level().to_string(),
+            worker_timeout_ms: it.worker_timeout_ms,
+            paused: stored.paused,
+            lag: tasks
+                .iter()
+                .filter_map(|task| Some(task.position.as_ref()?.lag))
+                .sum(),
+            tasks_total: tasks.len(),
+            tasks,
+            workers: workers
+                .into_iter()
+                .map(|worker| WorkerShown {
+                    name: worker.name.to_string(),
+                    weight: worker.weight,
+                    tasks_max: worker.tasks_max,
+                    tasks: worker.tasks,
+                    target: worker.target,
+                    load: worker.load as f64 / 1000.0,
+                    silent_ms: now_ms.saturating_sub(worker.seen_ms).max(0),
+                    draining: worker.draining,
+                    events_waiting: worker.events_waiting,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl TaskShown {
+    fn of(broker: &Broker, app: &App, view: TaskView) -> Self {
+        let stored = app.stored();
+        let definition = &stored.definition;
+        let position = app.position_now(view.task).map(|(position, totals)| {
+            let topics = app.topics().unwrap_or_default();
+            let ends: Vec<u64> = topics
+                .iter()
+                .map(|topic| {
+                    let bounds = topic
+                        .log(view.task.partition)
+                        .and_then(|log| broker.catalog().bounds(log));
+                    bounds.map_or(0, |bounds| bounds.stable.0)
+                })
+                .collect();
+            let lags = position.next.iter().zip(&ends);
+            TaskPosition {
+                seq: position.seq,
+                next: by_topic(definition, &position.next),
+                end: by_topic(definition, &ends),
+                lag: lags.map(|(next, end)| end.saturating_sub(*next)).sum(),
+                entries: totals.entries,
+                bytes: totals.bytes,
+                timers: totals.timers,
+                done: totals.done,
+            }
+        });
+        let gap = app.gap(view.task).map(|gap| {
+            let topic = definition.topics.get(gap.input);
+            (
+                topic.map(ToString::to_string).unwrap_or_default(),
+                gap.from,
+                gap.to,
+            )
+        });
+        Self {
+            task: view.task.to_string(),
+            state: view.state,
+            worker: view.worker.map(|worker| worker.to_string()),
+            epoch: view.epoch,
+            pinned: view.pin.map(|worker| worker.to_string()),
+            moves: view.moves,
+            position,
+            gap,
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! One app: its machine, its tasks, and the commands of workers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+
+use stafett_journal::StateWait;
+use stafett_model::{Durability, Lock, SharedLock};
+use stafett_store::{Changes, Clock};
+use stafett_topics::{Topic, TopicCatalog};
+use tokio::sync::Notify;
+
+use crate::deadlines::Deadlines;
+use crate::definition::StoredApp;
+use crate::delivery::Delivery;
+use crate::entry::Position;
+use crate::error::AppError;
+use crate::machine::{Effect, Event, JoinSpec, Joined, Machine, WorkerError};
+use crate::metrics::Metrics;
+use crate::slot::Slot;
+use crate::state::StateTotals;
+use crate::task::TaskId;
+
+/// Parts of the broker that apps use.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) catalog: Arc<TopicCatalog>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) changes: Changes,
+    pub(crate) deadlines: Arc<Deadlines>,
+    pub(crate) metrics: Metrics,
+}
+
+/// An app.
+#[derive(Debug)]
+pub struct App {
+    pub name: Box<str>,
+    pub(crate) this: Weak<Self>,
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) stored: SharedLock<Arc<StoredApp>>,
+    machine: Lock<Machine>,
+    pub(crate) slots: SharedLock<BTreeMap<TaskId, Arc<Slot>>>,
+    /// Polls that wait, by worker.
+    wakes: Lock<HashMap<Arc<str>, Arc<Notify>>>,
+    /// Earliest deadline in the queue.
+    scheduled_ms: AtomicI64,
+    pub(crate) is_deleted: AtomicBool,
+}
+
+/// Caller of a worker's command.
+#[derive(Debug, Clone, Copy)]
+pub struct Session<'a> {
+    pub worker: &'a str,
+    pub number: u64,
+}
+
+/// A claim as its worker names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub task: TaskId,
+    pub epoch: u64,
+}
+
+/// Position and state of a claimed task, for its worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimView {
+    pub position: Position,
+    /// Finished keys with the offset behind their last record, 0 for none, per input.
+    pub done: Vec<(bytes::Bytes, Box<[u64]>)>,
+    pub totals: StateTotals,
+}
+
+impl App {
+    pub(crate) fn new(name: Box<str>, stored: StoredApp, machine: Machine, parts: &Arc<Parts>) -> Arc<Self> {
+        let slots = stored.tasks.iter().map(|(id, task)| (*id, Slot::new(*id, task)));
+        let slots = slots.collect();
+        Arc::new_cyclic(|this| Self {
+            name,
+            this: this.clone(),
+            parts: Arc::clone(parts),
+            stored: SharedLock::new(Arc::new(stored)),
+            machine: Lock::new(machine),
+            slots: SharedLock::new(slots),
+            wakes: Lock::default(),
+            scheduled_ms: AtomicI64::new(i64::MAX),
+            is_deleted: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the definition and the logs of the tasks.
+    pub fn stored(&self) -> Arc<StoredApp> {
+        Arc::clone(&self.stored.read())
+    }
+
+    /// Looks at the machine.
+    pub fn with_machine<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
+        look(&self.machine.lock())
+    }
+
+    /// Changes the machine, and does what follows.
+    pub fn step<T>(&self, change: impl FnOnce(&mut Machine, i64, &mut Vec<Effect>) -> T) -> T {
+        let now_ms = self.parts.clock.now_ms();
+        let mut effects = Vec::new();
+        let mut machine = self.machine.lock();
+        let result = change(&mut machine, now_ms, &mut effects);
+        let deadline = machine.deadline_ms();
+        drop(machine);
+        if let Some(at_ms) = deadline
+            && at_ms < self.scheduled_ms.load(Ordering::Acquire)
+        {
+            self.scheduled_ms.fetch_min(at_ms, Ordering::AcqRel);
+            self.parts.deadlines.push(at_ms, self.this.clone());
+        }
+        for effect in effects {
+            match effect {
+                Effect::Claim { task, epoch } => self.begin_claim(task, epoch),
+                Effect::Wake(worker) => {
+                    if let Some(wake) = self.wakes.lock().get(&worker) {
+                        wake.notify_one();
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    pub(crate) fn on_time(&self) {
+        self.scheduled_ms.store(i64::MAX, Ordering::Release);
+        self.step(Machine::on_time);
+        // A task that nobody has takes no memory.
+        let idle: Vec<TaskId> = self.with_machine(|machine| {
+            let free = machine.tasks().filter(|task| task.worker.is_none());
+            let is_idle = machine.workers().is_empty();
+            free.filter(|_| is_idle).map(|task| task.task).collect()
+        });
+        for slot in idle.iter().filter_map(|task| self.slot(*task)) {
+            *slot.state.lock() = None;
+        }
+    }
+
+    fn begin_claim(&self, task: TaskId, epoch: u64) {
+        let Some(app) = self.this.upgrade() else { return };
+        let claiming = self.parts.changes.begin(async move {
+            let claimed = app.claim_here(Claim { task, epoch }).await;
+            if let Err(why) = &claimed {
+                tracing::warn!(app = &*app.name, %task, "a claim could not be served: {why}");
+            }
+            app.step(|machine, now, effects| {
+                machine.on_claimed(task, epoch, claimed.is_ok(), now, effects);
+            });
+            claimed
+        });
+        drop(claiming);
+    }
+
+    async fn claim_here(&self, claim: Claim) -> Result<(), AppError> {
+        let slot = self.slot(claim.task).ok_or(AppError::NoSuchTask(claim.task))?;
+        let _turn = slot.turn().await;
+        slot.store_epoch(&self.parts.catalog, claim.epoch, self.wait())
+            .await?;
+        slot.load(&self.parts.catalog, &self.topics()?).await?;
+        let delivery = slot.with_state(|state| Ok(Delivery::begin(claim.epoch, state)))?;
+        *slot.delivery.lock() = delivery;
+        Ok(())
+    }
+
+    /// Durability of commits.
+    pub(crate) fn durability(&self) -> Durability {
+        let own = self.stored.read().definition.durability;
+        own.unwrap_or_else(|| self.parts.catalog.defaults().logs.durability)
+    }
+
+    fn wait(&self) -> StateWait {
+        self.durability().into()
+    }
+
+    pub(crate) fn slot(&self, task: TaskId) -> Option<Arc<Slot>> {
+        self.slots.read().get(&task).cloned()
+    }
+
+    /// Returns the input topics. An error if one is gone.
+    pub fn topics(&self) -> Result<Vec<Arc<Topic>>, AppError> {
+        let stored = self.stored();
+        let names = stored.definition.topics.iter();
+        let topics = names.zip(&stored.topics).map(|(name, id)| {
+            let topic = self.parts.catalog.topics().with_id(*id);
+            topic.ok_or_else(|| AppError::NoSuchTopic(name.clone()))
+        });
+        topics.collect()
+    }
+
+    /// Adds a worker, or a later session of it.
+    pub fn join(&self, worker: &str, spec: JoinSpec) -> Result<Joined, AppError> {
+        let joined = self.step(|machine, now, effects| machine.join(worker, spec, now, effects))?;
+        for (task, _) in &joined.resumed {
+            if let Some(slot) = self.slot(*task) {
+                // The later session may not have what was delivered to the earlier one.
+                let mut delivery = slot.delivery.lock();
+                delivery.told.clear();
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Takes a sign of life. Every command of a worker begins with it.
+    pub fn beat(&self, session: Session<'_>) -> Result<(), AppError> {
+        if self.is_deleted.load(Ordering::Acquire) {
+            return Err(AppError::NoSuchApp);
+        }
+        let now_ms = self.parts.clock.now_ms();
+        Ok(self.machine.lock().beat(session.worker, session.number, now_ms)?)
+    }
+
+    /// Notes the load of a worker's tasks, in thousandths of a core.
+    pub fn report_load(&self, session: Session<'_>, loads: &[(TaskId, u64)]) -> Result<(), AppError> {
+        self.beat(session)?;
+        self.step(|machine, _, _| machine.report_load(session.worker, loads));
+        Ok(())
+    }
+
+    /// Returns the events behind `after`, those up to it are forgotten. Waits for one until the wait ends.
+    pub async fn poll(
+        &self,
+        session: Session<'_>,
+        after: u64,
+        max: usize,
+        wait: impl Future<Output = ()>,
+    ) -> Result<Vec<Event>, AppError> {
+        let mut wait = std::pin::pin!(wait);
+        let wake = {
+            let mut wakes = self.wakes.lock();
+            let known = wakes.entry(session.worker.into()).or_default();
+            Arc::clone(known)
+        };
+        loop {
+            self.beat(session)?;
+            let events = self.step(|machine, _, _| machine.events(session.worker, after, max));
+            if !events.is_empty() {
+                return Ok(events);
+            }
+            tokio::select! {
+                () = wake.notified() => {}
+                () = &mut wait => {
+                    // The worker was there until now.
+                    self.beat(session)?;
+                    return Ok(self.step(|machine, _, _| machine.events(session.worker, after, max)));
+                }
+            }
+        }
+    }
+
+    /// Checks that a worker has a claim, and returns its task.
+    pub(crate) fn claimed(&self, session: Session<'_>, claim: Claim) -> Result<Arc<Slot>, AppError> {
+        self.beat(session)?;
+        let machine = self.machine.lock();
+        machine.check_claim(session.worker, claim.task, claim.epoch)?;
+        drop(machine);
+        self.slot(claim.task).ok_or(AppError::NoSuchTask(claim.task))
+    }
+
+    /// Checks that a worker has a claim. It is a sign of life.
+    pub fn check(&self, session: Session<'_>, claim: Claim) -> Result<(), AppError> {
+        self.claimed(session, claim).map(drop)
+    }
+
+    /// Returns the level of commits.
+    pub fn level(&self) -> Durability {
+        self.durability()
+    }
+
+    /// Returns the steady time, by which the last signs of life are noted.
+    pub fn steady_ms(&self) -> i64 {
+        self.parts.clock.now_ms()
+    }
+
+    /// Returns the position of a task, which is read if it has to be.
+    pub async fn position(&self, task: TaskId) -> Result<Position, AppError> {
+        let slot = self.readable(task).await?;
+        slot.with_state(|state| Ok(state.position.clone()))
+    }
+
+    /// Returns position and totals of a task whose state is in memory.
+    pub fn position_now(&self, task: TaskId) -> Option<(Position, StateTotals)> {
+        let slot = self.slot(task)?;
+        let state = slot.state.lock();
+        state
+            .as_ref()
+            .map(|state| (state.position.clone(), state.totals()))
+    }
+
+    /// Returns the gap at which a task rests.
+    pub fn gap(&self, task: TaskId) -> Option<crate::delivery::Gap> {
+        self.slot(task)?.delivery.lock().gap
+    }
+
+    /// Returns position and state of a claim. `None` if the worker does not have it any more.
+    pub fn claim_view(&self, session: Session<'_>, claim: Claim) -> Option<ClaimView> {
+        let slot = self.claimed(session, claim).ok()?;
+        let view = slot.with_state(|state| {
+            Ok(ClaimView {
+                position: state.position.clone(),
+                done: state
+                    .done()
+                    .iter()
+                    .map(|(key, behind)| (key.clone(), behind.clone()))
+                    .collect(),
+                totals: state.totals(),
+            })
+        });
+        view.ok()
+    }
+
+    /// Claims certain tasks, or up to `count` free ones. Returns the tasks.
+    pub fn claim(
+        &self,
+        session: Session<'_>,
+        tasks: Vec<TaskId>,
+        count: usize,
+    ) -> Result<Vec<TaskId>, AppError> {
+        self.beat(session)?;
+        let claimed = self.step(|machine, _, effects| {
+            let mut wanted = tasks;
+            if wanted.is_empty() {
+                wanted = machine.free_tasks(session.worker, count);
+            }
+            machine.claim(session.worker, &wanted, effects)?;
+            Ok::<_, WorkerError>(wanted)
+        });
+        Ok(claimed?)
+    }
+
+    /// Gives a task back, once what is being stored for it is stored.
+    pub async fn release(&self, session: Session<'_>, claim: Claim) -> Result<(), AppError> {
+        let slot = self.claimed(session, claim)?;
+        let _turn = slot.turn().await;
+        let released = self.step(|machine, now, effects| {
+            machine.release(session.worker, claim.task, claim.epoch, now, effects)
+        });
+        Ok(released?)
+    }
+
+    /// Removes a worker that leaves.
+    pub fn leave(&self, session: Session<'_>) -> Result<(), AppError> {
+        self.beat(session)?;
+        self.step(|machine, now, effects| machine.leave(session.worker, now, effects));
+        self.wakes.lock().remove(session.worker);
+        Ok(())
+    }
+}

@@ -1,0 +1,376 @@
+//! Commits of a task: checked, and built as one append.
+
+use std::collections::{BTreeMap, HashSet};
+
+use bytes::Bytes;
+use stafett_journal::{Append, Frame, OwnerEpoch, Precondition};
+use stafett_model::{BatchBuilder, Codec, LogId, Record};
+use stafett_topics::{NewRecord, RecordsAppend, TopicCatalog};
+
+use crate::definition::Definition;
+use crate::delivery::Delivery;
+use crate::entry::{NEVER, POSITION, Position, done_key, offsets_value, state_key, state_value, timer_key};
+use crate::error::AppError;
+use crate::index::OFFSETS_MAX;
+use crate::state::{Applied, TaskState};
+
+/// Limits of every task.
+pub(crate) const DONE_MAX: usize = 1_000_000;
+pub(crate) const TIMERS_MAX: usize = 1_000_000;
+pub(crate) const KEY_BYTES_MAX: usize = 32 << 10;
+pub(crate) const VALUE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of a commit's records in the task's log.
+pub(crate) const COMMIT_BYTES_MAX: usize = 16 << 20;
+
+/// A commit as a worker asks for it. Offsets are per input of the app.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewCommit {
+    pub seq: u64,
+    /// Next offsets to do; what is left out stays.
+    pub next: Vec<Option<u64>>,
+    /// Offsets from which a restart has to read; what is left out is as `next`.
+    pub safe: Vec<Option<u64>>,
+    /// Finished keys with the offset of their last record, per input.
+    pub done: Vec<(Bytes, Vec<Option<u64>>)>,
+    /// Entries to store, by table; `None` deletes.
+    pub entries: Vec<NewEntry>,
+    /// Timers in their order: key, name, and the time, or `None` to clear it.
+    pub timers: Vec<(Bytes, Bytes, Option<i64>)>,
+    pub emit: Vec<(Box<str>, NewRecord)>,
+}
+
+/// An entry to store or delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEntry {
+    pub table: Box<str>,
+    pub key: Bytes,
+    /// `None` deletes the entry.
+    pub value: Option<Bytes>,
+    /// Lifetime of its own, instead of the table's.
+    pub ttl_ms: Option<u64>,
+}
+
+/// Place of results that were emitted, in the order of their batches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Emitted {
+    pub topic: Box<str>,
+    pub partition: u32,
+    pub base: u64,
+    pub count: u32,
+}
+
+/// Answer to a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Committed {
+    pub seq: u64,
+    /// True if it was stored before; then places are not known.
+    pub repeated: bool,
+    pub emitted: Vec<Emitted>,
+}
+
+/// A commit that passed its checks.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) append: Append,
+    pub(crate) position: Position,
+    pub(crate) changes: Vec<Applied>,
+    /// Topic, partition and number of records of each emitted batch.
+    pub(crate) emitted: Vec<(Box<str>, u32, u32)>,
+}
+
+/// Surroundings of a commit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommitContext<'a> {
+    pub(crate) catalog: &'a TopicCatalog,
+    pub(crate) definition: &'a Definition,
+    pub(crate) log: LogId,
+    pub(crate) epoch: u64,
+    /// Bounds of `next`, per input: what was delivered, or is stored.
+    pub(crate) reached: &'a [u64],
+    /// Deliveries of the claim, which know the time at the new position.
+    pub(crate) delivery: &'a Delivery,
+    pub(crate) now_ms: i64,
+}
+
+/// Records of the task's log under construction.
+struct Build {
+    batch: BatchBuilder,
+    changes: Vec<Applied>,
+    now_ms: i64,
+}
+
+impl Build {
+    fn push(&mut self, key: &[u8], value: Option<&[u8]>, change: Applied) -> Result<(), AppError> {
+        let too_large = AppError::TooLarge {
+            what: "the commit",
+            max: COMMIT_BYTES_MAX as u64,
+        };
+        if self.batch.bytes() + key.len() + value.map_or(0, <[u8]>::len) > COMMIT_BYTES_MAX {
+            return Err(too_large);
+        }
+        let record = Record {
+            key: Some(key),
+            value,
+            timestamp: self.now_ms,
+            ..Record::default()
+        };
+        self.batch.push(&record).map_err(|_| too_large)?;
+        self.changes.push(change);
+        Ok(())
+    }
+}
+
+impl CommitContext<'_> {
+    /// Checks a commit against the state, and builds its append.
+    pub(crate) fn prepare(self, state: &TaskState, commit: &NewCommit) -> Result<Prepared, AppError> {
+        let position = self.position(state, commit)?;
+        let mut build = Build {
+            batch: BatchBuilder::new(Codec::None),
+            changes: Vec::new(),
+            now_ms: self.now_ms,
+        };
+        build.push(POSITION, Some(&position.encode()), Applied::Position)?;
+        self.push_done(state, commit, &position, &mut build)?;
+        self.push_entries(state, commit, &mut build)?;
+        Self::push_timers(state, commit, &mut build)?;
+        if state.end() + build.changes.len() as u64 >= OFFSETS_MAX {
+            let max = OFFSETS_MAX;
+            return Err(AppError::TooLarge { what: "the log", max });
+        }
+        let body = build.batch.finish().map_err(|why| AppError::Bad {
+            field: "commit",
+            why: why.to_string(),
+        })?;
+        let mut append = Append::batch(self.log, body);
+        let owner = OwnerEpoch(self.epoch);
+        append.frames.insert(0, Frame::Claim { log: self.log, owner });
+        append.require.push(Precondition::NextOffset {
+            log: self.log,
+            offset: stafett_model::Offset(state.end()),
+        });
+        let emitted = self.emit(commit, &mut append)?;
+        Ok(Prepared {
+            append,
+            position,
+            changes: build.changes,
+            emitted,
+        })
+    }
+
+    fn position(&self, state: &TaskState, commit: &NewCommit) -> Result<Position, AppError> {
+        let before = &state.position;
+        let topic = |input: usize| self.definition.topics.get(input).cloned().unwrap_or_default();
+        let check = |field, input, given: u64, from: u64, to: u64| {
+            if (from..=to).contains(&given) {
+                return Ok(given);
+            }
+            Err(AppError::BadOffset {
+                field,
+                topic: topic(input),
+                given,
+                from,
+                to,
+            })
+        };
+        let wanted = |list: &[Option<u64>], input: usize| list.get(input).copied().flatten();
+        let (mut next, mut safe) = (Vec::new(), Vec::new());
+        for (input, (was, was_safe)) in before.next.iter().zip(&before.safe).enumerate() {
+            let reached = self.reached.get(input).copied().unwrap_or(*was).max(*was);
+            let place = match wanted(&commit.next, input) {
+                Some(given) => check("next", input, given, *was, reached)?,
+                None => *was,
+            };
+            let is_left = commit.next.is_empty() && commit.safe.is_empty();
+            safe.push(match wanted(&commit.safe, input) {
+                Some(given) => check("safe", input, given, *was_safe, place)?,
+                None if is_left => *was_safe,
+                None => place,
+            });
+            next.push(place);
+        }
+        Ok(Position {
+            seq: commit.seq,
+            epoch: self.epoch,
+            time: before
+                .time
+                .max(self.delivery.time_at(self.definition.time, &next)),
+            next,
+            safe,
+        })
+    }
+
+    /// Adds finished keys, and drops those that have no record at or behind the safe offset.
+    fn push_done(
+        &self,
+        state: &TaskState,
+        commit: &NewCommit,
+        position: &Position,
+        build: &mut Build,
+    ) -> Result<(), AppError> {
+        let mut new: BTreeMap<&Bytes, Box<[u64]>> = BTreeMap::new();
+        for (key, given) in &commit.done {
+            check_key(key)?;
+            let mut offsets = vec![0; position.next.len()];
+            for (input, (offset, next)) in offsets.iter_mut().zip(&position.next).enumerate() {
+                if let Some(given) = given.get(input).copied().flatten() {
+                    if given >= *next {
+                        return Err(AppError::BadOffset {
+                            field: "done",
+                            topic: self.definition.topics.get(input).cloned().unwrap_or_default(),
+                            given,
+                            from: 0,
+                            to: next.saturating_sub(1),
+                        });
+                    }
+                    // Stored as the offset behind it; 0 for none.
+                    *offset = given + 1;
+                }
+            }
+            new.insert(key, offsets.into());
+        }
+        let is_kept = |offsets: &[u64]| {
+            offsets
+                .iter()
+                .zip(&position.safe)
+                .any(|(behind, safe)| behind > safe)
+        };
+        let dropped: Vec<_> = state
+            .done()
+            .iter()
+            .filter(|(key, offsets)| !new.contains_key(key) && !is_kept(offsets))
+            .map(|(key, _)| key.clone())
+            .collect();
+        if state.done().len() + new.len() > DONE_MAX + dropped.len() {
+            let max = DONE_MAX as u64;
+            return Err(AppError::TooLarge { what: "done", max });
+        }
+        for key in dropped {
+            build.push(&done_key(&key), None, Applied::Done(key, None))?;
+        }
+        for (key, offsets) in new {
+            if is_kept(&offsets) {
+                let value = offsets_value(&offsets);
+                build.push(
+                    &done_key(key),
+                    Some(&value),
+                    Applied::Done(key.clone(), Some(offsets)),
+                )?;
+            } else if state.done().contains_key(key) {
+                build.push(&done_key(key), None, Applied::Done(key.clone(), None))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_entries(&self, state: &TaskState, commit: &NewCommit, build: &mut Build) -> Result<(), AppError> {
+        let mut seen = HashSet::new();
+        let mut added = 0;
+        for entry in &commit.entries {
+            let known = self.definition.table(&entry.table);
+            let (table, rules) = known.ok_or_else(|| AppError::NoSuchTable(entry.table.clone()))?;
+            check_key(&entry.key)?;
+            if !seen.insert((table, &entry.key)) {
+                return Err(AppError::Bad {
+                    field: "put",
+                    why: "a key stands in put or delete once".to_owned(),
+                });
+            }
+            let key = state_key(table, &entry.key);
+            let hash = state.hash(&key);
+            let Some(value) = &entry.value else {
+                // What is not there needs no tombstone.
+                if state.place_of(table, &entry.key).is_some() {
+                    build.push(&key, None, Applied::State(hash, None))?;
+                }
+                continue;
+            };
+            if value.len() > VALUE_BYTES_MAX {
+                let max = VALUE_BYTES_MAX as u64;
+                return Err(AppError::TooLarge {
+                    what: "an entry",
+                    max,
+                });
+            }
+            let ttl_ms = entry.ttl_ms.or(rules.ttl_ms);
+            let expiry = ttl_ms.map_or(NEVER, |ttl| self.now_ms.saturating_add_unsigned(ttl));
+            let value = state_value(expiry, value);
+            let bytes = key.len() + value.len();
+            if state.place_of(table, &entry.key).is_none() {
+                added += bytes as u64;
+            }
+            build.push(&key, Some(&value), Applied::State(hash, Some(bytes)))?;
+        }
+        let max = self.definition.state_bytes_max;
+        if added > 0 && state.totals().bytes + added > max {
+            return Err(AppError::TooLarge {
+                what: "the state of the task",
+                max,
+            });
+        }
+        Ok(())
+    }
+
+    fn push_timers(state: &TaskState, commit: &NewCommit, build: &mut Build) -> Result<(), AppError> {
+        // The last one for a key and name counts.
+        let last: BTreeMap<_, _> = commit
+            .timers
+            .iter()
+            .map(|(key, name, due)| ((key, name), *due))
+            .collect();
+        if state.totals().timers + last.values().flatten().count() > TIMERS_MAX {
+            let max = TIMERS_MAX as u64;
+            return Err(AppError::TooLarge { what: "timers", max });
+        }
+        for ((key, name), due) in last {
+            check_key(key)?;
+            check_key(name)?;
+            if due.is_none() && !state.has_timer(key, name) {
+                continue;
+            }
+            let record = timer_key(key, name);
+            let value = due.map(i64::to_le_bytes);
+            let change = Applied::Timer(state.hash(&record), due);
+            build.push(&record, value.as_ref().map(|value| &value[..]), change)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the results to the append. Those of one topic keep their order.
+    fn emit(&self, commit: &NewCommit, append: &mut Append) -> Result<Vec<(Box<str>, u32, u32)>, AppError> {
+        let mut by_topic: BTreeMap<&str, Vec<NewRecord>> = BTreeMap::new();
+        for (topic, record) in &commit.emit {
+            by_topic.entry(topic).or_default().push(record.clone());
+        }
+        let mut emitted = Vec::new();
+        for (name, results) in by_topic {
+            let topic = self.catalog.topics().named(name);
+            let topic = topic
+                .filter(|topic| !topic.id.is_queue())
+                .ok_or_else(|| AppError::NoSuchTopic(name.into()))?;
+            let keyless = u32::try_from(commit.seq & 0xffff_ffff).unwrap_or(0);
+            let built = self
+                .catalog
+                .records_append(&topic, &results, keyless, self.now_ms);
+            let RecordsAppend { append: own, batches } = built.map_err(|why| AppError::Emit {
+                topic: name.into(),
+                why,
+            })?;
+            append.frames.extend(own.frames);
+            append.pinned_bytes += own.pinned_bytes;
+            emitted.extend(
+                batches
+                    .iter()
+                    .map(|(partition, count)| (name.into(), *partition, *count)),
+            );
+        }
+        Ok(emitted)
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), AppError> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let max = KEY_BYTES_MAX as u64;
+    Err(AppError::TooLarge { what: "a key", max })
+}

@@ -1,0 +1,336 @@
+//! Records of a task on their way to its worker.
+//!
+//! A fetch changes nothing but what counts as delivered: it begins where the worker says, by default behind the
+//! last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and leaves out the records
+//! of finished keys.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_journal::Visibility;
+use stafett_model::{LogId, Offset, StoredRecord};
+use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, TopicCatalog};
+
+use crate::definition::TimeRules;
+use crate::state::{DueTimer, TaskState};
+use crate::task::Slice;
+
+/// Bytes that one fetch reads from a log, at most: some may have nothing for the task.
+const READ_BYTES_MAX: usize = 16 << 20;
+/// Timers in one delivery, at most.
+pub(crate) const DUE_MAX: usize = 1000;
+
+/// Deliveries of one claim.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Delivery {
+    pub(crate) epoch: u64,
+    /// Offsets at which a fetch begins, per input.
+    pub(crate) base: Vec<u64>,
+    /// Offsets behind what was delivered, per input.
+    pub(crate) reached: Vec<u64>,
+    /// Highest timestamp before `base`, per input.
+    high: Vec<Option<i64>>,
+    /// Rises of the highest timestamp behind `base`, by the offset behind each, per input.
+    rises: Vec<VecDeque<(u64, i64)>>,
+    /// Task time of the last commit.
+    committed_ms: i64,
+    /// Time of the clock, once everything was delivered and nothing came for a while.
+    pub(crate) idle_ms: i64,
+    /// Steady time since which nothing waits in any input.
+    pub(crate) idle_since_ms: Option<i64>,
+    /// Timers that were delivered since the last commit.
+    pub(crate) told: BTreeSet<(i64, u64)>,
+    pub(crate) gap: Option<Gap>,
+    /// Input that the next fetch looks at first.
+    turn: usize,
+}
+
+/// A range of an input that is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    pub input: usize,
+    pub from: u64,
+    pub to: u64,
+    /// `expired` or `damaged`.
+    pub why: &'static str,
+}
+
+/// A record as it is delivered.
+#[derive(Debug, Clone)]
+pub struct Delivered {
+    pub record: StoredRecord,
+    /// True for a record behind what ended its key, or before task time.
+    pub late: bool,
+}
+
+/// Answer to a fetch.
+#[derive(Debug, Clone, Default)]
+pub struct Fetched {
+    /// Input of the records.
+    pub input: usize,
+    pub records: Vec<Delivered>,
+    /// Timers that were due before the first record.
+    pub due: Vec<DueTimer>,
+    /// Place behind everything, per input.
+    pub next: Vec<u64>,
+    /// Ends of the inputs.
+    pub end: Vec<u64>,
+    pub time: i64,
+    /// Range that is gone and was passed over.
+    pub gap: Option<Gap>,
+    /// Records of finished keys that were left out.
+    pub ignored: u64,
+}
+
+/// Bounds of a fetch.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchLimits {
+    pub records: usize,
+    pub bytes: usize,
+}
+
+/// What a delivery is made of.
+pub(crate) struct Source<'a> {
+    pub(crate) catalog: &'a TopicCatalog,
+    pub(crate) logs: &'a [LogId],
+    pub(crate) slice: Slice,
+    pub(crate) rules: TimeRules,
+    pub(crate) stops_at_gap: bool,
+    /// True for a task that has never committed and begins at the earliest offset: nothing of it can be lost.
+    pub(crate) begins: bool,
+}
+
+impl Delivery {
+    /// Begins the deliveries of a claim.
+    pub(crate) fn begin(epoch: u64, state: &TaskState) -> Self {
+        let position = &state.position;
+        Self {
+            epoch,
+            base: position.safe.clone(),
+            reached: position.next.clone(),
+            high: vec![None; position.next.len()],
+            rises: vec![VecDeque::new(); position.next.len()],
+            committed_ms: position.time,
+            idle_ms: i64::MIN,
+            ..Self::default()
+        }
+    }
+
+    /// Takes a commit of the claim.
+    pub(crate) fn on_commit(&mut self, next: &[u64], time: i64) {
+        self.committed_ms = time;
+        self.high = self.high_at(next);
+        for (rises, next) in self.rises.iter_mut().zip(next) {
+            rises.retain(|(behind, _)| behind > next);
+        }
+        next.clone_into(&mut self.base);
+        self.told.clear();
+    }
+
+    /// Takes the reach of another fetch of the claim.
+    pub(crate) fn merge_reached(&mut self, other: &Self) {
+        for (reached, other) in self.reached.iter_mut().zip(&other.reached) {
+            *reached = (*reached).max(*other);
+        }
+    }
+
+    /// Returns the highest timestamps before a place.
+    fn high_at(&self, next: &[u64]) -> Vec<Option<i64>> {
+        let inputs = self.high.iter().zip(&self.rises).zip(next);
+        let high = inputs.map(|((high, rises), next)| {
+            let count = rises.partition_point(|(behind, _)| behind <= next);
+            let rise = count.checked_sub(1).and_then(|last| rises.get(last));
+            rise.map(|(_, high)| *high).or(*high)
+        });
+        high.collect()
+    }
+
+    /// Returns task time at a place.
+    pub(crate) fn time_at(&self, rules: TimeRules, next: &[u64]) -> i64 {
+        if !rules.of_records {
+            return self.idle_ms;
+        }
+        let high = self.high_at(next);
+        let of_records = high.iter().flatten().min();
+        let of_records = of_records.map_or(i64::MIN, |lowest| lowest.saturating_sub_unsigned(rules.grace_ms));
+        let is_all = self
+            .reached
+            .iter()
+            .zip(next)
+            .all(|(reached, next)| next >= reached);
+        let of_clock = if is_all { self.idle_ms } else { i64::MIN };
+        self.committed_ms.max(of_records).max(of_clock)
+    }
+
+    fn note_time(&mut self, input: usize, record: &StoredRecord) {
+        let known = self.high.get(input).copied().flatten();
+        let Some(rises) = self.rises.get_mut(input) else {
+            return;
+        };
+        let (behind, high) = rises.back().copied().unwrap_or((0, known.unwrap_or(i64::MIN)));
+        if record.offset.0 >= behind && record.timestamp > high {
+            rises.push_back((record.offset.0 + 1, record.timestamp));
+        }
+    }
+
+    /// Reads the next records of one input, from `fetched.next` on. Returns false if there is none.
+    pub(crate) async fn read(
+        &mut self,
+        source: &Source<'_>,
+        mark: &Mark,
+        limits: FetchLimits,
+        fetched: &mut Fetched,
+    ) -> Result<bool, ReadEnd> {
+        let inputs = source.logs.len();
+        for step in 0..inputs {
+            let input = (self.turn + step) % inputs.max(1);
+            if self.read_input(source, mark, input, limits, fetched).await? {
+                self.turn = (input + 1) % inputs.max(1);
+                return Ok(true);
+            }
+            if self.gap.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn read_input(
+        &mut self,
+        source: &Source<'_>,
+        mark: &Mark,
+        input: usize,
+        limits: FetchLimits,
+        fetched: &mut Fetched,
+    ) -> Result<bool, ReadEnd> {
+        let high = self.high_at(&fetched.next);
+        let (Some(log), Some(next)) = (source.logs.get(input), fetched.next.get_mut(input)) else {
+            return Ok(false);
+        };
+        let began = *next;
+        let mut high = high;
+        let mut time = fetched.time;
+        let mut tail = RecordTail::new(*log, Offset(began), limits.bytes.max(1), Visibility::Committed);
+        let mut bytes = 0;
+        while fetched.records.len() < limits.records && bytes < limits.bytes {
+            match tail.item() {
+                Some(RecordItem::Record(record)) => {
+                    *next = record.offset.0 + 1;
+                    if !source.slice.has(record.key.as_deref()) {
+                        continue;
+                    }
+                    if mark.is_done(input, &record) {
+                        fetched.ignored += 1;
+                        continue;
+                    }
+                    bytes += size(&record);
+                    let is_early = source.rules.of_records && record.timestamp < time;
+                    let late = is_early && !mark.is_before(input, &record) || mark.is_finished(&record);
+                    self.note_time(input, &record);
+                    if let Some(high) = high.get_mut(input) {
+                        *high = (*high).max(Some(record.timestamp));
+                    }
+                    if let Some(lowest) = high.iter().flatten().min().filter(|_| source.rules.of_records) {
+                        time = time.max(lowest.saturating_sub_unsigned(source.rules.grace_ms));
+                    }
+                    fetched.records.push(Delivered { record, late });
+                    // A delivery ends where a timer falls due.
+                    if mark.next_timer.is_some_and(|due| due <= time) {
+                        break;
+                    }
+                }
+                Some(RecordItem::Skipped(skipped)) => {
+                    if !fetched.records.is_empty() {
+                        break;
+                    }
+                    let gap = Gap::of(input, skipped);
+                    if source.stops_at_gap && !source.begins {
+                        self.gap = Some(gap);
+                        return Ok(false);
+                    }
+                    *next = skipped.to.0;
+                    fetched.gap = fetched.gap.or((!source.begins).then_some(gap));
+                }
+                None if tail.bytes_read() >= READ_BYTES_MAX => break,
+                None => match tail.read(source.catalog).await {
+                    Ok(()) => {}
+                    Err(ReadEnd::AtEnd) => {
+                        // Offsets without records are done.
+                        *next = (*next).max(tail.next_offset().0);
+                        break;
+                    }
+                    Err(why) => return Err(why),
+                },
+            }
+        }
+        let reached = *next;
+        fetched.input = input;
+        if let Some(known) = self.reached.get_mut(input) {
+            *known = reached.max(*known);
+        }
+        Ok(!fetched.records.is_empty() || reached > began || fetched.gap.is_some())
+    }
+}
+
+/// What a fetch has to know of the state.
+#[derive(Debug, Default)]
+pub(crate) struct Mark {
+    /// Stored position, per input.
+    next: Vec<u64>,
+    done: Arc<HashMap<Bytes, Box<[u64]>>>,
+    /// Time of the earliest stored timer that was not delivered.
+    next_timer: Option<i64>,
+}
+
+impl Mark {
+    pub(crate) fn of(state: &TaskState, told: &BTreeSet<(i64, u64)>) -> Self {
+        Self {
+            next: state.position.next.clone(),
+            done: Arc::clone(state.done()),
+            next_timer: state.next_timer_but(told),
+        }
+    }
+
+    /// True for a record that was passed on already.
+    fn is_done(&self, input: usize, record: &StoredRecord) -> bool {
+        let Some(key) = record.key.as_ref().filter(|_| self.is_before(input, record)) else {
+            return false;
+        };
+        let behind = self.done.get(key).and_then(|behind| behind.get(input));
+        behind.is_some_and(|behind| record.offset.0 < *behind)
+    }
+
+    /// True for a record before the stored position, which was done and is read again.
+    fn is_before(&self, input: usize, record: &StoredRecord) -> bool {
+        self.next.get(input).is_some_and(|next| record.offset.0 < *next)
+    }
+
+    fn is_finished(&self, record: &StoredRecord) -> bool {
+        record.key.as_ref().is_some_and(|key| self.done.contains_key(key))
+    }
+}
+
+impl Gap {
+    fn of(input: usize, skipped: Skipped) -> Self {
+        let why = match skipped.why {
+            SkipReason::Damaged => "damaged",
+            SkipReason::Expired | SkipReason::Gap => "expired",
+        };
+        Self {
+            input,
+            from: skipped.from.0,
+            to: skipped.to.0,
+            why,
+        }
+    }
+}
+
+fn size(record: &StoredRecord) -> usize {
+    let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+    let headers = record
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len));
+    length(&record.key) + length(&record.value) + headers.sum::<usize>()
+}

@@ -1,0 +1,184 @@
+//! Records of a task's log. The first byte of the key is the kind.
+//!
+//! ```text
+//! key                                      value
+//! p                                        version 1 · seq u64 · epoch u64 · time i64 · inputs u8 · (next u64, safe u64)*
+//! d key                                    offset u64 of the last record, per input
+//! t key length u32 · key · name            due i64, ms since 1970
+//! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
+//! ```
+//!
+//! Numbers are little-endian. A record without a value deletes its key. The log is compacted by key.
+
+use bytes::Bytes;
+use stafett_model::codec::get;
+
+const VERSION: u8 = 1;
+pub(crate) const POSITION: &[u8] = b"p";
+/// Expiry of an entry that does not expire.
+pub(crate) const NEVER: i64 = i64::MAX;
+
+/// How far a task is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Position {
+    /// Number of the last commit; 0 before the first.
+    pub seq: u64,
+    /// Epoch of the claim that committed last.
+    pub epoch: u64,
+    /// Task time of the last commit, ms since 1970; the smallest number before the first.
+    pub time: i64,
+    /// Next offset to do, per input.
+    pub next: Vec<u64>,
+    /// Offset from which a restart has to read, per input.
+    pub safe: Vec<u64>,
+}
+
+/// Key of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EntryKey {
+    Position,
+    Done(Bytes),
+    Timer { key: Bytes, name: Bytes },
+    State { table: u16, key: Bytes },
+}
+
+impl EntryKey {
+    /// Reads a key; `None` for a kind that this version does not know.
+    pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
+        let mut rest: &[u8] = bytes.get(1..)?;
+        let tail = |rest: &[u8]| bytes.slice(bytes.len() - rest.len()..);
+        match bytes.first()? {
+            b'p' => Some(Self::Position),
+            b'd' => Some(Self::Done(tail(rest))),
+            b't' => {
+                let length = usize::try_from(u32::from_le_bytes(get(&mut rest)?)).ok()?;
+                let both = tail(rest);
+                (length <= both.len()).then(|| Self::Timer {
+                    key: both.slice(..length),
+                    name: both.slice(length..),
+                })
+            }
+            b's' => {
+                let table = u16::from_le_bytes(get(&mut rest)?);
+                let key = tail(rest);
+                Some(Self::State { table, key })
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn done_key(key: &[u8]) -> Vec<u8> {
+    [b"d", key].concat()
+}
+
+pub(crate) fn timer_key(key: &[u8], name: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes();
+    [b"t", &length[..], key, name].concat()
+}
+
+pub(crate) fn state_key(table: u16, key: &[u8]) -> Vec<u8> {
+    [b"s", &table.to_le_bytes()[..], key].concat()
+}
+
+pub(crate) fn state_value(expiry: i64, value: &[u8]) -> Vec<u8> {
+    [&expiry.to_le_bytes()[..], value].concat()
+}
+
+/// Splits a stored value into its expiry and the value.
+pub(crate) fn split_value(stored: &Bytes) -> Option<(i64, Bytes)> {
+    let expiry = i64::from_le_bytes(*stored.first_chunk()?);
+    Some((expiry, stored.slice(8..)))
+}
+
+pub(crate) fn offsets_value(offsets: &[u64]) -> Vec<u8> {
+    offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect()
+}
+
+pub(crate) fn read_offsets(value: &[u8]) -> Box<[u64]> {
+    let (chunks, _) = value.as_chunks::<8>();
+    chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
+}
+
+impl Position {
+    /// Position of a task that has never committed.
+    pub(crate) fn start(offsets: Vec<u64>) -> Self {
+        Self {
+            time: i64::MIN,
+            safe: offsets.clone(),
+            next: offsets,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend_from_slice(&self.seq.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&self.time.to_le_bytes());
+        out.push(u8::try_from(self.next.len()).unwrap_or(u8::MAX));
+        for (next, safe) in self.next.iter().zip(&self.safe) {
+            out.extend_from_slice(&next.to_le_bytes());
+            out.extend_from_slice(&safe.to_le_bytes());
+        }
+        out
+    }
+
+    pub(crate) fn decode(mut rest: &[u8]) -> Option<Self> {
+        let rest = &mut rest;
+        if get(rest)? != [VERSION] {
+            return None;
+        }
+        let (seq, epoch) = (u64::from_le_bytes(get(rest)?), u64::from_le_bytes(get(rest)?));
+        let time = i64::from_le_bytes(get(rest)?);
+        let [inputs] = get(rest)?;
+        let (mut next, mut safe) = (Vec::new(), Vec::new());
+        for _ in 0..inputs {
+            next.push(u64::from_le_bytes(get(rest)?));
+            safe.push(u64::from_le_bytes(get(rest)?));
+        }
+        rest.is_empty().then_some(Self {
+            seq,
+            epoch,
+            time,
+            next,
+            safe,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn keys_are_read_back(key: Vec<u8>, name: Vec<u8>, table: u16) {
+            let (own, other) = (Bytes::from(key.clone()), Bytes::from(name.clone()));
+            prop_assert_eq!(EntryKey::decode(&done_key(&key).into()), Some(EntryKey::Done(own.clone())));
+            let timer = EntryKey::Timer { key: own.clone(), name: other };
+            prop_assert_eq!(EntryKey::decode(&timer_key(&key, &name).into()), Some(timer));
+            let state = EntryKey::State { table, key: own };
+            prop_assert_eq!(EntryKey::decode(&state_key(table, &key).into()), Some(state));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = EntryKey::decode(&Bytes::from(bytes.clone()));
+            if let Some(position) = Position::decode(&bytes) {
+                prop_assert_eq!(position.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn positions_are_read_back(seq: u64, epoch: u64, time: i64, offsets in prop::collection::vec(any::<(u64, u64)>(), 0..4)) {
+            let (next, safe) = offsets.into_iter().unzip();
+            let position = Position { seq, epoch, time, next, safe };
+            let bytes = position.encode();
+            prop_assert_eq!(Position::decode(&bytes), Some(position));
+            prop_assert_eq!(Position::decode(&bytes[..bytes.len() - 1]), None);
+        }
+    }
+}

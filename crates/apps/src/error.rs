@@ -1,0 +1,87 @@
+//! Refusals of commands.
+
+use stafett_store::NotStored;
+use stafett_topics::{ReadEnd, RecordError};
+
+use crate::machine::{AssignError, DrainError, WorkerError};
+use crate::task::TaskId;
+
+/// Refusal of a command on an app. Nothing was stored, unless the outcome is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppError {
+    #[error("there is no app of this name")]
+    NoSuchApp,
+    #[error("the app is there and differs in {0}")]
+    ExistsDifferently(&'static str),
+    #[error("workers hold tasks of the app")]
+    InUse,
+    #[error("the app is paused")]
+    Paused,
+    #[error("the app is not paused")]
+    NotPaused,
+    #[error("{why}")]
+    Bad { field: &'static str, why: String },
+    #[error("there is no topic {0:?}")]
+    NoSuchTopic(Box<str>),
+    #[error(
+        "topic {one:?} has {partitions} partitions, and {other:?} has {others}: each task has one of all"
+    )]
+    NotCopartitioned {
+        one: Box<str>,
+        partitions: u32,
+        other: Box<str>,
+        others: u32,
+    },
+    #[error("there are {max} apps, as many as may be")]
+    TooManyApps { max: usize },
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    #[error("the app has no task {0}")]
+    NoSuchTask(TaskId),
+    #[error("the worker is not there now")]
+    NoSuchWorker,
+    #[error("the app has no table {0:?}")]
+    NoSuchTable(Box<str>),
+    #[error("the next commit of task {task} is {expected}, not {given}")]
+    OutOfOrder { task: TaskId, expected: u64, given: u64 },
+    #[error("{field} of {topic:?} is {given}, and has to be between {from} and {to}")]
+    BadOffset {
+        field: &'static str,
+        topic: Box<str>,
+        given: u64,
+        from: u64,
+        to: u64,
+    },
+    #[error("{what} would be larger than {max}")]
+    TooLarge { what: &'static str, max: u64 },
+    #[error("a result for topic {topic:?}: {why}")]
+    Emit { topic: Box<str>, why: RecordError },
+    #[error("task {task} rests at a gap of topic {topic:?}: offsets {from} to {to} are gone")]
+    Gap {
+        task: TaskId,
+        topic: Box<str>,
+        from: u64,
+        to: u64,
+    },
+    #[error("the log of task {task} cannot be read: {why}")]
+    Unreadable { task: TaskId, why: String },
+    #[error("an input of the task cannot be read: {0}")]
+    Input(ReadEnd),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+impl From<AssignError> for AppError {
+    fn from(why: AssignError) -> Self {
+        match why {
+            AssignError::NoSuchTask(task) => Self::NoSuchTask(task),
+            AssignError::NoSuchWorker => Self::NoSuchWorker,
+        }
+    }
+}
+
+impl From<DrainError> for AppError {
+    fn from(DrainError: DrainError) -> Self {
+        Self::NoSuchWorker
+    }
+}

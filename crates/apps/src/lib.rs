@@ -1,0 +1,43 @@
+//! Apps: jobs that read stored topics, keep state by key, and pass results on.
+//!
+//! An app is cut into tasks, each of which one worker has at a time. A task has a log of its own: a commit is one
+//! append to it, with position, state, timers and results, so it is stored whole or not at all. Epochs of claims
+//! are the owner epochs of these logs: a commit under an earlier one is refused by the journal.
+//!
+//! - `task`: names of tasks; [`balance`]: shares; [`machine`]: workers and claims, as a pure state machine
+//! - `definition`: apps as they are stored; `registry`: all apps
+//! - `app`: one app and the commands of workers; `work`: records, state and commits
+//! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
+//!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
+//! - `deadlines`: the task that keeps time; `error`, `metrics`
+//!
+//! This crate knows no protocol and no connection.
+
+mod app;
+pub mod balance;
+mod commit;
+mod deadlines;
+mod definition;
+mod delivery;
+mod entry;
+mod error;
+mod index;
+pub mod machine;
+mod metrics;
+mod registry;
+mod slot;
+mod state;
+mod task;
+mod work;
+
+pub use app::{App, Claim, ClaimView, Session};
+pub use commit::{Committed, Emitted, NewCommit, NewEntry};
+pub use definition::{
+    Definition, Format, Guarantee, NAME_BYTES_MAX, StoredApp, StoredTask, Table, TimeRules,
+};
+pub use delivery::{Delivered, FetchLimits, Fetched, Gap};
+pub use entry::Position;
+pub use error::AppError;
+pub use registry::{Apps, Start};
+pub use state::{DueTimer, Entry, Scan, StateTotals};
+pub use task::{NotATask, SLICE_BITS_MAX, Slice, TaskId};

@@ -1,0 +1,178 @@
+//! Changes from outside: pins, drains, rebalancing on request, splits and merges.
+
+use std::sync::Arc;
+
+use super::worker::Drain;
+use super::{Effect, Holder, Machine, Reason, Task};
+use crate::task::TaskId;
+
+/// Fate of a pinned task while its worker is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    Wait,
+    /// Others may have it.
+    Balance,
+    /// The pin is refused.
+    Refuse,
+}
+
+/// Refusal of a pin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AssignError {
+    #[error("the app has no task {0}")]
+    NoSuchTask(TaskId),
+    #[error("the worker is not there now")]
+    NoSuchWorker,
+}
+
+/// Refusal of a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the worker is not there now")]
+pub struct DrainError;
+
+impl Machine {
+    /// Pins a task to a worker, and moves it there.
+    pub fn pin(
+        &mut self,
+        id: TaskId,
+        worker: &str,
+        absent: Absent,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), AssignError> {
+        let is_there = self.workers.contains_key(worker);
+        let task = self.tasks.get_mut(&id).ok_or(AssignError::NoSuchTask(id))?;
+        if absent == Absent::Refuse && !is_there {
+            return Err(AssignError::NoSuchWorker);
+        }
+        task.pin = Some((worker.into(), absent));
+        let is_elsewhere = matches!(&task.holder, Holder::Held(holder) if **holder != *worker);
+        if is_elsewhere && (is_there || absent == Absent::Wait) {
+            self.revoke(id, Reason::Assigned, now_ms, effects);
+        }
+        self.balance(now_ms, effects);
+        Ok(())
+    }
+
+    /// Ends a pin. Returns false if there was none.
+    pub fn unpin(&mut self, id: TaskId, now_ms: i64, effects: &mut Vec<Effect>) -> Result<bool, AssignError> {
+        let task = self.tasks.get_mut(&id).ok_or(AssignError::NoSuchTask(id))?;
+        let was = task.pin.take().is_some();
+        self.balance(now_ms, effects);
+        Ok(was)
+    }
+
+    /// Begins to hand over what a worker has, a task each step of the time; the worker is given nothing
+    /// meanwhile.
+    pub fn drain(
+        &mut self,
+        name: &str,
+        over_ms: u64,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), DrainError> {
+        let held = self.held(name).len().max(1) as u64;
+        let worker = self.workers.get_mut(name).ok_or(DrainError)?;
+        worker.drain = Some(Drain {
+            next_ms: now_ms,
+            step_ms: i64::try_from(over_ms / held).unwrap_or(i64::MAX),
+        });
+        self.drain_due(now_ms, effects);
+        self.balance(now_ms, effects);
+        Ok(())
+    }
+
+    /// Ends a drain: the worker is given tasks again.
+    pub fn cancel_drain(
+        &mut self,
+        name: &str,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), DrainError> {
+        let worker = self.workers.get_mut(name).ok_or(DrainError)?;
+        worker.drain = None;
+        self.balance(now_ms, effects);
+        Ok(())
+    }
+
+    /// Returns true once a drained worker, or one that is gone, has nothing left.
+    pub fn is_drained(&self, name: &str) -> bool {
+        self.tasks
+            .values()
+            .all(|task| task.holder.worker().is_none_or(|it| **it != *name))
+    }
+
+    /// Takes the due steps of all drains. A step hands over one task; without time between them, all.
+    pub(super) fn drain_due(&mut self, now_ms: i64, effects: &mut Vec<Effect>) {
+        let names: Vec<_> = self.workers.keys().cloned().collect();
+        for name in names {
+            loop {
+                let Some(worker) = self.workers.get_mut(&name) else {
+                    break;
+                };
+                let Some(drain) = worker.drain.as_mut().filter(|drain| drain.next_ms <= now_ms) else {
+                    break;
+                };
+                drain.next_ms = drain.next_ms.saturating_add(drain.step_ms);
+                let next = self.held(&name).into_iter().next();
+                let Some(task) = next else {
+                    // Nothing is due until the drain is ended or the worker leaves.
+                    if let Some(drain) = self.workers.get_mut(&name).and_then(|it| it.drain.as_mut()) {
+                        drain.next_ms = i64::MAX;
+                    }
+                    break;
+                };
+                self.revoke(task, Reason::Handover, now_ms, effects);
+            }
+        }
+    }
+
+    /// Returns the tasks that a worker holds and that are not being revoked.
+    fn held(&self, name: &str) -> Vec<TaskId> {
+        let holds = |task: &Task| matches!(&task.holder, Holder::Held(holder) if **holder == *name);
+        let held = self.tasks.iter().filter(|(_, task)| holds(task));
+        held.map(|(id, _)| *id).collect()
+    }
+
+    /// Balances now, whatever the rules say. Returns the moves that began.
+    pub fn rebalance_now(
+        &mut self,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) -> Vec<(TaskId, Arc<str>, Arc<str>)> {
+        self.rebalance(true, now_ms, effects)
+    }
+
+    /// Replaces tasks by others that are stored already: a task by its halves, or halves by their parent. The new
+    /// ones begin at an epoch behind those of the old ones, and are free.
+    pub fn replace(
+        &mut self,
+        old: &[TaskId],
+        new: &[(TaskId, u64)],
+        reason: Reason,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut from = None;
+        for id in old {
+            if let Some(task) = self.tasks.get(id)
+                && let Some(worker) = task.holder.worker().cloned()
+            {
+                let epoch = task.epoch;
+                self.lose(*id, epoch, reason.word(), effects);
+                from = Some(worker);
+            }
+            self.tasks.remove(id);
+        }
+        for (id, epoch) in new {
+            let mut task = Task::new(*epoch, reason);
+            task.last.1.clone_from(&from);
+            self.tasks.insert(*id, task);
+            // Its worker has the new ones until the next balancing.
+            if let Some(worker) = from.clone().filter(|worker| self.workers.contains_key(worker)) {
+                self.begin_claim(*id, &worker, None, effects);
+            }
+        }
+        self.balance(now_ms, effects);
+    }
+}

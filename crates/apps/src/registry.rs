@@ -1,0 +1,329 @@
+//! All apps: declared, found and deleted.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use prometheus_client::registry::Registry;
+use stafett_journal::{Compaction, Frame, Journal, LogSpec, OwnerEpoch, StateUnreadable};
+use stafett_model::SharedLock;
+use stafett_store::{Changes, Changing, Clock, NotStored, spaces, store_synced};
+use stafett_topics::{Topic, TopicCatalog, TopicId, offset_at_time};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::{App, Parts};
+use crate::deadlines::{self, Deadlines};
+use crate::definition::{Definition, NAME_BYTES_MAX, StoredApp, StoredTask, TABLES_MAX, TOPICS_MAX};
+use crate::error::AppError;
+use crate::machine::{Machine, Rules};
+use crate::metrics::Metrics;
+use crate::task::TaskId;
+
+const APPS_MAX: usize = 10_000;
+const TASKS_MAX: usize = 65_536;
+const WORKERS_MAX: usize = 10_000;
+
+/// Place at which tasks begin that have never committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    Earliest,
+    Latest,
+    /// The first record at this time or later, ms since 1970.
+    Time(i64),
+}
+
+/// All apps of a broker.
+#[derive(Debug)]
+pub struct Apps {
+    this: Weak<Self>,
+    journal: Arc<dyn Journal>,
+    parts: Arc<Parts>,
+    apps: SharedLock<BTreeMap<Box<str>, Arc<App>>>,
+    /// Declarations and deletions follow each other.
+    turn: Semaphore,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Apps {
+    /// Loads all apps. Must be called within a Tokio runtime, before anything is appended.
+    pub fn open(
+        journal: &Arc<dyn Journal>,
+        catalog: &Arc<TopicCatalog>,
+        clock: &Arc<Clock>,
+    ) -> Result<Arc<Self>, StateUnreadable> {
+        let parts = Arc::new(Parts {
+            catalog: Arc::clone(catalog),
+            clock: Arc::clone(clock),
+            changes: Changes::default(),
+            deadlines: Arc::default(),
+            metrics: Metrics::default(),
+        });
+        let mut apps = BTreeMap::new();
+        spaces::APPS.load_values(&**journal, |key, value| {
+            let name: Box<str> = std::str::from_utf8(key).ok()?.into();
+            let stored = StoredApp::decode(value)?;
+            let machine = machine(&**journal, &stored);
+            let app = App::new(name.clone(), stored, machine, &parts);
+            apps.insert(name, app);
+            Some(())
+        })?;
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let keeps_time = deadlines::run(
+            Arc::<Deadlines>::clone(&parts.deadlines),
+            Arc::clone(clock),
+            stop.clone(),
+        );
+        tasks.spawn(keeps_time);
+        Ok(Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            journal: Arc::clone(journal),
+            parts,
+            apps: SharedLock::new(apps),
+            turn: Semaphore::new(1),
+            stop,
+            tasks,
+        }))
+    }
+
+    /// Waits until every change has ended. No change may begin afterwards.
+    pub async fn finish(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.parts.changes.finish().await;
+    }
+
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.parts.metrics.register(registry);
+    }
+
+    /// Returns an app by its name.
+    pub fn named(&self, name: &str) -> Result<Arc<App>, AppError> {
+        self.apps.read().get(name).cloned().ok_or(AppError::NoSuchApp)
+    }
+
+    /// Returns all apps in the order of their names.
+    pub fn all(&self) -> Vec<Arc<App>> {
+        self.apps.read().values().cloned().collect()
+    }
+
+    /// Returns an app that reads a topic.
+    pub fn reader_of(&self, topic: TopicId) -> Option<Arc<App>> {
+        let apps = self.apps.read();
+        let mut readers = apps.values().filter(|app| app.stored().topics.contains(&topic));
+        readers.next().cloned()
+    }
+
+    /// Declares an app. Returns it, and true if it is new.
+    pub fn declare(
+        &self,
+        name: &str,
+        definition: Definition,
+        start: Start,
+    ) -> Changing<(Arc<App>, bool), AppError> {
+        let (this, name) = (self.this.clone(), Box::<str>::from(name));
+        self.parts.changes.begin(async move {
+            let apps = this.upgrade().ok_or(NotStored::Unknown)?;
+            let _turn = apps.turn().await;
+            apps.declare_here(name, definition, start).await
+        })
+    }
+
+    async fn declare_here(
+        &self,
+        name: Box<str>,
+        definition: Definition,
+        start: Start,
+    ) -> Result<(Arc<App>, bool), AppError> {
+        if let Ok(known) = self.named(&name) {
+            return match known.stored().definition.difference(&definition) {
+                None => Ok((known, false)),
+                Some(field) => Err(AppError::ExistsDifferently(field)),
+            };
+        }
+        check_names(&name, &definition)?;
+        if self.apps.read().len() >= APPS_MAX {
+            return Err(AppError::TooManyApps { max: APPS_MAX });
+        }
+        let topics = self.inputs(&definition)?;
+        let partitions = topics.first().map_or(0, |topic| topic.partitions());
+        if partitions as usize > TASKS_MAX {
+            let max = TASKS_MAX as u64;
+            return Err(AppError::TooLarge {
+                what: "the number of tasks",
+                max,
+            });
+        }
+        let first = self.journal.allocate(partitions);
+        let mut tasks = BTreeMap::new();
+        for partition in 0..partitions {
+            let log = stafett_model::LogId(first.0 + u64::from(partition));
+            let starts = self.starts(&topics, partition, start).await;
+            tasks.insert(TaskId::whole(partition), StoredTask { log, starts });
+        }
+        let durability = definition.durability;
+        let stored = StoredApp {
+            topics: topics.iter().map(|topic| topic.id).collect(),
+            definition,
+            tasks,
+            paused: false,
+        };
+        let spec = LogSpec {
+            durability: durability.unwrap_or_else(|| self.parts.catalog.defaults().logs.durability),
+            compaction: Some(Compaction::default()),
+            ..LogSpec::default()
+        };
+        let logs = Frame::CreateLogs {
+            first,
+            count: partitions,
+            spec,
+        };
+        let row = spaces::APPS.put(name.as_bytes().to_vec(), stored.encode());
+        store_synced(&*self.journal, [logs, row]).await?;
+        let machine = machine(&*self.journal, &stored);
+        let app = App::new(name.clone(), stored, machine, &self.parts);
+        self.apps.write().insert(name, Arc::clone(&app));
+        Ok((app, true))
+    }
+
+    async fn turn(&self) -> tokio::sync::SemaphorePermit<'_> {
+        let turn = self.turn.acquire().await;
+        turn.expect("the turn is never closed")
+    }
+
+    fn inputs(&self, definition: &Definition) -> Result<Vec<Arc<Topic>>, AppError> {
+        let mut topics: Vec<Arc<Topic>> = Vec::new();
+        for name in &definition.topics {
+            let topic = self.parts.catalog.topics().named(name);
+            let topic = topic
+                .filter(|topic| !topic.id.is_queue())
+                .ok_or_else(|| AppError::NoSuchTopic(name.clone()))?;
+            if let Some(first) = topics
+                .first()
+                .filter(|first| first.partitions() != topic.partitions())
+            {
+                return Err(AppError::NotCopartitioned {
+                    one: first.name.clone(),
+                    partitions: first.partitions(),
+                    other: topic.name.clone(),
+                    others: topic.partitions(),
+                });
+            }
+            topics.push(topic);
+        }
+        Ok(topics)
+    }
+
+    async fn starts(&self, topics: &[Arc<Topic>], partition: u32, start: Start) -> Vec<u64> {
+        let mut starts = Vec::new();
+        for topic in topics {
+            let Some(log) = topic.log(partition) else { continue };
+            let end = self.journal.bounds(log).map_or(0, |bounds| bounds.stable.0);
+            starts.push(match start {
+                Start::Earliest => return Vec::new(),
+                Start::Latest => end,
+                Start::Time(at) => offset_at_time(&*self.journal, log, at).await.unwrap_or(end),
+            });
+        }
+        starts
+    }
+
+    /// Deletes an app with its state. Refused while workers hold tasks, unless forced.
+    pub fn delete(&self, name: &str, force: bool) -> Changing<(), AppError> {
+        let (this, name) = (self.this.clone(), Box::<str>::from(name));
+        self.parts.changes.begin(async move {
+            let apps = this.upgrade().ok_or(NotStored::Unknown)?;
+            let _turn = apps.turn().await;
+            let app = apps.named(&name)?;
+            if !force && app.with_machine(Machine::has_claims) {
+                return Err(AppError::InUse);
+            }
+            let stored = app.stored();
+            let logs = stored.tasks.values().map(|task| Frame::DeleteLogs {
+                first: task.log,
+                count: 1,
+            });
+            let row = spaces::APPS.delete(name.as_bytes().to_vec());
+            let frames: Vec<Frame> = logs.chain([row]).collect();
+            store_synced(&*apps.journal, frames).await?;
+            app.is_deleted.store(true, Ordering::Release);
+            apps.apps.write().remove(&name);
+            Ok(())
+        })
+    }
+
+    /// Stops or continues deliveries. Commits of what was delivered still count.
+    pub fn pause(&self, name: &str, paused: bool) -> Changing<(), AppError> {
+        let (this, name) = (self.this.clone(), Box::<str>::from(name));
+        self.parts.changes.begin(async move {
+            let apps = this.upgrade().ok_or(NotStored::Unknown)?;
+            let _turn = apps.turn().await;
+            let app = apps.named(&name)?;
+            let stored = StoredApp {
+                paused,
+                ..(*app.stored()).clone()
+            };
+            let row = spaces::APPS.put(name.as_bytes().to_vec(), stored.encode());
+            store_synced(&*apps.journal, [row]).await?;
+            *app.stored.write() = Arc::new(stored);
+            Ok(())
+        })
+    }
+}
+
+/// Creates the machine of an app. The epochs of its tasks are those of their logs.
+fn machine(journal: &dyn Journal, stored: &StoredApp) -> Machine {
+    let it = &stored.definition;
+    let rules = Rules {
+        balance: it.balance,
+        auto: !it.manual_rebalance,
+        worker_timeout_ms: it.worker_timeout_ms,
+        revoke_ms: it.revoke_ms,
+        workers_max: WORKERS_MAX,
+    };
+    let tasks = stored.tasks.iter().map(|(id, task)| {
+        let OwnerEpoch(epoch) = journal.owner(task.log).unwrap_or_default();
+        (*id, epoch)
+    });
+    Machine::new(rules, tasks)
+}
+
+fn check_names(name: &str, definition: &Definition) -> Result<(), AppError> {
+    let bad = |field, why: &str| AppError::Bad {
+        field,
+        why: why.to_owned(),
+    };
+    let is_name =
+        |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+    if !is_name(name) {
+        return Err(bad("name", "a name has 1 to 249 bytes and no control characters"));
+    }
+    if definition.topics.is_empty() || definition.topics.len() > TOPICS_MAX {
+        return Err(bad("topics", "an app reads 1 to 16 topics"));
+    }
+    let mut sorted = definition.topics.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() != definition.topics.len() {
+        return Err(bad("topics", "an app reads a topic once"));
+    }
+    if definition.tables.len() > TABLES_MAX || !definition.tables.keys().all(|name| is_name(name)) {
+        return Err(bad(
+            "tables",
+            "an app has up to 1,000 tables, whose names have 1 to 249 bytes",
+        ));
+    }
+    if !(1_000..=3_600_000).contains(&definition.worker_timeout_ms) {
+        return Err(bad(
+            "worker_timeout_ms",
+            "worker_timeout_ms is between 1000 and 3600000",
+        ));
+    }
+    if definition.revoke_ms > 3_600_000 {
+        return Err(bad("revoke_ms", "revoke_ms is at most 3600000"));
+    }
+    Ok(())
+}

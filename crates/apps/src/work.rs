@@ -1,0 +1,448 @@
+//! Records, state and commits of a claimed task.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_journal::{Outcome, Refusal};
+use stafett_store::{Changing, NotStored};
+use stafett_topics::ReadEnd;
+
+use crate::app::{App, Claim, Session};
+use crate::commit::{CommitContext, Committed, Emitted, NewCommit, Prepared};
+use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
+use crate::error::AppError;
+use crate::machine::WorkerError;
+use crate::slot::Slot;
+use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
+use crate::task::TaskId;
+
+impl App {
+    /// Reads the next records of a claim, from the offsets that the worker names, else from the last commit on.
+    /// Waits for records or a timer until `wait` ends.
+    pub async fn fetch(
+        &self,
+        session: Session<'_>,
+        claim: Claim,
+        from: &[Option<u64>],
+        limits: FetchLimits,
+        wait: impl Future<Output = ()>,
+    ) -> Result<Fetched, AppError> {
+        let mut wait = std::pin::pin!(wait);
+        let mut is_over = false;
+        let topics = self.topics()?;
+        let logs: Vec<_> = topics
+            .iter()
+            .filter_map(|topic| topic.log(claim.task.partition))
+            .collect();
+        let watch = self.parts.catalog.watch();
+        for log in &logs {
+            self.parts.catalog.watch_log(&watch, *log, 0);
+        }
+        loop {
+            let slot = self.claimed(session, claim)?;
+            if self.stored().paused {
+                return Err(AppError::Paused);
+            }
+            let fetched = self.fetch_once(&slot, claim, from, limits, &logs).await?;
+            let is_found = !fetched.records.is_empty() || !fetched.due.is_empty() || fetched.gap.is_some();
+            if is_found || is_over {
+                self.parts.metrics.delivered.inc_by(fetched.records.len() as u64);
+                self.parts.metrics.ignored.inc_by(fetched.ignored);
+                return Ok(fetched);
+            }
+            tokio::select! {
+                () = &mut wait => is_over = true,
+                () = watch.grown() => {}
+                () = tokio::time::sleep(self.idle_step(&slot)) => {}
+            }
+        }
+    }
+
+    /// Time after which a waiting fetch looks at the task's time again.
+    fn idle_step(&self, slot: &Slot) -> std::time::Duration {
+        const LOOK_MS: u64 = 1000;
+        let stored = self.stored();
+        let told = slot.delivery.lock().told.clone();
+        let next = slot
+            .with_state(|state| Ok(state.next_timer_but(&told)))
+            .ok()
+            .flatten();
+        let rules = stored.definition.time;
+        let Some(due) = next else {
+            return std::time::Duration::from_millis(LOOK_MS);
+        };
+        let until = due
+            .saturating_add_unsigned(if rules.of_records { rules.grace_ms } else { 0 })
+            .saturating_sub(self.parts.clock.wall_ms());
+        let until = u64::try_from(until)
+            .unwrap_or(0)
+            .max(rules.idle_ms.min(LOOK_MS) / 4);
+        std::time::Duration::from_millis(until.clamp(10, LOOK_MS))
+    }
+
+    async fn fetch_once(
+        &self,
+        slot: &Arc<Slot>,
+        claim: Claim,
+        from: &[Option<u64>],
+        limits: FetchLimits,
+        logs: &[stafett_model::LogId],
+    ) -> Result<Fetched, AppError> {
+        let catalog = &self.parts.catalog;
+        let definition = self.stored().definition.clone();
+        let mut delivery = slot.delivery.lock().clone();
+        if from.iter().flatten().next().is_none() {
+            // Everything behind the last commit comes again, timers too.
+            delivery.told.clear();
+        }
+        let bounds = || logs.iter().filter_map(|log| catalog.bounds(*log));
+        let mut fetched = Fetched {
+            next: delivery.base.clone(),
+            end: bounds().map(|bounds| bounds.stable.0).collect(),
+            ..Fetched::default()
+        };
+        for (input, next) in fetched.next.iter_mut().enumerate() {
+            let reached = delivery.reached.get(input).copied().unwrap_or(*next);
+            if let Some(wanted) = from.get(input).copied().flatten() {
+                if !(*next..=reached.max(*next)).contains(&wanted) {
+                    return Err(AppError::BadOffset {
+                        field: "next",
+                        topic: definition.topics.get(input).cloned().unwrap_or_default(),
+                        given: wanted,
+                        from: *next,
+                        to: reached.max(*next),
+                    });
+                }
+                *next = wanted;
+            }
+        }
+        if !definition.time.of_records {
+            delivery.idle_ms = self.parts.clock.wall_ms();
+        }
+        fetched.time = delivery.time_at(definition.time, &fetched.next);
+        let (due, mark, begins) = slot.with_state(|state| {
+            let due = state.due(fetched.time, &delivery.told, DUE_MAX);
+            delivery.told.extend(due.iter().copied());
+            let begins = state.position.seq == 0 && slot.begins_at_earliest();
+            Ok((due, Mark::of(state, &delivery.told), begins))
+        })?;
+        let source = Source {
+            catalog,
+            logs,
+            slice: slot.task.slice(),
+            rules: definition.time,
+            stops_at_gap: definition.stops_at_gap,
+            begins,
+        };
+        let had_gap = delivery.gap.is_some();
+        let found = if had_gap {
+            Ok(false)
+        } else {
+            delivery.read(&source, &mark, limits, &mut fetched).await
+        };
+        let found = found.map_err(|why| match why {
+            ReadEnd::NoSuchLog => {
+                AppError::NoSuchTopic(definition.topics.first().cloned().unwrap_or_default())
+            }
+            other => AppError::Input(other),
+        })?;
+        self.note_idle(&mut delivery, found, &definition.time);
+        fetched.due = self.timers(slot, &due).await?;
+        fetched.time = delivery.time_at(definition.time, &fetched.next);
+        let gap = delivery.gap;
+        self.keep(slot, claim, delivery)?;
+        match gap {
+            Some(gap) if fetched.due.is_empty() => {
+                if !had_gap {
+                    self.parts.metrics.gaps.inc();
+                }
+                Err(AppError::Gap {
+                    task: claim.task,
+                    topic: definition.topics.get(gap.input).cloned().unwrap_or_default(),
+                    from: gap.from,
+                    to: gap.to,
+                })
+            }
+            _ => Ok(fetched),
+        }
+    }
+
+    /// When nothing waits in any input, task time goes on with the clock.
+    fn note_idle(&self, delivery: &mut Delivery, found: bool, rules: &crate::definition::TimeRules) {
+        let clock = &self.parts.clock;
+        if found || !rules.of_records {
+            delivery.idle_since_ms = None;
+            return;
+        }
+        let since = *delivery.idle_since_ms.get_or_insert_with(|| clock.now_ms());
+        if clock.now_ms().saturating_sub(since) >= i64::try_from(rules.idle_ms).unwrap_or(i64::MAX) {
+            let now = clock.wall_ms().saturating_sub_unsigned(rules.grace_ms);
+            delivery.idle_ms = delivery.idle_ms.max(now);
+        }
+    }
+
+    /// Notes what was delivered, unless the claim has ended or something was committed meanwhile.
+    fn keep(&self, slot: &Slot, claim: Claim, mut delivery: Delivery) -> Result<(), AppError> {
+        let mut known = slot.delivery.lock();
+        if known.epoch != claim.epoch {
+            return Err(self.lost(claim));
+        }
+        if known.base != delivery.base {
+            // It is fetched again from the commit on.
+            known.merge_reached(&delivery);
+            return Ok(());
+        }
+        delivery.merge_reached(&known);
+        *known = delivery;
+        Ok(())
+    }
+
+    fn lost(&self, claim: Claim) -> AppError {
+        let known = self.with_machine(|machine| machine.task(claim.task));
+        let lost = WorkerError::LostClaim {
+            task: claim.task,
+            epoch: known.as_ref().map_or(0, |task| task.epoch),
+            holder: known.and_then(|task| task.worker),
+        };
+        lost.into()
+    }
+
+    async fn timers(&self, slot: &Slot, due: &[(i64, u64)]) -> Result<Vec<DueTimer>, AppError> {
+        let places: Vec<_> = due.iter().map(|(_, place)| Some(*place)).collect();
+        let read = read_places(&self.parts.catalog, slot.log, &places).await;
+        let read = read.map_err(|why| AppError::Unreadable { task: slot.task, why })?;
+        let timers = due.iter().zip(&read);
+        Ok(timers
+            .filter_map(|((due, _), record)| timer_of(record.as_ref()?, *due))
+            .collect())
+    }
+
+    /// Passes over the gap at which a task rests. Returns it.
+    pub fn accept_gap(&self, task: TaskId) -> Result<Option<crate::delivery::Gap>, AppError> {
+        let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
+        let mut delivery = slot.delivery.lock();
+        let Delivery {
+            gap, base, reached, ..
+        } = &mut *delivery;
+        let gap = gap.take();
+        if let Some(gap) = gap {
+            for list in [base, reached] {
+                if let Some(place) = list.get_mut(gap.input) {
+                    *place = gap.to.max(*place);
+                }
+            }
+        }
+        Ok(gap)
+    }
+
+    /// Returns the values of keys, as of the last commit.
+    pub async fn get(
+        &self,
+        task: TaskId,
+        table: &str,
+        keys: &[Bytes],
+    ) -> Result<(Vec<Option<Entry>>, u64), AppError> {
+        let slot = self.readable(task).await?;
+        let table = self.table(table)?;
+        let (places, seq) = slot.with_state(|state| {
+            let places: Vec<_> = keys.iter().map(|key| state.place_of(table, key)).collect();
+            Ok((places, state.position.seq))
+        })?;
+        let read = read_places(&self.parts.catalog, slot.log, &places).await;
+        let read = read.map_err(|why| AppError::Unreadable { task, why })?;
+        let now_ms = self.parts.clock.wall_ms();
+        let entries = read.iter().zip(keys).map(|(record, key)| {
+            let entry = entry_of(record.as_ref()?, now_ms)?;
+            (entry.key == *key).then_some(entry)
+        });
+        Ok((entries.collect(), seq))
+    }
+
+    /// Returns a page of a table's entries, in the order in which they were changed last.
+    pub async fn scan(
+        &self,
+        task: TaskId,
+        table: &str,
+        prefix: &[u8],
+        after: Option<u64>,
+        count: usize,
+    ) -> Result<(Scan, u64), AppError> {
+        let slot = self.readable(task).await?;
+        let table = self.table(table)?;
+        let bounds = self.parts.catalog.bounds(slot.log);
+        let start = bounds.map_or(0, |bounds| bounds.start.0);
+        let from = after.unwrap_or(0).max(start);
+        let read = read_table(&self.parts.catalog, slot.log, from, (table, prefix), count).await;
+        let (found, next) = read.map_err(|why| AppError::Unreadable { task, why })?;
+        let now_ms = self.parts.clock.wall_ms();
+        slot.with_state(|state| {
+            let current = state.keep_current(found);
+            let entries = current
+                .iter()
+                .filter_map(|record| entry_of(record, now_ms))
+                .collect();
+            Ok((Scan { entries, next }, state.position.seq))
+        })
+    }
+
+    fn table(&self, name: &str) -> Result<u16, AppError> {
+        let known = self.stored().definition.table(name);
+        known
+            .map(|(number, _)| number)
+            .ok_or_else(|| AppError::NoSuchTable(name.into()))
+    }
+
+    /// Returns a task whose state is in memory, also if nobody has claimed it.
+    pub(crate) async fn readable(&self, task: TaskId) -> Result<Arc<Slot>, AppError> {
+        let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
+        let is_there = slot.state.lock().is_some();
+        if !is_there {
+            let _turn = slot.turn().await;
+            slot.load(&self.parts.catalog, &self.topics()?).await?;
+        }
+        Ok(slot)
+    }
+
+    /// Stores a commit of a claim; it completes whether or not its caller waits.
+    pub fn commit(
+        self: &Arc<Self>,
+        session: Session<'_>,
+        claim: Claim,
+        commit: NewCommit,
+    ) -> Changing<Committed, AppError> {
+        let app = Arc::clone(self);
+        let (worker, number) = (session.worker.to_owned(), session.number);
+        self.parts.changes.begin(async move {
+            let worker = &*worker;
+            app.commit_here(Session { worker, number }, claim, commit).await
+        })
+    }
+
+    async fn commit_here(
+        &self,
+        session: Session<'_>,
+        claim: Claim,
+        commit: NewCommit,
+    ) -> Result<Committed, AppError> {
+        let metrics = &self.parts.metrics;
+        let slot = self.claimed(session, claim).inspect_err(|why| {
+            if matches!(why, AppError::Worker(WorkerError::LostClaim { .. })) {
+                metrics.fenced.inc();
+            }
+        })?;
+        let _turn = slot.turn().await;
+        // The claim may have ended while others had their turns.
+        self.claimed(session, claim)?;
+        slot.load(&self.parts.catalog, &self.topics()?).await?;
+        let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
+        let reached = self.reached(&slot, delivers)?;
+        let stored = self.stored();
+        let context = CommitContext {
+            catalog: &self.parts.catalog,
+            definition: &stored.definition,
+            log: slot.log,
+            epoch: claim.epoch,
+            reached: &reached,
+            delivery: &slot.delivery.lock().clone(),
+            now_ms: self.parts.clock.wall_ms(),
+        };
+        let prepared = slot.with_state(|state| {
+            let position = &state.position;
+            if commit.seq == position.seq && position.epoch == claim.epoch && commit.seq > 0 {
+                return Ok(None);
+            }
+            let expected = position.seq + 1;
+            if commit.seq != expected {
+                return Err(AppError::OutOfOrder {
+                    task: claim.task,
+                    expected,
+                    given: commit.seq,
+                });
+            }
+            context.prepare(state, &commit).map(Some)
+        })?;
+        let Some(prepared) = prepared else {
+            metrics.repeated.inc();
+            return Ok(Committed {
+                seq: commit.seq,
+                repeated: true,
+                emitted: Vec::new(),
+            });
+        };
+        self.store(&slot, claim, prepared).await
+    }
+
+    /// Bounds of the offsets that a commit may name.
+    fn reached(&self, slot: &Slot, delivers: bool) -> Result<Vec<u64>, AppError> {
+        if delivers {
+            return Ok(slot.delivery.lock().reached.clone());
+        }
+        let end = |topic: &Arc<stafett_topics::Topic>| {
+            let bounds = self.parts.catalog.bounds(topic.log(slot.task.partition)?)?;
+            Some(bounds.stable.0)
+        };
+        Ok(self
+            .topics()?
+            .iter()
+            .map(|topic| end(topic).unwrap_or(0))
+            .collect())
+    }
+
+    async fn store(&self, slot: &Slot, claim: Claim, prepared: Prepared) -> Result<Committed, AppError> {
+        let Prepared {
+            append,
+            position,
+            changes,
+            emitted,
+        } = prepared;
+        let outcome = self.parts.catalog.append(vec![append]).await.pop();
+        let placed = match outcome {
+            Some(Outcome::Committed(placed)) => placed,
+            Some(Outcome::Refused(Refusal::StaleOwner { .. })) => {
+                self.parts.metrics.fenced.inc();
+                let reason = "fenced";
+                self.step(|machine, _, effects| machine.lose(claim.task, claim.epoch, reason, effects));
+                return Err(self.lost(claim));
+            }
+            Some(Outcome::Refused(why)) => {
+                // The log is not as it is known here: it is read again.
+                if matches!(why, Refusal::NotAtOffset { log, .. } if log == slot.log) {
+                    *slot.state.lock() = None;
+                }
+                return Err(NotStored::Refused(why).into());
+            }
+            Some(Outcome::Unknown) | None => {
+                *slot.state.lock() = None;
+                return Err(NotStored::Unknown.into());
+            }
+        };
+        let (seq, next, time) = (position.seq, position.next.clone(), position.time);
+        let base = placed.first().map_or(0, |batch| batch.base.0);
+        slot.with_state(|state| {
+            state.apply(base, position, changes);
+            Ok(())
+        })?;
+        let mut delivery = slot.delivery.lock();
+        if delivery.epoch == claim.epoch {
+            delivery.on_commit(&next, time);
+        }
+        drop(delivery);
+        let places = emitted.into_iter().zip(placed.iter().skip(1));
+        let emitted: Vec<Emitted> = places
+            .map(|((topic, partition, count), batch)| Emitted {
+                topic,
+                partition,
+                base: batch.base.0,
+                count,
+            })
+            .collect();
+        self.parts.metrics.commits.inc();
+        let results = emitted.iter().map(|it| u64::from(it.count)).sum();
+        self.parts.metrics.emitted.inc_by(results);
+        Ok(Committed {
+            seq,
+            repeated: false,
+            emitted,
+        })
+    }
+}

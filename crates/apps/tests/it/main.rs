@@ -1,0 +1,8 @@
+//! Apps over a journal in memory, which is reopened as after a kill.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod model;
+mod takeover;
+mod work;
+mod world;

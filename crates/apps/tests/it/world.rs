@@ -1,0 +1,230 @@
+//! A broker's topics and apps, its restarts, and workers that are driven by hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_apps::machine::{EventKind, JoinSpec};
+use stafett_apps::{
+    App, AppError, Apps, Claim, Committed, Definition, FetchLimits, Fetched, NewCommit, NewEntry, Session,
+    Start, TaskId,
+};
+use stafett_journal::{Journal, MemoryJournal};
+use stafett_store::Clock;
+use stafett_topics::{NewRecord, NewTopic, Outcome, TopicCatalog, TopicDefaults, TopicSettings};
+
+pub(crate) const ALL: FetchLimits = FetchLimits {
+    records: 1000,
+    bytes: 1 << 20,
+};
+
+pub(crate) struct World {
+    pub(crate) journal: Arc<MemoryJournal>,
+    pub(crate) catalog: Arc<TopicCatalog>,
+    pub(crate) apps: Arc<Apps>,
+}
+
+/// A worker's session.
+#[derive(Debug, Clone)]
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    pub(crate) session: u64,
+    pub(crate) after: u64,
+    pub(crate) claims: BTreeMap<TaskId, u64>,
+    pub(crate) told: Vec<EventKind>,
+}
+
+pub(crate) fn definition(topics: &[&str]) -> Definition {
+    let mut definition = Definition {
+        topics: topics.iter().map(|name| (*name).into()).collect(),
+        ..Definition::default()
+    };
+    definition.time.grace_ms = 0;
+    definition
+        .tables
+        .insert("t".into(), stafett_apps::Table::default());
+    definition
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::over(Arc::new(MemoryJournal::new()))
+    }
+
+    pub(crate) fn over(journal: Arc<MemoryJournal>) -> Self {
+        let shared: Arc<dyn Journal> = Arc::clone(&journal) as Arc<dyn Journal>;
+        let catalog = TopicCatalog::load(Arc::clone(&shared), TopicDefaults::default()).unwrap();
+        let catalog = Arc::new(catalog);
+        let apps = Apps::open(&shared, &catalog, &Arc::new(Clock::start())).unwrap();
+        Self {
+            journal,
+            catalog,
+            apps,
+        }
+    }
+
+    /// The broker is killed and starts again.
+    pub(crate) fn killed(&self) -> Self {
+        Self::over(Arc::new(self.journal.reopen()))
+    }
+
+    pub(crate) async fn topic(&self, name: &str, partitions: u32) {
+        let new = NewTopic {
+            name: name.into(),
+            partitions: Some(partitions),
+            settings: TopicSettings::default(),
+        };
+        self.catalog.create(vec![new]).await.remove(0).unwrap();
+    }
+
+    pub(crate) async fn send(&self, topic: &str, records: &[(&str, &str, i64)]) {
+        let topic = self.catalog.topics().named(topic).unwrap();
+        let record = |(key, value, timestamp): &(&str, &str, i64)| NewRecord {
+            key: Some(Bytes::copy_from_slice(key.as_bytes())),
+            value: Some(Bytes::copy_from_slice(value.as_bytes())),
+            timestamp: Some(*timestamp),
+            ..NewRecord::default()
+        };
+        let records: Vec<_> = records.iter().map(record).collect();
+        let built = self
+            .catalog
+            .records_append(&topic, &records, 0, i64::MAX)
+            .unwrap();
+        let outcome = self.catalog.append(vec![built.append]).await;
+        assert!(matches!(&outcome[..], [Outcome::Committed(_)]), "{outcome:?}");
+    }
+
+    pub(crate) async fn declare(&self, name: &str, definition: Definition) -> Arc<App> {
+        self.apps
+            .declare(name, definition, Start::Earliest)
+            .await
+            .unwrap()
+            .0
+    }
+
+    /// Returns the values of a topic's partition.
+    pub(crate) async fn values(&self, topic: &str, partition: u32) -> Vec<String> {
+        let log = self
+            .catalog
+            .topics()
+            .named(topic)
+            .unwrap()
+            .log(partition)
+            .unwrap();
+        let visibility = stafett_topics::Visibility::Committed;
+        let mut tail = stafett_topics::RecordTail::new(log, stafett_model::Offset(0), 1 << 20, visibility);
+        let mut values = Vec::new();
+        loop {
+            while let Some(stafett_topics::RecordItem::Record(record)) = tail.item() {
+                values.push(String::from_utf8(record.value.unwrap().to_vec()).unwrap());
+            }
+            if tail.read(&self.catalog).await.is_err() {
+                return values;
+            }
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) fn join(app: &App, name: &str) -> Self {
+        let spec = JoinSpec {
+            weight: 1,
+            tasks_max: None,
+            deliver: true,
+        };
+        let joined = app.join(name, spec).unwrap();
+        Self {
+            name: name.to_owned(),
+            session: joined.session,
+            after: 0,
+            claims: joined.resumed.into_iter().collect(),
+            told: Vec::new(),
+        }
+    }
+
+    pub(crate) fn session(&self) -> Session<'_> {
+        Session {
+            worker: &self.name,
+            number: self.session,
+        }
+    }
+
+    /// Takes the events that are there, or the first that comes.
+    pub(crate) async fn poll(&mut self, app: &App) {
+        let wait = tokio::time::sleep(std::time::Duration::from_secs(5));
+        let events = app.poll(self.session(), self.after, 100, wait).await.unwrap();
+        for event in events {
+            self.after = event.number;
+            match &event.kind {
+                EventKind::Claimed { task, epoch, .. } => drop(self.claims.insert(*task, *epoch)),
+                EventKind::Lost { task, epoch, .. } => {
+                    if self.claims.get(task) == Some(epoch) {
+                        self.claims.remove(task);
+                    }
+                }
+                EventKind::Revoke { .. } => {}
+            }
+            self.told.push(event.kind);
+        }
+    }
+
+    /// Polls until the worker has this many claims.
+    pub(crate) async fn has(mut self, app: &App, claims: usize) -> Self {
+        while self.claims.len() != claims {
+            self.poll(app).await;
+        }
+        self
+    }
+
+    pub(crate) fn claim(&self, task: TaskId) -> Claim {
+        let epoch = self.claims.get(&task).copied().unwrap();
+        Claim { task, epoch }
+    }
+
+    pub(crate) async fn fetch(&self, app: &App, task: TaskId) -> Result<Fetched, AppError> {
+        let claim = self.claim(task);
+        app.fetch(self.session(), claim, &[], ALL, std::future::ready(()))
+            .await
+    }
+
+    pub(crate) async fn commit(
+        &self,
+        app: &Arc<App>,
+        task: TaskId,
+        commit: NewCommit,
+    ) -> Result<Committed, AppError> {
+        app.commit(self.session(), self.claim(task), commit).await
+    }
+
+    pub(crate) async fn get(&self, app: &App, task: TaskId, key: &str) -> Option<String> {
+        let keys = [Bytes::copy_from_slice(key.as_bytes())];
+        let (mut values, _) = app.get(task, "t", &keys).await.unwrap();
+        let entry = values.remove(0)?;
+        Some(String::from_utf8(entry.value.to_vec()).unwrap())
+    }
+}
+
+pub(crate) fn put(key: &str, value: &str) -> NewEntry {
+    NewEntry {
+        table: "t".into(),
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        value: Some(Bytes::copy_from_slice(value.as_bytes())),
+        ttl_ms: None,
+    }
+}
+
+pub(crate) fn delete(key: &str) -> NewEntry {
+    NewEntry {
+        value: None,
+        ..put(key, "")
+    }
+}
+
+pub(crate) fn result(topic: &str, value: &str) -> (Box<str>, NewRecord) {
+    let record = NewRecord {
+        partition: Some(0),
+        value: Some(Bytes::copy_from_slice(value.as_bytes())),
+        ..NewRecord::default()
+    };
+    (topic.into(), record)
+}
