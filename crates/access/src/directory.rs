@@ -129,41 +129,42 @@ impl Directory {
 
     /// Decides, without regard to what a caller remembers.
     pub(crate) fn decide(&self, who: &Who, peer: IpAddr, action: Action, resource: &Resource<'_>) -> bool {
-        let Some((user, state)) = self.user_of(who) else {
+        let state = self.state.read();
+        let Some(user) = state.user_of(who) else {
             return who.is_internal() || (*who == Who::Anonymous && self.is_open());
         };
         if user.has_tag(SUPERUSER) {
             return true;
         }
         let mut verdict = Verdict::Silent;
-        for subject in subjects(&user) {
+        for subject in subjects(user) {
             match state.rules.verdict(&subject, action, resource, peer) {
                 Verdict::Forbidden => return false,
                 Verdict::Allowed => verdict = Verdict::Allowed,
                 Verdict::Silent => {}
             }
         }
-        verdict == Verdict::Allowed || is_allowed_by_tag(&user, action, resource.kind)
+        verdict == Verdict::Allowed || is_allowed_by_tag(user, action, resource.kind)
     }
 
     /// Returns true if a rule permits `action` on at least some things of these kinds.
     pub(crate) fn decide_any(&self, who: &Who, peer: IpAddr, action: Action, kinds: Kinds) -> bool {
-        let Some((user, state)) = self.user_of(who) else {
+        let state = self.state.read();
+        let Some(user) = state.user_of(who) else {
             return who.is_internal() || (*who == Who::Anonymous && self.is_open());
         };
         user.has_tag(SUPERUSER)
-            || kinds.iter().any(|kind| is_allowed_by_tag(&user, action, kind))
-            || subjects(&user).any(|subject| state.rules.permits_any(&subject, action, kinds, peer))
-    }
-
-    fn user_of(&self, who: &Who) -> Option<(Arc<User>, std::sync::RwLockReadGuard<'_, State>)> {
-        let Who::User(name) = who else { return None };
-        let state = self.state.read();
-        Some((Arc::clone(state.users.get(&**name)?), state))
+            || kinds.iter().any(|kind| is_allowed_by_tag(user, action, kind))
+            || subjects(user).any(|subject| state.rules.permits_any(&subject, action, kinds, peer))
     }
 }
 
 impl State {
+    fn user_of(&self, who: &Who) -> Option<&User> {
+        let Who::User(name) = who else { return None };
+        self.users.get(&**name).map(|user| &**user)
+    }
+
     fn apply(&mut self, change: Change) {
         match change {
             Change::PutUser(user) => {
