@@ -1,5 +1,5 @@
-//! Memory of 100,000 users with 10 rules each, and the time of a decision: `cargo run --release -p stafett-access
-//! --example memory`.
+//! Memory of 100,000 users with 10 rules each, and the time of a decision: `cargo run --release -p
+//! stafett-access --example memory`.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement")]
 

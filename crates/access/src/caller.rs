@@ -1,7 +1,7 @@
 //! The origin of a request, with its decisions remembered.
 //!
-//! A connection makes its caller once. While the directory does not change, a decision about the same action and
-//! thing is a look-up; a caller without a name in an open directory is not looked up at all.
+//! A connection makes its caller once. While the directory does not change, a decision about the same action
+//! and thing is a look-up; a caller without a name in an open directory is not looked up at all.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -119,8 +119,8 @@ impl Caller {
         self.peer
     }
 
-    /// Returns true if it may do everything, because it has no name and there is no administrator, or because it
-    /// is the broker.
+    /// Returns true if it may do everything, because it has no name and there is no administrator, or because
+    /// it is the broker.
     pub fn is_unrestricted(&self) -> bool {
         match (&self.who, &self.directory) {
             (Who::Anonymous, Some(directory)) => directory.is_open(),

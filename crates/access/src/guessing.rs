@@ -1,4 +1,5 @@
-//! Delays for peers and users with failed logins. Both tables are bounded: what failed longest ago is forgotten.
+//! Delays for peers and users with failed logins. Both tables are bounded: what failed longest ago is
+//! forgotten.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,7 +1,8 @@
 //! Users, callers, actions and rules, as pure data and one decision function.
 //!
-//! This crate does no I/O, reads no clock and draws no random numbers: times, salts and nonces are passed in. It
-//! must not know protocols, and it never keeps a password, only verifiers that a password can be checked against.
+//! This crate does no I/O, reads no clock and draws no random numbers: times, salts and nonces are passed in.
+//! It must not know protocols, and it never keeps a password, only verifiers that a password can be checked
+//! against.
 //!
 //! - `action`: actions, and sets of them
 //! - `resource`: things that actions are done to

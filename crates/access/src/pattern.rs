@@ -1,7 +1,8 @@
-//! Patterns of names: regular expressions without backtracking, so a match takes time in proportion to the name.
+//! Patterns of names: regular expressions without backtracking, so a match takes time in proportion to the
+//! name.
 //!
-//! Frequent forms are compared without an automaton. As elsewhere with such permissions, a pattern that has no
-//! anchors matches anywhere in the name, and an empty one matches the empty name only.
+//! Frequent forms are compared without an automaton. As elsewhere with such permissions, a pattern that has
+//! no anchors matches anywhere in the name, and an empty one matches the empty name only.
 
 use regex::{Regex, RegexBuilder};
 

@@ -1,7 +1,8 @@
 //! All rules, by subject and name.
 //!
-//! A decision looks up the name itself, the prefixes of it whose lengths occur, and the patterns of the subject, of
-//! which there are few. It does not depend on the number of rules of other subjects or for other names.
+//! A decision looks up the name itself, the prefixes of it whose lengths occur, and the patterns of the
+//! subject, of which there are few. It does not depend on the number of rules of other subjects or for other
+//! names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -20,7 +20,8 @@ pub const MESSAGE_BYTES_MAX: usize = 4096;
 /// Bytes of the longest nonce of a client.
 const NONCE_BYTES_MAX: usize = 512;
 
-/// Reason why an exchange ends. Each but [`ScramError::Refused`] is a client that does not follow the protocol.
+/// Reason why an exchange ends. Each but [`ScramError::Refused`] is a client that does not follow the
+/// protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScramError {
     #[error("the message is malformed")]
@@ -90,7 +91,8 @@ impl First {
         if nonce.is_empty() || nonce.len() > NONCE_BYTES_MAX || !is_nonce {
             return Err(ScramError::Malformed);
         }
-        // Extensions are optional, but one that stands for another kind of login changes the password's meaning.
+        // Extensions are optional, but one that stands for another kind of login changes the password's
+        // meaning.
         if fields.any(|field| field.eq_ignore_ascii_case("tokenauth=true")) {
             return Err(ScramError::Unsupported);
         }
@@ -108,7 +110,8 @@ impl First {
         })
     }
 
-    /// Answers with the salt of the user, or of one that could be there. `nonce` is random, `secret` always the same.
+    /// Answers with the salt of the user, or of one that could be there. `nonce` is random, `secret` always
+    /// the same.
     #[must_use]
     pub fn answer(
         self,
@@ -136,7 +139,8 @@ impl First {
 }
 
 impl Exchange {
-    /// Checks the proof of the client, and returns the last message, which proves that the server has the verifier.
+    /// Checks the proof of the client, and returns the last message, which proves that the server has the
+    /// verifier.
     pub fn finish(self, message: &[u8]) -> Result<String, ScramError> {
         let message = text(message)?;
         let (unsigned, proof) = message.rsplit_once(",p=").ok_or(ScramError::Malformed)?;
@@ -152,7 +156,8 @@ impl Exchange {
         if binding != self.gs2_header.as_bytes() {
             return Err(ScramError::Unsupported);
         }
-        // Some clients send their own part twice (librdkafka before 2.6): all of it is signed, and ours is in it.
+        // Some clients send their own part twice (librdkafka before 2.6): all of it is signed, and ours is in
+        // it.
         if !nonce.ends_with(&self.nonce) {
             return Err(ScramError::ForgedNonce);
         }

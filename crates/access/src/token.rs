@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! stored key    32 bytes: SHA-256 of the token
-//! stored value  u8 version (1), text id, text user, text description, i64 expiry in ms since 1970 (0 for none)
+//! stored value  u8 version (1), text id, text user, text description, i64 expiry in ms since 1970 (0 for
+//! none)
 //! ```
 
 use sha2::{Digest, Sha256};

@@ -125,8 +125,8 @@ impl std::fmt::Debug for ScramVerifier {
     }
 }
 
-/// A salt of four bytes, and a hash of salt and password: what definitions of other brokers bring along. Fast to
-/// guess, so a login replaces nothing, and users should get new passwords.
+/// A salt of four bytes, and a hash of salt and password: what definitions of other brokers bring along. Fast
+/// to guess, so a login replaces nothing, and users should get new passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SaltedHash {
     pub hash: Hash,

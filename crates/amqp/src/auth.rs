@@ -1,7 +1,7 @@
 //! Authentication of clients: the SASL mechanisms PLAIN, AMQPLAIN and ANONYMOUS.
 //!
-//! While no user is an administrator there is `guest` with the password `guest`, from this machine only, and an
-//! anonymous client is `guest`.
+//! While no user is an administrator there is `guest` with the password `guest`, from this machine only, and
+//! an anonymous client is `guest`.
 
 use std::net::IpAddr;
 use std::sync::Arc;

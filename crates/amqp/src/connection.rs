@@ -10,8 +10,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_access::Caller;
-use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
 use stafett_net::registry::Wait;
@@ -20,14 +18,13 @@ use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadH
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth;
 use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
-use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::{Input, InputError};
+use crate::opening::Opening;
 use crate::operation::Operation;
 use crate::output::Output;
-use crate::session::{ConnectionEnd, Session, rights};
+use crate::session::{ConnectionEnd, Session};
 use crate::traced::ConnectionTrace;
 
 /// The outbox is emptied while fewer bytes than this wait to be written.
@@ -44,7 +41,7 @@ const MISSED_MAX: u32 = 2 * LOOKS;
 
 /// Reasons why serving ended.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+pub(crate) enum Ended {
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(transparent)]
@@ -108,121 +105,6 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     let ended = open.run(connection).await;
     open.session.abandon();
     ended
-}
-
-/// A connection that is not authenticated and opened yet.
-struct Opening {
-    input: Input,
-    output: Output,
-}
-
-impl Opening {
-    async fn run(
-        &mut self,
-        context: &AmqpContext,
-        connection: &mut Connection,
-    ) -> Result<(Agreed, Arc<Caller>), Ended> {
-        let peer = connection.entry.peer.ip();
-        let entry = Arc::clone(&connection.entry);
-        let budget = Arc::clone(&connection.budget);
-        let drain = connection.drain.clone();
-        let (mut read, mut write) = connection.stream.split();
-        let mut handshake = Handshake::default();
-        let mut caller = None;
-        let access = context.broker.access();
-        let mut began = false;
-        loop {
-            let read = drain
-                .run_until_cancelled(self.input.read(&mut read, &budget, &entry))
-                .await;
-            let Some(read) = read else {
-                return Err(ConnectionEnd::Stopping.into());
-            };
-            let permit = read?.ok_or(Ended::Left)?;
-            entry.on_received(permit.bytes());
-            if !began {
-                let is_tls = is_hello(&self.input.buffer);
-                let Some(is_spoken) = frame::split_protocol_header(&mut self.input.buffer) else {
-                    continue;
-                };
-                if !is_spoken {
-                    if is_tls {
-                        warn_of_tls(&entry);
-                    }
-                    self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
-                    self.output.write_all(&mut write).await?;
-                    return Err(Ended::NotOpened(
-                        "another protocol, or another version".to_owned(),
-                    ));
-                }
-                began = true;
-                self.output.send(0, handshake::start(peer, access.is_open()));
-            }
-            while let Some(frame) = self.next_frame()? {
-                let mut action = handshake.on_frame(frame, &context.settings);
-                if let HandshakeAction::LogIn(credentials) = action {
-                    let logged_in = auth::log_in(access, &credentials, peer).await;
-                    let user = logged_in.map(|logged_in| {
-                        caller = Some(logged_in.caller);
-                        logged_in.user
-                    });
-                    action = handshake.on_login(user, &context.settings);
-                }
-                match action {
-                    HandshakeAction::Nothing | HandshakeAction::LogIn(_) => {}
-                    HandshakeAction::Send(method) => self.output.send(0, method),
-                    HandshakeAction::Open(agreed) => {
-                        let caller = caller.unwrap_or_else(|| access.anonymous(peer));
-                        return self.open(context, agreed, caller, &mut write).await;
-                    }
-                    HandshakeAction::Close(exception) => {
-                        return Err(self.refuse(&exception, &mut write).await);
-                    }
-                    HandshakeAction::End { why } => {
-                        self.output.write_all(&mut write).await?;
-                        return Err(Ended::NotOpened(why));
-                    }
-                    HandshakeAction::Closed => {
-                        self.output.send(0, CloseOk {});
-                        self.output.write_all(&mut write).await?;
-                        return Err(Ended::Left);
-                    }
-                }
-            }
-            turn::after(permit.bytes()).await;
-            drop(permit);
-            self.output.write_all(&mut write).await?;
-        }
-    }
-
-    fn next_frame(&mut self) -> Result<Option<stafett_amqp_wire::Frame>, Ended> {
-        frame::split(&mut self.input.buffer, FRAME_BYTES_BEFORE)
-            .map_err(|error| Ended::NotOpened(error.to_string()))
-    }
-
-    async fn open(
-        &mut self,
-        context: &AmqpContext,
-        agreed: Agreed,
-        caller: Arc<Caller>,
-        write: &mut WriteHalf<'_>,
-    ) -> Result<(Agreed, Arc<Caller>), Ended> {
-        let may_enter = rights::check_virtual_host(&caller, &agreed);
-        if let Err(exception) = may_enter.and_then(|()| context.open_virtual_host(&agreed.virtual_host)) {
-            return Err(self.refuse(&exception.caused_by((10, 40)), write).await);
-        }
-        self.output.send(0, OpenOk::default());
-        Ok((agreed, caller))
-    }
-
-    /// Sends the exception, then ends the connection.
-    async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
-        self.output.send(0, exception.close());
-        match self.output.write_all(write).await {
-            Ok(()) => Ended::NotOpened(exception.reply_text()),
-            Err(error) => error.into(),
-        }
-    }
 }
 
 struct Open {

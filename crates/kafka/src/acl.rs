@@ -7,7 +7,8 @@
 //! | host `*`, an address | all peers, one |
 //! | the cluster `kafka-cluster` | the cluster |
 //!
-//! Rules with patterns, and those about things that Kafka does not know, have no ACL and are left out of lists.
+//! Rules with patterns, and those about things that Kafka does not know, have no ACL and are left out of
+//! lists.
 
 use std::net::IpAddr;
 

@@ -20,7 +20,8 @@
 //! - `operation`: work that requests wait for, and how it is performed; `time_search`, `epoch_search`:
 //!   searches in logs
 //! - `response_queue`: pending answers of a connection, in order; `produce_results`: those of `Produce`
-//! - `authority`: the caller of a connection; `gate`: rights that each request needs; `sasl`: logins; `acl`: ACLs
+//! - `authority`: the caller of a connection; `gate`: rights that each request needs; `sasl`: logins; `acl`:
+//!   ACLs
 //!   as rules; `access_operation`: changes of users and rules
 //! - `api`: one file per request
 //! - `fetch_request`: the request; `fetch_state`, `fetch_partition`: partitions to be read; `fetch_sessions`:

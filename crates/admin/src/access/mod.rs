@@ -1,11 +1,12 @@
 //! Logins of requests, and the rights that routes need.
 //!
 //! ```text
-//! request ─ who asks: Basic, Bearer, cookie ─ right of the route ([`rights`]) ─▶ handler ─ rights on names in bodies
+//! request ─ who asks: Basic, Bearer, cookie ─ right of the route ([`rights`]) ─▶ handler ─ rights on names
+//! in bodies
 //! ```
 //!
-//! A request that may do everything passes at once. The caller is a value of the task, so that a handler that finds
-//! names in a body asks for it where it resolves them ([`check`]).
+//! A request that may do everything passes at once. The caller is a value of the task, so that a handler that
+//! finds names in a body asks for it where it resolves them ([`check`]).
 //!
 //! - `rights`: the right of every route
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
@@ -76,7 +77,8 @@ pub(crate) fn check_queue(
 async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Next) -> Response {
     let peer = server::peer(&request).unwrap_or(Ipv4Addr::LOCALHOST.into());
     let Ok(broker) = broker.get() else {
-        // Users are not known yet, and the broker answers little. What operators do from this machine is possible.
+        // Users are not known yet, and the broker answers little. What operators do from this machine is
+        // possible.
         let is_open = rights::needs(request.method(), template(&request)) == Some(rights::Needs::Nothing);
         if is_open || peer.to_canonical().is_loopback() {
             return next.run(request).await;
@@ -88,7 +90,9 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     let given = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = match given {
         Some(caller) => caller,
-        None if access.is_open() && !has_credentials(request.headers()) => access.anonymous(peer),
+        None if access.directory().user_count() == 0 || is_free(access, request.headers()) => {
+            access.anonymous(peer)
+        }
         None => {
             let headers = request.headers().clone();
             match log_in(access, &headers, peer).await {
@@ -128,6 +132,11 @@ fn check_client(caller: &Caller, headers: &HeaderMap) -> Result<(), Problem> {
     }
     let why = "Stafett-Client names the user itself, or is absent";
     Err(Problem::new(Code::Forbidden, why))
+}
+
+/// Returns true if the caller needs no name, and gives none.
+fn is_free(access: &AccessControl, headers: &HeaderMap) -> bool {
+    access.is_open() && !has_credentials(headers)
 }
 
 fn has_credentials(headers: &HeaderMap) -> bool {

@@ -1,5 +1,5 @@
-//! The right of every route. A route without a line here is refused to all but those who may do everything, and a
-//! test over the document of the API names it.
+//! The right of every route. A route without a line here is refused to all but those who may do everything,
+//! and a test over the document of the API names it.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, header};

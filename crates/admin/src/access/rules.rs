@@ -39,8 +39,8 @@ struct RuleStatus {
     /// True if the actions are forbidden, which goes before a permission.
     #[serde(default)]
     deny: bool,
-    /// Actions: `read`, `write`, `create`, `delete`, `alter`, `describe`, `define` (create, delete, alter), `all`, and
-    /// others.
+    /// Actions: `read`, `write`, `create`, `delete`, `alter`, `describe`, `define` (create, delete, alter),
+    /// `all`, and others.
     actions: Vec<String>,
     /// Kinds of things: `topic`, `group`, `queue`, `exchange`, `transactional_id`, `live_topic`, `namespace`,
     /// `cluster`, and others.

@@ -1,7 +1,7 @@
 //! All definitions as one file, in RabbitMQ's form. `GET` exports, `POST` imports ([`super::import`]).
 //!
-//! Users have no password hashes, which are secrets: set passwords after an import. Policies are empty. Exclusive queues
-//! and the exchanges of every virtual host are left out, as in RabbitMQ.
+//! Users have no password hashes, which are secrets: set passwords after an import. Policies are empty.
+//! Exclusive queues and the exchanges of every virtual host are left out, as in RabbitMQ.
 
 use axum::http::{HeaderValue, Method, header};
 use serde_json::{Map, Value, json};

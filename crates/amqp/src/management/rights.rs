@@ -1,5 +1,5 @@
-//! The right that each path needs, by the tags and permissions of the user. A path that is not named here is for
-//! administrators, so a new one is closed until it is opened.
+//! The right that each path needs, by the tags and permissions of the user. A path that is not named here is
+//! for administrators, so a new one is closed until it is opened.
 //!
 //! | right | who |
 //! |---|---|

@@ -51,8 +51,8 @@ pub enum LoginError {
     Scram(#[from] ScramError),
 }
 
-/// Hashes of passwords that were right, so that a client that sends its password with each request does not cost
-/// milliseconds each time.
+/// Hashes of passwords that were right, so that a client that sends its password with each request does not
+/// cost milliseconds each time.
 #[derive(Debug, Default)]
 pub(super) struct Verified(HashMap<Box<str>, ([u8; 32], u64)>);
 

@@ -1,7 +1,7 @@
 //! Users, tokens and rules as stored state, and logins.
 //!
-//! [`Directory`] decides; this stores what it knows, changes it, and checks what callers give as proof. Passwords
-//! are checked on threads that may block, few at a time, so that logins cannot take all processors.
+//! [`Directory`] decides; this stores what it knows, changes it, and checks what callers give as proof.
+//! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `login`: logins by password, token and SCRAM

@@ -1,6 +1,7 @@
 //! `DescribeUserScramCredentials`, `AlterUserScramCredentials`: users' verifiers.
 //!
-//! As in Kafka, the client salts the password. A user that has lost its last verifier cannot log in, and stays.
+//! As in Kafka, the client salts the password. A user that has lost its last verifier cannot log in, and
+//! stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Rights that each request needs, checked before its handler runs.
 //!
 //! Every served API has a line in [`check`]; one without is refused, and a test names it. Requests about many
-//! things are executed as a whole or not at all: if one of the things is refused, the others are answered with
-//! `OPERATION_NOT_ATTEMPTED`. Where Kafka answers for each thing and clients depend on it, the handler checks
-//! (`Produce`, `Fetch`, `Metadata`, lists).
+//! things are executed as a whole or not at all: if one of the things is refused, the others are answered
+//! with `OPERATION_NOT_ATTEMPTED`. Where Kafka answers for each thing and clients depend on it, the handler
+//! checks (`Produce`, `Fetch`, `Metadata`, lists).
 //!
 //! A caller that may do everything is not checked, and its request is not read here.
 

@@ -88,8 +88,8 @@ impl Settings {
         }
     }
 
-    /// Refuses addresses reachable from other machines, unless that is allowed or a login is required. `key` is
-    /// the setting of the addresses.
+    /// Refuses addresses reachable from other machines, unless that is allowed or a login is required. `key`
+    /// is the setting of the addresses.
     pub(crate) fn check_reach(&self, key: &'static str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
         let open = addresses
             .iter()
