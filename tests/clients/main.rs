@@ -9,6 +9,7 @@
 //! broker is started and that one is used; tests that must stop a broker then skip themselves.
 #![cfg(test)]
 
+mod access;
 mod admin;
 mod amqp;
 mod amqp_kill;

@@ -9,6 +9,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stafett_access::Action;
 use stafett_broker::Broker;
 use stafett_delivery::{DeliveryId, SearchBounds, SearchOrder};
 use stafett_http::api::post;
@@ -17,6 +18,7 @@ use stafett_http::{Code, Path, Problem, Query, Slot, body};
 use stafett_messaging::Stopped;
 use stafett_messaging::queues::Queue;
 
+use crate::access;
 use crate::message::{Choice, parse_message_id};
 use crate::operations::{self, Operations, Progress};
 use crate::queues::{NAMESPACE, find, plan};
@@ -101,6 +103,7 @@ async fn move_messages(
         find(&broker, &namespace, &name)?,
         find(&broker, &namespace, &wanted.to.queue)?,
     );
+    access::check_queue(&broker, Action::Write, &namespace, &wanted.to.queue)?;
     if Arc::ptr_eq(&from, &to) {
         return Err(Problem::bad_request("the messages are in this queue already"));
     }

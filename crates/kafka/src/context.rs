@@ -11,6 +11,7 @@ use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::authority::Identity;
 use crate::fetch_sessions::FetchSessions;
 use crate::internal_topic::InternalTopic;
 use crate::log_limit::LogLimit;
@@ -88,6 +89,7 @@ impl KafkaContext {
 pub(crate) struct RequestContext {
     pub shared: Arc<KafkaContext>,
     pub entry: Arc<ConnectionEntry>,
+    pub identity: Identity,
     /// Cancelled when the connection must not wait any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,

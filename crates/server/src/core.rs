@@ -58,6 +58,7 @@ impl Core {
         let broker = Broker::start(shared, broker_settings(settings))
             .await
             .context("the broker cannot start")?;
+        broker.access().require_remote_login(settings.require_login);
         broker.histories().set_bytes_max(settings.history.bytes_max);
         let mut registry = process.registry();
         broker.register_metrics(&mut registry);

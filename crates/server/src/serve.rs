@@ -372,12 +372,15 @@ impl Process {
             origins: settings.origins.clone(),
             hosts: settings.hosts.clone(),
         };
-        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
+        let broker = &self.admin.broker;
+        let open = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
+        let live = stafett_live::router(self.live.clone());
+        let metrics = self.management.metrics_router(access.clone());
+        let guarded = stafett_admin::guard(broker.clone(), open.merge(live).merge(metrics));
+        let router = guarded
             .merge(stafett_console::router())
-            .merge(stafett_live::router(self.live.clone()))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()))
-            .merge(self.management.metrics_router(access.clone()));
+            .merge(self.management.router(access.clone()));
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         self.http.serve(opened.listeners.iter().cloned(), server);
         self.serve_management(connections_max, access).await?;
@@ -402,7 +405,8 @@ impl Process {
         let plain = ("prometheus", "amqp.prometheus", &amqp.prometheus);
         let tls = ("prometheus-tls", "amqp.tls_prometheus", &amqp.tls_prometheus);
         let opened = self.open(alone(plain, tls, connections_max)).await?;
-        let router = stafett_http::stamped(self.management.prometheus_router());
+        let routes = self.management.prometheus_router();
+        let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), routes));
         self.http.serve(opened.listeners, HttpServer::new(router));
         Ok(())
     }

@@ -197,9 +197,10 @@ impl Route {
 }
 
 impl Routes {
-    /// Asks a route.
-    pub(crate) async fn ask(self, request: Request<String>) -> Answered {
+    /// Asks a route for a caller.
+    pub(crate) async fn ask(self, request: Request<String>, by: Arc<stafett_access::Caller>) -> Answered {
         let mut request = request.map(Body::from);
+        request.extensions_mut().insert(by);
         if let Some(budget) = self.budget {
             request.extensions_mut().insert(budget);
         }

@@ -24,6 +24,7 @@ use super::{JSON, Session, server, trust};
 use crate::failure::Failure;
 
 const HTTP: &str = "http";
+const TOKEN_FILE: &str = "token-file";
 const HTTPS: &str = "https://";
 /// Maximum bytes of a response.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -44,6 +45,14 @@ pub(crate) fn command(command: Command) -> Command {
                 .help("The broker's HTTP port; https://HOST:PORT for the one with TLS"),
         )
         .args(trust::args())
+        .arg(
+            Arg::new(TOKEN_FILE)
+                .long(TOKEN_FILE)
+                .value_name("FILE")
+                .global(true)
+                .display_order(100)
+                .help("File with a token, where the broker requires a login (stafett token create)"),
+        )
         .arg(
             Arg::new(JSON)
                 .long(JSON)
@@ -113,6 +122,14 @@ impl Question {
         self
     }
 
+    /// Adds the header `Authorization`, if there is one.
+    fn by(self, login: Option<&str>) -> Self {
+        match login {
+            Some(login) => self.with_header("authorization", login),
+            None => self,
+        }
+    }
+
     /// Adds the value of an option if it is given.
     pub(crate) fn with_option(self, matches: &ArgMatches, option: &str, name: &str) -> Self {
         match matches.get_one::<String>(option) {
@@ -153,6 +170,8 @@ pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Fai
         .enable_all()
         .build()
         .context("no thread can be started")?;
+    let login = authorization(matches)?;
+    let login = login.as_deref();
     let target = match address.strip_prefix(HTTPS) {
         Some(address) => Target {
             address,
@@ -161,13 +180,23 @@ pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Fai
         None => Target { address, tls: None },
     };
     let asking = async {
-        let (status, answer) = answer(&target, question).await?;
+        let (status, answer) = answer(&target, question.by(login)).await?;
         match answer.get("operation").and_then(Value::as_str) {
-            Some(id) if status == StatusCode::ACCEPTED => ended(&target, id).await,
+            Some(id) if status == StatusCode::ACCEPTED => ended(&target, id, login).await,
             _ => Ok(answer),
         }
     };
     Ok(runtime.block_on(asking)?)
+}
+
+/// Returns the header with the token of the file that is given.
+fn authorization(matches: &ArgMatches) -> anyhow::Result<Option<String>> {
+    let Some(file) = matches.get_one::<String>(TOKEN_FILE) else {
+        return Ok(None);
+    };
+    let token =
+        std::fs::read_to_string(file).with_context(|| format!("the token file {file} cannot be read"))?;
+    Ok(Some(format!("Bearer {}", token.trim())))
 }
 
 /// The broker that is asked.
@@ -177,11 +206,11 @@ struct Target<'a> {
 }
 
 /// Waits for the end of an operation, and returns its result.
-async fn ended(target: &Target<'_>, id: &str) -> anyhow::Result<Value> {
+async fn ended(target: &Target<'_>, id: &str, login: Option<&str>) -> anyhow::Result<Value> {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let question = Question::new(Method::GET, "/v1/operations").at(id);
-        let (_, mut operation) = answer(target, question).await?;
+        let (_, mut operation) = answer(target, question.by(login)).await?;
         let state = operation.get("state").and_then(Value::as_str);
         match state {
             Some("running") => {}

@@ -1,5 +1,6 @@
 //! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
+mod acl;
 mod api_docs;
 mod app;
 mod binding;
@@ -23,8 +24,10 @@ mod queue;
 mod running_journal;
 mod serve;
 mod tls;
+mod token;
 mod topic;
 mod transaction;
+mod user;
 
 use clap::{ArgMatches, Command};
 
@@ -88,6 +91,18 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: namespace::describe,
         run: namespace::run,
+    },
+    Entry {
+        describe: user::describe,
+        run: user::run,
+    },
+    Entry {
+        describe: token::describe,
+        run: token::run,
+    },
+    Entry {
+        describe: acl::describe,
+        run: acl::run,
     },
     Entry {
         describe: produce::describe,

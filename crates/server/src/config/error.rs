@@ -71,7 +71,8 @@ pub(crate) enum ConfigError {
     },
     #[error(
         "{key} = {address} can be reached from other machines, and nobody has to authenticate there: listen on a \
-         loopback address such as 127.0.0.1, or set allow_unauthenticated = true if this is meant"
+         loopback address such as 127.0.0.1, set require_login = true and make users from this machine (stafett user \
+         add), or set allow_unauthenticated = true if it is meant to be open"
     )]
     Unauthenticated { key: &'static str, address: String },
     #[error("{given} is set, and {missing} is not: a certificate and its key belong together")]

@@ -88,17 +88,19 @@ impl Settings {
         }
     }
 
-    /// Refuses addresses reachable from other machines, unless that is allowed. `key` is the setting of the
-    /// addresses.
+    /// Refuses addresses reachable from other machines, unless that is allowed or a login is required. `key`
+    /// is the setting of the addresses.
     pub(crate) fn check_reach(&self, key: &'static str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
         let open = addresses
             .iter()
             .find(|address| !address.ip().to_canonical().is_loopback());
         match open {
-            Some(address) if !self.allow_unauthenticated => Err(ConfigError::Unauthenticated {
-                key,
-                address: address.to_string(),
-            }),
+            Some(address) if !self.allow_unauthenticated && !self.require_login => {
+                Err(ConfigError::Unauthenticated {
+                    key,
+                    address: address.to_string(),
+                })
+            }
             _ => Ok(()),
         }
     }

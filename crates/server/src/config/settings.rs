@@ -57,6 +57,11 @@ settings! {
         /// Allows listeners that can be reached from other machines without authentication. Without it, only
         /// loopback addresses are listened on.
         allow_unauthenticated: Switch = "false";
+
+        /// Requires a login of clients from other machines at all times, which also allows listeners that
+        /// they can reach. Without it, clients need no login until a user is an administrator. Users are made
+        /// from this machine: `stafett user add`.
+        require_login: Switch = "false";
     }
     tls: Tls {
         /// PEM file with the certificate of the node, and those between it and its root. With it, listeners
@@ -67,8 +72,8 @@ settings! {
         /// PEM file with its key.
         key: OptionalFile = "", reloads true;
 
-        /// Whether clients show certificates. `none`: they are not asked; `optional`: one that is shown has to
-        /// be good; `required`: connections without one are refused.
+        /// Whether clients show certificates. `none`: they are not asked; `optional`: one that is shown has
+        /// to be good; `required`: connections without one are refused.
         clients: OnClientCertificates = "none", reloads true;
 
         /// PEM file with the authorities whose client certificates are good.
