@@ -106,8 +106,7 @@ impl Tls {
         Ok(Arc::new(Self(Mutex::new(State { in_force, read }))))
     }
 
-    /// Reads the files of `settings` again, for connections from now on. After an error, what was in force
-    /// before still is.
+    /// Reads the files of `settings` again, for connections from now on. An error changes nothing.
     pub fn reload(&self, settings: TlsSettings) -> Result<(), TlsError> {
         let read = stamps(&settings);
         let loaded = Loaded::read(settings);
@@ -117,7 +116,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns true if a file differs from what was read last.
+    /// Returns true if a file has changed since the last read.
     pub fn has_changed(&self) -> bool {
         let settings = self.settings();
         let stamps = stamps(&settings);
