@@ -33,6 +33,7 @@ fn main() {
         encoder.write_all(&bytes).expect("memory takes bytes");
         std::fs::write(&packed, encoder.finish().expect("memory takes bytes")).expect("a writable folder");
         let path = std::path::absolute(&path).expect("a path");
+        let (path, packed) = (path.display().to_string(), packed.display().to_string());
         writeln!(
             table,
             "File {{ name: {name:?}, content_type: {content_type:?}, plain: include_bytes!({path:?}), gzip: include_bytes!({packed:?}) }},"

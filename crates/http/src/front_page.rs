@@ -42,8 +42,8 @@ pub fn answer(headers: &HeaderMap, more: &[Link]) -> Response {
     if wants_html(headers) {
         return (StatusCode::FOUND, always, [(header::LOCATION, CONSOLE)]).into_response();
     }
-    let links = LINKS.iter().chain(more);
-    let lines = links.map(|link| format!("{}: {}\n", link.about, link.path));
+    let shown = LINKS.iter().chain(more);
+    let lines = shown.map(|link| format!("{}: {}\n", link.about, link.path));
     let text = format!(
         "This is Stafett {VERSION}, a message broker.\n{}",
         lines.collect::<String>()

@@ -114,9 +114,11 @@ fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
 
 /// Returns a schema as an object, also that of any value: some generators of clients expect one.
 fn object(schema: Schema) -> Value {
-    match schema.to_value() {
-        Value::Bool(true) => json!({}),
-        other => other,
+    let value = schema.to_value();
+    if value == Value::Bool(true) {
+        json!({})
+    } else {
+        value
     }
 }
 

@@ -78,7 +78,7 @@ async fn end(
     };
     left.map_err(|why| match why {
         // It has left meanwhile.
-        GroupError::UnknownMember => none(),
+        why if why == GroupError::UnknownMember => none(),
         why => of_group(&why, &name),
     })?;
     Ok(answer(StatusCode::OK, &shown))
