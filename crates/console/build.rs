@@ -15,9 +15,18 @@ fn main() {
     println!("cargo:rerun-if-changed={}", root.display());
     println!("cargo:rerun-if-changed=build.rs");
     let mut table = String::from("&[\n");
-    for path in [root.clone(), root.join("assets")].iter().flat_map(|folder| files(folder)) {
-        let name = path.strip_prefix(&root).expect("a file below it").to_str().expect("a plain name");
-        let Some(content_type) = content_type(name) else { continue };
+    for path in [root.clone(), root.join("assets")]
+        .iter()
+        .flat_map(|folder| files(folder))
+    {
+        let name = path
+            .strip_prefix(&root)
+            .expect("a file below it")
+            .to_str()
+            .expect("a plain name");
+        let Some(content_type) = content_type(name) else {
+            continue;
+        };
         let packed = out.join(format!("{}.gz", name.replace('/', "_")));
         let bytes = std::fs::read(&path).expect("a readable file");
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());

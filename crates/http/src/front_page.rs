@@ -96,7 +96,12 @@ mod tests {
             assert_eq!(headers[header::CACHE_CONTROL], "no-store");
             let body = to_bytes(response.into_body(), 1000).await.unwrap();
             let text = String::from_utf8(body.to_vec()).unwrap();
-            for line in ["This is Stafett", "Its API: /v1\n", "More: /more\n", "Its console: /console/\n"] {
+            for line in [
+                "This is Stafett",
+                "Its API: /v1\n",
+                "More: /more\n",
+                "Its console: /console/\n",
+            ] {
                 assert!(text.contains(line), "{text}");
             }
         }
