@@ -99,7 +99,7 @@ const STEPS = {
     await dialog.getByRole('alert').waitFor();
     assert.equal((await call('GET', 'queues/orders')).ready, 1, 'a queue that was made anew was purged');
     await page.keyboard.press('Escape');
-    await page.locator('.figures dd', { hasText: /^1/ }).first().waitFor();
+    await page.getByRole('link', { name: 'Messages (1)' }).waitFor();
     await page.getByRole('button', { name: 'Purge' }).click();
     await dialog.getByRole('button', { name: 'Purge 1 message' }).click();
     await dialog.getByText('1 message purged').waitFor();
@@ -183,7 +183,7 @@ const STEPS = {
     await page.getByRole('link', { name: 'many.119' }).waitFor();
     await page.keyboard.press('Control+k');
     await page.keyboard.type('many.077');
-    await page.getByRole('option', { name: /many\.077/ }).waitFor();
+    await page.getByRole('option', { name: 'many.077 queue', exact: true }).waitFor();
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'many.077' }).waitFor();
   },

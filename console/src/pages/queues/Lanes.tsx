@@ -27,7 +27,7 @@ export function Lanes({ queue }: { queue: Queue }) {
       <header>
         <h2>Lanes by priority</h2>
       </header>
-      {used.length === 0 && <p className="quiet">Nothing waits.</p>}
+      {used.length === 0 && fronts.every(({ isPending }) => !isPending) && <p className="quiet">Nothing waits.</p>}
       <ul className="bars">
         {used.map(({ priority, at }) => (
           <li key={priority}>
