@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +13,9 @@ use std::time::Duration;
 use std::{env, process};
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::tls::Tls;
 
 /// Guard against a hanging test, not an expectation.
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -20,6 +24,9 @@ const STOP_LIMIT: rustix::event::Timespec = rustix::event::Timespec {
     tv_sec: 60,
     tv_nsec: 0,
 };
+
+/// Settings of a broker with TLS; its certificates are added.
+const WITH_TLS: &[&str] = &["tls.version_min=1.2"];
 
 /// Number that makes the folders of one test process distinct.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -35,6 +42,34 @@ pub(crate) struct Broker {
     kafka: String,
     amqp: String,
     http: String,
+    /// No other program gets the ports while the broker is down.
+    _ports: Vec<Port>,
+    tls: Option<Tls>,
+}
+
+/// A port that is bound, and not listened on: a socket that allows it (`SO_REUSEADDR`) can be bound to it and
+/// listen, and the system gives it to no other.
+struct Port(OwnedFd);
+
+impl Port {
+    fn new() -> Self {
+        let socket = net::socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let socket = socket.unwrap();
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        Self(socket)
+    }
+
+    /// `HOST:PORT`.
+    fn address(&self) -> String {
+        let address = net::getsockname(&self.0).unwrap();
+        SocketAddr::try_from(address).unwrap().to_string()
+    }
 }
 
 impl Broker {
@@ -60,6 +95,8 @@ impl Broker {
                 kafka: address,
                 amqp: String::new(),
                 http: String::new(),
+                _ports: Vec::new(),
+                tls: None,
             };
         }
         Self::start_program(binary(), durability, settings)
@@ -91,6 +128,8 @@ impl Broker {
         settings: &'static [&'static str],
         disk: Option<SmallDisk>,
     ) -> Self {
+        let ports = [Port::new(), Port::new(), Port::new()];
+        let [kafka, amqp, http] = ports.each_ref().map(Port::address);
         let mut broker = Self {
             process: None,
             program,
@@ -98,12 +137,27 @@ impl Broker {
             durability,
             settings,
             disk,
-            kafka: "127.0.0.1:0".to_owned(),
-            amqp: "127.0.0.1:0".to_owned(),
-            http: "127.0.0.1:0".to_owned(),
+            kafka,
+            amqp,
+            http,
+            _ports: ports.into(),
+            tls: None,
         };
+        if settings == WITH_TLS {
+            broker.tls = Some(Tls::make(&broker.folder));
+        }
         broker.launch();
         broker
+    }
+
+    /// Starts a broker that asks for client certificates where there is TLS.
+    pub(crate) fn start_with_tls() -> Self {
+        Self::start_program(binary(), "os", WITH_TLS)
+    }
+
+    /// The certificates of a broker that was started with TLS, and its addresses.
+    pub(crate) fn tls(&self) -> &Tls {
+        self.tls.as_ref().unwrap()
     }
 
     /// `HOST:PORT` of the Kafka listener. It stays the same over a restart.
@@ -152,13 +206,18 @@ impl Broker {
 
     /// Kills without any warning, and starts again on the same port and data.
     pub(crate) fn kill_and_restart(&mut self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// Kills without any warning.
+    pub(crate) fn kill(&mut self) {
         let mut process = self
             .process
             .take()
             .expect("only a broker of the test's own can be killed");
         process.kill().unwrap();
         process.wait().unwrap();
-        self.launch();
     }
 
     /// Stops with SIGTERM and returns the output of a check of its data.
@@ -245,7 +304,8 @@ impl Broker {
         }
     }
 
-    fn launch(&mut self) {
+    /// Starts on the same port and data, after an end.
+    pub(crate) fn launch(&mut self) {
         let log = File::options()
             .create(true)
             .append(true)
@@ -274,6 +334,12 @@ impl Broker {
             .arg("--data-dir")
             .arg(&data)
             .args(self.settings.iter().flat_map(|setting| ["--set", setting]))
+            .args(
+                self.tls
+                    .iter()
+                    .flat_map(Tls::settings)
+                    .flat_map(|setting| ["--set".to_owned(), setting]),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -293,6 +359,9 @@ impl Broker {
             }
             if let Some(address) = line.strip_prefix("http listening on ") {
                 address.clone_into(&mut self.http);
+            }
+            if let Some(tls) = &mut self.tls {
+                tls.hear(&line);
             }
             if line == "ready" {
                 break;

@@ -9,6 +9,7 @@
 //! broker is started and that one is used; tests that must stop a broker then skip themselves.
 #![cfg(test)]
 
+mod access;
 mod admin;
 mod amqp;
 mod amqp_kill;
@@ -17,7 +18,9 @@ mod assigned;
 mod broker;
 mod commands;
 mod confluent;
+mod console;
 mod examples;
+mod generated;
 mod groups;
 mod http;
 mod java;
@@ -32,4 +35,5 @@ mod members;
 mod odd;
 mod peer;
 mod program;
+mod tls;
 mod torture;

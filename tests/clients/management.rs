@@ -312,6 +312,35 @@ fn requests_are_answered_as_rabbitmq_answers_them() {
 }
 
 #[test]
+fn requests_of_tools_get_the_answers_that_they_read() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python3() else { return };
+    let broker = Broker::start();
+    let script = root().join("tests/clients/python/management_tools.py");
+    let said = peer::run_text(peer::command(&python).arg(script).arg(broker.http()));
+    assert!(said.trim().parse::<usize>().unwrap() > 40, "{said}");
+}
+
+#[test]
+fn flower_shows_queues_workers_and_tasks_of_celery() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python_with_flower() else {
+        return;
+    };
+    let broker = Broker::start_at("os");
+    let mut monitor = peer::command(&python);
+    monitor
+        .arg(root().join("tests/clients/python/flower_monitor.py"))
+        .args([broker.amqp(), broker.http()])
+        .arg(broker.folder());
+    assert_eq!(peer::run_text(&mut monitor).trim(), "ok");
+}
+
+#[test]
 fn statistics_have_samples_and_rabbitmqs_dashboard_has_its_metrics() {
     if !is_stafett() {
         return;

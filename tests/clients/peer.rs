@@ -21,6 +21,14 @@ pub(crate) fn kcat() -> Option<PathBuf> {
     found
 }
 
+pub(crate) fn curl() -> Option<PathBuf> {
+    let found = on_path("curl");
+    if found.is_none() {
+        skip("curl is not installed", "apt-get install curl");
+    }
+    found
+}
+
 pub(crate) fn chromium() -> Option<PathBuf> {
     let found = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
@@ -132,6 +140,11 @@ pub(crate) fn python_with_amqp() -> Option<PathBuf> {
     python_with("pika, aio_pika, kombu, celery", "pika, aio-pika, kombu or Celery")
 }
 
+/// A Python that has Celery and its monitor.
+pub(crate) fn python_with_flower() -> Option<PathBuf> {
+    python_with("celery, flower", "Celery or Flower")
+}
+
 fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
     let python = root().join("target/clients/venv/bin/python");
     let works = command(&python)
@@ -142,6 +155,26 @@ fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
         skip(&format!("{name} for Python is not there"), "scripts/setup");
     }
     works.then_some(python)
+}
+
+/// The Python with the generator of clients.
+pub(crate) fn python_generator() -> Option<PathBuf> {
+    let folder = root().join("target/generated-clients/venv/bin");
+    if !folder.join("openapi-python-client").exists() {
+        skip("openapi-python-client is not there", "scripts/setup");
+        return None;
+    }
+    Some(folder.join("python"))
+}
+
+/// Node, and the folder with the generator of types for TypeScript and its compiler.
+pub(crate) fn typescript_generator() -> Option<(PathBuf, PathBuf)> {
+    let modules = root().join("target/generated-clients/node/node_modules");
+    if !modules.join("openapi-typescript").exists() {
+        skip("openapi-typescript is not there", "scripts/setup");
+        return None;
+    }
+    Some((on_path("node")?, modules))
 }
 
 /// The program with aiokafka.
@@ -177,6 +210,16 @@ fn node(package: &str, script: &str) -> Option<Command> {
         .env("NODE_PATH", modules)
         .arg(root().join("tests/clients/node").join(script));
     Some(command)
+}
+
+/// The program with amqplib over TLS.
+pub(crate) fn amqplib_with_tls() -> Option<Command> {
+    node("amqplib", "tls.js")
+}
+
+/// The program with amqp091-go over TLS.
+pub(crate) fn amqp091_go_with_tls() -> Option<Command> {
+    built("target/clients/go/tls", "amqp091-go over TLS")
 }
 
 /// The program with amqp091-go.
@@ -277,7 +320,7 @@ pub(crate) fn run_text(command: &mut Command) -> String {
     String::from_utf8(run(command)).unwrap()
 }
 
-fn on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
         .map(|folder| folder.join(program))

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::List;
@@ -22,6 +23,7 @@ use stafett_messaging::{Binding, Destination, NewBinding, Unbind};
 use stafett_model::Namespace;
 use stafett_routing::{HeaderMatch, HeaderValue, Mode};
 
+use crate::access;
 use crate::exchanges::NAMESPACE;
 use crate::refusals::{self, of_storage};
 use crate::{Routes, answer, namespace};
@@ -187,6 +189,7 @@ async fn bind(
     let broker = broker.get()?;
     let namespace = namespace(&query);
     let new = wanted.binding()?;
+    check(&broker, &namespace, &new.source, &new.destination)?;
     let destination = new.destination.clone();
     let same = |binding: &Arc<Binding>| {
         binding.destination == new.destination && binding.key == new.key && binding.arguments == new.arguments
@@ -225,6 +228,23 @@ async fn bind(
     Ok(answer(status, &BindingStatus::of(&entry(&namespace, made))))
 }
 
+/// A binding needs the right to write to its destination, and to read its source.
+fn check(
+    broker: &Broker,
+    namespace: &Namespace,
+    source: &str,
+    destination: &Destination,
+) -> Result<(), Problem> {
+    let space = namespace.as_str();
+    let written = match destination {
+        Destination::Queue(name) => Resource::queue(space, name),
+        Destination::Topic(name) => Resource::topic(name),
+        Destination::Exchange(name) => Resource::exchange(space, name),
+    };
+    access::check(broker, Action::Write, &written)?;
+    access::check(broker, Action::Read, &Resource::exchange(space, source))
+}
+
 async fn unbind(
     State(broker): State<Slot<Broker>>,
     Path(id): Path<String>,
@@ -237,6 +257,7 @@ async fn unbind(
     let binding = all
         .find(|it| id_of(&it.source, &it.destination, &it.key, &it.arguments) == id)
         .ok_or_else(|| no_such_binding(&id))?;
+    check(&broker, &namespace, &binding.source, &binding.destination)?;
     let which = Unbind {
         source: &binding.source,
         destination: &binding.destination,

@@ -13,7 +13,7 @@ use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query};
 use stafett_net::registry::{ChannelBoard, ChannelState, Wait, ask_channels};
-use stafett_net::{ClientWords, ConnectionEntry, Connections};
+use stafett_net::{ClientWords, ConnectionEntry, Connections, TlsSession};
 
 use crate::time::rfc3339;
 use crate::{Routes, answer};
@@ -57,8 +57,8 @@ struct Connection {
     peer: String,
     /// Address that the client connected to.
     local: String,
-    /// Null, as the broker has no TLS.
-    tls: Option<String>,
+    /// Null on a connection without TLS.
+    tls: Option<TlsOf>,
     user: Option<String>,
     namespace: Option<String>,
     since: String,
@@ -70,6 +70,33 @@ struct Connection {
     sent_bytes: u64,
     /// `memory`, `journal`, `space`, `outbox` or `group`; null if it makes progress, or waits for its client.
     waits_for: Option<&'static str>,
+}
+
+/// TLS of a connection.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TlsOf {
+    /// `1.2` or `1.3`.
+    version: &'static str,
+    /// Cipher suite, such as `TLS13_AES_256_GCM_SHA384`.
+    cipher: String,
+    /// Distinguished name in the certificate of the client, as in RFC 4514; null if it showed none.
+    client_subject: Option<String>,
+    /// Name of the user in the certificate, by the setting `tls.client_user`; null if there is none.
+    client_user: Option<String>,
+}
+
+impl TlsOf {
+    fn new(session: &TlsSession) -> Self {
+        let client = session.client.as_ref();
+        Self {
+            version: session.version,
+            cipher: session.cipher.to_string(),
+            client_subject: client.map(|client| client.subject.to_string()),
+            client_user: client
+                .and_then(|client| client.user.as_deref())
+                .map(str::to_owned),
+        }
+    }
 }
 
 /// Client of a connection, in its own words.
@@ -316,7 +343,7 @@ fn shown(entry: &ConnectionEntry) -> Connection {
         protocol: Some(words.protocol).filter(|protocol| !protocol.is_empty()),
         peer: entry.peer.to_string(),
         local: entry.local.to_string(),
-        tls: None,
+        tls: entry.tls().map(|session| TlsOf::new(&session)),
         user: words.user,
         namespace: words.namespace,
         since: rfc3339(entry.since_ms),

@@ -203,8 +203,6 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .route(
             get("/v1/journal", "Shows the figures of the journal.")
-                .event("backup.made")
-                .event("scrub.begun")
                 .answers::<Journal>(200)
                 .refuses(&[Code::NotServing]),
             show,
@@ -228,12 +226,15 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .route(
             operations::begins::<BackupStatus>(backup)
+                .event("backup.made")
                 .body::<BackupOrder>()
                 .refuses(&[Code::NotServing, Code::BackupFailed, Code::Forbidden]),
             back_up,
         )
         .route(
-            operations::begins::<ScrubStatus>(scrub).refuses(&[Code::NotServing]),
+            operations::begins::<ScrubStatus>(scrub)
+                .event("scrub.begun")
+                .refuses(&[Code::NotServing]),
             scrub_all,
         )
 }

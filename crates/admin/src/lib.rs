@@ -19,6 +19,7 @@
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - [`ws`]: the same over WebSocket, and watched lists
+//! - `access`: logins, rights of routes, users, tokens and rules
 //! - `caller`: the client for which a request is made
 //! - [`events`]: events and the log; `feed`: entries of these that are kept, and come
 //! - `operations`: long work
@@ -28,10 +29,12 @@
 //! - `time`: times in answers
 
 mod about;
+mod access;
 mod apps;
 mod bindings;
 mod caller;
 mod clients;
+mod coding;
 mod connections;
 mod consumers;
 mod content;
@@ -44,6 +47,7 @@ mod journal;
 mod key;
 mod message;
 mod metrics;
+mod moves;
 mod namespaces;
 pub mod node;
 mod operations;
@@ -78,6 +82,7 @@ use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
+pub use access::guard;
 use events::Feeds;
 pub use journal::JournalDesk;
 pub use node::Node;
@@ -162,9 +167,9 @@ pub fn router(backend: Backend, access: Access) -> Router {
     let states = routes.endpoints().iter().filter(|route| route.shows_state());
     let states = states.map(Endpoint::path).collect();
     let (broker, sockets) = (backend.broker.clone(), backend.sockets.clone());
-    let shown = routes.into_router().merge(metrics::router()).with_state(backend);
-    let front = ws::Front::new(broker, sockets, shown.clone(), states);
-    let sockets = ws::routes().into_router().with_state(front);
+    let shown = guard(broker.clone(), routes.into_router().merge(metrics::router())).with_state(backend);
+    let front = ws::Front::new(broker.clone(), sockets, shown.clone(), states);
+    let sockets = guard(broker, ws::routes().into_router()).with_state(front);
     Policy::Api(access).guard(shown.merge(sockets))
 }
 
@@ -203,6 +208,7 @@ fn routes() -> Routes {
         .with(node::routes)
         .with(events::routes)
         .with(overview::routes)
+        .with(access::routes)
         .with(metrics::routes)
 }
 

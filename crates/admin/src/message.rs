@@ -67,6 +67,22 @@ pub(crate) struct MessageOf {
     deaths: Vec<DeathOf>,
     /// Lease under which the message is in flight.
     lease: Option<String>,
+    /// Holder of a message in flight, in the list of those.
+    pub(crate) holder: Option<HolderOf>,
+}
+
+/// Holder of a message in flight.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Holder")]
+pub(crate) enum HolderOf {
+    /// Id of a consumer.
+    Consumer(String),
+    /// Time at which the lease ends.
+    LeaseUntil(String),
+    /// `request`: one in progress, or a channel that took it without a consumer; or `consumer that has
+    /// ended`.
+    By(&'static str),
 }
 
 /// Dead-letterings of a message from one queue for one reason.
@@ -141,6 +157,7 @@ impl MessageOf {
             cut,
             deaths: message.deaths().iter().map(DeathOf::of).collect(),
             lease: shown.lease.map(lease_text),
+            holder: None,
         }
     }
 }

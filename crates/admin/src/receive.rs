@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_delivery::{Delivery, DeliveryId, LeaseId, MessageState, SearchBounds, SearchOrder};
 use stafett_http::api::{get, post};
@@ -16,6 +17,7 @@ use stafett_messaging::queues::{Acknowledge, Queue, Receive, Received};
 use stafett_model::StoredMessage;
 use tokio::time::Instant;
 
+use crate::access;
 use crate::caller::Caller;
 use crate::content::Form;
 use crate::message::{Choice, MessageOf, SHOWN_BYTES_MAX, Shown, after, order, parse_message_id, place_text};
@@ -67,11 +69,18 @@ struct Answer {
     next: Option<String>,
 }
 
+mod held;
+
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .route(
-            get("/v1/queues/{queue}/messages", "Shows messages that wait, without any effect on them.")
+            get(
+                "/v1/queues/{queue}/messages",
+                "Shows messages that wait, without any effect on them; with state=in_flight those that consumers and \
+                 leases have, with their holders.",
+            )
                 .query(&[NAMESPACE, COUNT, AFTER])
+                .query(&[Parameter::text("state", "ready, the default, or in_flight.")])
                 .query(&Choice::KEYS)
                 .answers::<Answer>(200)
                 .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Forbidden]),
@@ -120,7 +129,7 @@ async fn look(
     query: Query,
 ) -> Result<Response, Problem> {
     let count = query.number("count", COUNT_MAX)?.unwrap_or(LOOKED_AT);
-    let (choice, order, after) = (Choice::of(&query)?, order(&query)?, after(&query)?);
+    let (choice, order) = (Choice::of(&query)?, order(&query)?);
     let shown = Shown {
         state: "ready",
         form: Form::of(query.get("as"))?,
@@ -128,6 +137,15 @@ async fn look(
     };
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     caller.check_receives(&queue)?;
+    match query.get("state") {
+        None | Some("ready") => {}
+        Some("in_flight") => return held::list(&*broker.get()?, &queue, &query, (&choice, count)).await,
+        Some(other) => {
+            let why = format!("state is ready or in_flight, not {other:?}");
+            return Err(Problem::bad_request(why));
+        }
+    }
+    let after = after(&query)?;
     let mut found = Answer {
         messages: Vec::new(),
         looked_at: 0,
@@ -384,6 +402,7 @@ async fn receive_from_any(
     let named = query.get("queue").map(|names| {
         let names = names.split(',').filter(|name| !name.is_empty());
         let queues = names.map(|name| {
+            access::check_queue(&broker, Action::Read, &namespace, name)?;
             let queue = find(&broker, &namespace, name)?;
             caller.check_receives(&queue)?;
             Ok(queue)
@@ -429,8 +448,11 @@ pub(crate) fn with_messages(
     let own = caller.0.as_deref().map(crate::caller::queue_name);
     let waiting = broker.messaging().queues().with_messages(Some(namespace));
     let mut queues: Vec<Arc<Queue>> = waiting.into_iter().map(|(queue, _)| queue).collect();
+    let by = access::caller(broker);
     queues.retain(|queue| {
-        queue.exclusive.is_none() && (!queue.personal || own.as_deref() == Some(&*queue.name))
+        let is_own = own.as_deref() == Some(&*queue.name);
+        let may_read = is_own || by.may(Action::Read, &Resource::queue(namespace.as_str(), &queue.name));
+        queue.exclusive.is_none() && (!queue.personal || is_own) && may_read
     });
     queues
 }

@@ -15,6 +15,7 @@ use stafett_http::api::post;
 use stafett_http::{Code, Path, Problem, Query, Slot, body};
 
 use crate::caller::Caller;
+use crate::coding::packing;
 use crate::content::{self, JSON};
 use crate::key::Key;
 use crate::queues::NAMESPACE;
@@ -139,9 +140,9 @@ async fn send(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = Key::of(request.headers(), &caller, &[namespace(&query).as_str()])?;
-    check_coding(request.headers())?;
+    let packing = packing(request.headers())?;
     let is_ndjson = content_type(request.headers()) == Some(NDJSON);
-    let body = body::read(request, LIMIT).await?;
+    let body = body::read_packed(request, LIMIT, packing).await?;
     let (messages, atomic, is_one) = read_messages(body.bytes(), is_ndjson)?;
     let broker = broker.get()?;
     let sender = Sender::new(&broker, caller, namespace(&query))?;
@@ -162,10 +163,10 @@ async fn send_raw(
 ) -> Result<Response, Problem> {
     let namespace = namespace(&query);
     let key = Key::of(request.headers(), &caller, &[namespace.as_str()])?;
-    check_coding(request.headers())?;
+    let packing = packing(request.headers())?;
     let template = of_headers(request.headers(), name)?;
     let kind = content_type(request.headers()).map(str::to_owned);
-    let body = body::read(request, LIMIT).await?;
+    let body = body::read_packed(request, LIMIT, packing).await?;
     let broker = broker.get()?;
     let sender = Sender::new(&broker, caller, namespace)?;
     if kind.as_deref() != Some(NDJSON) {
@@ -265,16 +266,6 @@ fn number<T: TryFrom<u64>>(name: &str, text: &str, max: u64) -> Result<T, Proble
     let number = text.trim().parse::<u64>().ok().filter(|number| *number <= max);
     let number = number.and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| Problem::bad_request(format!("{name} is a number of at most {max}, not {text:?}")))
-}
-
-/// Refuses bodies that are compressed.
-pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
-    let coding = headers.get(header::CONTENT_ENCODING);
-    let Some(coding) = coding.filter(|coding| *coding != "identity") else {
-        return Ok(());
-    };
-    let why = format!("Content-Encoding {coding:?} is not known here: send the body as it is");
-    Err(Problem::new(Code::UnsupportedType, why))
 }
 
 pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use stafett_access::Action;
 use stafett_broker::Broker;
 use stafett_http::{Code, Problem, openapi, stamp};
 use stafett_messaging::queues::Queue;
@@ -15,6 +16,7 @@ use stafett_messaging::{QUEUES_MAX, Send, SendError};
 use stafett_model::{Durability, Message, MessageHeaders, Namespace};
 use stafett_store::wall_ms;
 
+use crate::access;
 use crate::answer;
 use crate::caller::{self, Caller, queue_name};
 use crate::content::{self, Headers, JSON};
@@ -337,6 +339,7 @@ impl<'a> Sender<'a> {
                 return Err(problem.with("min", 0).with("max", max));
             }
             level = level.or_higher(queue.durability().unwrap_or(Durability::Sync));
+            access::check_queue(self.broker, Action::Write, &self.namespace, &queue.name)?;
             names.push(queue.name.to_string());
         }
         Ok((names, level))

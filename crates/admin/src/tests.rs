@@ -189,7 +189,7 @@ impl World {
         self.response_to(request, &[], body).await
     }
 
-    async fn response_to(&self, request: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    async fn response_to(&self, request: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Response {
         let (method, uri) = request.split_once(' ').unwrap();
         let mut request = Request::builder()
             .method(method)
@@ -198,7 +198,7 @@ impl World {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let request = request.body(Body::from(body.as_ref().to_vec())).unwrap();
         crate::router(self.backend.clone(), Access::default())
             .oneshot(request)
             .await

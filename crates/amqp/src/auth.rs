@@ -1,18 +1,21 @@
 //! Authentication of clients: the SASL mechanisms PLAIN, AMQPLAIN and ANONYMOUS.
 //!
-//! The only user is `guest` with the password `guest`, and only from this machine. An anonymous client is
-//! `guest`.
+//! While no user is an administrator there is `guest` with the password `guest`, from this machine only, and
+//! an anonymous client is `guest`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytestring::ByteString;
+use stafett_access::Caller;
 use stafett_amqp_wire::{Table, Value};
+use stafett_broker::access::{AccessControl, Proof};
 
-/// Returns the offered mechanisms in the order of preference.
-pub(crate) fn mechanisms(peer: IpAddr) -> &'static str {
-    if is_here(peer) {
+/// Returns the offered mechanisms in the order of preference. `is_open`: clients need no name.
+pub(crate) fn mechanisms(peer: IpAddr, is_open: bool) -> &'static str {
+    if is_open && is_here(peer) {
         "PLAIN AMQPLAIN ANONYMOUS"
     } else {
         "PLAIN AMQPLAIN"
@@ -35,37 +38,42 @@ pub(crate) enum AuthError {
 }
 
 /// User name and password, as received.
-#[derive(PartialEq, Eq)]
-struct Credentials<'a> {
-    user: &'a str,
-    password: &'a [u8],
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub user: String,
+    pub password: Vec<u8>,
 }
 
-/// Returns the user that a response authenticates.
-pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Result<ByteString, AuthError> {
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "credentials of {:?}", self.user)
+    }
+}
+
+/// A user that has logged in.
+#[derive(Debug, Clone)]
+pub(crate) struct LoggedIn {
+    pub user: ByteString,
+    pub caller: Arc<Caller>,
+}
+
+/// Returns the credentials in a response.
+pub(crate) fn credentials(mechanism: &str, response: &[u8]) -> Result<Credentials, AuthError> {
     match mechanism {
-        "PLAIN" => plain(response)
-            .ok_or(AuthError::Malformed)
-            .and_then(|credentials| check(&credentials, peer)),
+        "PLAIN" => plain(response).ok_or(AuthError::Malformed),
         "AMQPLAIN" => {
             let (user, password) = amqplain(response).ok_or(AuthError::Malformed)?;
             let user = std::str::from_utf8(&user).map_err(|_| AuthError::Malformed)?;
-            check(
-                &Credentials {
-                    user,
-                    password: &password,
-                },
-                peer,
-            )
+            Ok(Credentials {
+                user: user.to_owned(),
+                password: password.to_vec(),
+            })
         }
         // The response is trace information for the log (RFC 4505) and has no meaning.
-        "ANONYMOUS" => check(
-            &Credentials {
-                user: GUEST,
-                password: GUEST.as_bytes(),
-            },
-            peer,
-        ),
+        "ANONYMOUS" => Ok(Credentials {
+            user: GUEST.to_owned(),
+            password: GUEST.as_bytes().to_vec(),
+        }),
         _ => Err(AuthError::UnknownMechanism),
     }
 }
@@ -75,17 +83,43 @@ pub(crate) fn is_here(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()
 }
 
-fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, AuthError> {
-    let user = credentials.user;
-    if user != GUEST || credentials.password != GUEST.as_bytes() {
-        return Err(AuthError::WrongCredentials {
+/// Checks credentials. While no user is an administrator, `guest` may do everything, from this machine.
+pub(crate) async fn log_in(
+    access: &AccessControl,
+    credentials: &Credentials,
+    peer: IpAddr,
+) -> Result<LoggedIn, AuthError> {
+    let Credentials { user, password } = credentials;
+    let is_guest = access.is_open() && access.directory().user(user).is_none();
+    if is_guest && is_default(credentials) {
+        let user = guest(credentials, peer)?;
+        let caller = access.anonymous(peer);
+        return Ok(LoggedIn { user, caller });
+    }
+    let user = user.as_str();
+    match access.login(Proof::Password { user, password }, peer).await {
+        Ok(caller) => Ok(LoggedIn {
+            user: user.into(),
+            caller,
+        }),
+        Err(_) => Err(AuthError::WrongCredentials {
             user: user.to_owned(),
-        });
+        }),
+    }
+}
+
+fn is_default(credentials: &Credentials) -> bool {
+    credentials.user == GUEST && credentials.password == GUEST.as_bytes()
+}
+
+/// Checks the credentials of `guest`.
+pub(crate) fn guest(credentials: &Credentials, peer: IpAddr) -> Result<ByteString, AuthError> {
+    let user = &credentials.user;
+    if !is_default(credentials) {
+        return Err(AuthError::WrongCredentials { user: user.clone() });
     }
     if !is_here(peer) {
-        return Err(AuthError::NotFromHere {
-            user: user.to_owned(),
-        });
+        return Err(AuthError::NotFromHere { user: user.clone() });
     }
     Ok(ByteString::from_static(GUEST))
 }
@@ -100,6 +134,14 @@ pub(crate) enum Basic {
     /// Another scheme than `Basic`.
     OtherScheme,
     Malformed,
+}
+
+/// Returns the token of `Bearer TOKEN`.
+pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = header.split_at_checked(7)?;
+    scheme
+        .eq_ignore_ascii_case(b"bearer ")
+        .then_some(token.trim_ascii())
 }
 
 /// Parses `Basic BASE64`, of `user:password` (RFC 7617).
@@ -121,11 +163,11 @@ pub(crate) fn basic(header: &[u8]) -> Basic {
 }
 
 /// Parses `[authorization] NUL user NUL password` (RFC 4616).
-fn plain(response: &[u8]) -> Option<Credentials<'_>> {
+fn plain(response: &[u8]) -> Option<Credentials> {
     let mut parts = response.splitn(3, |byte| *byte == 0);
     let _authorization = parts.next()?;
-    let user = std::str::from_utf8(parts.next()?).ok()?;
-    let password = parts.next()?;
+    let user = std::str::from_utf8(parts.next()?).ok()?.to_owned();
+    let password = parts.next()?.to_vec();
     Some(Credentials { user, password })
 }
 
@@ -148,6 +190,10 @@ mod tests {
     use super::*;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Result<ByteString, AuthError> {
+        guest(&credentials(mechanism, response)?, peer)
+    }
 
     #[test]
     fn basic_credentials_are_read() {
@@ -195,7 +241,9 @@ mod tests {
             Ok("guest")
         );
         let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        assert!(mechanisms(HERE).contains("ANONYMOUS") && !mechanisms(elsewhere).contains("ANONYMOUS"));
+        assert!(mechanisms(HERE, true).contains("ANONYMOUS"));
+        assert!(!mechanisms(elsewhere, true).contains("ANONYMOUS"));
+        assert!(!mechanisms(HERE, false).contains("ANONYMOUS"));
         let refused = AuthError::NotFromHere {
             user: "guest".to_owned(),
         };

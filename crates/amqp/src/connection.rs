@@ -10,7 +10,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
 use stafett_net::registry::Wait;
@@ -20,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
-use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::{Input, InputError};
+use crate::opening::Opening;
 use crate::operation::Operation;
 use crate::output::Output;
 use crate::session::{ConnectionEnd, Session};
@@ -41,7 +40,7 @@ const MISSED_MAX: u32 = 2 * LOOKS;
 
 /// Reasons why serving ended.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+pub(crate) enum Ended {
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(transparent)]
@@ -79,13 +78,13 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     };
     let patience = context.settings.handshake_timeout;
     let opened = timeout(patience, opening.run(context, connection)).await;
-    let agreed = match opened {
-        Ok(Ok(agreed)) => agreed,
+    let (agreed, caller) = match opened {
+        Ok(Ok(opened)) => opened,
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::NotOpened("it took too long".to_owned()),
     };
     let budget = Arc::clone(&connection.budget);
-    let mut session = Session::new(Arc::clone(context), agreed, budget, opening.output);
+    let mut session = Session::new(Arc::clone(context), agreed, caller, budget, opening.output);
     session.attach(&connection.entry);
     session.intake = Intake::new(connection.shedding.as_ref());
     session.trace = connection.trace.clone().map(|trace| {
@@ -105,97 +104,6 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     let ended = open.run(connection).await;
     open.session.abandon();
     ended
-}
-
-/// A connection that is not authenticated and opened yet.
-struct Opening {
-    input: Input,
-    output: Output,
-}
-
-impl Opening {
-    async fn run(&mut self, context: &AmqpContext, connection: &mut Connection) -> Result<Agreed, Ended> {
-        let peer = connection.entry.peer.ip();
-        let entry = Arc::clone(&connection.entry);
-        let budget = Arc::clone(&connection.budget);
-        let drain = connection.drain.clone();
-        let (mut read, mut write) = connection.stream.split();
-        let mut handshake = Handshake::default();
-        let mut began = false;
-        loop {
-            let read = drain
-                .run_until_cancelled(self.input.read(&mut read, &budget, &entry))
-                .await;
-            let Some(read) = read else {
-                return Err(ConnectionEnd::Stopping.into());
-            };
-            let permit = read?.ok_or(Ended::Left)?;
-            entry.on_received(permit.bytes());
-            if !began {
-                let Some(is_spoken) = frame::split_protocol_header(&mut self.input.buffer) else {
-                    continue;
-                };
-                if !is_spoken {
-                    self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
-                    self.output.write_all(&mut write).await?;
-                    return Err(Ended::NotOpened(
-                        "another protocol, or another version".to_owned(),
-                    ));
-                }
-                began = true;
-                self.output.send(0, handshake::start(peer));
-            }
-            while let Some(frame) = self.next_frame()? {
-                match handshake.on_frame(frame, &context.settings, peer) {
-                    HandshakeAction::Nothing => {}
-                    HandshakeAction::Send(method) => self.output.send(0, method),
-                    HandshakeAction::Open(agreed) => return self.open(context, agreed, &mut write).await,
-                    HandshakeAction::Close(exception) => {
-                        return Err(self.refuse(&exception, &mut write).await);
-                    }
-                    HandshakeAction::End { why } => {
-                        self.output.write_all(&mut write).await?;
-                        return Err(Ended::NotOpened(why));
-                    }
-                    HandshakeAction::Closed => {
-                        self.output.send(0, CloseOk {});
-                        self.output.write_all(&mut write).await?;
-                        return Err(Ended::Left);
-                    }
-                }
-            }
-            turn::after(permit.bytes()).await;
-            drop(permit);
-            self.output.write_all(&mut write).await?;
-        }
-    }
-
-    fn next_frame(&mut self) -> Result<Option<stafett_amqp_wire::Frame>, Ended> {
-        frame::split(&mut self.input.buffer, FRAME_BYTES_BEFORE)
-            .map_err(|error| Ended::NotOpened(error.to_string()))
-    }
-
-    async fn open(
-        &mut self,
-        context: &AmqpContext,
-        agreed: Agreed,
-        write: &mut WriteHalf<'_>,
-    ) -> Result<Agreed, Ended> {
-        if let Err(exception) = context.open_virtual_host(&agreed.virtual_host) {
-            return Err(self.refuse(&exception.caused_by((10, 40)), write).await);
-        }
-        self.output.send(0, OpenOk::default());
-        Ok(agreed)
-    }
-
-    /// Sends the exception, then ends the connection.
-    async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
-        self.output.send(0, exception.close());
-        match self.output.write_all(write).await {
-            Ok(()) => Ended::NotOpened(exception.reply_text()),
-            Err(error) => error.into(),
-        }
-    }
 }
 
 struct Open {
@@ -345,6 +253,7 @@ impl Open {
 
     /// Sends confirms of stored messages, delivers as far as there is room, and frees unneeded memory.
     fn after_event(&mut self) -> Result<(), Ended> {
+        self.session.end_without_user()?;
         self.session.resolve_ready()?;
         if self.session.out.len() < DELIVER_BELOW {
             let begun = Instant::now();

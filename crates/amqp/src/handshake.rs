@@ -23,7 +23,7 @@ use stafett_amqp_wire::frame::FRAME_MAX_MIN;
 use stafett_amqp_wire::methods::{Connection, connection};
 use stafett_amqp_wire::{Frame, FrameKind, Method, ReplyCode, Table, TableBuilder, Value};
 
-use crate::auth::{self, AuthError};
+use crate::auth::{self, AuthError, Credentials};
 use crate::exception::{Exception, Scope};
 use crate::settings::AmqpSettings;
 
@@ -79,6 +79,8 @@ enum HandshakeState {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeAction {
     Send(Method),
+    /// Check the credentials; the outcome goes to [`Handshake::on_login`].
+    LogIn(Credentials),
     /// Answer with `connection.open-ok` if the virtual host exists.
     Open(Agreed),
     /// Send the exception, then end the connection.
@@ -94,7 +96,7 @@ pub(crate) enum HandshakeAction {
 }
 
 /// Builds `connection.start`, with the properties of the server.
-pub(crate) fn start(peer: IpAddr) -> Method {
+pub(crate) fn start(peer: IpAddr, is_open: bool) -> Method {
     let capable = [
         "publisher_confirms",
         "exchange_exchange_bindings",
@@ -127,19 +129,14 @@ pub(crate) fn start(peer: IpAddr) -> Method {
         version_major: 0,
         version_minor: 9,
         server_properties,
-        mechanisms: Bytes::from_static(auth::mechanisms(peer).as_bytes()),
+        mechanisms: Bytes::from_static(auth::mechanisms(peer, is_open).as_bytes()),
         locales: Bytes::from_static(b"en_US"),
     }
     .into()
 }
 
 impl Handshake {
-    pub(crate) fn on_frame(
-        &mut self,
-        frame: Frame,
-        settings: &AmqpSettings,
-        peer: IpAddr,
-    ) -> HandshakeAction {
+    pub(crate) fn on_frame(&mut self, frame: Frame, settings: &AmqpSettings) -> HandshakeAction {
         if frame.kind == FrameKind::Heartbeat as u8 {
             return HandshakeAction::Nothing;
         }
@@ -152,7 +149,7 @@ impl Handshake {
         };
         match (method, &self.state) {
             (Method::Connection(Connection::StartOk(method)), HandshakeState::Start) => {
-                self.on_start_ok(&method, settings, peer)
+                self.on_start_ok(&method)
             }
             (Method::Connection(Connection::TuneOk(method)), HandshakeState::Tune) => {
                 self.on_tune_ok(&method, settings)
@@ -173,17 +170,24 @@ impl Handshake {
         }
     }
 
-    fn on_start_ok(
-        &mut self,
-        method: &connection::StartOk,
-        settings: &AmqpSettings,
-        peer: IpAddr,
-    ) -> HandshakeAction {
+    fn on_start_ok(&mut self, method: &connection::StartOk) -> HandshakeAction {
         self.client = ClientProperties::read(&method.client_properties);
-        match auth::authenticate(&method.mechanism, &method.response, peer) {
+        self.mechanism = owned(&method.mechanism);
+        match auth::credentials(&method.mechanism, &method.response) {
+            Ok(credentials) => HandshakeAction::LogIn(credentials),
+            Err(refused) => self.refuse(&refused),
+        }
+    }
+
+    /// Goes on with the user that has logged in.
+    pub(crate) fn on_login(
+        &mut self,
+        user: Result<ByteString, AuthError>,
+        settings: &AmqpSettings,
+    ) -> HandshakeAction {
+        match user {
             Ok(user) => {
                 self.user = owned(&user);
-                self.mechanism = owned(&method.mechanism);
                 self.state = HandshakeState::Tune;
                 let tune = connection::Tune {
                     channel_max: settings.channels_max,
@@ -192,10 +196,15 @@ impl Handshake {
                 };
                 HandshakeAction::Send(tune.into())
             }
-            Err(refused) if self.client.authentication_failure_close => {
-                HandshakeAction::Close(refused.tell(&method.mechanism))
-            }
-            Err(refused) => end(format!("not let in: {refused:?}")),
+            Err(refused) => self.refuse(&refused),
+        }
+    }
+
+    fn refuse(&self, refused: &AuthError) -> HandshakeAction {
+        if self.client.authentication_failure_close {
+            HandshakeAction::Close(refused.tell(&self.mechanism))
+        } else {
+            end(format!("not let in: {refused:?}"))
         }
     }
 
@@ -305,8 +314,14 @@ mod tests {
     }
 
     fn step(handshake: &mut Handshake, method: impl Into<Method>) -> HandshakeAction {
-        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        handshake.on_frame(frame(method), &AmqpSettings::default(), peer)
+        let settings = AmqpSettings::default();
+        match handshake.on_frame(frame(method), &settings) {
+            HandshakeAction::LogIn(credentials) => {
+                let user = auth::guest(&credentials, IpAddr::V4(Ipv4Addr::LOCALHOST));
+                handshake.on_login(user, &settings)
+            }
+            other => other,
+        }
     }
 
     fn start_ok(response: &'static [u8], tells: bool) -> connection::StartOk {
@@ -412,8 +427,7 @@ mod tests {
             channel: 0,
             payload: Bytes::new(),
         };
-        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let step = handshake.on_frame(body, &AmqpSettings::default(), peer);
+        let step = handshake.on_frame(body, &AmqpSettings::default());
         assert!(matches!(step, HandshakeAction::End { .. }));
     }
 }

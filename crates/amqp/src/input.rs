@@ -121,6 +121,9 @@ impl Input {
 
     /// Records the result of a read: see [`Moderation`].
     pub(crate) fn moderate(&mut self, stream: &ReadHalf<'_>, bytes: usize, is_waited_for: bool) {
+        if !stream.can_be_moderated() {
+            return;
+        }
         let change = self.moderation.on_read(Instant::now(), bytes, is_waited_for);
         stream.moderate(change);
         self.is_unsure |= change == Change::Off;

@@ -45,6 +45,7 @@ mod known_arguments;
 mod management;
 mod message_attributes;
 mod metrics;
+mod opening;
 mod operation;
 mod output;
 mod session;

@@ -14,6 +14,7 @@ use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 use stafett_transactions::{TransactionSettings, Transactions};
 
+use crate::access::AccessControl;
 use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
 
@@ -26,6 +27,7 @@ pub struct Broker {
     pub(crate) messaging: Messaging,
     pub(crate) shares: Arc<Shares>,
     live_topics: Arc<Live>,
+    access: Arc<AccessControl>,
     apps: Arc<Apps>,
     cluster_id: u128,
     /// Default settings of topics, as the broker was started with.
@@ -116,6 +118,7 @@ impl Broker {
             Arc::clone(&clock),
         )?);
         let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes, &clock)?;
+        let access = Arc::new(AccessControl::load(&journal)?);
         let shares = Shares::open(&journal, catalog.topics(), base.logs.durability, &clock)?;
         let apps = Apps::open(&journal, &catalog, &clock)?;
         let broker = Self {
@@ -127,6 +130,7 @@ impl Broker {
             messaging,
             shares,
             live_topics,
+            access,
             apps,
             base,
             overrides,
@@ -200,6 +204,11 @@ impl Broker {
     /// Returns the live topics.
     pub fn live_topics(&self) -> &Arc<Live> {
         &self.live_topics
+    }
+
+    /// Returns users, tokens and rules.
+    pub fn access(&self) -> &Arc<AccessControl> {
+        &self.access
     }
 
     /// Returns the apps: stateful consumers.

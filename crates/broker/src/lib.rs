@@ -3,6 +3,7 @@
 //! It knows no protocol and no connection.
 //!
 //! - `broker`: start, stop, and the parts
+//! - [`access`]: users, tokens and rules as stored state, and logins
 //! - `topic_changes`: deletion and growth of topics, with their effects on other parts
 //! - `group_changes`: deletion of groups
 //! - `namespaces`: deletion of namespaces
@@ -10,6 +11,7 @@
 //! - `history`: the last hour of everything that counts, and of the node
 //! - `live_logs`: stored topics behind live topics
 
+pub mod access;
 mod broker;
 mod group_changes;
 mod history;

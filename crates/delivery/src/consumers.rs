@@ -50,8 +50,8 @@ pub struct Consumer {
 /// Reference to a consumer that may have ended.
 #[derive(Debug, Clone)]
 pub struct WeakConsumer {
-    dispatcher: Weak<Dispatcher>,
-    key: ConsumerKey,
+    pub(super) dispatcher: Weak<Dispatcher>,
+    pub(super) key: ConsumerKey,
 }
 
 /// Present state of a consumer.

@@ -1,11 +1,11 @@
 //! Services that the hand-out of messages needs besides its logs: journal, clock, tasks and lists of work.
 
-use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_counters::Sampler;
 use stafett_journal::{Change, Frame, Journal};
-use stafett_model::{Epoch, LogId, SharedLock};
+use stafett_model::{Epoch, LogId, ReadGuard, SharedLock, WriteGuard};
 use stafett_store::{Clock, Table};
 use stafett_topics::ReadAheadBudget;
 use tokio_util::sync::CancellationToken;
@@ -101,11 +101,11 @@ impl DeliveryContext {
     }
 
     /// Locks out deletions of logs.
-    pub fn lock_out_removals(&self) -> RwLockReadGuard<'_, ()> {
+    pub fn lock_out_removals(&self) -> ReadGuard<'_, ()> {
         self.removal_lock.read()
     }
 
-    pub fn lock_for_removal(&self) -> RwLockWriteGuard<'_, ()> {
+    pub fn lock_for_removal(&self) -> WriteGuard<'_, ()> {
         self.removal_lock.write()
     }
 }

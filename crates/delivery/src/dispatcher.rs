@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use smallvec::SmallVec;
 use stafett_counters::Words;
 use stafett_journal::{Frame, Watch};
-use stafett_model::{DeathReason, Epoch, Lock, StoredMessage};
+use stafett_model::{DeathReason, Epoch, Lock, LockGuard, StoredMessage};
 use stafett_queue::{Changes, ConsumerKey, DeliveryId, LaneOrder, QueueSettings, QueueState};
 use stafett_store::NotStored;
 use tokio::sync::Notify;
@@ -209,7 +209,7 @@ impl Dispatcher {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, DeliveryState> {
+    pub fn lock(&self) -> LockGuard<'_, DeliveryState> {
         self.inner.lock()
     }
 

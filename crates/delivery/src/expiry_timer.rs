@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +78,7 @@ impl Timer {
         self.lock().peek().map(|entry| entry.at_ms)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BinaryHeap<TimerEntry>> {
+    fn lock(&self) -> LockGuard<'_, BinaryHeap<TimerEntry>> {
         self.entries.lock()
     }
 }

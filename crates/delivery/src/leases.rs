@@ -41,6 +41,11 @@ impl Leases {
         LeaseId { message, nonce }
     }
 
+    /// Returns the end of the lease of a message, in steady time.
+    pub(super) fn end_of(&self, message: DeliveryId) -> Option<i64> {
+        Some(self.by_message.get(&message)?.ends_ms)
+    }
+
     /// Ends a lease. False if it has ended.
     fn remove(&mut self, id: LeaseId) -> bool {
         let known = self.by_message.get(&id.message).copied();

@@ -9,7 +9,7 @@
 //! - `hand_out`: the hand-out; `expire`: messages that expire or are dropped instead; `read_ahead`: reading
 //! - `consumers`: consumers; `pull`: messages pulled by a caller; `search`: reads without effect
 //! - `selection`: an index of messages by the value of a header
-//! - `leases`: messages in flight that return after a time
+//! - `leases`: messages in flight that return after a time; `held`: messages in flight with their holders
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
 //!   `dead_letters`: messages that have died
 //! - `settings`: settings in force, and their change; `room`: room within the limits
@@ -30,6 +30,7 @@ mod expire;
 mod expiry_timer;
 mod grown_lanes;
 mod hand_out;
+mod held;
 mod lanes;
 mod leases;
 mod marking;
@@ -56,6 +57,7 @@ pub use context::DeliveryContext;
 pub use counts::{MessageCounts, QueueSeries};
 pub use dispatcher::{Counts, Dispatcher};
 pub use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, StoringLetters};
+pub use held::{Held, Holder};
 pub use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;
 pub use outbox::{Delivery, DeliveryBatch, Event, Outbox};

@@ -3,10 +3,10 @@
 //! A dispatcher that finds an outbox full skips its consumers and registers a waiter; taking the deliveries
 //! resumes them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 
-use stafett_model::{Lock, StoredMessage};
+use stafett_model::{Lock, LockGuard, StoredMessage};
 use stafett_queue::DeliveryId;
 use tokio::sync::Notify;
 
@@ -177,7 +177,7 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
+    fn lock(&self) -> LockGuard<'_, Content> {
         self.content.lock()
     }
 }

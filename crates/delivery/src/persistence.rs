@@ -7,12 +7,12 @@
 
 use std::collections::BTreeSet;
 use std::slice;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use stafett_journal::{Change, Frame, Refusal};
-use stafett_model::{Lock, Offset};
+use stafett_model::{Lock, LockGuard, Offset};
 use stafett_queue::{Changes, QueueState};
 use stafett_store::{DeltaPolicy, StageOutcome};
 use tokio::sync::Notify;
@@ -72,7 +72,7 @@ impl Dirty {
     }
 
     /// Locks out the staging of changes.
-    pub(super) fn lock_turn(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn lock_turn(&self) -> LockGuard<'_, ()> {
         self.turn.lock()
     }
 
@@ -82,7 +82,7 @@ impl Dirty {
         self.wake.notify_one();
     }
 
-    fn refused(&self) -> MutexGuard<'_, Vec<RefusedDeletion>> {
+    fn refused(&self) -> LockGuard<'_, Vec<RefusedDeletion>> {
         self.refused.lock()
     }
 

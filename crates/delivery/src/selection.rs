@@ -14,14 +14,15 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use stafett_model::{Lock, Offset, StoredMessage};
+use stafett_queue::Lane;
 use stafett_topics::{Tail, TailItem};
 use tokio::sync::Semaphore;
 
 use crate::context::DeliveryContext;
 use crate::dispatcher::{DeliveryState, Dispatcher};
 
-/// Bound on the entries of all indexes.
-const ENTRIES_MAX: usize = 1_000_000;
+/// Bound on the entries of all indexes, which have about 14 bytes each.
+const ENTRIES_MAX: usize = 4_000_000;
 /// Bound on the indexes of a dispatcher, and on the bytes of a header's name.
 const INDEXES_MAX: usize = 4;
 const NAME_BYTES_MAX: usize = 255;
@@ -36,9 +37,9 @@ const TOGETHER: usize = 2048;
 /// Messages that are read before other tasks get their turns.
 const TURN_MESSAGES: usize = 256;
 
-/// Bits of an offset and of a lane in an entry; the hash has the others. Later lanes are not indexed.
-const OFFSET_BITS: u32 = 53;
-const LANE_BITS: u32 = 20;
+/// Bits of an offset in an entry, behind the base of its lane; the hash has the others.
+const OFFSET_BITS: u32 = 36;
+const OFFSETS_MAX: u64 = 1 << OFFSET_BITS;
 
 /// All indexes of one kind of dispatchers.
 #[derive(Debug, Default)]
@@ -63,12 +64,19 @@ pub(crate) struct SelectionIndex {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Hash of the value, lane and offset.
-    set: BTreeSet<u128>,
-    /// By lane: the offset up to which messages are indexed.
-    covered: BTreeMap<u32, u64>,
-    /// Number of entries after the last sweep.
+    lanes: BTreeMap<u32, LaneEntries>,
+    /// Number of entries in all lanes, and after the last sweep.
+    count: usize,
     swept: usize,
+}
+
+/// Entries of one lane: the messages from `base` up to `covered` that have the header.
+#[derive(Debug, Default)]
+struct LaneEntries {
+    base: u64,
+    covered: u64,
+    /// Hash of the value, and offset behind the base.
+    set: BTreeSet<u64>,
 }
 
 /// A wanted value in an index.
@@ -92,7 +100,7 @@ impl Selections {
     }
 
     fn hash(&self, value: &[u8]) -> u64 {
-        self.hash.hash_one(value) >> (OFFSET_BITS + LANE_BITS - u64::BITS)
+        self.hash.hash_one(value) >> OFFSET_BITS
     }
 
     /// Drops the indexes that were not used for a while.
@@ -194,7 +202,7 @@ impl SelectionIndex {
         }
         let (known, swept) = {
             let entries = self.entries.lock();
-            (entries.set.len(), entries.swept)
+            (entries.count, entries.swept)
         };
         let is_mostly_settled = known as u64 > 2 * unsettled + TOGETHER as u64;
         let has_no_room = context.selections.entries() >= ENTRIES_MAX && known > swept + swept / 4 + TOGETHER;
@@ -219,23 +227,33 @@ impl SelectionIndex {
         let mut unread = Vec::new();
         for (number, lane) in inner.state.lanes() {
             unsettled += lane.unsettled();
-            if number >> LANE_BITS != 0 {
-                continue;
-            }
-            let covered = entries.covered.entry(number).or_default();
-            *covered = lane.head().max(*covered);
-            if *covered < lane.end()
+            let (from, end) = self.reach(&mut entries, number, lane.head(), lane.end());
+            if from < end
                 && let Some(log) = inner.log(number)
             {
                 let kept = Arc::clone(&context.read_ahead);
                 unread.push(Unread {
                     lane: number,
-                    tail: Tail::new(log, Offset(*covered), READ_BYTES, kept),
-                    end: lane.end(),
+                    tail: Tail::new(log, Offset(from), READ_BYTES, kept),
+                    end,
                 });
             }
         }
         (unread, unsettled)
+    }
+
+    /// Returns the part of a lane that is to be indexed. A lane whose end is too far from its base begins
+    /// anew at its head.
+    fn reach(&self, entries: &mut Entries, number: u32, head: u64, end: u64) -> (u64, u64) {
+        let new = || LaneEntries::from(head);
+        let lane = entries.lanes.entry(number).or_insert_with(new);
+        if end.saturating_sub(lane.base) > OFFSETS_MAX && head > lane.base {
+            let dropped = std::mem::replace(lane, new()).set.len();
+            entries.count -= dropped;
+            self.all_entries.fetch_sub(dropped, Ordering::Relaxed);
+        }
+        lane.covered = lane.covered.max(head.min(lane.limit()));
+        (lane.covered, end.min(lane.limit()))
     }
 
     async fn read_lane(
@@ -251,7 +269,7 @@ impl SelectionIndex {
             match from.tail.next(&*context.journal).await {
                 Ok(TailItem::Message(offset, message, _)) => {
                     *bytes_left = bytes_left.saturating_sub(message.bytes());
-                    found.extend(self.entry(context, from.lane, offset.0, &message));
+                    found.extend(self.hit(context, offset.0, &message));
                     read += 1;
                 }
                 Ok(TailItem::Skipped(_)) => {}
@@ -269,71 +287,76 @@ impl SelectionIndex {
         self.add(dispatcher, from.lane, from.tail.next_offset().0, &mut found);
     }
 
-    fn entry(
-        &self,
-        context: &DeliveryContext,
-        lane: u32,
-        offset: u64,
-        message: &StoredMessage,
-    ) -> Option<u128> {
+    fn hit(&self, context: &DeliveryContext, offset: u64, message: &StoredMessage) -> Option<(u64, u64)> {
         let value = message.header(self.header.as_bytes())??;
-        Some(entry(context.selections.hash(value), lane, offset))
+        Some((context.selections.hash(value), offset))
     }
 
-    /// Adds the entries of the messages before `covered`, without those settled by now. False if there is no
-    /// room for them.
-    fn add(&self, dispatcher: &Dispatcher, lane: u32, covered: u64, found: &mut Vec<u128>) -> bool {
+    /// Adds the hashes and offsets of the messages before `covered`, without those settled by now. False if
+    /// there is no room for them.
+    fn add(&self, dispatcher: &Dispatcher, number: u32, covered: u64, found: &mut Vec<(u64, u64)>) -> bool {
         if self.all_entries.load(Ordering::Relaxed) + found.len() > ENTRIES_MAX {
             return false;
         }
         {
             let inner = dispatcher.lock();
-            let state = inner.state.lane(lane);
-            found.retain(|entry| state.is_some_and(|state| !state.is_settled(offset_of(*entry))));
+            let state = inner.state.lane(number);
+            found.retain(|(_, offset)| state.is_some_and(|state| !state.is_settled(*offset)));
         }
         let mut entries = self.entries.lock();
-        let before = entries.set.len();
-        entries.set.extend(found.drain(..));
-        entries.covered.insert(lane, covered);
-        self.all_entries
-            .fetch_add(entries.set.len() - before, Ordering::Relaxed);
+        let Some(lane) = entries.lanes.get_mut(&number) else {
+            return false;
+        };
+        let before = lane.set.len();
+        for (hash, offset) in found.drain(..) {
+            let entry = lane.entry(hash, offset);
+            lane.set.extend(entry);
+        }
+        lane.covered = covered.min(lane.limit());
+        let added = lane.set.len() - before;
+        entries.count += added;
+        self.all_entries.fetch_add(added, Ordering::Relaxed);
         true
     }
 
     /// Removes the entries of settled messages.
     async fn sweep(&self, dispatcher: &Dispatcher) {
-        let mut from = 0;
-        loop {
-            {
-                let inner = dispatcher.lock();
-                let mut entries = self.entries.lock();
-                let some: Vec<u128> = entries.set.range(from..).take(TOGETHER).copied().collect();
-                let Some(last) = some.last() else {
-                    entries.swept = entries.set.len();
-                    return;
-                };
-                from = last + 1;
-                for entry in some {
-                    let lane = inner.state.lane(lane_of(entry));
-                    if lane.is_none_or(|lane| lane.is_settled(offset_of(entry))) {
-                        self.remove(&mut entries, entry);
-                    }
-                }
-            }
+        let mut place = Some((0, 0));
+        while let Some(from) = place {
+            place = self.sweep_some(dispatcher, from);
             tokio::task::yield_now().await;
         }
+        let mut entries = self.entries.lock();
+        entries.swept = entries.count;
     }
 
-    fn remove(&self, entries: &mut Entries, entry: u128) {
-        if entries.set.remove(&entry) {
-            self.all_entries.fetch_sub(1, Ordering::Relaxed);
+    /// Looks at some entries, from a lane and an entry in it on. Returns the place behind them.
+    fn sweep_some(&self, dispatcher: &Dispatcher, (number, from): (u32, u64)) -> Option<(u32, u64)> {
+        let inner = dispatcher.lock();
+        let mut entries = self.entries.lock();
+        let (number, lane) = entries.lanes.range_mut(number..).next()?;
+        let number = *number;
+        let some: Vec<u64> = lane.set.range(from..).take(TOGETHER).copied().collect();
+        let state = inner.state.lane(number);
+        let mut removed = 0;
+        for entry in &some {
+            let is_settled = |state: &Lane| state.is_settled(lane.offset(*entry));
+            if state.is_none_or(is_settled) && lane.set.remove(entry) {
+                removed += 1;
+            }
+        }
+        entries.count -= removed;
+        self.all_entries.fetch_sub(removed, Ordering::Relaxed);
+        match some.last() {
+            Some(last) => Some((number, last.checked_add(1)?)),
+            None => Some((number.checked_add(1)?, 0)),
         }
     }
 }
 
 impl Drop for SelectionIndex {
     fn drop(&mut self) {
-        let left = self.entries.get_mut().set.len();
+        let left = self.entries.get_mut().count;
         self.all_entries.fetch_sub(left, Ordering::Relaxed);
     }
 }
@@ -343,35 +366,56 @@ impl Selected {
     /// false if it is the first one that the index does not cover.
     pub(crate) fn next(&self, lane: u32, from: u64) -> (u64, bool) {
         let entries = self.index.entries.lock();
-        let covered = entries.covered.get(&lane).copied().unwrap_or(0);
-        if lane >> LANE_BITS != 0 || from >= covered {
+        let Some(lane) = entries.lanes.get(&lane).filter(|lane| from < lane.covered) else {
             return (from, false);
-        }
-        let range = entry(self.hash, lane, from)..entry(self.hash, lane, covered);
-        match entries.set.range(range).next() {
-            Some(found) => (offset_of(*found), true),
-            None => (covered, false),
-        }
+        };
+        let (from, to) = (from.max(lane.base), lane.covered);
+        let first = lane.entry(self.hash, from);
+        let last = to.checked_sub(1).and_then(|last| lane.entry(self.hash, last));
+        let range = first.zip(last).filter(|(first, last)| first <= last);
+        let found = range.and_then(|(first, last)| lane.set.range(first..=last).next());
+        found.map_or((to, false), |found| (lane.offset(*found), true))
     }
 
     /// Removes the entry of a settled message.
     pub(crate) fn remove(&self, lane: u32, offset: u64) {
         let mut entries = self.index.entries.lock();
-        self.index.remove(&mut entries, entry(self.hash, lane, offset));
+        let Some(lane) = entries.lanes.get_mut(&lane) else {
+            return;
+        };
+        let entry = lane.entry(self.hash, offset);
+        if entry.is_some_and(|entry| lane.set.remove(&entry)) {
+            entries.count -= 1;
+            self.index.all_entries.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
-fn entry(hash: u64, lane: u32, offset: u64) -> u128 {
-    let offset = offset.min((1 << OFFSET_BITS) - 1);
-    (u128::from(hash) << (LANE_BITS + OFFSET_BITS)) | (u128::from(lane) << OFFSET_BITS) | u128::from(offset)
-}
+impl LaneEntries {
+    fn from(base: u64) -> Self {
+        Self {
+            base,
+            covered: base,
+            set: BTreeSet::new(),
+        }
+    }
 
-fn lane_of(entry: u128) -> u32 {
-    u32::try_from((entry >> OFFSET_BITS) & ((1 << LANE_BITS) - 1)).unwrap_or(u32::MAX)
-}
+    /// Returns the offset up to which entries can be.
+    fn limit(&self) -> u64 {
+        self.base.saturating_add(OFFSETS_MAX)
+    }
 
-fn offset_of(entry: u128) -> u64 {
-    u64::try_from(entry & ((1 << OFFSET_BITS) - 1)).unwrap_or(u64::MAX)
+    /// Returns the entry of an offset. `None` if it lies out of reach.
+    fn entry(&self, hash: u64, offset: u64) -> Option<u64> {
+        let behind = offset
+            .checked_sub(self.base)
+            .filter(|behind| *behind < OFFSETS_MAX)?;
+        Some(hash << OFFSET_BITS | behind)
+    }
+
+    fn offset(&self, entry: u64) -> u64 {
+        self.base + (entry & (OFFSETS_MAX - 1))
+    }
 }
 
 #[cfg(test)]
@@ -379,12 +423,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_has_its_lane_and_offset_and_is_in_their_order() {
-        let hash = (1 << 55) - 1;
-        let entries = [(0, 0), (0, 1), (0, (1 << 53) - 1), (1, 0), ((1 << 20) - 1, 7)];
-        let packed = entries.map(|(lane, offset)| entry(hash, lane, offset));
+    fn an_entry_has_its_offset_and_is_in_their_order() {
+        let lane = LaneEntries::from(7);
+        let hash = u64::MAX >> OFFSET_BITS;
+        let offsets = [7, 8, 1 << 30, lane.limit() - 1];
+        let packed = offsets.map(|offset| lane.entry(hash, offset).unwrap());
         assert!(packed.is_sorted());
-        assert_eq!(packed.map(|entry| (lane_of(entry), offset_of(entry))), entries);
-        assert!(entry(hash - 1, 9, 9) < packed[0]);
+        assert_eq!(packed.map(|entry| lane.offset(entry)), offsets);
+        assert!(lane.entry(hash - 1, lane.limit() - 1).unwrap() < packed[0]);
+        assert_eq!(lane.entry(hash, 6), None);
+        assert_eq!(lane.entry(hash, lane.limit()), None);
+    }
+
+    #[test]
+    fn a_lane_begins_anew_at_its_head_once_its_end_is_out_of_reach() {
+        let index = SelectionIndex {
+            header: "sender".into(),
+            entries: Lock::default(),
+            reads: Semaphore::new(1),
+            used_ms: AtomicI64::new(0),
+            all_entries: Arc::default(),
+        };
+        let mut entries = Entries::default();
+        assert_eq!(index.reach(&mut entries, 0, 5, 9), (5, 9));
+        entries.lanes.get_mut(&0).unwrap().set.insert(1);
+        entries.count = 1;
+        index.all_entries.store(1, Ordering::Relaxed);
+        let far = OFFSETS_MAX + 100;
+        assert_eq!(
+            index.reach(&mut entries, 0, 5, far),
+            (5, OFFSETS_MAX + 5),
+            "nothing is settled"
+        );
+        assert_eq!(
+            (entries.count, index.reach(&mut entries, 0, 50, far)),
+            (1, (50, OFFSETS_MAX + 50))
+        );
+        assert_eq!((entries.count, index.all_entries.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!(index.reach(&mut entries, 0, 100, far), (100, far));
     }
 }

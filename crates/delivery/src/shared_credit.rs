@@ -1,11 +1,11 @@
 //! Credit shared by several consumers: a bound on their messages in flight together.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 
 use super::source::Waiter;
 
@@ -123,7 +123,7 @@ impl Credit {
         next
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
+    fn waiting(&self) -> LockGuard<'_, VecDeque<Waiter>> {
         self.waiting.lock()
     }
 }

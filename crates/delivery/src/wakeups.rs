@@ -131,7 +131,7 @@ impl Watched {
 }
 
 impl Shard {
-    fn lock_queues(&self) -> std::sync::MutexGuard<'_, Watched> {
+    fn lock_queues(&self) -> stafett_model::LockGuard<'_, Watched> {
         self.dispatchers.lock()
     }
 

@@ -7,9 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +55,7 @@ impl Deadlines {
         self.lock().peek().map(|Reverse((first, _))| *first)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> LockGuard<'_, Queue> {
         self.queue.lock()
     }
 }

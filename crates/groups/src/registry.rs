@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
 use stafett_counters::Sampler;
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable, StateWait, Ticket};
-use stafett_model::{Durability, Lock, SharedLock};
+use stafett_model::{Durability, Lock, LockGuard, SharedLock};
 use stafett_store::{Clock, NotStored, appends, spaces};
 use stafett_topics::Topics;
 use tokio_util::sync::CancellationToken;
@@ -426,7 +426,7 @@ impl Groups {
     }
 
     #[expect(clippy::unused_self, reason = "shards are this registry's")]
-    pub(super) fn lock<'a>(&self, shard: &'a Lock<Shard>) -> MutexGuard<'a, Shard> {
+    pub(super) fn lock<'a>(&self, shard: &'a Lock<Shard>) -> LockGuard<'a, Shard> {
         shard.lock()
     }
 

@@ -207,6 +207,8 @@ impl Endpoint {
     /// Makes each success an event, such as `queue.deleted`; of a `PUT`, only if it made something (201).
     #[must_use]
     pub fn event(mut self, kind: &'static str) -> Self {
+        debug_assert!(self.method != Method::GET, "looking is no event");
+        debug_assert!(self.event.is_none(), "a request is one event");
         self.event = Some(kind);
         self
     }

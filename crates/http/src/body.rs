@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::code::Code;
 use crate::problem::Problem;
-use crate::stamp;
+use crate::{slot, stamp};
 
 /// Time limit for the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -156,14 +156,38 @@ fn slow() -> Problem {
     Problem::new(Code::SlowBody, "the body took too long to come")
 }
 
-/// Reads a body within a limit.
-pub async fn read(request: Request, limit: Limit) -> Result<Body, Problem> {
-    stamp::receiving(read_within(request, limit)).await
+/// Coding of a compressed body.
+#[derive(Debug, Clone, Copy)]
+pub struct Packing {
+    /// Largest number of bytes that one byte can stand for.
+    pub ratio_max: usize,
+    /// Unpacks a body to at most this number of bytes.
+    pub unpack: fn(&[u8], usize) -> Result<Vec<u8>, Problem>,
 }
 
-async fn read_within(request: Request, limit: Limit) -> Result<Body, Problem> {
+/// Reads a body within a limit.
+pub async fn read(request: Request, limit: Limit) -> Result<Body, Problem> {
+    read_packed(request, limit, None).await
+}
+
+/// Reads a body that may be compressed. The limit holds for it both as it comes and unpacked.
+pub async fn read_packed(request: Request, limit: Limit, packing: Option<Packing>) -> Result<Body, Problem> {
+    let mut body = stamp::receiving(read_within(request, limit, packing)).await?;
+    if let Some(Packing { unpack, .. }) = packing {
+        let packed = std::mem::take(&mut body.bytes);
+        let unpacked = tokio::task::spawn_blocking(move || unpack(&packed, limit.bytes_max)).await;
+        body.bytes = unpacked.map_err(|_| slot::closed())??.into();
+    }
+    Ok(body)
+}
+
+async fn read_within(request: Request, limit: Limit, packing: Option<Packing>) -> Result<Body, Problem> {
     // The size of a chunked body is not known in advance.
     let announced = announced(request.headers()).unwrap_or(limit.bytes_max);
+    let unpacked = packing.map_or(0, |packing| {
+        announced.saturating_mul(packing.ratio_max).min(limit.bytes_max)
+    });
+    let whole = announced.saturating_add(unpacked);
     let budget = request.extensions().get::<Arc<ByteBudget>>().cloned();
     let mut body = request.into_body().into_data_stream();
     if announced > limit.bytes_max {
@@ -171,15 +195,21 @@ async fn read_within(request: Request, limit: Limit) -> Result<Body, Problem> {
         return Err(limit.exceeded());
     }
     let mut memory = match budget {
-        Some(budget) => Some(match Arrival::try_begin(&budget, announced) {
+        Some(budget) => Some(match Arrival::try_begin(&budget, whole) {
             Some(memory) => memory,
-            None => Arrival::begin(&budget, announced)
+            None => Arrival::begin(&budget, whole)
                 .await
                 .map_err(|_| limit.exceeded())?,
         }),
         None => None,
     };
-    let collected = timeout(BODY_TIMEOUT, collect(&mut body, limit, memory.as_mut())).await;
+    let collecting = async {
+        let bytes = collect(&mut body, limit, memory.as_mut()).await?;
+        let needed = if packing.is_some() { whole } else { 0 };
+        grow_to(needed, limit, memory.as_mut()).await?;
+        Ok(bytes)
+    };
+    let collected = timeout(BODY_TIMEOUT, collecting).await;
     let bytes = collected.unwrap_or_else(|_| Err(slow()))?;
     Ok(Body {
         bytes,
@@ -198,16 +228,21 @@ async fn collect(
             discard(body).await;
             return Err(limit.exceeded());
         }
-        if let Some(memory) = &mut memory {
-            while memory.room() < whole.len() + part.len() && !memory.is_whole() {
-                if !memory.try_grow() {
-                    memory.grow().await.map_err(|_| limit.exceeded())?;
-                }
-            }
-        }
+        grow_to(whole.len() + part.len(), limit, memory.as_deref_mut()).await?;
         whole.extend_from_slice(&part);
     }
     Ok(whole.freeze())
+}
+
+/// Waits until there is memory for this number of bytes, or for all that are expected.
+async fn grow_to(bytes: usize, limit: Limit, memory: Option<&mut Arrival>) -> Result<(), Problem> {
+    let Some(memory) = memory else { return Ok(()) };
+    while memory.room() < bytes && !memory.is_whole() {
+        if !memory.try_grow() {
+            memory.grow().await.map_err(|_| limit.exceeded())?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the next part of a body of which `received` bytes have arrived. Fails if the body makes no

@@ -71,10 +71,16 @@ codes! {
         "A web page of another site made a browser send the request. The settings http.origins and live.origins name sites whose pages may."
     BadHost "bad_host" 403 Never
         "The Host of the request is neither an address nor localhost. The setting http.hosts adds names."
+    Unauthenticated "unauthenticated" 401 Never
+        "The request needs a login, or its user name, password or token is wrong. Send Authorization, or log in by POST /v1/login."
     Forbidden "forbidden" 403 Never
         "The caller may not do this. The detail says which callers may."
     NotRegistered "not_registered" 403 Never
         "The request needs a client with a queue of its own. The header Stafett-Client names it, and PUT /v1/clients/NAME registers it."
+    NoSuchUser "no_such_user" 404 Never
+        "There is no user of this name."
+    NoSuchToken "no_such_token" 404 Never
+        "There is no token with this id."
     NoSuchPath "no_such_path" 404 Never
         "There is no route with this path. /v1/openapi.json describes those that there are."
     NoSuchCode "no_such_code" 404 Never
@@ -97,6 +103,8 @@ codes! {
         "The topic has no partition of this number. Partitions are counted from 0."
     NoSuchGroup "no_such_group" 404 Never
         "There is no group of this name, or none with commits."
+    NoSuchMember "no_such_member" 404 Never
+        "The group has no member with this id."
     NoSuchApp "no_such_app" 404 Never
         "There is no app of this name."
     NoSuchTask "no_such_task" 404 Never
@@ -119,6 +127,8 @@ codes! {
         "The path exists, and does not take this method. The header Allow lists those that it takes."
     SlowBody "slow_body" 408 Later
         "The body did not arrive in time, or made way to others while memory was short."
+    LastAdministrator "last_administrator" 409 Never
+        "The user is the last administrator while there are other users. Without one, the broker would be open to callers without a name."
     IsDefault "is_default" 409 Never
         "The default namespace and the default exchange stay as they are."
     Closing "closing" 409 Later

@@ -1,18 +1,23 @@
-//! The answer at the root path: a page for browsers, lines of text for programs.
+//! The answer at the root path: browsers are led to the console, programs get lines of text.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+const CONSOLE: &str = "/console/";
 
-/// Link on the page.
+/// Line of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
     pub about: &'static str,
     pub path: &'static str,
 }
 
-const LINKS: [Link; 3] = [
+const LINKS: [Link; 4] = [
+    Link {
+        about: "Its console",
+        path: CONSOLE,
+    },
     Link {
         about: "Whether it is ready",
         path: "/health",
@@ -27,32 +32,24 @@ const LINKS: [Link; 3] = [
     },
 ];
 
-/// Answers a `GET /`. `more` links are added without escaping.
+/// Answers a `GET /`; `more` are further lines.
 #[must_use]
 pub fn answer(headers: &HeaderMap, more: &[Link]) -> Response {
-    let links = LINKS.iter().chain(more);
-    let (content_type, text) = if wants_html(headers) {
-        let body = links.map(|link| format!("<p>{}: <a href=\"{1}\">{1}</a>\n", link.about, link.path));
-        let page = format!(
-            "<!doctype html><meta charset=\"utf-8\"><title>Stafett</title>\n\
-             <p>This is Stafett {VERSION}, a message broker.\n{}",
-            body.collect::<String>()
-        );
-        ("text/html; charset=utf-8", page)
-    } else {
-        let body = links.map(|link| format!("{}: {}\n", link.about, link.path));
-        let text = format!(
-            "This is Stafett {VERSION}, a message broker.\n{}",
-            body.collect::<String>()
-        );
-        ("text/plain; charset=utf-8", text)
-    };
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
+    let always = [
         (header::VARY, HeaderValue::from_static("accept, upgrade")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    (StatusCode::OK, headers, text).into_response()
+    if wants_html(headers) {
+        return (StatusCode::FOUND, always, [(header::LOCATION, CONSOLE)]).into_response();
+    }
+    let links = LINKS.iter().chain(more);
+    let lines = links.map(|link| format!("{}: {}\n", link.about, link.path));
+    let text = format!(
+        "This is Stafett {VERSION}, a message broker.\n{}",
+        lines.collect::<String>()
+    );
+    let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    (StatusCode::OK, always, content_type, text).into_response()
 }
 
 /// Returns true if `Accept` names HTML.
@@ -68,30 +65,45 @@ mod tests {
 
     use super::*;
 
+    const MORE: [Link; 1] = [Link {
+        about: "More",
+        path: "/more",
+    }];
+
+    fn asked(accept: Option<&'static str>) -> Response {
+        let accept = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept)));
+        answer(&accept.into_iter().collect(), &MORE)
+    }
+
+    #[test]
+    fn browsers_are_led_to_the_console() {
+        let response = asked(Some("text/html,application/xhtml+xml,*/*;q=0.8"));
+        assert_eq!(response.status(), StatusCode::FOUND);
+        let headers = response.headers();
+        assert_eq!(headers[header::LOCATION], "/console/");
+        assert_eq!(headers[header::VARY], "accept, upgrade");
+        assert_eq!(headers[header::CACHE_CONTROL], "no-store");
+    }
+
     #[tokio::test]
-    async fn browsers_get_a_page_and_programs_lines_of_text() {
-        let more = [Link {
-            about: "More",
-            path: "/more",
-        }];
-        for (accept, content_type, line) in [
-            (
-                Some("text/html,application/xhtml+xml,*/*;q=0.8"),
-                "text/html; charset=utf-8",
-                "<p>More: <a href=\"/more\">/more</a>\n",
-            ),
-            (Some("*/*"), "text/plain; charset=utf-8", "More: /more\n"),
-            (None, "text/plain; charset=utf-8", "Its API: /v1\n"),
-        ] {
-            let accept = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept)));
-            let response = answer(&accept.into_iter().collect(), &more);
+    async fn programs_get_lines_of_text() {
+        for accept in [Some("*/*"), None] {
+            let response = asked(accept);
+            assert_eq!(response.status(), StatusCode::OK);
             let headers = response.headers();
-            assert_eq!(headers[header::CONTENT_TYPE], content_type);
+            assert_eq!(headers[header::CONTENT_TYPE], "text/plain; charset=utf-8");
             assert_eq!(headers[header::VARY], "accept, upgrade");
             assert_eq!(headers[header::CACHE_CONTROL], "no-store");
             let body = to_bytes(response.into_body(), 1000).await.unwrap();
             let text = String::from_utf8(body.to_vec()).unwrap();
-            assert!(text.contains("This is Stafett") && text.contains(line), "{text}");
+            for line in [
+                "This is Stafett",
+                "Its API: /v1\n",
+                "More: /more\n",
+                "Its console: /console/\n",
+            ] {
+                assert!(text.contains(line), "{text}");
+            }
         }
     }
 }

@@ -116,30 +116,55 @@ type Place = (u64, String, String);
 impl<T: 'static, E: Serialize> List<T, E> {
     /// Returns the page of `all` that a query asks for.
     pub fn page(&self, query: &Query, all: Vec<T>) -> Result<Page<Value>, Problem> {
+        self.page_of(query, all, false)
+    }
+
+    /// Returns the page of `all`, which are in the order of scopes and names, that a query asks for.
+    pub fn page_of_sorted(&self, query: &Query, all: Vec<T>) -> Result<Page<Value>, Problem> {
+        self.page_of(query, all, true)
+    }
+
+    fn page_of(&self, query: &Query, all: Vec<T>, is_sorted: bool) -> Result<Page<Value>, Problem> {
         let (sort, count) = (self.sort(query)?, count(query)?);
         let after = query.get("after").map(place).transpose()?;
         let total = all.len();
+        let chooses = ["q", "prefix", "pattern"]
+            .iter()
+            .any(|key| query.get(key).is_some());
         // Each value is read once: one that moves meanwhile would have no place in the order.
         let mut found: Vec<(u64, T)> = all
             .into_iter()
-            .filter(|entry| is_wanted(query, (self.name)(entry).1))
+            .filter(|entry| !chooses || is_wanted(query, (self.name)(entry).1))
             .map(|entry| (sort.value(&entry), entry))
             .collect();
         let matched = found.len();
         if let Some((number, scope, name)) = &after {
             found.retain(|(value, entry)| {
-                sort.compare((*value, (self.name)(entry)), (*number, (scope, name))) == Ordering::Greater
+                let order = sort.compare_values(*value, *number);
+                let order = order.then_with(|| sort.compare_names((self.name)(entry), (scope, name)));
+                order == Ordering::Greater
             });
         }
-        let order = |one: &(u64, T), other: &(u64, T)| {
-            sort.compare((one.0, (self.name)(&one.1)), (other.0, (self.name)(&other.1)))
-        };
         let is_last = found.len() <= count;
         if !is_last {
-            found.select_nth_unstable_by(count, order);
-            found.truncate(count);
+            sort.keep_first(&mut found, count);
         }
-        found.sort_unstable_by(order);
+        let by_name = |one: &T, other: &T| sort.compare_names((self.name)(one), (self.name)(other));
+        if is_sorted && sort.number.is_some() {
+            // Equal entries stay in order.
+            found.sort_by(|one, other| sort.compare_values(one.0, other.0));
+        } else {
+            let order = |one: &(u64, T), other: &(u64, T)| {
+                let order = sort.compare_values(one.0, other.0);
+                order.then_with(|| by_name(&one.1, &other.1))
+            };
+            if found.len() > count {
+                found.select_nth_unstable_by(count, order);
+                found.truncate(count);
+            }
+            found.sort_unstable_by(order);
+        }
+        found.truncate(count);
         let next = found.last().filter(|_| !is_last).map(|(value, last)| {
             let (scope, name) = (self.name)(last);
             cursor(&(*value, scope.to_owned(), name.to_owned()))
@@ -213,13 +238,34 @@ impl<T> Sort<T> {
         self.number.map_or(0, |number| number(entry))
     }
 
-    fn compare(&self, one: (u64, (&str, &str)), other: (u64, (&str, &str))) -> Ordering {
-        match (self.number, self.descends) {
-            // Entries with the same number are always in ascending order.
-            (Some(_), true) => other.0.cmp(&one.0).then(one.1.cmp(&other.1)),
-            (None, true) => other.1.cmp(&one.1),
-            (_, false) => one.cmp(&other),
+    fn compare_values(&self, one: u64, other: u64) -> Ordering {
+        if self.descends {
+            other.cmp(&one)
+        } else {
+            one.cmp(&other)
         }
+    }
+
+    /// Entries with the same number are always in ascending order.
+    fn compare_names(&self, one: (&str, &str), other: (&str, &str)) -> Ordering {
+        if self.descends && self.number.is_none() {
+            other.cmp(&one)
+        } else {
+            one.cmp(&other)
+        }
+    }
+
+    /// Removes the entries behind the first `count` by value alone, without a look at the names.
+    /// Entries with the last value all stay.
+    fn keep_first(&self, found: &mut Vec<(u64, T)>, count: usize) {
+        if self.number.is_none() || count == 0 || found.len() <= count {
+            return;
+        }
+        let mut values: Vec<u64> = found.iter().map(|(value, _)| *value).collect();
+        let order = |one: &u64, other: &u64| self.compare_values(*one, *other);
+        let (_, last, _) = values.select_nth_unstable_by(count - 1, order);
+        let last = *last;
+        found.retain(|(value, _)| self.compare_values(*value, last) != Ordering::Greater);
     }
 }
 
@@ -287,7 +333,14 @@ mod tests {
         let known = parameters(LIST.sorts);
         let known: Vec<&str> = known.iter().map(|key| key.name).collect();
         let query = Query::strict(Some(query), &known).unwrap();
-        LIST.page(&query, entries()).map(|page| json!(page))
+        let mut sorted = entries();
+        sorted.sort_unstable();
+        let page = LIST.page_of_sorted(&query, sorted).map(|page| json!(page));
+        assert_eq!(
+            LIST.page(&query, entries()).map(|page| json!(page)).ok(),
+            page.as_ref().ok().cloned()
+        );
+        page
     }
 
     fn names(page: &Value) -> Vec<&str> {

@@ -83,7 +83,7 @@ fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
     let parameters = path_parameters(endpoint.path).chain(endpoint.parameters.iter().map(parameter));
     let mut responses = Map::new();
     for (status, content_type, schema) in &endpoint.answers {
-        let schema = schema(&mut shapes.written);
+        let schema = object(schema(&mut shapes.written));
         let answer = json!({
             "description": "The answer.",
             "content": { *content_type: { "schema": schema } },
@@ -110,6 +110,14 @@ fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
         operation.insert("requestBody".to_owned(), json!({ "content": content }));
     }
     operation
+}
+
+/// Returns a schema as an object, also that of any value: some generators of clients expect one.
+fn object(schema: Schema) -> Value {
+    match schema.to_value() {
+        Value::Bool(true) => json!({}),
+        other => other,
+    }
 }
 
 /// Returns the resource of a path: `queues` of `/v1/queues/{queue}`.

@@ -3,9 +3,9 @@
 //! A decided append goes to the memory journal behind it; any order is possible.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
-use stafett_model::{Epoch, Lock, LogId};
+use stafett_model::{Epoch, Lock, LockGuard, LogId};
 
 use crate::contract::{
     Append, Bounds, Change, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, ProducerStatus,
@@ -135,7 +135,7 @@ impl ManualJournal {
         self.lock().undecided.remove(behind).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HeldAppends> {
+    fn lock(&self) -> LockGuard<'_, HeldAppends> {
         self.taken.lock()
     }
 }

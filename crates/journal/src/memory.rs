@@ -8,10 +8,9 @@ mod log;
 pub(crate) mod state;
 
 use std::collections::BTreeMap;
-use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
-use stafett_model::{BatchHeader, Epoch, Lock, LogId};
+use stafett_model::{BatchHeader, Epoch, Lock, LockGuard, LogId};
 
 use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
@@ -86,7 +85,7 @@ impl MemoryJournal {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
+    fn lock(&self) -> LockGuard<'_, Content> {
         self.content.lock()
     }
 }

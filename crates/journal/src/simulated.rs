@@ -22,9 +22,9 @@ mod random;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 
 use self::file::FileContent;
 use self::random::Random;
@@ -229,7 +229,7 @@ impl SimulatedDisk {
         state.names.remove(name).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, DiskState> {
+    fn lock(&self) -> LockGuard<'_, DiskState> {
         self.0.lock()
     }
 }

@@ -4,13 +4,13 @@
 //! those for groups to their coordinators. A connection that has ended is replaced at its next use.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_kafka_wire::messages::metadata::MetadataResponseBroker;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use stafett_kafka_wire::{ApiKey, Request, Str};
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::connection::Connection;
@@ -59,7 +59,7 @@ impl Client {
         &self.shared.options
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> LockGuard<'_, Known> {
         self.shared.known.lock()
     }
 

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Encoded, ErrorCode, Message as _, Request, Str, VersionRange, frame,
 };
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -297,7 +297,7 @@ impl Connection {
     }
 }
 
-fn lock(waiting: &Lock<Waiting>) -> MutexGuard<'_, Waiting> {
+fn lock(waiting: &Lock<Waiting>) -> LockGuard<'_, Waiting> {
     waiting.lock()
 }
 

@@ -75,6 +75,8 @@ pub(crate) enum Close {
     NotServed(ApiKey),
     #[error("an answer cannot be written: {0}")]
     Encode(#[from] EncodeError),
+    #[error("the client has not logged in")]
+    NoLogin,
     #[error("a produce request that wants no answer failed")]
     SilentFailure,
     #[error("the journal cannot tell whether a batch was stored")]
@@ -90,6 +92,7 @@ impl Close {
             Self::Decode(_) => "malformed_request",
             Self::NotServed(_) => "unserved_api",
             Self::Encode(_) => "unwritable_answer",
+            Self::NoLogin => "no_login",
             Self::SilentFailure => "unanswered_produce_failed",
             Self::OutcomeUnknown => "outcome_unknown",
         }

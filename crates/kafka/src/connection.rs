@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use stafett_model::Lock;
 use stafett_net::registry::Wait;
@@ -17,9 +18,10 @@ use stafett_net::{
     Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, Output, Permit, ReadHalf, Status,
     WRITE_PACE, WriteHalf,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::ReusableBoxFuture;
 
+use crate::authority::Identity;
 use crate::call::Close;
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
@@ -31,6 +33,10 @@ use crate::traced::Traced;
 const REQUEST_BYTES_MIN: u32 = 8;
 /// Answers are collected up to about this many bytes before they are written.
 const WRITE_BYTES: usize = 1 << 20;
+/// Maximum bytes of a request before the login.
+const BEFORE_LOGIN_BYTES_MAX: u32 = 512 << 10;
+/// Time limit from connecting to the login.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum capacity of the queues of an idle connection.
 const KEPT: usize = 16;
 
@@ -75,6 +81,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
     let context = RequestContext {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
+        identity: Identity::new(&shared.broker, entry.peer.ip()),
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),
@@ -87,8 +94,10 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
     let intake = Intake::new(connection.shedding.as_ref());
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(entry), drain);
     let (read, write) = connection.stream.split();
+    let login_until = Instant::now() + LOGIN_TIMEOUT;
     let mut loops = Loop {
         context: &context,
+        login_until: context.must_log_in().then_some(login_until),
         reader,
         read,
         write,
@@ -100,11 +109,17 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         is_reading: true,
         intake,
     };
+    if loops.login_until.is_some() {
+        let bytes = BEFORE_LOGIN_BYTES_MAX.min(shared.settings.request_bytes_max);
+        loops.reader.set_frame_bytes_max(bytes);
+    }
     loops.run().await
 }
 
 struct Loop<'a> {
     context: &'a RequestContext,
+    /// Until the client has logged in; `None` if it need not.
+    login_until: Option<Instant>,
     reader: FrameReader,
     read: ReadHalf<'a>,
     write: WriteHalf<'a>,
@@ -186,7 +201,8 @@ enum Event {
 impl Loop<'_> {
     async fn run(&mut self) -> Result<(), Ended> {
         while self.is_reading || !self.responses.is_empty() || !self.held.is_empty() {
-            match self.next_event().await? {
+            let event = self.next_event().await?;
+            match event {
                 Event::Response(next) => self.respond(next).await?,
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));
@@ -209,6 +225,11 @@ impl Loop<'_> {
                 self.note_what_is_left();
             }
             self.shrink();
+            if self.login_until.is_some() && !self.context.must_log_in() {
+                self.login_until = None;
+                self.reader
+                    .set_frame_bytes_max(self.context.shared.settings.request_bytes_max);
+            }
         }
         Ok(())
     }
@@ -241,14 +262,22 @@ impl Loop<'_> {
             frames,
             responses,
             performing,
+            login_until,
             ..
         } = self;
+        let too_late = async {
+            match *login_until {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             next = poll_fn(|cx| performing.poll_next(context, responses, cx)), if !responses.is_empty() => {
                 Ok(Event::Response(next))
             }
             status = reader.next_frames(read, frames), if may_read => Ok(Event::Read(status?)),
+            () = too_late => Err(Close::NoLogin.into()),
         }
     }
 

@@ -11,6 +11,7 @@ use stafett_topics::TRANSACTIONS_TOPIC;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::authority::Identity;
 use crate::fetch_sessions::FetchSessions;
 use crate::internal_topic::InternalTopic;
 use crate::log_limit::LogLimit;
@@ -88,6 +89,7 @@ impl KafkaContext {
 pub(crate) struct RequestContext {
     pub shared: Arc<KafkaContext>,
     pub entry: Arc<ConnectionEntry>,
+    pub identity: Identity,
     /// Cancelled when the connection must not wait any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
@@ -107,7 +109,8 @@ pub(crate) struct RequestContext {
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
-        for opened in std::mem::take(&mut *self.opened_sessions.lock()) {
+        let all_opened = std::mem::take(&mut *self.opened_sessions.lock());
+        for opened in all_opened {
             if self.shared.share_sessions.close_opened(&opened) {
                 self.shared.release_records(&opened.member);
             }
@@ -128,7 +131,13 @@ impl RequestContext {
 
     /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
-        match &self.shared.settings.advertised {
+        let settings = &self.shared.settings;
+        let advertised = if self.entry.tls().is_some() {
+            &settings.advertised_tls
+        } else {
+            &settings.advertised
+        };
+        match advertised {
             Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
             None => (
                 self.entry.local.ip().to_canonical().to_string().into(),

@@ -1,6 +1,7 @@
 //! A partition of a fetch, and the reply for it.
 
 use smallvec::SmallVec;
+use stafett_access::{Action, Caller, Resource};
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
@@ -118,7 +119,16 @@ impl Partition {
         is_of_commits
     }
 
-    pub(crate) fn readable(&self, broker: &Broker, visibility: Visibility) -> Result<ReadFrom, ErrorCode> {
+    /// Returns the read. Rights are checked for each, as sessions outlive their changes.
+    pub(crate) fn readable(
+        &self,
+        broker: &Broker,
+        caller: &Caller,
+        visibility: Visibility,
+    ) -> Result<ReadFrom, ErrorCode> {
+        if !caller.is_unrestricted() {
+            self.check(broker, caller)?;
+        }
         let log = self.log?;
         // Epochs below -1 mean no epoch, too.
         check_leader_epoch(broker, self.leader_epoch.max(-1))?;
@@ -129,5 +139,17 @@ impl Partition {
             bytes_max: self.bytes_max,
             visibility,
         })
+    }
+
+    /// Checks that the caller may read the topic. Of one that it named itself, it is told only the refusal.
+    fn check(&self, broker: &Broker, caller: &Caller) -> Result<(), ErrorCode> {
+        let topic = self.topic.find(broker.topics());
+        let name = match &topic {
+            Some(topic) => &topic.name,
+            None if self.topic.by_id => return Ok(()),
+            None => &*self.topic.name,
+        };
+        let checked = caller.check(Action::Read, &Resource::topic(name));
+        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
     }
 }

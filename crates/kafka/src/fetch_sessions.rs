@@ -8,13 +8,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use stafett_kafka_wire::ErrorCode;
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::time::Instant;
 
 use crate::fetch_state::FetchState;
@@ -195,7 +195,7 @@ impl FetchSessions {
             .set(i64::try_from(inner.partitions).unwrap_or(i64::MAX));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> LockGuard<'_, Inner> {
         self.inner.lock()
     }
 }

@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
+use stafett_access::Caller;
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::Offset;
@@ -186,6 +187,7 @@ impl FetchState {
     pub(crate) fn request(
         &mut self,
         broker: &Broker,
+        caller: &Caller,
         bytes_max: usize,
         visibility: Visibility,
     ) -> ReadRequest {
@@ -206,7 +208,7 @@ impl FetchState {
             let Some(partition) = self.partitions.get_mut(index(*number)) else {
                 return false;
             };
-            let readable = partition.readable(broker, visibility);
+            let readable = partition.readable(broker, caller, visibility);
             partition.failed = readable.err();
             logs.extend(readable);
             true

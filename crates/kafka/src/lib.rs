@@ -20,6 +20,9 @@
 //! - `operation`: work that requests wait for, and how it is performed; `time_search`, `epoch_search`:
 //!   searches in logs
 //! - `response_queue`: pending answers of a connection, in order; `produce_results`: those of `Produce`
+//! - `authority`: the caller of a connection; `gate`: rights that each request needs; `sasl`: logins; `acl`:
+//!   ACLs
+//!   as rules; `access_operation`: changes of users and rules
 //! - `api`: one file per request
 //! - `fetch_request`: the request; `fetch_state`, `fetch_partition`: partitions to be read; `fetch_sessions`:
 //!   state kept between requests (KIP-227)
@@ -40,7 +43,10 @@
 //! This crate must not know files, other protocols or how the broker stores anything. It has no state of its
 //! own except connections and sessions: the broker has the rest.
 
+mod access_operation;
+mod acl;
 mod api;
+mod authority;
 mod call;
 mod client;
 mod configs;
@@ -54,6 +60,7 @@ mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
 mod front_end;
+mod gate;
 mod internal_topic;
 mod leader_epoch;
 mod log_limit;
@@ -66,6 +73,7 @@ mod request_reader;
 mod resources;
 mod response_queue;
 mod response_writer;
+mod sasl;
 mod session;
 mod settings;
 mod share_operation;

@@ -117,7 +117,7 @@ impl OffsetsTopic {
         self.shown().take_in(changes, is_all);
     }
 
-    fn shown(&self) -> std::sync::MutexGuard<'_, Shown> {
+    fn shown(&self) -> stafett_model::LockGuard<'_, Shown> {
         self.shown.lock()
     }
 

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_broker::{Broker, Scope};
 use stafett_groups::classic::{Join, Sync};
@@ -29,10 +30,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::access_operation::AccessOperation;
 use crate::call::{Close, EncodedResponse, ResponseResult};
 use crate::configs::{Area, BadConfig, ConfigChange};
 use crate::context::{KafkaContext, RequestContext};
 use crate::epoch_search::{EpochSearch, FoundEnd};
+use crate::sasl::{self, Authenticated};
 use crate::share_operation::ShareOperation;
 use crate::time_search::{FoundOffset, TimeSearch};
 
@@ -111,6 +114,10 @@ pub(crate) enum Operation {
         Then<Vec<Result<(), AlterError<BadConfig>>>>,
     ),
     NewProducerId(Then<Result<ProducerId, NotStored>>),
+    /// Take a message of a login.
+    Authenticate(Bytes, Then<Authenticated>),
+    /// Change users or rules.
+    Access(AccessOperation),
     /// Wait until commits, or their deletion, are stored.
     AwaitCommits(CommitTicket, Then<SmallVec<[Result<(), NotStored>; 1]>>),
     Group(GroupOperation),
@@ -290,6 +297,11 @@ impl Operation {
                 await_growth(context, &watch, bytes, until).await;
                 then.on_done(context, watch)
             }
+            Self::Authenticate(message, then) => {
+                let done = Box::pin(sasl::authenticate(context, message)).await;
+                then.on_done(context, done)
+            }
+            Self::Access(operation) => Box::pin(operation.perform(context)).await,
             Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
             Self::Group(operation) => Box::pin(operation.perform(context)).await,
             Self::Transaction(operation) => Box::pin(operation.perform(context)).await,

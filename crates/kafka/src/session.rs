@@ -18,7 +18,7 @@ use crate::call::{Call, Close};
 use crate::context::RequestContext;
 use crate::produce_results::Staging;
 use crate::response_queue::{PendingResponse, QueuedResponse, ResponseQueue};
-use crate::{api, traced};
+use crate::{api, gate, traced};
 
 /// Facts about the frames that are executed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,8 +58,13 @@ pub(crate) fn on_input(
                 if !context.is_introduced.load(Ordering::Relaxed) {
                     context.introduce(client.as_deref(), ("", ""));
                 }
-                let response =
-                    api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging);
+                let response = match gate::check(context, call, &body) {
+                    Ok(None) => {
+                        api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging)
+                    }
+                    Ok(Some(refused)) => Ok(refused.into()),
+                    Err(close) => Err(close),
+                };
                 (
                     Some(call.api),
                     response.unwrap_or_else(|close| PendingResponse::Ready(Err(close))),

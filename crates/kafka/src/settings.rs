@@ -16,8 +16,12 @@ pub struct Endpoint {
 pub struct KafkaSettings {
     /// Address in metadata. `None` means the address that the client connected to.
     pub advertised: Option<Endpoint>,
-    /// Address of the listener, as shown to clients.
-    pub listen: String,
+    /// The same for clients with TLS.
+    pub advertised_tls: Option<Endpoint>,
+    /// Address of the listener without TLS, as shown to clients.
+    pub listen: Option<String>,
+    /// Address of the listener with TLS.
+    pub listen_tls: Option<String>,
     /// True if a metadata request may create the topics that it names.
     pub auto_create_topics: bool,
     /// Data folder, as shown to clients.
@@ -42,7 +46,9 @@ impl Default for KafkaSettings {
     fn default() -> Self {
         Self {
             advertised: None,
-            listen: String::new(),
+            advertised_tls: None,
+            listen: None,
+            listen_tls: None,
             auto_create_topics: true,
             log_dir: String::new(),
             request_bytes_max: 100 << 20,

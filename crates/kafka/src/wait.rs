@@ -16,6 +16,7 @@ impl Operation {
             | Self::Read(..)
             | Self::AwaitGrowth { .. }
             | Self::Share(_)
+            | Self::Authenticate(..)
             | Self::Group(GroupOperation::HoldHeartbeat(..)) => None,
             Self::Group(GroupOperation::Join(..) | GroupOperation::Sync(..)) => Some(Wait::Group),
             Self::CreateTopics(..)
@@ -26,6 +27,7 @@ impl Operation {
             | Self::Alter(..)
             | Self::NewProducerId(_)
             | Self::AwaitCommits(..)
+            | Self::Access(_)
             | Self::Group(GroupOperation::AwaitStep(..) | GroupOperation::AwaitDeletions(..))
             | Self::Transaction(_)
             | Self::CreateOffsetsTopic(_)

@@ -1,10 +1,10 @@
 //! Live topics: publishing, and listening.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use stafett_journal::Journal;
-use stafett_model::{Offset, SharedLock};
+use stafett_model::{Offset, ReadGuard, SharedLock, WriteGuard};
 use stafett_routing::live::Patterns;
 use stafett_store::{Clock, wall_ms};
 use tokio::sync::Semaphore;
@@ -298,19 +298,19 @@ impl Live {
         current.is_some_and(|current| Arc::ptr_eq(current, outbox))
     }
 
-    pub(crate) fn clients(&self) -> RwLockReadGuard<'_, Clients> {
+    pub(crate) fn clients(&self) -> ReadGuard<'_, Clients> {
         self.clients.read()
     }
 
-    pub(crate) fn clients_mut(&self) -> RwLockWriteGuard<'_, Clients> {
+    pub(crate) fn clients_mut(&self) -> WriteGuard<'_, Clients> {
         self.clients.write()
     }
 
-    pub(crate) fn listeners(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Outbox>>>> {
+    pub(crate) fn listeners(&self) -> ReadGuard<'_, Vec<Option<Arc<Outbox>>>> {
         self.listeners.read()
     }
 
-    fn listeners_mut(&self) -> RwLockWriteGuard<'_, Vec<Option<Arc<Outbox>>>> {
+    fn listeners_mut(&self) -> WriteGuard<'_, Vec<Option<Arc<Outbox>>>> {
         self.listeners.write()
     }
 
@@ -326,7 +326,7 @@ impl Live {
         count
     }
 
-    pub(crate) fn patterns(&self) -> RwLockReadGuard<'_, Patterns> {
+    pub(crate) fn patterns(&self) -> ReadGuard<'_, Patterns> {
         self.patterns.read()
     }
 

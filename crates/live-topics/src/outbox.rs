@@ -1,10 +1,10 @@
 //! Bounded queue of messages for one connection.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -333,11 +333,11 @@ impl Outbox {
         self.moved.notify_waiters();
     }
 
-    fn in_transit(&self) -> MutexGuard<'_, InTransit> {
+    fn in_transit(&self) -> LockGuard<'_, InTransit> {
         self.in_transit.lock()
     }
 
-    fn lock(&self) -> MutexGuard<'_, WaitingMessages> {
+    fn lock(&self) -> LockGuard<'_, WaitingMessages> {
         self.waiting.lock()
     }
 }

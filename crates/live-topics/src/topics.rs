@@ -2,9 +2,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
-use stafett_model::SharedLock;
+use stafett_model::{ReadGuard, SharedLock, WriteGuard};
 use stafett_routing::live::{IdSet, Slot, TopicTable};
 
 const SHARD_BITS: u32 = 6;
@@ -137,12 +136,12 @@ impl TopicShards {
     }
 
     #[expect(clippy::indexing_slicing, reason = "the shard is a hash modulo their number")]
-    fn read(&self, shard: u32) -> RwLockReadGuard<'_, TopicTable> {
+    fn read(&self, shard: u32) -> ReadGuard<'_, TopicTable> {
         self.shards[shard as usize].read()
     }
 
     #[expect(clippy::indexing_slicing, reason = "the shard is a hash modulo their number")]
-    fn write(&self, shard: u32) -> RwLockWriteGuard<'_, TopicTable> {
+    fn write(&self, shard: u32) -> WriteGuard<'_, TopicTable> {
         self.shards[shard as usize].write()
     }
 }

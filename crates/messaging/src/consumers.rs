@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_delivery::{ConsumerState, WeakConsumer};
+use stafett_delivery::{ConsumerState, Dispatcher, WeakConsumer};
 use stafett_model::{Lock, Namespace};
+use stafett_queue::consumers::ConsumerKey;
 use stafett_topics::TopicId;
 
 use crate::queues::QueueId;
@@ -68,6 +69,14 @@ impl ConsumerEntry {
         match &self.holder {
             ConsumerHolder::Queue(consumer) => consumer.state(),
             ConsumerHolder::Reader(reader) => reader.state(),
+        }
+    }
+
+    /// Returns true if this is the consumer of a queue with this key.
+    pub fn is(&self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> bool {
+        match &self.holder {
+            ConsumerHolder::Queue(consumer) => consumer.is(dispatcher, key),
+            ConsumerHolder::Reader(_) => false,
         }
     }
 

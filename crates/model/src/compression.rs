@@ -65,7 +65,7 @@ pub fn decompress(codec: Codec, block: &[u8], bytes_max: usize) -> Result<Vec<u8
 ///
 /// Gzip: a 258-byte match in two bits. Snappy: a 64-byte copy in three bytes. LZ4: 255 more bytes of a match
 /// in each byte of its length. Zstd: a block of 128 KiB in four bytes (header and run-length byte).
-pub(crate) fn ratio_max(codec: Codec) -> usize {
+pub fn ratio_max(codec: Codec) -> usize {
     match codec {
         Codec::None => 1,
         Codec::Gzip => 1032,

@@ -12,6 +12,7 @@
 //! - [`mod@records`]: reads the records of a batch
 //! - `message`: the records that queues store
 //! - `lock`: locks that a panic does not poison
+//! - `lock_order`: checks the order in which threads take locks, in builds with debug assertions
 //! - `namespace`: names of namespaces
 //! - [`mod@partition`]: choice of a partition by key
 //! - `stored_message`: a message in place, inside a stored batch
@@ -36,6 +37,7 @@ mod durability;
 pub mod fan_out;
 mod id;
 mod lock;
+mod lock_order;
 mod message;
 mod namespace;
 mod partition;
@@ -56,7 +58,7 @@ pub use batch_builder::BatchBuilder;
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
-pub use lock::{Lock, SharedLock, WakeUp};
+pub use lock::{Lock, LockGuard, ReadGuard, SharedLock, WakeUp, WriteGuard};
 pub use message::{Arrival, Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
 pub use namespace::{NAME_BYTES_MAX, Namespace, NamespaceId};
 pub use partition::{partition_of, slice_hash};

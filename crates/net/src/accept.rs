@@ -14,16 +14,18 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::EVENTS;
 use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
-use crate::listener::{Listener, ListenerSettings, prepare};
+use crate::listener::{Listener, ListenerSettings, Security, prepare};
 use crate::metrics::ListenerMetrics;
 use crate::registry::{ConnectionEntry, Connections, Listed};
 use crate::shedding::Shedding;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
+use crate::tls::{Tls, handshake};
 use crate::trace::Trace;
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -81,11 +83,13 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
         settings,
         metrics,
         shedding,
+        security,
     } = listener;
     let admission = Admission {
         settings,
         metrics,
         shedding,
+        security,
     };
     let (settings, metrics) = (&admission.settings, &admission.metrics);
     // The tasks hold no abort token: it would be polled, and its lock taken, at every wake-up of every
@@ -143,6 +147,7 @@ struct Admission {
     settings: ListenerSettings,
     metrics: Arc<ListenerMetrics>,
     shedding: Option<Arc<Shedding>>,
+    security: Security,
 }
 
 fn admit<P: Protocol>(
@@ -157,6 +162,7 @@ fn admit<P: Protocol>(
         settings,
         metrics,
         shedding,
+        security,
     } = admission;
     if tasks.len() >= settings.connections_max {
         metrics.refused.inc();
@@ -177,21 +183,74 @@ fn admit<P: Protocol>(
     let drain = shared.shutdown.draining().child_token();
     let since_ms = (shared.wall_ms)();
     let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), since_ms, drain.clone());
-    let connection = Connection {
-        stream: Stream::Plain(stream),
-        drain,
-        budget: Arc::clone(&shared.budget),
-        shedding: shedding.clone(),
-        trace: shared.trace.clone(),
-        entry: Arc::clone(&entry),
+    let ending = drain.clone();
+    let connect = {
+        let (budget, entry) = (Arc::clone(&shared.budget), Arc::clone(&entry));
+        let (shedding, trace) = (shedding.clone(), shared.trace.clone());
+        move |stream| Connection {
+            stream,
+            drain,
+            budget,
+            shedding,
+            trace,
+            entry,
+        }
     };
-    let protocol = Arc::clone(protocol);
     let open = Open::count(Arc::clone(&entry), settings.name, &shared.connections);
-    let task = tasks.spawn(async move {
-        let _open = open;
-        protocol.connection(connection).await;
-    });
+    let protocol = Arc::clone(protocol);
+    let task = match security {
+        Security::Plain => tasks.spawn(async move {
+            let _open = open;
+            protocol.connection(connect(Stream::Plain(stream))).await;
+        }),
+        Security::Tls(tls) => {
+            let shaken = shake(stream, Arc::clone(tls), false, Arc::clone(&entry));
+            tasks.spawn(after_handshake(shaken, ending, protocol, connect, open))
+        }
+        Security::Either(tls) => {
+            let shaken = shake(stream, Arc::clone(tls), true, Arc::clone(&entry));
+            tasks.spawn(after_handshake(shaken, ending, protocol, connect, open))
+        }
+    };
     entry.set_task(task);
+}
+
+/// Serves a connection when its handshake is done. A task of its own kind: those of plain connections have no
+/// room for a handshake.
+async fn after_handshake<P: Protocol>(
+    shaken: impl Future<Output = Option<Stream>>,
+    ending: CancellationToken,
+    protocol: Arc<P>,
+    connect: impl FnOnce(Stream) -> Connection,
+    open: Open,
+) {
+    let shaken = ending.run_until_cancelled(Box::pin(shaken)).await;
+    if let Some(Some(stream)) = shaken {
+        protocol.connection(connect(stream)).await;
+    }
+    drop(open);
+}
+
+/// Performs the handshake of a connection, if it has one. `None` if that failed.
+async fn shake(
+    socket: TcpStream,
+    tls: Arc<Tls>,
+    is_either: bool,
+    entry: Arc<ConnectionEntry>,
+) -> Option<Stream> {
+    let shaken = async {
+        if is_either && !handshake::begins_with_tls(&socket).await? {
+            return Ok(Stream::Plain(socket));
+        }
+        let (stream, session) = handshake::accept(socket, &tls).await?;
+        entry.metrics.handshake_done();
+        entry.set_tls(session);
+        Ok(Stream::Tls(Box::new(stream)))
+    };
+    shaken
+        .await
+        .inspect_err(|error| handshake::on_failed(&entry, error))
+        .ok()
 }
 
 /// Counts and lists an open connection, correct even if its task panics.

@@ -7,7 +7,7 @@
 //! - [`listener`]: binding, and the settings of one listening socket
 //! - [`accept`]: the accept loop: limits, back-off, one task per connection
 //! - [`connection`]: one accepted connection and the trait that protocols implement
-//! - [`stream`]: its bytes
+//! - [`stream`]: its bytes; [`tls`]: encrypted ones, with certificates and handshakes
 //! - [`registry`]: all open connections, listed and ended
 //! - [`handover`]: switching a connection to another protocol
 //! - [`shutdown`]: drain first, abort later
@@ -41,6 +41,7 @@ pub mod shedding;
 pub mod shutdown;
 pub mod stall;
 pub mod stream;
+pub mod tls;
 pub mod trace;
 pub mod turn;
 
@@ -50,7 +51,7 @@ pub use budget::{BudgetError, BudgetSettings, ByteBudget, Permit};
 pub use connection::{Connection, Protocol};
 pub use frame::{Frame, FrameError, FrameLimits, FrameReader, Status};
 pub use handover::{Handover, Next};
-pub use listener::{BindError, Listener, ListenerSettings, resolve};
+pub use listener::{BindError, Listener, ListenerSettings, Security, resolve};
 pub use metrics::{ListenerMetrics, NetMetrics};
 pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
@@ -59,6 +60,7 @@ pub use registry::{Client, ClientWords, ConnectionEntry, Connections};
 pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
 pub use stream::{ReadHalf, Stream, WriteHalf};
+pub use tls::{ClientCertificate, ClientCertificates, ClientName, Tls, TlsError, TlsSession, TlsSettings};
 
 /// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and their
 /// origin: `by`, `from`, `via`, `request`.

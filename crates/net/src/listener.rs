@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
 use crate::metrics::{ListenerMetrics, NetMetrics};
 use crate::shedding::{Overload, Shedding};
+use crate::tls::Tls;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -83,9 +84,26 @@ pub struct Listener {
     pub(crate) settings: ListenerSettings,
     pub(crate) metrics: Arc<ListenerMetrics>,
     pub(crate) shedding: Option<Arc<Shedding>>,
+    pub(crate) security: Security,
+}
+
+/// Kinds of connections that a listener takes.
+#[derive(Debug, Clone, Default)]
+pub enum Security {
+    #[default]
+    Plain,
+    Tls(Arc<Tls>),
+    /// Both, told apart by the first byte of a connection.
+    Either(Arc<Tls>),
 }
 
 impl Listener {
+    /// Changes the kinds of connections that it takes.
+    #[must_use]
+    pub fn secured(self, security: Security) -> Self {
+        Self { security, ..self }
+    }
+
     /// Listens on the first of `addresses` (see [`resolve`]) that can be bound.
     pub fn bind(
         addresses: &[SocketAddr],
@@ -103,6 +121,7 @@ impl Listener {
                         metrics: metrics.listener(settings.name),
                         shedding: Shedding::of(settings.overload, settings.name, metrics),
                         settings,
+                        security: Security::Plain,
                     });
                 }
                 Err(source) => {

@@ -10,6 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::shedding::Seconds;
+use crate::tls::notice::Notices;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ListenerLabel {
@@ -28,6 +29,12 @@ struct ShedLabels {
     what: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabels {
+    listener: &'static str,
+    reason: &'static str,
+}
+
 /// Metric families that all listeners share.
 #[derive(Debug)]
 pub struct NetMetrics {
@@ -41,6 +48,10 @@ pub struct NetMetrics {
     shed: Family<ShedLabels, Counter>,
     waiting_oldest: Family<ListenerLabel, Seconds>,
     waiting: Family<ListenerLabel, Gauge>,
+    handshakes: Family<ListenerLabel, Counter>,
+    handshake_failures: Family<HandshakeLabels, Counter>,
+    certificate_expiry: Family<ListenerLabel, Gauge>,
+    certificate_failures: Family<ListenerLabel, Counter>,
 }
 
 impl Default for NetMetrics {
@@ -56,6 +67,10 @@ impl Default for NetMetrics {
             shed: Family::default(),
             waiting_oldest: Family::default(),
             waiting: Family::default(),
+            handshakes: Family::default(),
+            handshake_failures: Family::default(),
+            certificate_expiry: Family::default(),
+            certificate_failures: Family::default(),
         }
     }
 }
@@ -100,7 +115,44 @@ impl NetMetrics {
             it.errors.clone(),
         );
         it.register_shedding(registry);
+        it.register_tls(registry);
         it
+    }
+
+    fn register_tls(&self, registry: &mut Registry) {
+        registry.register(
+            "tls_handshakes",
+            "TLS handshakes that were completed",
+            self.handshakes.clone(),
+        );
+        registry.register(
+            "tls_handshake_failures",
+            "TLS handshakes that failed, for the reason",
+            self.handshake_failures.clone(),
+        );
+        registry.register(
+            "tls_certificate_expiry_timestamp_seconds",
+            "Time at which the certificate of a listener ends, in seconds since 1970",
+            self.certificate_expiry.clone(),
+        );
+        registry.register(
+            "tls_certificate_failures",
+            "New certificates that were not good, so that the one before stayed",
+            self.certificate_failures.clone(),
+        );
+    }
+
+    /// Shows the end of the validity of a listener's certificate.
+    pub fn set_certificate_expiry(&self, listener: &'static str, not_after_s: u64) {
+        let gauge = self.certificate_expiry.get_or_create(&ListenerLabel { listener });
+        gauge.set(i64::try_from(not_after_s).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a new certificate of a listener that was not good.
+    pub fn certificate_failed(&self, listener: &'static str) {
+        self.certificate_failures
+            .get_or_create(&ListenerLabel { listener })
+            .inc();
     }
 
     fn register_shedding(&self, registry: &mut Registry) {
@@ -150,6 +202,9 @@ impl NetMetrics {
             sent_bytes: self.sent_bytes.get_or_create(&label).clone(),
             receive_seconds: self.receive_seconds.get_or_create(&label).clone(),
             errors: self.errors.clone(),
+            handshakes: self.handshakes.clone(),
+            handshake_failures: self.handshake_failures.clone(),
+            notices: Notices::default(),
         })
     }
 }
@@ -186,6 +241,10 @@ pub struct ListenerMetrics {
     pub sent_bytes: Counter,
     pub receive_seconds: Histogram,
     errors: Family<ErrorLabels, Counter>,
+    handshakes: Family<ListenerLabel, Counter>,
+    handshake_failures: Family<HandshakeLabels, Counter>,
+    /// Log lines that strangers can cause.
+    pub(crate) notices: Notices,
 }
 
 impl Default for ListenerMetrics {
@@ -199,6 +258,9 @@ impl Default for ListenerMetrics {
             sent_bytes: Counter::default(),
             receive_seconds: receive_seconds(),
             errors: Family::default(),
+            handshakes: Family::default(),
+            handshake_failures: Family::default(),
+            notices: Notices::default(),
         }
     }
 }
@@ -229,5 +291,33 @@ impl ListenerMetrics {
                 kind,
             })
             .get()
+    }
+
+    /// Counts a TLS handshake.
+    pub(crate) fn handshake_done(&self) {
+        let label = ListenerLabel { listener: self.name };
+        self.handshakes.get_or_create(&label).inc();
+    }
+
+    /// Counts a TLS handshake that failed; `reason` is one of a fixed set of words.
+    pub(crate) fn handshake_failed(&self, reason: &'static str) {
+        let listener = self.name;
+        let labels = HandshakeLabels { listener, reason };
+        self.handshake_failures.get_or_create(&labels).inc();
+    }
+
+    /// Returns the TLS handshakes that were completed.
+    #[must_use]
+    pub fn handshakes(&self) -> u64 {
+        let label = ListenerLabel { listener: self.name };
+        self.handshakes.get_or_create(&label).get()
+    }
+
+    /// Returns the TLS handshakes that failed for `reason`.
+    #[must_use]
+    pub fn handshake_failures(&self, reason: &'static str) -> u64 {
+        let listener = self.name;
+        let labels = HandshakeLabels { listener, reason };
+        self.handshake_failures.get_or_create(&labels).get()
     }
 }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -63,18 +63,21 @@ pub struct Output {
     tail: BytesMut,
     chunk_bytes: usize,
     written: u64,
+    /// An encrypted stream still has bytes that it took.
+    wants_flush: bool,
 }
 
 impl Output {
-    /// Returns the number of bytes waiting.
+    /// Returns the number of bytes that the stream did not take yet.
     #[inline]
     pub fn len(&self) -> usize {
         self.chunk_bytes + self.tail.len()
     }
 
+    /// Returns true if all bytes are written, as far as the socket.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && !self.wants_flush
     }
 
     /// Returns the number of bytes written so far.
@@ -108,15 +111,30 @@ impl Output {
         }
     }
 
-    /// Writes some of the waiting bytes, at least one. Safe to cancel.
+    /// Writes some of the waiting bytes, or the rest of those that the stream took. Safe to cancel.
     pub async fn write<W: AsyncWrite + Unpin>(&mut self, stream: &mut W) -> io::Result<()> {
         self.seal();
-        let written = poll_fn(|cx| self.poll_write(stream, cx)).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
+        if self.chunks.is_empty() {
+            poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await?;
+            self.wants_flush = false;
+            return Ok(());
         }
-        self.advance(written);
-        Ok(())
+        poll_fn(|cx| {
+            let written = ready!(self.poll_write(stream, cx))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(written);
+            if self.chunks.is_empty() {
+                let flushed = Pin::new(&mut *stream).poll_flush(cx);
+                self.wants_flush = flushed.is_pending();
+                if let Poll::Ready(flushed) = flushed {
+                    flushed?;
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
     }
 
     /// Writes all of the waiting bytes. Safe to cancel.

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::registry::ConnectionEntry;
+use crate::tls::{is_hello, warn_of_tls};
 
 /// Fails a write with `TimedOut` if it has made no progress for the given time. The timer exists only while a
 /// write waits.
@@ -70,7 +71,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if polled.is_ready() {
-            self.entry.on_received(buffer.filled().len() - before);
+            let received = buffer.filled().get(before..).unwrap_or_default();
+            if is_hello(received) && self.entry.traffic().reads == 0 {
+                warn_of_tls(&self.entry);
+            }
+            self.entry.on_received(received.len());
         }
         polled
     }

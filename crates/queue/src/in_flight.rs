@@ -100,6 +100,20 @@ impl InFlightSet {
         line.chain(self.beside.iter().map(|(at, entry)| (*at, *entry)))
     }
 
+    /// Returns the first entries from an offset on, in order.
+    pub(crate) fn first_from(&self, at: u64, count: usize) -> Vec<(u64, InFlight)> {
+        let start = self.line.partition_point(|(known, _)| *known < at);
+        let line = self
+            .line
+            .range(start..)
+            .filter_map(|(at, entry)| Some((*at, (*entry)?)));
+        let beside = self.beside.range(at..).map(|(at, entry)| (*at, *entry));
+        let mut first: Vec<_> = line.take(count).chain(beside.take(count)).collect();
+        first.sort_unstable_by_key(|(at, _)| *at);
+        first.truncate(count);
+        first
+    }
+
     /// Returns the index of an offset in the line.
     fn place(&self, at: u64) -> Option<usize> {
         let (first, _) = self.line.front()?;
@@ -141,6 +155,8 @@ mod tests {
         );
         set.insert(500, entry(1));
         assert_eq!((set.get(500), set.len()), (Some(entry(1)), 3));
+        assert_eq!(set.first_from(0, 2), [(0, entry(0)), (500, entry(1))]);
+        assert_eq!(set.first_from(500, 9), [(500, entry(1)), (999, entry(0))]);
         assert_eq!(set.remove_below(600).len(), 2);
         assert_eq!(set.iter().map(|(at, _)| at).collect::<Vec<_>>(), [999]);
     }

@@ -151,6 +151,11 @@ impl Lane {
         self.in_flight.len()
     }
 
+    /// Returns the first messages in flight from an offset on, in order.
+    pub fn in_flight_from(&self, at: u64, count: usize) -> Vec<(u64, InFlight)> {
+        self.in_flight.first_from(at, count)
+    }
+
     pub(crate) fn all_in_flight(&self) -> impl Iterator<Item = (u64, InFlight)> {
         self.in_flight.iter()
     }

@@ -2,6 +2,7 @@
 //!
 //! Programs read these lines; their format is stable.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,20 +14,26 @@ pub(crate) fn listening(name: &str, address: SocketAddr) {
     say(&format!("{name} listening on {address}"));
 }
 
-/// Prints `ready` and three lines to try, with this program as it was called.
-pub(crate) fn ready(kafka: SocketAddr, http: SocketAddr) {
-    let http = reachable(http);
-    let kafka = reachable(kafka);
+/// Prints `ready` and lines to try on plain listeners, with this program as it was called.
+pub(crate) fn ready(kafka: Option<SocketAddr>, http: Option<SocketAddr>) {
+    let mut lines = "ready".to_owned();
     let program = std::env::args().next().unwrap_or_else(|| "stafett".to_owned());
-    let server = if kafka == DEFAULT_SERVER {
-        String::new()
-    } else {
-        format!(" --server {kafka}")
-    };
-    say(&format!(
-        "ready\n  echo hello | {program} produce demo --create{server}\n  {program} consume demo{server}\n  \
-         curl http://{http}/health"
-    ));
+    if let Some(kafka) = kafka.map(reachable) {
+        let server = if kafka == DEFAULT_SERVER {
+            String::new()
+        } else {
+            format!(" --server {kafka}")
+        };
+        // Writing to a string does not fail.
+        let _ = write!(
+            lines,
+            "\n  echo hello | {program} produce demo --create{server}\n  {program} consume demo{server}"
+        );
+    }
+    if let Some(http) = http.map(reachable) {
+        let _ = write!(lines, "\n  curl http://{http}/health");
+    }
+    say(&lines);
 }
 
 /// Returns an address to reach a listener from the same machine.

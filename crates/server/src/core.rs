@@ -58,6 +58,7 @@ impl Core {
         let broker = Broker::start(shared, broker_settings(settings))
             .await
             .context("the broker cannot start")?;
+        broker.access().require_remote_login(settings.require_login);
         broker.histories().set_bytes_max(settings.history.bytes_max);
         let mut registry = process.registry();
         broker.register_metrics(&mut registry);
@@ -68,8 +69,8 @@ impl Core {
         })
     }
 
-    /// Opens the listeners of the message protocols; returns the address of Kafka's.
-    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<SocketAddr, Failure> {
+    /// Opens the listeners of the message protocols; returns the address of Kafka's, without TLS.
+    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Option<SocketAddr>, Failure> {
         let kafka = crate::front_ends::open(&self.broker, process).await?;
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;

@@ -6,56 +6,77 @@ use std::sync::Arc;
 
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
-use stafett_kafka::{Endpoint, Kafka, KafkaSettings};
-use stafett_net::ListenerSettings;
+use stafett_kafka::{Kafka, KafkaSettings};
 
+use crate::config::tls::Edge;
+use crate::endpoints::{Endpoint, Opened, Place};
 use crate::failure::Failure;
 use crate::limits;
 use crate::serve::Process;
 
-/// Opens the listeners; returns the address of Kafka's.
-pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
+/// Opens the listeners; returns the address of Kafka's, without TLS.
+pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Option<SocketAddr>, Failure> {
     let kafka = open_kafka(broker, process).await?;
     open_amqp(broker, process).await?;
     Ok(kafka)
 }
 
-async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
+async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<Option<SocketAddr>, Failure> {
     let settings = &process.settings;
-    let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
-    let limits = ListenerSettings {
+    let endpoint = Endpoint {
+        edge: Edge::Kafka,
+        plain: Place {
+            name: "kafka",
+            key: "kafka.listen",
+            address: settings.kafka.listen.as_deref(),
+        },
+        tls: Place {
+            name: "kafka-tls",
+            key: "kafka.tls_listen",
+            address: settings.kafka.tls_listen.as_deref(),
+        },
+        takes_both: settings.kafka.listen_takes_tls,
+        connections_max: limits::connections_max(settings.connections_max, process.descriptors),
         overload: settings.shed.overload(settings.kafka.overload),
-        ..ListenerSettings::new("kafka", connections_max)
     };
-    let (listener, address) = process
-        .bind("kafka.listen", &settings.kafka.listen, limits)
-        .await?;
+    let opened = process.open(endpoint).await?;
     let kafka = {
         let mut registry = process.registry();
         Kafka::new(
             Arc::clone(broker),
-            kafka_settings(settings, address),
+            kafka_settings(settings, &opened),
             &mut registry,
         )
     };
-    process.front_ends.serve(listener, kafka);
-    Ok(address)
+    process.front_ends.serve(opened.listeners, kafka);
+    Ok(opened.plain)
 }
 
 async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<(), Failure> {
     let settings = &process.settings;
-    let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
-    let limits = ListenerSettings {
+    let endpoint = Endpoint {
+        edge: Edge::Amqp,
+        plain: Place {
+            name: "amqp",
+            key: "amqp.listen",
+            address: settings.amqp.listen.as_deref(),
+        },
+        tls: Place {
+            name: "amqp-tls",
+            key: "amqp.tls_listen",
+            address: settings.amqp.tls_listen.as_deref(),
+        },
+        takes_both: settings.amqp.listen_takes_tls,
+        connections_max: limits::connections_max(settings.connections_max, process.descriptors),
         overload: settings.shed.overload(settings.amqp.overload),
-        ..ListenerSettings::new("amqp", connections_max)
     };
-    let (listener, _) = process.bind("amqp.listen", &settings.amqp.listen, limits).await?;
+    let opened = process.open(endpoint).await?;
     let amqp = {
         let mut registry = process.registry();
         Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
     };
     amqp.open_management(&process.management);
-    process.front_ends.serve(listener, amqp);
+    process.front_ends.serve(opened.listeners, amqp);
     Ok(())
 }
 
@@ -70,14 +91,15 @@ fn amqp_settings(amqp: &crate::config::Amqp) -> AmqpSettings {
     }
 }
 
-fn kafka_settings(settings: &crate::config::Settings, address: SocketAddr) -> KafkaSettings {
+fn kafka_settings(settings: &crate::config::Settings, opened: &Opened) -> KafkaSettings {
     let kafka = &settings.kafka;
+    let endpoint = |(host, port)| stafett_kafka::Endpoint { host, port };
+    let shown = |address: Option<SocketAddr>| address.map(|address| address.to_string());
     KafkaSettings {
-        advertised: kafka
-            .advertised
-            .clone()
-            .map(|(host, port)| Endpoint { host, port }),
-        listen: address.to_string(),
+        advertised: kafka.advertised.clone().map(endpoint),
+        advertised_tls: kafka.advertised_tls(opened.tls).map(endpoint),
+        listen: shown(opened.plain),
+        listen_tls: shown(opened.tls),
         auto_create_topics: kafka.auto_create_topics,
         log_dir: absolute(&settings.data_dir),
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),

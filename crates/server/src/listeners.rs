@@ -21,13 +21,13 @@ impl Listeners {
         }
     }
 
-    /// Serves a protocol on a listener until these listeners drain.
-    pub(crate) fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
-        self.tasks.spawn(stafett_net::serve(
-            listener,
-            Arc::new(protocol),
-            self.shared.clone(),
-        ));
+    /// Serves a protocol on listeners until these drain.
+    pub(crate) fn serve<P: Protocol>(&self, listeners: impl IntoIterator<Item = Listener>, protocol: P) {
+        let protocol = Arc::new(protocol);
+        for listener in listeners {
+            let (protocol, shared) = (Arc::clone(&protocol), self.shared.clone());
+            self.tasks.spawn(stafett_net::serve(listener, protocol, shared));
+        }
     }
 
     /// Drains the listeners, and aborts them after `limit` or when `hurry` is done.

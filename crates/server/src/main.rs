@@ -9,7 +9,8 @@
 //! - [`client`]: shared parts of the commands that talk to a broker
 //! - [`announce`]: lines on standard output
 //! - [`failure`]: errors that end the process, and their exit codes
-//! - [`core`], [`front_ends`]: parts of the process
+//! - [`core`], [`front_ends`]: parts of the process; [`endpoints`]: its listening sockets; [`tls`]: its
+//!   certificates
 //! - [`limits`]: limits of the operating system
 //! - [`logging`]: structured logs, to standard error
 //! - [`node`], [`threads`]: the process as the HTTP API shows it
@@ -23,6 +24,7 @@ mod client;
 mod commands;
 mod config;
 mod core;
+mod endpoints;
 mod failure;
 mod feeds;
 mod front_ends;
@@ -38,6 +40,7 @@ mod sampling;
 mod serve;
 mod signals;
 mod threads;
+mod tls;
 mod trace;
 mod usage;
 
@@ -45,6 +48,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // One provider for every part that encrypts; it is the only one in the program.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match commands::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

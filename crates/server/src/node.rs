@@ -206,7 +206,7 @@ impl ThisNode {
 impl ManagedNode for ThisNode {
     fn facts(&self) -> NodeFacts {
         let listeners = self.listeners.lock();
-        let amqp = self.net.listener("amqp");
+        let amqp = ["amqp", "amqp-tls"].map(|name| self.net.listener(name));
         let (memory_bytes, descriptors) = (usage::resident_bytes(), usage::open_descriptors());
         NodeFacts {
             is_serving: self.health.state() == State::Ready,
@@ -214,13 +214,15 @@ impl ManagedNode for ThisNode {
             listeners: listeners
                 .iter()
                 .map(|listener| match listener.name {
-                    // RabbitMQ's word.
+                    // RabbitMQ's words.
                     "management" => ("http", listener.address),
+                    "management-tls" => ("https", listener.address),
+                    "amqp-tls" => ("amqp/ssl", listener.address),
                     name => (name, listener.address),
                 })
                 .collect(),
-            connections: amqp.open.get(),
-            connections_accepted: amqp.accepted.get(),
+            connections: amqp.iter().map(|listener| listener.open.get()).sum(),
+            connections_accepted: amqp.iter().map(|listener| listener.accepted.get()).sum(),
             memory_bytes: memory_bytes
                 .and_then(|bytes| u64::try_from(bytes).ok())
                 .unwrap_or_default(),

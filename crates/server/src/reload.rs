@@ -3,26 +3,30 @@
 //!
 //! Settings that need a restart keep their values and are logged. A file with an error changes nothing.
 
-use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use stafett_admin::node::{FailedSetting, LogLevel, Reloaded};
 use stafett_http::{Code, Problem};
-use stafett_net::EVENTS;
+use stafett_net::{EVENTS, NetMetrics};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::config::kind::{Kind, LogFilter};
 use crate::config::{self, ConfigError, Definition, Flags, Loaded, Settings, SettingsInForce};
 use crate::core::Core;
+use crate::failure::Failure;
 use crate::logging::LogFilterHandle;
 use crate::node::Command;
 use crate::signals::{self, received};
+use crate::tls::{self, Certificates};
 
 /// The settings in force, and everything needed to read them again.
 pub(crate) struct Reload {
     settings: Settings,
+    certificates: Arc<Certificates>,
     in_force: SettingsInForce,
     flags: Flags,
     level: LogFilterHandle,
@@ -39,13 +43,15 @@ impl Reload {
         flags: Flags,
         level: LogFilterHandle,
         commands: mpsc::Receiver<Command>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, Failure> {
+        let certificates = Certificates::load(&loaded.settings)?;
         let hangup = if config::has_file(&flags) {
-            Some(signals::hangup()?)
+            Some(signals::hangup().context("signals cannot be taken over")?)
         } else {
             None
         };
         Ok(Self {
+            certificates: Arc::new(certificates),
             in_force: SettingsInForce::new(&loaded),
             settings: loaded.settings,
             flags,
@@ -66,30 +72,38 @@ impl Reload {
         &self.settings
     }
 
+    pub(crate) fn certificates(&self) -> Arc<Certificates> {
+        Arc::clone(&self.certificates)
+    }
+
     /// Returns the settings in force, as they are shown.
     pub(crate) fn in_force(&self) -> &SettingsInForce {
         &self.in_force
     }
 
-    /// Reads the settings again at every SIGHUP, and executes commands; never returns.
-    pub(crate) async fn run(&mut self, core: &Core) {
+    /// Reads the settings again at every SIGHUP, and certificates when their files change; executes commands;
+    /// never returns.
+    pub(crate) async fn run(&mut self, core: &Core, net: &NetMetrics) {
+        let mut looks = interval(tls::LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = received(&mut self.hangup) => {
                     // Everything is logged where it happens.
-                    let _ = self.read_again(core).await;
+                    let _ = self.read_again(core, net).await;
                 }
-                Some(command) = self.commands.recv() => self.execute(command, core).await,
+                Some(command) = self.commands.recv() => self.execute(command, core, net).await,
+                _ = looks.tick() => self.certificates.look(net),
                 () = over(self.level_until) => self.restore_level(),
             }
         }
     }
 
-    async fn execute(&mut self, command: Command, core: &Core) {
+    async fn execute(&mut self, command: Command, core: &Core, net: &NetMetrics) {
         // A caller that has left gets no reply.
         match command {
             Command::Reload(reply) => {
-                let read = self.read_again(core).await;
+                let read = self.read_again(core, net).await;
                 let _ = reply.send(read.map_err(|error| Problem::new(Code::BadSettings, error)));
             }
             Command::LogLevel { level, time, reply } => {
@@ -98,10 +112,10 @@ impl Reload {
         }
     }
 
-    async fn read_again(&mut self, core: &Core) -> Result<Reloaded, ConfigError> {
+    async fn read_again(&mut self, core: &Core, net: &NetMetrics) -> Result<Reloaded, ConfigError> {
         match config::load(self.flags.clone(), std::env::vars_os()) {
             Ok(loaded) => {
-                let reloaded = self.change(&loaded.settings, core).await;
+                let reloaded = self.change(&loaded.settings, core, net).await;
                 self.in_force.replace(&reloaded.changed, &loaded);
                 Ok(reloaded)
             }
@@ -137,7 +151,7 @@ impl Reload {
         }
     }
 
-    async fn change(&mut self, new: &Settings, core: &Core) -> Reloaded {
+    async fn change(&mut self, new: &Settings, core: &Core, net: &NetMetrics) -> Reloaded {
         let differences = self.settings.differences(new);
         tracing::info!(differences = differences.len(), "the settings were read again");
         let mut reloaded = Reloaded::default();
@@ -145,6 +159,7 @@ impl Reload {
             tracing::warn!(setting = definition.key, "setting needs a restart");
             reloaded.needs_restart.push(definition.key);
         }
+        self.change_certificates(new, &differences, net, &mut reloaded);
         let has = |key: &str| {
             differences
                 .iter()
@@ -183,6 +198,66 @@ impl Reload {
             }
         }
         reloaded
+    }
+}
+
+/// Settings of TLS that are all read together.
+const OF_TLS: &[&str] = &[
+    "tls.certificate",
+    "tls.key",
+    "tls.clients",
+    "tls.client_ca",
+    "tls.client_user",
+    "tls.version_min",
+    "kafka.tls_certificate",
+    "kafka.tls_key",
+    "amqp.tls_certificate",
+    "amqp.tls_key",
+    "http.tls_certificate",
+    "http.tls_key",
+];
+
+impl Reload {
+    /// Reads certificates again, also if only their files differ.
+    fn change_certificates(
+        &mut self,
+        new: &Settings,
+        differences: &[&'static Definition],
+        net: &NetMetrics,
+        reloaded: &mut Reloaded,
+    ) {
+        let of_tls = || differences.iter().filter(|it| OF_TLS.contains(&it.key));
+        if self.certificates.differs_in_parts(new) {
+            reloaded.needs_restart.extend(of_tls().map(|it| it.key));
+            tracing::warn!("TLS of a listener that had none, or has none any more, needs a restart");
+            return;
+        }
+        let have_changed = self.certificates.has_changed();
+        let failed = self.certificates.reload(new, net);
+        if !failed.is_empty() {
+            reloaded.failed.extend(failed);
+            return;
+        }
+        self.settings.tls.clone_from(&new.tls);
+        for (mine, theirs) in [
+            (
+                &mut self.settings.kafka.tls_certificate,
+                &new.kafka.tls_certificate,
+            ),
+            (&mut self.settings.kafka.tls_key, &new.kafka.tls_key),
+            (&mut self.settings.amqp.tls_certificate, &new.amqp.tls_certificate),
+            (&mut self.settings.amqp.tls_key, &new.amqp.tls_key),
+            (&mut self.settings.http.tls_certificate, &new.http.tls_certificate),
+            (&mut self.settings.http.tls_key, &new.http.tls_key),
+        ] {
+            mine.clone_from(theirs);
+        }
+        for definition in of_tls() {
+            changed(definition, reloaded);
+        }
+        if have_changed && !reloaded.changed.contains(&tls::KEY) {
+            reloaded.changed.push(tls::KEY);
+        }
     }
 }
 

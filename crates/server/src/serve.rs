@@ -18,11 +18,9 @@
 //! Shutdown takes at most [`END_MAX`], unless a request gives connections more time; a second signal ends
 //! the draining early.
 
-use std::collections::HashMap;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, mpsc};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,23 +34,26 @@ use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
 use stafett_model::Lock;
 use stafett_net::EVENTS;
-use stafett_net::{BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown, Trace};
+use stafett_net::{ByteBudget, NetMetrics, Overload, Shared, Shutdown, Trace};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
 use crate::announce;
-use crate::config::{ConfigError, Flags, Loaded, Settings, definition};
+use crate::config::tls::Edge;
+use crate::config::{Flags, Loaded, Settings};
 use crate::core::Core;
+use crate::endpoints::{Endpoint, Opened, Place, Sockets};
 use crate::failure::Failure;
 use crate::limits;
 use crate::listeners::Listeners;
 use crate::live;
 use crate::logging;
-use crate::node::{self, Commands, ListenerFacts, ThisNode};
+use crate::node::{self, Commands, ThisNode};
 use crate::overload;
 use crate::reload::Reload;
 use crate::sampling;
 use crate::signals::StopSignals;
+use crate::tls::Certificates;
 use crate::trace;
 use crate::usage;
 
@@ -89,10 +90,6 @@ enum End {
     },
 }
 
-/// Listening sockets by the setting of their address: opened by the first run that needs them, shared by all
-/// runs, closed when the process is about to end.
-type Sockets = Lock<HashMap<&'static str, Listener>>;
-
 /// Runs the broker until it is told to stop. `flags` are those that the settings were loaded with.
 pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
     let feeds = Feeds::default();
@@ -101,8 +98,7 @@ pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
     let runtime = runtime(&loaded.settings).context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
         let (commands, received) = node::commands();
-        let reload = Reload::listen(loaded, flags, level, received.settings);
-        let reload = reload.context("signals cannot be taken over")?;
+        let reload = Reload::listen(loaded, flags, level, received.settings)?;
         let signals = StopSignals::listen(received.stop).context("signals cannot be taken over")?;
         run_again(reload, signals, commands, (descriptors, feeds)).await
     });
@@ -186,9 +182,9 @@ pub(crate) struct Process {
     registry: Arc<RwLock<Registry>>,
     /// The performance log, if there is one.
     pub(crate) trace: Option<Arc<Trace>>,
-    net: Arc<NetMetrics>,
+    pub(crate) net: Arc<NetMetrics>,
     health: Health,
-    node: Arc<ThisNode>,
+    pub(crate) node: Arc<ThisNode>,
     /// Parts behind the API, some of which are available while the broker serves alone.
     pub(crate) admin: Backend,
     /// RabbitMQ's HTTP API.
@@ -199,7 +195,8 @@ pub(crate) struct Process {
     pub(crate) front_ends: Listeners,
     /// The HTTP listener, which answers until all others have ended.
     http: Listeners,
-    sockets: Arc<Sockets>,
+    pub(crate) certificates: Arc<Certificates>,
+    pub(crate) sockets: Arc<Sockets>,
 }
 
 impl Process {
@@ -272,6 +269,7 @@ impl Process {
             live,
             http,
             front_ends,
+            certificates: reload.certificates(),
             sockets,
         })
     }
@@ -297,7 +295,7 @@ impl Process {
             }
         };
         self.health.set(State::Ready);
-        announce::ready(kafka, http);
+        announce::ready(kafka, http.plain);
         tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
             durability = %self.settings.durability, "ready");
 
@@ -309,12 +307,12 @@ impl Process {
                 None
             }
             reason = core.failed() => Some(reason),
-            () = reload.run(&core) => None,
+            () = reload.run(&core, &self.net) => None,
             () = sampling::run(core.broker(), &self.node) => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.
-            self.sockets().clear();
+            self.sockets.lock().clear();
         }
         let end_max = drain_max + END_MAX.saturating_sub(DRAIN_MAX);
         let deadline = Instant::now() + end_max;
@@ -349,105 +347,89 @@ impl Process {
         self.registry.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sockets(&self) -> MutexGuard<'_, HashMap<&'static str, Listener>> {
-        self.sockets.lock()
-    }
-
     /// Starts the HTTP listener, which answers from the beginning to the end.
-    async fn serve_http(&self) -> Result<SocketAddr, Failure> {
+    async fn serve_http(&self) -> Result<Opened, Failure> {
         let settings = &self.settings.http;
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
-        let limits = ListenerSettings {
+        let endpoint = Endpoint {
+            edge: Edge::Http,
+            plain: Place {
+                name: "http",
+                key: "http.listen",
+                address: settings.listen.as_deref(),
+            },
+            tls: Place {
+                name: "http-tls",
+                key: "http.tls_listen",
+                address: settings.tls_listen.as_deref(),
+            },
+            takes_both: settings.listen_takes_tls,
+            connections_max,
             overload: self.settings.shed.overload(settings.overload),
-            ..ListenerSettings::new("http", connections_max)
         };
-        let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
+        let opened = self.open(endpoint).await?;
         let access = Access {
             origins: settings.origins.clone(),
             hosts: settings.hosts.clone(),
         };
-        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
-            .merge(stafett_live::router(self.live.clone()))
+        let broker = &self.admin.broker;
+        let open = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
+        let live = stafett_live::router(self.live.clone());
+        let metrics = self.management.metrics_router(access.clone());
+        let guarded = stafett_admin::guard(broker.clone(), open.merge(live).merge(metrics));
+        let router = guarded
+            .merge(stafett_console::router())
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()))
-            .merge(self.management.metrics_router(access.clone()));
+            .merge(self.management.router(access.clone()));
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
-        self.http.serve(listener, server);
+        self.http.serve(opened.listeners.iter().cloned(), server);
         self.serve_management(connections_max, access).await?;
         self.serve_prometheus(connections_max).await?;
-        Ok(address)
+        Ok(opened)
     }
 
-    /// Starts the listener of RabbitMQ's HTTP API alone, if it has one.
+    /// Starts the listeners of RabbitMQ's HTTP API alone, if it has some.
     async fn serve_management(&self, connections_max: usize, access: Access) -> Result<(), Failure> {
-        let Some(address) = &self.settings.amqp.management else {
-            return Ok(());
-        };
-        let limits = ListenerSettings::new("management", connections_max);
-        let (listener, _) = self.bind("amqp.management", address, limits).await?;
+        let amqp = &self.settings.amqp;
+        let plain = ("management", "amqp.management", &amqp.management);
+        let tls = ("management-tls", "amqp.tls_management", &amqp.tls_management);
+        let opened = self.open(alone(plain, tls, connections_max)).await?;
         let router = stafett_http::stamped(self.management.router(access));
-        self.http.serve(listener, HttpServer::new(router));
+        self.http.serve(opened.listeners, HttpServer::new(router));
         Ok(())
     }
 
-    /// Starts the listener of metrics under RabbitMQ's names, if it has one.
+    /// Starts the listeners of metrics under RabbitMQ's names, if it has some.
     async fn serve_prometheus(&self, connections_max: usize) -> Result<(), Failure> {
-        let Some(address) = &self.settings.amqp.prometheus else {
-            return Ok(());
-        };
-        let limits = ListenerSettings::new("prometheus", connections_max);
-        let (listener, _) = self.bind("amqp.prometheus", address, limits).await?;
-        let router = stafett_http::stamped(self.management.prometheus_router());
-        self.http.serve(listener, HttpServer::new(router));
+        let amqp = &self.settings.amqp;
+        let plain = ("prometheus", "amqp.prometheus", &amqp.prometheus);
+        let tls = ("prometheus-tls", "amqp.tls_prometheus", &amqp.tls_prometheus);
+        let opened = self.open(alone(plain, tls, connections_max)).await?;
+        let routes = self.management.prometheus_router();
+        let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), routes));
+        self.http.serve(opened.listeners, HttpServer::new(router));
         Ok(())
     }
+}
 
-    /// Returns a listener on the address of the setting `key`, and its address. Opens it unless an earlier
-    /// run did, and checks that the address is allowed.
-    pub(crate) async fn bind(
-        &self,
-        key: &'static str,
-        address: &str,
-        settings: ListenerSettings,
-    ) -> Result<(Listener, SocketAddr), Failure> {
-        let name = settings.name;
-        let overload = settings.overload.word();
-        if let Some(listener) = self.sockets().get(key) {
-            let listener = listener.counted_in(&self.net);
-            let address = listener.local_addr().context("a listener has no address")?;
-            self.announce(name, address, overload);
-            return Ok((listener, address));
-        }
-        let unresolved = |error: BindError| ConfigError::Unresolved {
-            key,
-            address: address.to_owned(),
-            reason: error.to_string(),
-        };
-        let addresses = stafett_net::resolve(address).await.map_err(unresolved)?;
-        self.settings.check_reach(key, &addresses)?;
-        let listener = Listener::bind(&addresses, settings, &self.net).with_context(|| {
-            let ways = definition::find(key)
-                .map(definition::Definition::ways)
-                .unwrap_or_default();
-            format!("the {name} listener cannot start (another address: {ways})")
-        })?;
-        let address = listener.local_addr().context("a listener has no address")?;
-        self.announce(name, address, overload);
-        self.sockets().insert(key, listener.clone());
-        Ok((listener, address))
-    }
-
-    /// Prints the address of a listener, and lists it for clients.
-    fn announce(&self, name: &'static str, address: SocketAddr, overload: &'static str) {
-        announce::listening(name, address);
-        let advertised = self.settings.kafka.advertised.as_ref();
-        let told = node::told(advertised.filter(|_| name == "kafka"), address);
-        self.node.add_listener(ListenerFacts {
-            name,
-            told,
-            address,
-            overload,
-        });
+/// Returns the addresses of a part of HTTP that is served alone.
+fn alone<'a>(
+    plain: (&'static str, &'static str, &'a Option<String>),
+    tls: (&'static str, &'static str, &'a Option<String>),
+    connections_max: usize,
+) -> Endpoint<'a> {
+    let place = |(name, key, address): (_, _, &'a Option<String>)| Place {
+        name,
+        key,
+        address: address.as_deref(),
+    };
+    Endpoint {
+        edge: Edge::Http,
+        plain: place(plain),
+        tls: place(tls),
+        takes_both: false,
+        connections_max,
+        overload: Overload::Backpressure,
     }
 }
 

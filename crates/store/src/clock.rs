@@ -14,11 +14,10 @@
 //! are right as soon as the clock is. Like the timers of the runtime, the steady time stands still while the
 //! machine sleeps.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::sync::Notify;
 
 /// Smallest difference that is a step of the wall clock. Smaller ones are drift or inexact readings.
@@ -200,7 +199,7 @@ impl Clock {
         self.offset_ms.load(Ordering::Acquire)
     }
 
-    fn eras(&self) -> MutexGuard<'_, Vec<Era>> {
+    fn eras(&self) -> LockGuard<'_, Vec<Era>> {
         self.eras.lock()
     }
 }

@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 16.
+//! journal's own; the next free number is 17.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -48,7 +48,14 @@ pub const SHARE_DELIVERIES: Table = Table::tagged(14, 1, "the state of share gro
 /// Apps: key name.
 pub const APPS: Table = Table::new(15, "the app");
 
-const TABLES: [Table; 17] = [
+/// Users: key name.
+pub const USERS: Table = Table::tagged(16, 0, "the user");
+/// Tokens of users: key hash.
+pub const TOKENS: Table = Table::tagged(16, 1, "the token");
+/// Rules of access: key all of the rule but its actions.
+pub const RULES: Table = Table::tagged(16, 2, "the rule");
+
+const TABLES: [Table; 20] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -65,6 +72,9 @@ const TABLES: [Table; 17] = [
     TRANSACTIONS,
     SHARES,
     SHARE_DELIVERIES,
+    USERS,
+    TOKENS,
+    RULES,
     APPS,
 ];
 
@@ -84,6 +94,16 @@ pub fn load_routing<'a>(
         (BUCKETS, buckets),
     ];
     load_together(journal, &mut tables)
+}
+
+/// Loads [`USERS`], [`TOKENS`] and [`RULES`], which share a space, in one pass. As [`Table::load`].
+pub fn load_access<'a>(
+    journal: &dyn Journal,
+    users: VisitRow<'a>,
+    tokens: VisitRow<'a>,
+    rules: VisitRow<'a>,
+) -> Result<(), StateUnreadable> {
+    load_together(journal, &mut [(USERS, users), (TOKENS, tokens), (RULES, rules)])
 }
 
 /// True if a table of the space has the tag.

@@ -52,7 +52,7 @@ impl ProducerIds {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, (i64, i64)> {
+    fn lock(&self) -> stafett_model::LockGuard<'_, (i64, i64)> {
         self.block.lock()
     }
 }

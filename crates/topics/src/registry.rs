@@ -227,11 +227,11 @@ impl Topics {
         self.hash.hash_one(NameKey(name))
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Tables> {
+    fn read(&self) -> stafett_model::ReadGuard<'_, Tables> {
         self.tables.read()
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Tables> {
+    fn write(&self) -> stafett_model::WriteGuard<'_, Tables> {
         self.tables.write()
     }
 }

@@ -4,10 +4,11 @@
 //! end comes in between. A crash between the two leaves a deletion that was not acknowledged, as if it had
 //! been before the commits.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use stafett_groups::{CommitTicket, DeletionTicket, Group, GroupError};
 use stafett_journal::{Change, Ticket};
+use stafett_model::LockGuard;
 use stafett_store::spaces;
 use stafett_topics::TopicId;
 
@@ -70,7 +71,7 @@ impl Transactions {
     /// Withdraws the commits of a group that `is_gone` names. `None` if there is none.
     fn withdraw(
         &self,
-        locked: &mut [(&str, MutexGuard<'_, Producer>)],
+        locked: &mut [(&str, LockGuard<'_, Producer>)],
         group: &str,
         is_gone: impl Fn(&(TopicId, u32)) -> bool,
     ) -> Option<Ticket> {
@@ -100,7 +101,7 @@ impl Transactions {
 }
 
 /// Locks the producers, in the order of their ids, that still have commits of the group that wait.
-fn lock<'a>(waiting: &'a [(Arc<str>, Entry)], group: &str) -> Vec<(&'a str, MutexGuard<'a, Producer>)> {
+fn lock<'a>(waiting: &'a [(Arc<str>, Entry)], group: &str) -> Vec<(&'a str, LockGuard<'a, Producer>)> {
     let locked = waiting.iter().map(|(id, entry)| (&**id, entry.lock()));
     locked
         .filter(|(_, producer)| producer.status == Status::Ongoing && producer.has_commits_of(group))

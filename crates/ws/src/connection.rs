@@ -230,14 +230,15 @@ impl<S: Session> Running<S> {
             };
             self.connection.entry.set_wait(self.wait());
             let reads_ahead = self.reads_ahead();
-            let pushes = self.outbound.is_empty() && !self.closing;
+            let sends = self.is_sending();
+            let pushes = !sends && !self.closing;
             let (stream, session) = (&self.connection.stream, &self.session);
             let woken = tokio::select! {
                 () = drain.cancelled(), if !self.closing => Woken::Drain,
                 done = done(&mut self.working) => Woken::Done(done),
                 ready = stream.readable(), if may_read => ready.map(|()| Woken::Readable)?,
                 ready = stream.readable(), if reads_ahead => ready.map(|()| Woken::ReadableAhead)?,
-                ready = stream.writable(), if !self.outbound.is_empty() => ready.map(|()| Woken::Go)?,
+                ready = stream.writable(), if sends => ready.map(|()| Woken::Go)?,
                 () = session.ready(), if pushes => Woken::Go,
                 () = sleep_until(wake_at) => Woken::Tick,
             };
@@ -568,6 +569,9 @@ impl<S: Session> Running<S> {
     /// Sends as much as the socket takes. One round suffices: the outbox wakes the connection again if it has
     /// more.
     fn send(&mut self) -> Result<(), Ended> {
+        if self.connection.stream.wants_flush() && !self.flush()? {
+            return Ok(());
+        }
         if self.outbound.is_empty()
             && !self.closing
             && let Err(close) = self.session.push(&mut self.outbound)
@@ -597,10 +601,27 @@ impl<S: Session> Running<S> {
         Ok(())
     }
 
+    /// Gives the socket what an encrypted stream still has. True if it took all.
+    fn flush(&mut self) -> Result<bool, Ended> {
+        match self.connection.stream.try_flush() {
+            Ok(()) => {
+                self.wrote = true;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns true if something waits for the peer to read.
+    fn is_sending(&self) -> bool {
+        !self.outbound.is_empty() || self.connection.stream.wants_flush()
+    }
+
     /// Checks the time limits; runs twice per idle timeout.
     fn tick(&mut self, write_timeout: Duration) -> Result<(), Ended> {
         let now = Instant::now();
-        if self.outbound.is_empty() || std::mem::take(&mut self.wrote) {
+        if !self.is_sending() || std::mem::take(&mut self.wrote) {
             self.stalled_since = None;
         } else if now - *self.stalled_since.get_or_insert(now) >= write_timeout {
             return Err(Ended::Stalled);
@@ -617,7 +638,7 @@ impl<S: Session> Running<S> {
             Silence::Heard => Silence::Quiet,
             Silence::Pinged => return Err(Ended::Idle),
             // A peer that does not read, or that waits for our work, has its own limit.
-            Silence::Quiet if self.working.is_some() || !self.outbound.is_empty() => Silence::Quiet,
+            Silence::Quiet if self.working.is_some() || self.is_sending() => Silence::Quiet,
             Silence::Quiet => {
                 frame::put_ping(&mut self.outbound);
                 Silence::Pinged

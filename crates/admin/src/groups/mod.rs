@@ -1,6 +1,6 @@
 //! Groups of consumers: listed, shown and deleted.
 //!
-//! - `member`: members and their partitions
+//! - `member`: members and their partitions, and their end
 //! - `offsets`: committed offsets are set, moved and forgotten
 
 mod member;
@@ -176,6 +176,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             delete_group,
         )
         .with(offsets::routes)
+        .with(member::routes)
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {

@@ -14,6 +14,7 @@ use stafett_http::body::{self, Object};
 use stafett_http::{Code, Problem, Query};
 use stafett_topics::NewRecord;
 
+use super::cloud_events::CloudEvent;
 use super::position;
 use crate::content::{self, Headers};
 
@@ -29,6 +30,10 @@ pub(super) enum Format {
     Json,
     /// A JSON document in each line.
     Lines,
+    /// One `CloudEvent` in JSON.
+    Event,
+    /// A list of `CloudEvents`.
+    Events,
 }
 
 /// Meaning of the documents in a body.
@@ -152,14 +157,22 @@ impl Template {
         })
     }
 
-    /// Reads the records of a body. `content_type` becomes a header of a raw one.
+    /// Reads the records of a body. `content_type` and the attributes of a `CloudEvent` become headers of a
+    /// raw one.
     pub(super) fn read(
         &self,
         body: &Bytes,
         format: Format,
         content_type: Option<&str>,
+        attributes: Vec<(String, String)>,
     ) -> Result<Incoming, Problem> {
         let mut incoming = Incoming::default();
+        // With its attributes in headers, the body of an event is its data as it is.
+        let format = if attributes.is_empty() {
+            format
+        } else {
+            Format::Raw
+        };
         match format {
             Format::Raw => {
                 if self.is != As::Value || self.key_field.is_some() {
@@ -174,9 +187,13 @@ impl Template {
                         .headers
                         .push((Bytes::from_static(b"content-type"), Some(kind)));
                 }
+                let event = CloudEvent::of_attributes(attributes)?;
+                record.key = record.key.or(event.key);
+                record.headers.extend(event.headers);
                 incoming.add(1, record);
             }
             Format::Json => self.read_document(body, 1, text(body)?, &mut incoming)?,
+            Format::Event | Format::Events => self.read_events(body, format, &mut incoming)?,
             Format::Lines => {
                 for (at, line) in text(body)?.lines().enumerate() {
                     if !line.trim().is_empty() {
@@ -186,6 +203,31 @@ impl Template {
             }
         }
         Ok(incoming)
+    }
+
+    /// Reads `CloudEvents`; each is in place `line` of a list.
+    fn read_events(&self, body: &Bytes, format: Format, incoming: &mut Incoming) -> Result<(), Problem> {
+        if self.is != As::Value || self.key_field.is_some() {
+            return Err(bad(
+                "as and key_field are not about CloudEvents: their key is partitionkey, or key=",
+            ));
+        }
+        let documents = if format == Format::Events {
+            let Documents(all) = body::parse(text(body)?.as_bytes())?;
+            all
+        } else {
+            vec![body::parse(text(body)?.as_bytes())?]
+        };
+        for (at, document) in documents.into_iter().enumerate() {
+            let in_line = |why: Problem| why.with("line", at + 1).with("stored", 0);
+            let event = CloudEvent::read(document).map_err(in_line)?;
+            incoming.read += 1;
+            let mut record = self.record(event.data);
+            record.key = record.key.or(event.key);
+            record.headers.extend(event.headers);
+            incoming.add(at + 1, record);
+        }
+        Ok(())
     }
 
     fn read_document(
@@ -347,154 +389,4 @@ fn field(document: &RawValue, path: &[String]) -> Option<Bytes> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn template(query: &str) -> Result<Template, Problem> {
-        const KEYS: [&str; 6] = ["as", "key", "key_field", "keyless", "partition", "header."];
-        Template::of(&Query::strict(Some(query), &KEYS)?)
-    }
-
-    fn read(query: &str, format: Format, body: &'static str) -> Result<Incoming, Problem> {
-        template(query)?.read(&Bytes::from_static(body.as_bytes()), format, None)
-    }
-
-    /// Reads a body, and shows keys and values.
-    fn shown(query: &str, format: Format, body: &'static str) -> Vec<String> {
-        let text = |bytes: &Option<Bytes>| {
-            let bytes = bytes.as_ref()?;
-            Some(String::from_utf8_lossy(bytes).into_owned())
-        };
-        let records = read(query, format, body).unwrap().records;
-        let shown = records.iter().map(|record| {
-            let [key, value] =
-                [&record.key, &record.value].map(|it| text(it).unwrap_or_else(|| "-".to_owned()));
-            format!("{key} {value}")
-        });
-        shown.collect()
-    }
-
-    #[test]
-    fn documents_are_values_byte_for_byte() {
-        assert_eq!(
-            shown("key=k", Format::Json, r#" {"b": 1.50,  "a": 2} "#),
-            [r#"k {"b": 1.50,  "a": 2}"#]
-        );
-        assert_eq!(
-            shown("", Format::Lines, "1\r\n\n\"a\"\n[2]"),
-            ["- 1", "- \"a\"", "- [2]"]
-        );
-        assert_eq!(
-            shown("as=list", Format::Json, "[1, {\"a\": 2}]"),
-            ["- 1", "- {\"a\": 2}"]
-        );
-        assert_eq!(shown("", Format::Raw, "\u{e9} {"), ["- \u{e9} {"]);
-        assert_eq!(read("", Format::Lines, "").unwrap().read, 0);
-    }
-
-    #[test]
-    fn a_key_comes_from_a_field() {
-        let lines = "{\"a\": {\"b\": \"x\\u00e9\"}}\n{\"a\": {\"b\": 1.50}}\n{\"a\": 7}\n";
-        assert_eq!(
-            shown("key_field=a.b&keyless=store", Format::Lines, lines),
-            [
-                "x\u{e9} {\"a\": {\"b\": \"x\\u00e9\"}}",
-                "1.50 {\"a\": {\"b\": 1.50}}",
-                "- {\"a\": 7}"
-            ]
-        );
-        let skipped = read("key_field=a.b&keyless=skip", Format::Lines, lines).unwrap();
-        assert_eq!((skipped.read, skipped.records.len(), skipped.keyed), (3, 2, 2));
-        let why = read("key_field=a.b", Format::Lines, lines).unwrap_err();
-        assert_eq!((why.code, &why.fields["line"]), (Code::NoKey, &3.into()));
-    }
-
-    #[test]
-    fn objects_describe_records() {
-        let body = r#"[{"key": "k", "value": null}, {"key": {"a": 1}, "value_base64": "/w=="}, {}]"#;
-        assert_eq!(
-            shown("as=record", Format::Json, body),
-            ["k -", "{\"a\": 1} \u{fffd}", "- -"]
-        );
-        let body = r#"{"value": "v", "headers": {"b": 1, "c": null}, "timestamp": "1970-01-01T00:00:07Z", "partition": 3}"#;
-        let read = read("as=record&header.a=x&partition=1", Format::Json, body).unwrap();
-        let record = &read.records[0];
-        assert_eq!((record.partition, record.timestamp), (Some(3), Some(7000)));
-        let names: Vec<_> = record.headers.iter().map(|(name, _)| &name[..]).collect();
-        assert_eq!(names, [b"a", b"b", b"c"]);
-    }
-
-    #[test]
-    fn bad_bodies_and_queries_are_refused_with_the_line() {
-        for (query, format, body, code, line) in [
-            ("", Format::Json, "{", Code::BadJson, Some(1)),
-            ("", Format::Json, "", Code::BadJson, Some(1)),
-            ("", Format::Json, "1 2", Code::BadJson, Some(1)),
-            ("", Format::Lines, "1\n\n{\"a\"\n", Code::BadJson, Some(3)),
-            ("as=list", Format::Json, "{}", Code::BadRequest, Some(1)),
-            ("as=record", Format::Lines, "{}\n7", Code::BadRequest, Some(2)),
-            (
-                "as=record",
-                Format::Json,
-                r#"[{}, {"offset": 1}]"#,
-                Code::UnknownField,
-                Some(2),
-            ),
-            (
-                "as=record",
-                Format::Json,
-                r#"{"value": 1, "value_base64": ""}"#,
-                Code::BadRequest,
-                Some(1),
-            ),
-            (
-                "as=record",
-                Format::Json,
-                r#"[{}, ["k", null, "v", null, {}, null, null]]"#,
-                Code::BadRequest,
-                Some(2),
-            ),
-            (
-                "as=record",
-                Format::Json,
-                r#"{"key_base64": "?"}"#,
-                Code::BadRequest,
-                Some(1),
-            ),
-            (
-                "as=record",
-                Format::Json,
-                r#"{"timestamp": "soon"}"#,
-                Code::BadRequest,
-                Some(1),
-            ),
-            (
-                "as=record",
-                Format::Json,
-                r#"{"partition": -1}"#,
-                Code::BadRequest,
-                Some(1),
-            ),
-            (
-                "as=record",
-                Format::Json,
-                r#"{"headers": {"": "x"}}"#,
-                Code::BadRequest,
-                Some(1),
-            ),
-            ("as=record&key=k", Format::Json, "{}", Code::BadRequest, None),
-            ("key=k&key_field=a", Format::Json, "{}", Code::BadRequest, None),
-            ("key_field=a..b", Format::Json, "{}", Code::BadRequest, None),
-            ("key_field=a", Format::Raw, "{}", Code::BadRequest, None),
-            ("as=list", Format::Raw, "[]", Code::BadRequest, None),
-            ("as=row", Format::Json, "{}", Code::BadRequest, None),
-            ("keyless=drop", Format::Json, "{}", Code::BadRequest, None),
-            ("partition=4294967296", Format::Json, "{}", Code::BadRequest, None),
-            ("header.=x", Format::Json, "{}", Code::BadRequest, None),
-        ] {
-            let why = read(query, format, body).unwrap_err();
-            let found = why.fields.get("line").and_then(serde_json::Value::as_u64);
-            assert_eq!((why.code, found), (code, line), "{query} {body}: {}", why.detail);
-        }
-    }
-}
+mod tests;

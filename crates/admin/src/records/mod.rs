@@ -1,12 +1,13 @@
 //! Records of topics over HTTP.
 //!
-//! - `produce`: storing records; `incoming`: records in a body
+//! - `produce`: storing records; `incoming`: records in a body; `cloud_events`: those of them that are events
 //! - `read`: reading a partition on; `record`: a record in answers
 //! - `search`: looking over all partitions; `lane`: one of them; `choice`: conditions on records
 //! - `events`: records as they come
 //! - `position`: places in a partition, in requests; `cursor`: a place in all partitions
 
 mod choice;
+mod cloud_events;
 mod cursor;
 mod events;
 mod incoming;

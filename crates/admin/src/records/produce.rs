@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,12 +13,14 @@ use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{Outcome, PlacedBatch, RecordError, RecordRefusal, RecordsAppend, Refusal, Topic};
 
+use super::cloud_events;
 use super::incoming::{Format, Incoming, RecordBody, Template};
 use crate::caller::Caller;
+use crate::coding::packing;
 use crate::content::JSON;
 use crate::key::Key;
 use crate::refusals::{self, of_storage};
-use crate::send::{NDJSON, check_coding, content_type};
+use crate::send::{NDJSON, content_type};
 use crate::topics::{check_mutable, find, id_text, no_such_partition, no_such_topic};
 use crate::{Routes, answer};
 
@@ -60,7 +62,8 @@ pub(super) fn routes(routes: Routes) -> Routes {
         post(
             "/v1/topics/{topic}/records",
             "Stores records, all or none. A body of application/json is a value, in application/x-ndjson each line \
-             is one; of any other type the body is the value as it is. Without a partition, the key decides as \
+             is one; CloudEvents in JSON are records with their attributes as headers; of any other type the body is the \
+             value as it is. It may be compressed by gzip or zstd. Without a partition, the key decides as \
              with Kafka's Java client; without a key, all records of the request go to one. With the header \
              Idempotency-Key, sending again stores once.",
         )
@@ -102,13 +105,15 @@ async fn produce(
     let template = Template::of(&query)?;
     let waits = waits(&query)?;
     let kind = content_type(request.headers()).map(str::to_owned);
-    let format = format(request.headers(), kind.as_deref())?;
+    let format = format(kind.as_deref());
+    let packing = packing(request.headers())?;
+    let attributes = cloud_events::attributes(request.headers(), format)?;
     let topic = find(&*broker.get()?, &name)?;
     check_mutable(&topic)?;
     // A topic that is made again under the name has none of the records.
     let key = Key::of(request.headers(), &caller, &["topic", &id_text(&topic)])?;
-    let body = body::read(request, LIMIT).await?;
-    let incoming = template.read(body.bytes(), format, kind.as_deref())?;
+    let body = body::read_packed(request, LIMIT, packing).await?;
+    let incoming = template.read(body.bytes(), format, kind.as_deref(), attributes)?;
     let broker = broker.get()?;
     // The settings may be others than before the body came.
     let topic = broker
@@ -167,18 +172,14 @@ fn waits(query: &Query) -> Result<bool, Problem> {
     }
 }
 
-fn format(headers: &HeaderMap, kind: Option<&str>) -> Result<Format, Problem> {
-    check_coding(headers)?;
+fn format(kind: Option<&str>) -> Format {
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     match kind.map(str::to_ascii_lowercase).as_deref() {
-        Some(JSON) => Ok(Format::Json),
-        Some(NDJSON) => Ok(Format::Lines),
-        Some(kind) if kind.starts_with("application/cloudevents") => {
-            let why =
-                "CloudEvents are not known here: send their data, and their attributes as header.ce_NAME";
-            Err(Problem::new(Code::UnsupportedType, why))
-        }
-        Some(_) | None => Ok(Format::Raw),
+        Some(JSON) => Format::Json,
+        Some(NDJSON) => Format::Lines,
+        Some("application/cloudevents+json") => Format::Event,
+        Some("application/cloudevents-batch+json") => Format::Events,
+        Some(_) | None => Format::Raw,
     }
 }
 

@@ -148,3 +148,50 @@ async fn consumers_are_listed_by_queue_topic_and_connection_and_cancelled() {
     assert!(consumers.of(ConsumerSource::Queue(QueueId(0))).is_empty());
     assert_eq!(consumers.len(), 2);
 }
+
+#[tokio::test]
+async fn messages_in_flight_are_listed_with_their_holders() {
+    let world = World::new().await;
+    world.queue("/", "jobs").await;
+    for body in [&b"leased"[..], b"one", b"two"] {
+        world.publish("jobs", body, 0, None).await;
+    }
+    let leased = world.ask("POST /v1/queues/jobs/receive?ack=lease:30s").await;
+    assert_eq!(leased.0, 200);
+    let outbox = Outbox::new(1 << 20);
+    let _consumer = world.consume("jobs", "a", &outbox);
+    outbox.filled().await;
+    let list = "GET /v1/queues/jobs/messages?state=in_flight";
+    let (_, found) = world.ask(list).await;
+    let shown = |at: usize| {
+        let message = &found["messages"][at];
+        (&message["content"], &message["state"], &message["holder"])
+    };
+    let in_flight = json!("in_flight");
+    assert_eq!((shown(0).0, shown(0).1), (&json!("leased"), &in_flight));
+    assert!(shown(0).2["lease_until"].is_string(), "{found}");
+    let consumer = json!({"consumer": "1"});
+    assert_eq!(shown(1), (&json!("one"), &in_flight, &consumer));
+    assert_eq!(shown(2), (&json!("two"), &in_flight, &consumer));
+    assert_eq!(found["next"], Value::Null);
+    let (_, first) = world.ask(&format!("{list}&count=2")).await;
+    let next = first["next"].as_str().unwrap();
+    let (_, rest) = world.ask(&format!("{list}&count=2&after={next}")).await;
+    assert_eq!(
+        (&rest["messages"][0]["content"], &rest["next"]),
+        (&json!("two"), &Value::Null)
+    );
+    for (query, code) in [
+        ("state=settled", "bad_request"),
+        ("state=in_flight&after=7", "bad_request"),
+    ] {
+        let (status, why) = world.ask(&format!("GET /v1/queues/jobs/messages?{query}")).await;
+        assert_eq!((status.as_u16(), &why["code"]), (400, &json!(code)), "{query}");
+    }
+    let (_, queue) = world.ask("GET /v1/queues/jobs").await;
+    assert_eq!(
+        (&queue["ready"], &queue["in_flight"]),
+        (&json!(0), &json!(3)),
+        "nothing was taken"
+    );
+}

@@ -166,6 +166,17 @@ async fn a_group_with_members_keeps_its_commits() {
     )
     .await;
     assert_eq!(world.ask("GET /v1/groups/g").await.1["commits_total"], 2);
+
+    let (status, ended) = world.ask("DELETE /v1/groups/g/members/m-1").await;
+    assert_eq!((status, ended), (StatusCode::OK, expected));
+    assert_eq!(world.ask("GET /v1/groups/g").await.1["members_total"], 0);
+    let none = &[
+        ("DELETE /v1/groups/g/members/m-1", "", 404, "no_such_member"),
+        ("DELETE /v1/groups/none/members/m-1", "", 404, "no_such_group"),
+    ];
+    refused(&world, none).await;
+    let (status, _) = world.ask("DELETE /v1/groups/g").await;
+    assert_eq!(status, StatusCode::OK, "its commits are no longer in use");
 }
 
 #[tokio::test]

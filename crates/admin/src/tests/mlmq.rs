@@ -7,6 +7,8 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{World, read};
+use stafett_model::Codec;
+use stafett_model::compression::compress;
 
 fn contents(answer: &Value) -> Vec<Value> {
     let messages = answer["messages"].as_array().unwrap().iter();
@@ -272,14 +274,27 @@ async fn a_repeated_call_waits_for_the_response_to_the_first_one() {
 }
 
 #[tokio::test]
-async fn compressed_bodies_are_refused() {
+async fn compressed_bodies_are_unpacked() {
     let world = registered(&[]).await;
     world.queue("/", "q").await;
-    for request in ["POST /v1/queues/q/messages", "POST /v1/messages"] {
-        let headers = [("content-encoding", "gzip")];
-        let refused = world.response_to(request, &headers, "{}").await;
-        assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let headers = [("content-encoding", "gzip")];
+    for (request, body) in [
+        ("POST /v1/queues/q/messages", "raw"),
+        (
+            "POST /v1/messages",
+            r#"{"to": {"queues": ["q"]}, "content": "one"}"#,
+        ),
+    ] {
+        let mut packed = Vec::new();
+        compress(Codec::Gzip, body.as_bytes(), &mut packed).unwrap();
+        let sent = world.response_to(request, &headers, packed).await;
+        assert_eq!(sent.status(), StatusCode::CREATED);
+        let refused = world.response_to(request, &headers, body).await;
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
     }
+    let (_, got) = world.ask("GET /v1/queues/q/messages").await;
+    let contents = [&got["messages"][0]["content"], &got["messages"][1]["content"]];
+    assert_eq!(contents, ["raw", "one"]);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::HOST;
 use serde_json::{Value, json};
 use stafett_http::{Access, Draining};
+use stafett_model::compression::compress;
 use stafett_model::{BatchBuilder, Codec, Record};
 use stafett_topics::Append;
 use tower::ServiceExt;
@@ -338,19 +339,107 @@ async fn odd_records_are_refused_and_none_is_stored() {
     )
     .await;
     for (name, value, status, code) in [
-        ("content-encoding", "gzip", 415, "unsupported_type"),
-        (
-            "content-type",
-            "application/cloudevents+json",
-            415,
-            "unsupported_type",
-        ),
+        ("content-encoding", "br", 415, "unsupported_type"),
+        ("content-encoding", "gzip", 400, "bad_request"),
+        ("content-type", "application/cloudevents+json", 400, "bad_request"),
+        ("ce-specversion", "1.0", 400, "bad_request"),
         ("idempotency-key", "", 400, "bad_request"),
     ] {
         let (found, why) = world.produce("", &[(name, value)], "{}").await;
         assert_eq!((found.as_u16(), &why["code"]), (status, &json!(code)), "{name}");
     }
     assert_eq!(world.ask("GET /v1/topics/t").await.1["records"], 0);
+}
+
+#[tokio::test]
+async fn cloud_events_are_records_in_each_of_their_forms() {
+    let world = world("{}").await;
+    let event = |id: &str, rest: &str| {
+        format!(r#"{{"specversion": "1.0", "id": "{id}", "source": "/shop", "type": "order", {rest}}}"#)
+    };
+    let one = event("1", r#""partitionkey": "k", "data": {"a": 1}"#);
+    let many = format!(
+        "[{}, {}]",
+        event("2", r#""datacontenttype": "text/plain", "data": "two""#),
+        event("3", r#""data_base64": "/w==""#)
+    );
+    let attributes = [
+        ("content-type", "application/json"),
+        ("ce-specversion", "1.0"),
+        ("ce-id", "4"),
+        ("ce-source", "/shop"),
+        ("ce-type", "order"),
+    ];
+    for (headers, body, count) in [
+        (
+            &[("content-type", "application/cloudevents+json; charset=utf-8")][..],
+            &*one,
+            1,
+        ),
+        (
+            &[("content-type", "application/cloudevents-batch+json")],
+            &*many,
+            2,
+        ),
+        (&attributes, "[4 ]", 1),
+    ] {
+        let (status, stored) = world.produce("", headers, body).await;
+        assert_eq!(
+            (status, &stored["stored"]),
+            (StatusCode::OK, &json!(count)),
+            "{stored}"
+        );
+    }
+    let (_, found) = world.ask("GET /v1/topics/t/partitions/0/records?as=text").await;
+    assert_eq!(
+        field(&found, "key"),
+        [&json!("k"), &Value::Null, &Value::Null, &Value::Null]
+    );
+    let values = [&json!(r#"{"a": 1}"#), &json!("two"), &Value::Null, &json!("[4 ]")];
+    assert_eq!(field(&found, "value")[..2], values[..2]);
+    assert_eq!(found["records"][3]["value"], *values[3]);
+    let headers = field(&found, "headers");
+    assert_eq!(
+        (&headers[1]["ce_id"], &headers[1]["content-type"]),
+        (&json!("2"), &json!("text/plain"))
+    );
+    assert_eq!(
+        (&headers[3]["ce_id"], &headers[3]["ce_specversion"]),
+        (&json!("4"), &json!("1.0"))
+    );
+    let bad = format!("[{one}, {{}}]");
+    let (status, why) = world
+        .produce(
+            "",
+            &[("content-type", "application/cloudevents-batch+json")],
+            &bad,
+        )
+        .await;
+    assert_eq!(
+        (status.as_u16(), &why["line"], &why["stored"]),
+        (400, &json!(2), &json!(0)),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_unpacked_within_the_bound_of_bodies() {
+    let world = world("{}").await;
+    for (coding, codec) in [("gzip", Codec::Gzip), ("zstd", Codec::Zstd)] {
+        let packed = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            compress(codec, bytes, &mut out).unwrap();
+            out
+        };
+        let headers = [NDJSON, ("content-encoding", coding)];
+        let request = "POST /v1/topics/t/records";
+        let stored = world.response_to(request, &headers, packed(b"1\n2\n3\n")).await;
+        assert_eq!(read(stored).await.1["stored"], 3);
+        let bomb = packed(&vec![b' '; (16 << 20) + 1]);
+        let refused = world.response_to(request, &headers, bomb).await;
+        assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    assert_eq!(world.ask("GET /v1/topics/t").await.1["records"], 6);
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ use stafett_ws::msgpack;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
+use crate::access;
 use crate::caller::Caller;
 use crate::namespace;
 use crate::queues::NAMESPACE;
@@ -117,7 +118,7 @@ pub(crate) fn routes() -> Api<Front> {
                 NAMESPACE,
                 Parameter::text("client", "Client that the connection acts for, where no header can name it."),
             ])
-            .refuses(&[Code::NotServing, Code::NoWebsocket]),
+            .refuses(&[Code::NotServing, Code::NoWebsocket, Code::Forbidden]),
             upgrade,
         )
         .route(
@@ -152,8 +153,14 @@ async fn upgrade(
         return Err(stafett_http::slot::closed());
     }
     let named = query.get("client").filter(|name| !name.is_empty());
+    let broker = front.broker.get()?;
+    let by = access::caller(&broker);
+    if named.is_some_and(|name| !by.is_unrestricted() && by.name() != Some(name)) {
+        let why = "client is the name of the user, or is absent";
+        return Err(Problem::new(Code::Forbidden, why));
+    }
     let parts = Parts {
-        broker: front.broker.get()?,
+        broker,
         caller: Caller(caller.0.or_else(|| named.map(str::to_owned))),
         namespace: namespace(&query),
         routes: front.routes(request.extensions().get()),
@@ -177,7 +184,8 @@ async fn upgrade(
         Box::pin(async move {
             let _counted = tasks.token();
             let session = Session::new(parts);
-            connection::run("/v1/ws", connection, received, session, limits, ending).await;
+            let served = connection::run("/v1/ws", connection, received, session, limits, ending);
+            access::scope(by, served).await;
         })
     })))
 }
@@ -198,7 +206,7 @@ async fn watch(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    front.broker.get()?;
+    let broker = front.broker.get()?;
     let what = match (query.get("list"), query.get("of")) {
         (Some(list), None) => What::List {
             list: list.to_owned(),
@@ -212,7 +220,7 @@ async fn watch(
     };
     let every = query.duration("every", watch::EVERY_MAX)?.unwrap_or(watch::EVERY);
     let every = watch::check_every(every)?;
-    let state = front.watches.state(&what, &caller)?;
+    let state = front.watches.state(&what, &caller, &access::caller(&broker))?;
     let routes = front.routes(request.extensions().get());
     let next = Instant::now();
     Ok(sse::answer(

@@ -143,7 +143,12 @@ impl Route {
             let name = uri.get(start + 1..end).unwrap_or_default().to_owned();
             let value = fields.remove(name.as_str());
             let value = value.ok_or_else(|| Problem::bad_request(format!("{name} is missing")))?;
-            uri.replace_range(start..=end, &encoded(&plain(&name, value)?).to_string());
+            let value = plain(&name, value)?;
+            if value.is_empty() {
+                // The route is of a path with a name.
+                return Err(Problem::bad_request(format!("{name} is empty")));
+            }
+            uri.replace_range(start..=end, &encoded(&value).to_string());
         }
         uri.push('?');
         uri.push_str(self.fixed);
@@ -192,9 +197,10 @@ impl Route {
 }
 
 impl Routes {
-    /// Asks a route.
-    pub(crate) async fn ask(self, request: Request<String>) -> Answered {
+    /// Asks a route for a caller.
+    pub(crate) async fn ask(self, request: Request<String>, by: Arc<stafett_access::Caller>) -> Answered {
         let mut request = request.map(Body::from);
+        request.extensions_mut().insert(by);
         if let Some(budget) = self.budget {
             request.extensions_mut().insert(budget);
         }

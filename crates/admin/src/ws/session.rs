@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::http::Request;
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
+use stafett_access::Action;
 use stafett_broker::Broker;
 use stafett_http::Problem;
 use stafett_messaging::{Send, SendError};
@@ -22,6 +23,7 @@ use super::command::{self, Command, Op, SendCommand};
 use super::consumers::{Consume, Consumers, Settlement};
 use super::routed::{Answered, Route, Routes};
 use super::watch::{Watches, Watching};
+use crate::access;
 use crate::caller::Caller;
 use crate::queues::find;
 use crate::refusals::of_sending;
@@ -197,7 +199,8 @@ impl Session {
             Op::Watch => {
                 let Parts { caller, routes, .. } = &self.parts;
                 let fields = command.fields();
-                fields.and_then(|fields| self.watching.watch(&fields, caller, routes))
+                let by = access::caller(&self.parts.broker);
+                fields.and_then(|fields| self.watching.watch(&fields, caller, &by, routes))
             }
             Op::Unwatch => command
                 .value()
@@ -239,7 +242,10 @@ impl Session {
         let (broker, caller) = (&self.parts.broker, &self.parts.caller);
         let namespace = namespace.map_or_else(|| self.parts.namespace.clone(), |name| Namespace::new(&name));
         let queue = match &wanted.queue {
-            Some(name) => find(broker, &namespace, name)?,
+            Some(name) => {
+                access::check_queue(broker, Action::Read, &namespace, name)?;
+                find(broker, &namespace, name)?
+            }
             None => caller.own_queue(broker, &namespace)?,
         };
         caller.check_receives(&queue)?;
@@ -336,7 +342,8 @@ impl stafett_ws::Session for Session {
 
     fn take_work(&mut self) -> Option<Working<Done>> {
         if let Some(request) = self.request.take() {
-            let asking = self.parts.routes.clone().ask(request);
+            let by = access::caller(&self.parts.broker);
+            let asking = self.parts.routes.clone().ask(request, by);
             return Some(Box::pin(async { Done::Answered(asking.await) }));
         }
         if self.sends.1.is_empty() {

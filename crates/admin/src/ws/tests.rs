@@ -330,6 +330,8 @@ async fn operations_of_routes_have_their_answers_and_refusals() {
         ),
         (json!({"op": "consume", "queue": "absent"}), "no_such_queue"),
         (json!({"op": "peek"}), "bad_request"),
+        (json!({"op": "register", "client": ""}), "bad_request"),
+        (json!({"op": "register", "client": []}), "bad_request"),
         (json!({"op": "cancel", "consumer": 7}), "bad_request"),
         (json!({"op": "unwatch", "watch": 7}), "bad_request"),
         (json!({"op": "settle", "consumer": 7}), "bad_request"),

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::command::Fields;
 use super::routed::{Routes, request_of};
+use crate::access::rights;
 use crate::caller::Caller;
 use crate::time::now;
 
@@ -80,17 +81,26 @@ impl Watches {
     }
 
     /// Returns the state of a list or an object.
-    pub(super) fn state(&self, what: &What, caller: &Caller) -> Result<Arc<State>, Problem> {
+    /// Returns the state, which is computed once for all that may see it.
+    pub(super) fn state(
+        &self,
+        what: &What,
+        caller: &Caller,
+        by: &stafett_access::Caller,
+    ) -> Result<Arc<State>, Problem> {
         let (path, query) = match what {
             What::List { list, query } => (list, query.as_str()),
             What::Object { of } => (of, ""),
         };
         let path = format!("/v1/{path}");
-        if !self.0.paths.iter().any(|known| is_of(known, &path)) {
+        let Some(template) = self.0.paths.iter().find(|known| is_of(known, &path)) else {
             let why = format!(
                 "there is no {path:?} to watch; /v1/openapi.json has the routes of lists and objects"
             );
             return Err(Problem::bad_request(why));
+        };
+        if !by.is_unrestricted() {
+            rights::check_path(by, &Method::GET, template, &path, Some(query))?;
         }
         let key = (caller.0.clone(), format!("{path}?{query}"));
         // Refuses a malformed URI.
@@ -136,7 +146,10 @@ impl State {
         let (client, uri) = &self.key;
         let state = match request_of(Method::GET, uri, &Caller(client.clone()), String::new()) {
             Ok(request) => {
-                let (Ok(body) | Err(body)) = routes.clone().ask(request).await;
+                let (Ok(body) | Err(body)) = routes
+                    .clone()
+                    .ask(request, Arc::new(stafett_access::Caller::internal()))
+                    .await;
                 body.slice_ref(body.trim_ascii_end())
             }
             Err(why) => why.to_value().to_string().into(),
@@ -185,6 +198,7 @@ impl Watching {
         &mut self,
         fields: &Fields<'_>,
         caller: &Caller,
+        by: &stafett_access::Caller,
         routes: &Routes,
     ) -> Result<Vec<u8>, Problem> {
         if let Some(name) = fields
@@ -218,7 +232,7 @@ impl Watching {
             Some(Ok(every)) => check_every(every)?,
             Some(Err(_)) => return Err(Problem::bad_request("every_ms is a number")),
         };
-        let states = what.iter().map(|what| self.watches.state(what, caller));
+        let states = what.iter().map(|what| self.watches.state(what, caller, by));
         let states = states.collect::<Result<Vec<_>, Problem>>()?;
         self.last += 1;
         let number = self.last;
@@ -253,7 +267,8 @@ impl Watching {
         if self.running.is_empty() {
             return;
         }
-        for (number, state) in std::mem::take(&mut *self.mailbox.states.lock()) {
+        let states = std::mem::take(&mut *self.mailbox.states.lock());
+        for (number, state) in states {
             // A state may have come behind the end of its watch.
             if self.running.contains_key(&number) {
                 put(&state);

@@ -13,8 +13,9 @@ use stafett_http::{Code, answer, body};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
-use super::NodeFacts;
 use super::refusal::{Answered, Refusal};
+use super::{NodeFacts, rights};
+use crate::auth::LoggedIn;
 use crate::context::AmqpContext;
 
 /// Least bound on the bytes of a body.
@@ -26,6 +27,7 @@ const NAME_BYTES_MAX: usize = 255;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) context: Arc<AmqpContext>,
+    pub(super) user: LoggedIn,
     pub(super) node: NodeFacts,
     pub(super) connections: Arc<Connections>,
     pub(super) method: Method,
@@ -39,6 +41,7 @@ pub(super) struct Call {
 impl Call {
     pub(super) async fn read(
         context: Arc<AmqpContext>,
+        user: LoggedIn,
         node: NodeFacts,
         connections: Arc<Connections>,
         request: Request,
@@ -66,6 +69,7 @@ impl Call {
         })?;
         Ok(Self {
             context,
+            user,
             node,
             connections,
             method,
@@ -157,7 +161,11 @@ impl Call {
     pub(super) fn vhosts(&self, name: Option<&str>) -> Result<Vec<Namespace>, Refusal> {
         match name {
             Some(name) => Ok(vec![self.vhost(name).ok_or_else(Refusal::no_object)?]),
-            None => Ok(self.context.exchanges().namespaces()),
+            None => {
+                let mut all = self.context.exchanges().namespaces();
+                all.retain(|vhost| rights::may_see(&self.user.caller, vhost.as_str()));
+                Ok(all)
+            }
         }
     }
 }

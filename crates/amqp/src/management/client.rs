@@ -3,17 +3,18 @@
 //! Frames go through the session as they would from a socket, so rules and error texts are those of AMQP.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
+use stafett_access::Caller;
 use stafett_amqp_wire::methods::{Basic, Channel, Connection, basic, channel};
 use stafett_amqp_wire::{ContentHeader, Encoder, Frame, FrameKind, Method, Properties, frame};
 use stafett_model::Namespace;
 use stafett_net::{BudgetSettings, ByteBudget};
 use tokio::time::timeout;
 
-use super::USER;
 use super::call::Call;
 use super::refusal::Refusal;
 use crate::handshake::{Agreed, ClientProperties};
@@ -129,8 +130,22 @@ pub(super) struct Client {
 impl Client {
     /// Opens a channel in a virtual host. Bodies of up to `bytes` are published.
     pub(super) async fn open(call: &Call, vhost: &Namespace, bytes: usize) -> Result<Self, ClientError> {
+        Self::open_as(call, Arc::clone(&call.user.caller), vhost, bytes).await
+    }
+
+    /// Opens a channel that may do everything in a virtual host, for an administrator.
+    pub(super) async fn open_unrestricted(call: &Call, vhost: &Namespace) -> Result<Self, ClientError> {
+        Self::open_as(call, Arc::new(Caller::internal()), vhost, 0).await
+    }
+
+    async fn open_as(
+        call: &Call,
+        caller: Arc<Caller>,
+        vhost: &Namespace,
+        bytes: usize,
+    ) -> Result<Self, ClientError> {
         let agreed = Agreed {
-            user: USER.into(),
+            user: call.user.user.clone(),
             mechanism: ByteString::default(),
             client: ClientProperties::default(),
             channels_max: CHANNEL,
@@ -142,7 +157,7 @@ impl Client {
         let budget = ByteBudget::new(BudgetSettings {
             bytes: bytes.saturating_mul(4).max(4 << 20),
         });
-        let session = Session::new(call.context.clone(), agreed, budget, Output::default());
+        let session = Session::new(call.context.clone(), agreed, caller, budget, Output::default());
         let mut client = Self {
             session,
             received: BytesMut::new(),

@@ -13,8 +13,8 @@ use stafett_amqp_wire::{Table, Value as AmqpValue};
 use stafett_messaging::queues::QueueId;
 use stafett_messaging::{ConsumerEntry, ConsumerSource};
 use stafett_model::Namespace;
-use stafett_net::ConnectionEntry;
 use stafett_net::registry::{ChannelState, ask_channels};
+use stafett_net::{ConnectionEntry, TlsSession};
 use stafett_topics::TopicId;
 
 use super::call::{Call, changed};
@@ -119,7 +119,7 @@ impl Open {
             "peer_port": self.entry.peer.port(),
             "port": self.entry.local.port(),
             "protocol": "AMQP 0-9-1",
-            "ssl": false,
+            "ssl": self.entry.tls().is_some(),
             "state": self.entry.state().word(),
             "timeout": agreed.heartbeat.as_secs(),
             "type": "network",
@@ -127,6 +127,9 @@ impl Open {
         })));
         for name in OF_TLS {
             fields.insert(name.to_owned(), Value::Null);
+        }
+        if let Some(session) = self.entry.tls() {
+            fields.extend(tls_fields(&session));
         }
         if let Some(AmqpValue::LongString(name)) = agreed.client.table.get("connection_name") {
             let name = String::from_utf8_lossy(&name).into_owned();
@@ -248,6 +251,26 @@ pub(super) fn list(call: &Call, vhost: Option<&str>) -> Answered {
     list::entries(call, all, Open::name, |open| open.shown(call))
 }
 
+/// Returns the fields of a TLS session, in RabbitMQ's words. The names of suites are `TLS13_CIPHER_HASH` or
+/// `TLS_EXCHANGE_WITH_CIPHER_HASH`.
+fn tls_fields(session: &TlsSession) -> Map<String, Value> {
+    let suite = session.cipher.to_lowercase();
+    let (exchange, rest) = suite
+        .strip_prefix("tls_")
+        .and_then(|rest| rest.split_once("_with_"))
+        .unwrap_or_else(|| ("any", suite.trim_start_matches("tls13_")));
+    let (cipher, hash) = rest.rsplit_once('_').unwrap_or((rest, ""));
+    let client = session.client.as_ref();
+    values::fields(json!({
+        "peer_cert_issuer": client.map(|client| &client.issuer),
+        "peer_cert_subject": client.map(|client| &client.subject),
+        "ssl_cipher": cipher,
+        "ssl_hash": hash,
+        "ssl_key_exchange": exchange,
+        "ssl_protocol": format!("tlsv{}", session.version),
+    }))
+}
+
 /// Answers for one connection.
 pub(super) fn connection(call: &Call, name: &str) -> Answered {
     let method = call.allow(&[Method::GET, Method::DELETE])?.clone();
@@ -259,7 +282,7 @@ pub(super) fn connection(call: &Call, name: &str) -> Answered {
     let mut shown = values::fields(open.shown(call));
     // Lists have nulls here, and one connection has empty texts.
     for name in OF_TLS {
-        if let Some(value) = shown.get_mut(name) {
+        if let Some(value) = shown.get_mut(name).filter(|value| value.is_null()) {
             *value = json!("");
         }
     }
@@ -385,4 +408,36 @@ fn consumer(call: &Call, entry: &ConsumerEntry) -> Value {
         "prefetch_count": facts.credit.unwrap_or_default(),
         "queue": { "name": &*facts.source_name, "vhost": facts.namespace.as_str() },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_suites_are_taken_apart() {
+        for (version, cipher, expected) in [
+            (
+                "1.3",
+                "TLS13_AES_256_GCM_SHA384",
+                ("any", "aes_256_gcm", "sha384"),
+            ),
+            (
+                "1.2",
+                "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+                ("ecdhe_rsa", "chacha20_poly1305", "sha256"),
+            ),
+        ] {
+            let session = TlsSession {
+                version,
+                cipher: cipher.into(),
+                client: None,
+            };
+            let fields = tls_fields(&session);
+            let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap();
+            let found = (field("ssl_key_exchange"), field("ssl_cipher"), field("ssl_hash"));
+            assert_eq!(found, expected);
+            assert_eq!(field("ssl_protocol"), format!("tlsv{version}"));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! All definitions as one file, in RabbitMQ's form. `GET` exports, `POST` imports ([`super::import`]).
 //!
-//! Users, permissions and policies are empty: a broker that imports the file keeps its own. Exclusive queues
-//! and the exchanges of every virtual host are left out, as in RabbitMQ.
+//! Users have no password hashes, which are secrets: set passwords after an import. Policies are empty.
+//! Exclusive queues and the exchanges of every virtual host are left out, as in RabbitMQ.
 
 use axum::http::{HeaderValue, Method, header};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use stafett_model::Namespace;
 
 use super::call::{Call, ok};
 use super::refusal::{Answered, Refusal};
-use super::{NODE, VERSION, bindings, exchanges, import, queues};
+use super::{NODE, VERSION, bindings, exchanges, import, queues, users};
 
 /// Imports into a virtual host, or all.
 pub(super) async fn import(call: &Call, vhost: Option<&str>) -> Answered {
@@ -53,7 +53,10 @@ pub(super) fn export(call: &Call, vhost: Option<&str>) -> Answered {
     if vhost.is_none() {
         let described = |name: &Namespace| json!({ "name": name.as_str(), "description": "", "tags": [] });
         exported.insert("vhosts".to_owned(), vhosts.iter().map(described).collect());
-        for empty in ["users", "permissions", "topic_permissions", "global_parameters"] {
+        let (users, permissions) = users::exported(call);
+        exported.insert("users".to_owned(), json!(users));
+        exported.insert("permissions".to_owned(), json!(permissions));
+        for empty in ["topic_permissions", "global_parameters"] {
             exported.insert(empty.to_owned(), json!([]));
         }
     }

@@ -12,14 +12,12 @@ use super::call::{Call, Fields, changed, short};
 use super::client::{Client, ClientError};
 use super::queues::Entry;
 use super::refusal::{Answered, Refusal};
-use super::{USER, bindings, exchanges, queues, values, vhosts};
+use super::{USER, bindings, exchanges, queues, users, values, vhosts};
 
 /// Header of the answer with the kinds of items that were passed over.
 const PASSED_OVER: &str = "stafett-passed-over";
 /// Kinds of items that have no meaning here.
-const WITHOUT_MEANING: [&str; 8] = [
-    "users",
-    "permissions",
+const WITHOUT_MEANING: [&str; 6] = [
     "topic_permissions",
     "policies",
     "operator_policies",
@@ -37,7 +35,9 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
         clients: HashMap::new(),
     };
     for (kind, items) in [
+        ("users", list(&fields, "users")?),
         ("vhosts", list(&fields, "vhosts")?),
+        ("permissions", list(&fields, "permissions")?),
         ("exchanges", list(&fields, "exchanges")?),
         ("queues", list(&fields, "queues")?),
         ("bindings", list(&fields, "bindings")?),
@@ -48,7 +48,9 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
             };
             let item = Fields(item.clone());
             match kind {
+                "users" => import.user(&item).await?,
                 "vhosts" => import.vhost(&item).await?,
+                "permissions" => import.permission(&item).await?,
                 "exchanges" => import.exchange(&item).await?,
                 "queues" => import.queue(&item).await?,
                 _ => import.binding(&item).await?,
@@ -130,8 +132,6 @@ fn passed_over(fields: &Map<String, Value>) -> Result<String, Refusal> {
     let mut kinds = Vec::new();
     for kind in WITHOUT_MEANING {
         let is_known = |item: &&Value| match kind {
-            "users" => item.get("name") == Some(&json!(USER)),
-            "permissions" => item.get("user") == Some(&json!(USER)),
             "global_parameters" => {
                 let name = item.get("name").and_then(Value::as_str);
                 matches!(
@@ -156,6 +156,44 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
+    /// Makes or changes a user. `guest` of another broker is not taken over: its password is known to all.
+    async fn user(&mut self, item: &Fields) -> Result<(), Refusal> {
+        let name = name(item, "users", "name")?;
+        if name == USER {
+            return Ok(());
+        }
+        let has_secret = ["password", "password_hash"]
+            .iter()
+            .any(|field| item.get(field).is_some_and(|it| *it != ""));
+        if !has_secret
+            && self
+                .call
+                .context
+                .broker
+                .access()
+                .directory()
+                .user(&name)
+                .is_some()
+        {
+            // An export has no password hashes: the user keeps its password.
+            return Ok(());
+        }
+        let put = users::put_user(self.call, &name, item).await;
+        put.map(drop)
+            .map_err(|refusal| refusal.on(&format!("user '{name}'")))
+    }
+
+    async fn permission(&mut self, item: &Fields) -> Result<(), Refusal> {
+        let user = name(item, "permissions", "user")?;
+        if user == USER {
+            return Ok(());
+        }
+        let vhost = self.vhost_of(item, "permissions")?;
+        let put = users::put_permission(self.call, &vhost, &user, item).await;
+        let what = format!("permission of user '{user}' in vhost '{vhost}'");
+        put.map(drop).map_err(|refusal| refusal.on(&what))
+    }
+
     async fn vhost(&mut self, item: &Fields) -> Result<(), Refusal> {
         let name = name(item, "vhosts", "name")?;
         let named = |refusal: Refusal| refusal.on(&format!("virtual host '{name}'"));
@@ -229,7 +267,7 @@ impl Import<'_> {
 
     async fn client(&mut self, vhost: &Namespace) -> Result<&mut Client, Refusal> {
         if !self.clients.contains_key(vhost) {
-            let opened = Client::open(self.call, vhost, 0).await;
+            let opened = Client::open_unrestricted(self.call, vhost).await;
             let client = opened.map_err(ClientError::of_change)?;
             self.clients.insert(vhost.clone(), client);
         }
@@ -292,11 +330,8 @@ mod tests {
             "policies": [{}, {}],
             "global_parameters": [{ "name": "internal_cluster_id" }],
         });
-        assert_eq!(
-            passed_over(fields.as_object().unwrap()).unwrap(),
-            "users=1, policies=2"
-        );
-        let wrong = json!({ "users": 7 });
+        assert_eq!(passed_over(fields.as_object().unwrap()).unwrap(), "policies=2");
+        let wrong = json!({ "policies": 7 });
         assert!(passed_over(wrong.as_object().unwrap()).is_err());
     }
 }

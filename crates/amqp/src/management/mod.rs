@@ -11,8 +11,8 @@
 //! - `list`: pages, order and columns
 //! - `values`: JSON to tables and back; `statistics`: numbers that every tool expects
 //! - `connections`: connections, channels and consumers
-//! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `access`:
-//!   the only user, and empty lists
+//! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `users`:
+//!   users and permissions; `rights`: the right that each path needs; `access`: empty lists
 //! - `prometheus`: metrics under RabbitMQ's names
 //! - `definitions`: all definitions as one file; `import`: the way back
 //!
@@ -34,12 +34,14 @@ mod overview;
 mod prometheus;
 mod queues;
 mod refusal;
+mod rights;
 mod statistics;
+mod users;
 mod values;
 mod vhosts;
 
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -47,11 +49,12 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use stafett_broker::access::Proof;
 use stafett_http::{Access, Policy, Slot};
 use stafett_net::Connections;
 use tokio::task::spawn_blocking;
 
-use crate::auth;
+use crate::auth::{self, Credentials, LoggedIn};
 use crate::context::AmqpContext;
 use call::Call;
 use refusal::{Answered, Refusal};
@@ -135,9 +138,14 @@ async fn answer(State(management): State<Management>, request: Request) -> Respo
 
 async fn respond(management: &Management, request: Request) -> Answered {
     let context = management.slot.get().map_err(|_| Refusal::starting())?;
-    check_credentials(&request)?;
+    // A reference to the request cannot be held while its user logs in.
+    let given = request.headers().get(header::AUTHORIZATION).cloned();
+    let peer = stafett_http::server::peer(&request).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let given = given.ok_or_else(Refusal::no_credentials)?;
+    let user = log_in(&context, given.as_bytes(), peer).await?;
     let connections = Arc::clone(&management.connections);
-    let call = Call::read(context, management.node.facts(), connections, request).await?;
+    let call = Call::read(context, user, management.node.facts(), connections, request).await?;
+    rights::check(&call)?;
     let call = Arc::new(call);
     connections::prepare(&call).await;
     let listing = Arc::clone(&call);
@@ -182,20 +190,26 @@ fn lists(call: &Call) -> Option<Answered> {
     Some(answered)
 }
 
-fn check_credentials(request: &Request) -> Result<(), Refusal> {
-    let Some(given) = request.headers().get(header::AUTHORIZATION) else {
-        return Err(Refusal::no_credentials());
-    };
-    let peer = stafett_http::server::peer(request);
-    let is_allowed = peer.is_none_or(auth::is_here);
-    match auth::basic(given.as_bytes()) {
+/// Returns the user of a request.
+async fn log_in(context: &AmqpContext, given: &[u8], peer: IpAddr) -> Result<LoggedIn, Refusal> {
+    let access = context.broker.access();
+    if let Some(token) = auth::bearer(given) {
+        let login = access.login(Proof::Token(token), peer).await;
+        let caller = login.map_err(|_| Refusal::not_authorized())?;
+        let user = caller.name().unwrap_or_default().into();
+        return Ok(LoggedIn { user, caller });
+    }
+    match auth::basic(given) {
         auth::Basic::Malformed => Err(Refusal::malformed()),
-        auth::Basic::Credentials { user, password }
-            if is_allowed && user == auth::GUEST && password == auth::GUEST =>
-        {
-            Ok(())
+        auth::Basic::OtherScheme => Err(Refusal::not_authorized()),
+        auth::Basic::Credentials { user, password } => {
+            let credentials = Credentials {
+                user,
+                password: password.into_bytes(),
+            };
+            let login = auth::log_in(access, &credentials, peer).await;
+            login.map_err(|_| Refusal::not_authorized())
         }
-        auth::Basic::Credentials { .. } | auth::Basic::OtherScheme => Err(Refusal::not_authorized()),
     }
 }
 
@@ -234,6 +248,9 @@ async fn dispatch(call: &Call) -> Answered {
         ["feature-flags" | "deprecated-features"] | ["deprecated-features", "used"] => {
             call.only_get(|| list::values(call, Vec::new()))
         }
-        _ => access::dispatch(call, path.as_slice()),
+        _ => match users::dispatch(call, path.as_slice()).await {
+            Some(answered) => answered,
+            None => access::dispatch(call, path.as_slice()),
+        },
     }
 }

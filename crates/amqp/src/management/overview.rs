@@ -9,7 +9,7 @@ use stafett_delivery::QueueSeries;
 use super::call::Call;
 use super::refusal::{Answered, Refusal};
 use super::statistics::{Lengths, Statistic, Window, put};
-use super::{NODE, USER, VERSION, list, queues, values};
+use super::{NODE, VERSION, list, queues, users, values};
 
 /// Types of exchanges, with their descriptions.
 const EXCHANGE_TYPES: [(&str, &str); 6] = [
@@ -315,7 +315,8 @@ fn contexts(call: &Call) -> Value {
 }
 
 pub(super) fn whoami(call: &Call) -> Answered {
-    let user = json!({ "name": USER, "tags": ["administrator"], "is_internal_user": true });
+    let tags = users::tags(call);
+    let user = json!({ "name": &*call.user.user, "tags": tags, "is_internal_user": true });
     list::object(call, user)
 }
 

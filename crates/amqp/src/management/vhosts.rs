@@ -12,7 +12,7 @@ use super::{NODE, list, queues, values};
 use crate::exchange_kinds;
 
 pub(super) fn list(call: &Call) -> Answered {
-    let all = call.context.exchanges().namespaces();
+    let all = call.vhosts(None)?;
     let (lengths, _) = queues::totals(call);
     let shown = |vhost: &Namespace| shown(vhost, &lengths.get(vhost).copied().unwrap_or_default());
     list::entries(call, all, ToString::to_string, shown)

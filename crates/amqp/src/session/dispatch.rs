@@ -133,7 +133,10 @@ impl Session {
             return Ok(());
         }
         self.is_waited_for = true;
-        match self.execute(number, &method) {
+        let executed = self
+            .check_rights(number, &method)
+            .and_then(|()| self.execute(number, &method));
+        match executed {
             Ok(Flow::Continue) => Ok(()),
             Ok(Flow::Hold(operation)) => {
                 self.hold(operation, Held::Method(number, method));

@@ -31,6 +31,7 @@ mod publish;
 mod queue;
 mod repeat_publish;
 pub(crate) mod replies;
+pub(crate) mod rights;
 mod settle;
 pub(crate) mod stream;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub(crate) mod unacked;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use stafett_access::Caller;
 use stafett_delivery::{DeliveryBatch, DeliveryId, Dispatcher, Event, Outbox, Settle, Source};
 use stafett_messaging::DiskSpace;
 use stafett_messaging::queues::OwnerId;
@@ -109,6 +111,7 @@ type Settlements = Vec<(DeliveryId, Settle)>;
 pub(crate) struct Session {
     pub(crate) context: Arc<AmqpContext>,
     pub(crate) agreed: Arc<Agreed>,
+    pub(crate) caller: Arc<Caller>,
     pub(crate) client: Arc<AmqpClient>,
     /// Id of the connection; 0 if there is none.
     connection: u64,
@@ -175,6 +178,7 @@ impl Session {
     pub(crate) fn new(
         context: Arc<AmqpContext>,
         agreed: Agreed,
+        caller: Arc<Caller>,
         budget: Arc<ByteBudget>,
         out: Output,
     ) -> Self {
@@ -187,6 +191,7 @@ impl Session {
         Self {
             context,
             agreed: Arc::clone(&client.agreed),
+            caller,
             client,
             connection: 0,
             namespace,

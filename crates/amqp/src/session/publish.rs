@@ -149,8 +149,11 @@ impl Session {
         if *immediate {
             return Err(Exception::new(ReplyCode::NotImplemented, "immediate=true").into());
         }
-        if !exchange.is_empty() && self.checked_exchange.as_ref() != Some(exchange) {
+        if exchange.is_empty() {
+            self.check_write(exchange)?;
+        } else if self.checked_exchange.as_ref() != Some(exchange) {
             self.check_exchange(exchange)?;
+            self.check_write(exchange)?;
             self.checked_exchange = Some(exchange.clone());
         }
         if let Some(memory) = content.memory.take() {
@@ -332,6 +335,8 @@ mod tests {
     use crate::handshake::{Agreed, ClientProperties};
     use crate::metrics::Metrics;
     use crate::output::Output;
+    use stafett_access::Caller;
+
     use crate::session::replies::Addresses;
     use crate::settings::AmqpSettings;
 
@@ -355,7 +360,8 @@ mod tests {
             virtual_host: Namespace::DEFAULT.into(),
         };
         let budget = ByteBudget::new(BudgetSettings { bytes: 1 << 20 });
-        Session::new(Arc::new(context), agreed, budget, Output::default())
+        let caller = Arc::new(Caller::internal());
+        Session::new(Arc::new(context), agreed, caller, budget, Output::default())
     }
 
     fn receive(session: &mut Session, mut bytes: BytesMut) {

@@ -77,7 +77,7 @@ impl Addresses {
         self.find(address).is_some()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ByteString, (u16, Weak<Inbox>)>> {
+    fn lock(&self) -> stafett_model::LockGuard<'_, HashMap<ByteString, (u16, Weak<Inbox>)>> {
         self.0.lock()
     }
 }

@@ -20,10 +20,10 @@ mod database;
 
 use std::fmt::Display;
 use std::ops::Bound;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
-use stafett_model::{Lock, LogId, Offset};
+use stafett_model::{Lock, LockGuard, LogId, Offset};
 
 use self::database::{OpenDatabase, open_database, open_stored};
 use super::codec::{Reader, u32_of};
@@ -153,12 +153,12 @@ impl Checkpoint {
         self.is_new
     }
 
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn turn(&self) -> LockGuard<'_, ()> {
         self.turn.lock()
     }
 
     /// Takes the turn if it is free.
-    pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
+    pub(crate) fn try_turn(&self) -> Option<LockGuard<'_, ()>> {
         self.turn.try_lock()
     }
 

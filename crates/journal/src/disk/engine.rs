@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use stafett_model::{Epoch, Lock, LogId, SharedLock, WakeUp};
+use stafett_model::{Epoch, Lock, LockGuard, LogId, SharedLock, WakeUp};
 
 use super::checkpoint::{Checkpoint, StartInfo, StateAt};
 use super::log::{Log, LogState, LogTable};
@@ -127,7 +127,7 @@ impl Engine {
         self.begun.load(Ordering::Acquire)
     }
 
-    pub(crate) fn pending(&self) -> MutexGuard<'_, PendingCheckpoint> {
+    pub(crate) fn pending(&self) -> LockGuard<'_, PendingCheckpoint> {
         self.pending.lock()
     }
 
@@ -241,7 +241,7 @@ impl HousekeepingQueue {
     }
 
     /// Returns the sealed segments that get no sidecar.
-    pub(crate) fn dead(&self) -> MutexGuard<'_, BTreeSet<SegmentId>> {
+    pub(crate) fn dead(&self) -> LockGuard<'_, BTreeSet<SegmentId>> {
         self.dead.lock()
     }
 
@@ -272,7 +272,7 @@ impl HousekeepingQueue {
         self.wake.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HousekeepingTasks> {
+    fn lock(&self) -> LockGuard<'_, HousekeepingTasks> {
         self.state.lock()
     }
 }

@@ -7,10 +7,10 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_model::{BatchHeader, Lock, LogId, Offset, SharedLock};
+use stafett_model::{BatchHeader, Lock, LockGuard, LogId, Offset, SharedLock};
 
 use super::position::SegmentId;
 use super::producers::Producers;
@@ -154,7 +154,7 @@ impl Log {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, LogState> {
+    pub(crate) fn lock(&self) -> LockGuard<'_, LogState> {
         self.state.lock()
     }
 }

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, MutexGuard};
 
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 
 use super::codec::{u32_of, usize_of};
 use super::position::SegmentId;
@@ -256,7 +256,8 @@ impl Pool {
     /// limit.
     pub(crate) fn take(&self) -> Result<Spare, SpareError> {
         loop {
-            if let Some(spare) = self.lock().pop_front() {
+            let spare = self.lock().pop_front();
+            if let Some(spare) = spare {
                 self.give_space(-self.capacity());
                 return Ok(spare);
             }
@@ -352,7 +353,7 @@ impl Pool {
 
     /// Adds a file with its final name to the spares, once the name is durable. If it cannot be made durable,
     /// the file is removed: it would take space until the next start.
-    fn add(&self, mut spares: MutexGuard<'_, VecDeque<Spare>>, spare: Spare) -> io::Result<()> {
+    fn add(&self, mut spares: LockGuard<'_, VecDeque<Spare>>, spare: Spare) -> io::Result<()> {
         if let Err(error) = self.storage.sync_names() {
             let _ = self.storage.remove(&name_of(spare.id));
             return Err(error);
@@ -406,7 +407,7 @@ impl Pool {
         i64::from(self.segment_bytes) - i64::from(u32_of(SEGMENT_HEAD_BYTES))
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Spare>> {
+    fn lock(&self) -> LockGuard<'_, VecDeque<Spare>> {
         self.spares.lock()
     }
 }

@@ -3,12 +3,12 @@
 //! Length: one path from an append to the write queue, under the locks that it takes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_model::{BatchHeader, Durability, LogId, Offset};
+use stafett_model::{BatchHeader, Durability, LockGuard, LogId, Offset};
 
 use super::chunk::table_bytes;
 use super::control::Control;
@@ -40,7 +40,7 @@ const RESERVE_MIN: u64 = 1 << 12;
 const RESERVE_MAX: u64 = 1 << 20;
 
 /// Locked states of the logs of one append, sorted by id.
-type LockedLogs<'a> = SmallVec<[(LogId, MutexGuard<'a, LogState>); 1]>;
+type LockedLogs<'a> = SmallVec<[(LogId, LockGuard<'a, LogState>); 1]>;
 
 /// Stages appends, wakes the writer once, and returns the ticket for all of them.
 pub(crate) fn append(core: &Engine, appends: Vec<Append>) -> Ticket {

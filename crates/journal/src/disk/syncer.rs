@@ -3,11 +3,11 @@
 //! It syncs when an append waits, when a limit of time or records of a log's level is reached, and whenever a
 //! few MiB are unsynced: an append that waits for a sync should not pay for all other dirty pages.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use stafett_model::{Lock, Offset, WakeUp};
+use stafett_model::{Lock, LockGuard, Offset, WakeUp};
 
 use super::engine::Engine;
 use super::log::Log;
@@ -197,7 +197,7 @@ impl SyncGate {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, SyncState> {
+    fn lock(&self) -> LockGuard<'_, SyncState> {
         self.state.lock()
     }
 }

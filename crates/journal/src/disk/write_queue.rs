@@ -1,11 +1,11 @@
 //! The writer's queue: appends that are staged and not yet written, in the order of the journal.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_model::{Lock, Offset, WakeUp};
+use stafett_model::{Lock, LockGuard, Offset, WakeUp};
 
 use super::control::Control;
 use super::frame::Head;
@@ -247,7 +247,7 @@ impl WriteQueue {
         self.lock().closed
     }
 
-    fn lock(&self) -> MutexGuard<'_, WriteQueueState> {
+    fn lock(&self) -> LockGuard<'_, WriteQueueState> {
         self.state.lock()
     }
 }

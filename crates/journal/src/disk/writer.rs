@@ -4,10 +4,11 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use stafett_model::LockGuard;
 use stafett_model::checksum::crc32c;
 
 use super::checkpoint::StateAt;
@@ -156,7 +157,7 @@ fn write_all(core: &Engine, staged: &mut Vec<StagedAppend>, promised: usize, mar
 }
 
 /// Writes a group for a caller that holds the lock, and passes it to the syncer under the lock.
-pub(super) fn write_locked(core: &Engine, mut writer: MutexGuard<'_, Writer>, mut staged: Vec<StagedAppend>) {
+pub(super) fn write_locked(core: &Engine, mut writer: LockGuard<'_, Writer>, mut staged: Vec<StagedAppend>) {
     if let Some(written) = write_group(core, &mut writer, &mut staged, 0, false) {
         core.sync.on_written(core, written);
     }

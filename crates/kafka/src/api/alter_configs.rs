@@ -169,11 +169,13 @@ fn run(
         let mut altered = altered.into_iter();
         let mut results = Vec::with_capacity(prepared.len());
         for (kind, name, area) in prepared {
-            let refused = match area {
-                Ok(area) => match altered.next().ok_or(Close::OutcomeUnknown)? {
-                    Ok(()) => None,
-                    Err(why) => Some(refused(&why, area)?),
-                },
+            let outcome = match area {
+                Ok(area) => Ok((area, altered.next().ok_or(Close::OutcomeUnknown)?)),
+                Err(refused) => Err(refused),
+            };
+            let refused = match outcome {
+                Ok((_, Ok(()))) => None,
+                Ok((area, Err(why))) => Some(refused(&why, area)?),
                 Err(refused) => Some(refused),
             };
             let (code, message) = match refused {

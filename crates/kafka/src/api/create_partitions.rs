@@ -63,12 +63,14 @@ fn answer(
 ) -> ResponseResult {
     let mut results = Vec::with_capacity(checked.len());
     for (name, checked) in checked {
-        let refused: Option<Refused> = match checked {
-            Ok(()) => match grown.next().ok_or(Close::OutcomeUnknown)? {
-                Ok(()) => None,
-                Err(why) => Some(error::grow(&name, &why)?),
-            },
-            Err(refused) => Some(refused?),
+        let outcome = match checked {
+            Ok(()) => Ok(grown.next().ok_or(Close::OutcomeUnknown)?),
+            Err(refused) => Err(refused?),
+        };
+        let refused: Option<Refused> = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(why)) => Some(error::grow(&name, &why)?),
+            Err(refused) => Some(refused),
         };
         let (code, message) = refused.unwrap_or((ErrorCode::None, None));
         results.push(CreatePartitionsTopicResult {

@@ -79,16 +79,18 @@ fn answer(
     let mut created = created.into_iter();
     let mut topics = Vec::with_capacity(request.topics.len());
     for (asked, prepared) in request.topics.iter().zip(prepared) {
-        let made = match prepared {
-            Ok(new) => match created.next().ok_or(Close::OutcomeUnknown)? {
-                Ok(topic) => {
-                    if topic.is_some() {
-                        record("topic.made", &new.name);
-                    }
-                    Ok(made(shared, asked, &new, topic.as_deref(), shows))
+        let outcome = match prepared {
+            Ok(new) => Ok((new, created.next().ok_or(Close::OutcomeUnknown)?)),
+            Err(refused) => Err(refused),
+        };
+        let made = match outcome {
+            Ok((new, Ok(topic))) => {
+                if topic.is_some() {
+                    record("topic.made", &new.name);
                 }
-                Err(why) => Err(error::create(&new.name, &why)?),
-            },
+                Ok(made(shared, asked, &new, topic.as_deref(), shows))
+            }
+            Ok((new, Err(why))) => Err(error::create(&new.name, &why)?),
             Err(refused) => Err(refused),
         };
         topics.push(made.unwrap_or_else(|(code, message)| CreatableTopicResult {

@@ -73,15 +73,17 @@ fn answer(
     let mut deleted = deleted.into_iter();
     let mut responses = Vec::with_capacity(found.len());
     for (name, topic_id, found) in found {
-        let refused = match found {
-            Ok(()) => match deleted.next().ok_or(Close::OutcomeUnknown)? {
-                Ok(()) => {
-                    let name = name.as_deref().map(str::to_owned);
-                    record("topic.deleted", &name.unwrap_or_else(|| topic_id.to_string()));
-                    None
-                }
-                Err(why) => Some(error::delete(&why)?),
-            },
+        let outcome = match found {
+            Ok(()) => Ok(deleted.next().ok_or(Close::OutcomeUnknown)?),
+            Err(refused) => Err(refused),
+        };
+        let refused = match outcome {
+            Ok(Ok(())) => {
+                let name = name.as_deref().map(str::to_owned);
+                record("topic.deleted", &name.unwrap_or_else(|| topic_id.to_string()));
+                None
+            }
+            Ok(Err(why)) => Some(error::delete(&why)?),
             Err(refused) => Some(refused),
         };
         let (code, message) = match refused {

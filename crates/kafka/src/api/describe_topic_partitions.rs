@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use stafett_access::Action;
 use stafett_kafka_wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, RequestCursor,
     ResponseCursor,
@@ -40,7 +41,7 @@ pub(super) fn describe_topic_partitions(_: &RequestContext, call: Call, body: De
         let response = if is_lost {
             lost(shared, call, names)
         } else {
-            page(shared, call, names, cursor, limit)
+            page(context, call, names, cursor, limit)
         };
         call.answer::<DescribeTopicPartitionsRequest>(&response)
     }))
@@ -63,19 +64,25 @@ fn lost(shared: &KafkaContext, call: Call, names: BTreeSet<Str>) -> DescribeTopi
 }
 
 fn page(
-    shared: &KafkaContext,
+    context: &RequestContext,
     call: Call,
     names: BTreeSet<Str>,
     cursor: Option<&RequestCursor>,
     limit: usize,
 ) -> DescribeTopicPartitionsResponse {
+    let shared = &*context.shared;
     let from = cursor.map_or("", |cursor| &*cursor.topic_name);
     let entries = if names.is_empty() {
-        all(shared, from, limit)
+        all(context, from, limit)
     } else {
         let wanted = names.into_iter().filter(|name| **name >= *from);
         wanted
-            .map(|name| shared.broker.topics().named(&name).ok_or(name))
+            .map(|name| {
+                // A topic that may not be seen looks as if it were refused, whether it is there or not.
+                let may_see = context.check_topic(Action::Describe, &name).is_ok();
+                let topic = shared.broker.topics().named(&name).filter(|_| may_see);
+                topic.ok_or(name)
+            })
             .collect()
     };
     let mut left = limit;
@@ -93,7 +100,7 @@ fn page(
             break;
         }
         let Ok(topic) = &entry else {
-            response.topics.push(unknown(shared, call, name));
+            response.topics.push(unknown(context, call, name));
             continue;
         };
         let first = cursor.filter(|cursor| *cursor.topic_name == *topic.name);
@@ -113,9 +120,9 @@ fn page(
 }
 
 /// Returns the first topics at or behind a name: `limit`, and one more for the cursor.
-fn all(shared: &KafkaContext, from: &str, limit: usize) -> Vec<TopicLookup> {
-    let mut topics = shared.broker.topics().all();
-    topics.retain(|topic| *topic.name >= *from);
+fn all(context: &RequestContext, from: &str, limit: usize) -> Vec<TopicLookup> {
+    let mut topics = context.shared.broker.topics().all();
+    topics.retain(|topic| *topic.name >= *from && context.may_topic(Action::Describe, &topic.name));
     if topics.len() > limit + 1 {
         topics.select_nth_unstable_by(limit, |a, b| a.name.cmp(&b.name));
         topics.truncate(limit + 1);
@@ -124,10 +131,11 @@ fn all(shared: &KafkaContext, from: &str, limit: usize) -> Vec<TopicLookup> {
     topics.into_iter().map(Ok).collect()
 }
 
-fn unknown(shared: &KafkaContext, call: Call, name: &str) -> DescribeTopicPartitionsResponseTopic {
-    let code = TopicName::check(name)
-        .map_err(error::name)
-        .err()
+fn unknown(context: &RequestContext, call: Call, name: &str) -> DescribeTopicPartitionsResponseTopic {
+    let shared = &*context.shared;
+    let denied = (!context.may_topic(Action::Describe, name)).then_some(ErrorCode::TopicAuthorizationFailed);
+    let code = denied
+        .or_else(|| TopicName::check(name).map_err(error::name).err())
         .unwrap_or(ErrorCode::UnknownTopicOrPartition);
     DescribeTopicPartitionsResponseTopic {
         error_code: shared.metrics.error(call.api, code),

@@ -168,7 +168,7 @@ impl Fetch {
         } else {
             Visibility::Stored
         };
-        let request = state.request(&context.shared.broker, bytes_max, visibility);
+        let request = state.request(&context.shared.broker, context.caller(), bytes_max, visibility);
         if request.logs.is_empty() {
             return self.on_done(context, Vec::new());
         }

@@ -1,5 +1,6 @@
 //! `ListGroups`: all groups, or those in given states and of given types.
 
+use stafett_access::{Action, Resource};
 use stafett_groups::{Group, GroupKind};
 use stafett_kafka_wire::messages::list_groups::ListedGroup;
 use stafett_kafka_wire::messages::{ListGroupsRequest, ListGroupsResponse};
@@ -7,7 +8,7 @@ use stafett_kafka_wire::{Decoder, Str};
 
 use super::group_names::{state_name, text};
 use crate::call::{Call, ResponseResult};
-use crate::context::{KafkaContext, RequestContext};
+use crate::context::RequestContext;
 use crate::operation::write_sized;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
@@ -23,15 +24,18 @@ pub(super) fn list_groups(_: &RequestContext, call: Call, body: Decoder) -> Hand
     let request: ListGroupsRequest = call.read(body)?;
     Ok(PendingResponse::in_turn(move |context| {
         let is_large = context.shared.broker.groups().len() >= LARGE;
-        write_sized(context, is_large, move |context| {
-            run(&context.shared, call, &request)
-        })
+        write_sized(context, is_large, move |context| run(context, call, &request))
     }))
 }
 
-fn run(shared: &KafkaContext, call: Call, request: &ListGroupsRequest) -> ResponseResult {
+fn run(context: &RequestContext, call: Call, request: &ListGroupsRequest) -> ResponseResult {
+    let caller = context.caller();
+    let sees_all = caller.may(Action::Describe, &Resource::CLUSTER);
     let mut groups = Vec::new();
-    shared.broker.groups().each(|group| {
+    context.shared.broker.groups().each(|group| {
+        if !sees_all && !caller.may(Action::Describe, &Resource::group(&group.name)) {
+            return;
+        }
         let listed = listed(call.version, group);
         let state = state_name(group.kind.state());
         let kind = group.kind.state().kind.name();

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use stafett_access::Action;
 use stafett_kafka_wire::messages::MetadataRequest;
 use stafett_kafka_wire::messages::metadata::{MetadataRequestTopic, MetadataResponseBroker};
 use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
@@ -13,7 +14,7 @@ use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
 use crate::call::{Call, Close, ResponseResult};
-use crate::context::{KafkaContext, RequestContext};
+use crate::context::RequestContext;
 use crate::error;
 use crate::leader_epoch::leader_epoch;
 use crate::operation::{Operation, Step, then};
@@ -45,7 +46,7 @@ enum TopicEntry {
 
 pub(super) fn metadata(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: MetadataRequest = call.read(body)?;
-    let missing = missing_names(&context.shared, call.version, &request);
+    let missing = missing_names(context, call.version, &request);
     if missing.is_empty() {
         return Ok(PendingResponse::in_turn(move |context| {
             answer(context, call, &request, &CreateFailures::default())
@@ -64,7 +65,8 @@ pub(super) fn metadata(context: &RequestContext, call: Call, body: Decoder) -> H
 }
 
 /// Returns the names of topics to create, each once.
-fn missing_names(shared: &KafkaContext, version: i16, request: &MetadataRequest) -> Vec<Str> {
+fn missing_names(context: &RequestContext, version: i16, request: &MetadataRequest) -> Vec<Str> {
+    let shared = &*context.shared;
     let may_create = shared.settings.auto_create_topics && request.allow_auto_topic_creation;
     let named = request
         .topics
@@ -75,6 +77,7 @@ fn missing_names(shared: &KafkaContext, version: i16, request: &MetadataRequest)
         .filter_map(|topic| topic.name.as_ref().filter(|_| topic.topic_id.is_zero()))
         .filter(|name| !is_internal(name) && TopicName::check(name).is_ok())
         .filter(|name| shared.broker.topics().named(name).is_none())
+        .filter(|name| context.may_topic(Action::Describe, name) && context.check_creation(name).is_ok())
         .cloned()
         .collect();
     missing.into_iter().collect()
@@ -123,7 +126,7 @@ fn answer(
     request: &MetadataRequest,
     failures: &CreateFailures,
 ) -> Result<Step, Close> {
-    let entries = entries(&context.shared, call.version, request, failures);
+    let entries = entries(context, call.version, request, failures);
     let bytes: usize = entries.iter().map(bytes_of).sum();
     let (host, port) = context.endpoint();
     let head = ClusterHead {
@@ -169,21 +172,19 @@ fn bytes_of(entry: &TopicEntry) -> usize {
 
 /// Returns one entry for each requested topic, without repetitions.
 fn entries(
-    shared: &KafkaContext,
+    context: &RequestContext,
     version: i16,
     request: &MetadataRequest,
     failures: &CreateFailures,
 ) -> Vec<TopicEntry> {
+    let shared = &*context.shared;
+    let may_see = |topic: &Arc<Topic>| context.may_topic(Action::Describe, &topic.name);
     let asked = match &request.topics {
         Some(topics) if version > 0 || !topics.is_empty() => topics,
         _ => {
-            return shared
-                .broker
-                .topics()
-                .all()
-                .into_iter()
-                .map(TopicEntry::Known)
-                .collect();
+            let mut all = shared.broker.topics().all();
+            all.retain(may_see);
+            return all.into_iter().map(TopicEntry::Known).collect();
         }
     };
     let mut seen = HashSet::with_capacity(asked.len());
@@ -196,7 +197,7 @@ fn entries(
         .iter()
         .filter(|topic| seen.insert((topic.topic_id, topic.name.as_ref())))
         .map(|topic| {
-            match look_up(shared, topic, failures) {
+            match look_up(context, topic, failures) {
                 _ if ill_formed => Err(ErrorCode::InvalidRequest),
                 found => found,
             }
@@ -213,17 +214,19 @@ fn entries(
 }
 
 fn look_up(
-    shared: &KafkaContext,
+    context: &RequestContext,
     asked: &MetadataRequestTopic,
     failures: &CreateFailures,
 ) -> Result<Arc<Topic>, ErrorCode> {
-    let topics = shared.broker.topics();
+    let topics = context.shared.broker.topics();
     if !asked.topic_id.is_zero() {
         return topics
             .with_id(TopicId(asked.topic_id.into()))
+            .filter(|topic| context.may_topic(Action::Describe, &topic.name))
             .ok_or(ErrorCode::UnknownTopicId);
     }
     let name = asked.name.as_deref().unwrap_or_default();
+    context.check_topic(Action::Describe, name)?;
     if let Some(topic) = topics.named(name) {
         return Ok(topic);
     }

@@ -1,6 +1,7 @@
 //! APIs, one file each. A handler reads its request, calls the broker, and returns the answer, or the
 //! operation that the request waits for.
 
+mod acls;
 mod add_to_txn;
 mod alter_configs;
 mod api_versions;
@@ -8,6 +9,7 @@ mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod create_partitions;
 mod create_topics;
+mod delegation_tokens;
 mod delete_groups;
 mod delete_records;
 mod delete_topics;
@@ -38,7 +40,8 @@ mod quorum;
 mod quotas;
 mod repeated;
 mod replicas;
-mod security;
+mod sasl;
+mod scram;
 mod share_acknowledge;
 mod share_fetch;
 mod share_group_describe;
@@ -81,7 +84,7 @@ const SERVED: &[(ApiKey, Handler)] = &[
     (ApiKey::SyncGroup, Handler::Plain(sync_group::sync_group)),
     (ApiKey::DescribeGroups, Handler::Plain(describe_groups::describe_groups)),
     (ApiKey::ListGroups, Handler::Plain(list_groups::list_groups)),
-    (ApiKey::SaslHandshake, Handler::Plain(security::sasl_handshake)),
+    (ApiKey::SaslHandshake, Handler::Plain(sasl::sasl_handshake)),
     (ApiKey::ApiVersions, Handler::Named(api_versions::api_versions)),
     (ApiKey::CreateTopics, Handler::Plain(create_topics::create_topics)),
     (ApiKey::DeleteTopics, Handler::Plain(delete_topics::delete_topics)),
@@ -93,19 +96,19 @@ const SERVED: &[(ApiKey, Handler)] = &[
     (ApiKey::EndTxn, Handler::Plain(end_txn::end_txn)),
     (ApiKey::WriteTxnMarkers, Handler::Plain(write_txn_markers::write_txn_markers)),
     (ApiKey::TxnOffsetCommit, Handler::Plain(txn_offset_commit::txn_offset_commit)),
-    (ApiKey::DescribeAcls, Handler::Plain(security::describe_acls)),
-    (ApiKey::CreateAcls, Handler::Plain(security::create_acls)),
-    (ApiKey::DeleteAcls, Handler::Plain(security::delete_acls)),
+    (ApiKey::DescribeAcls, Handler::Plain(acls::describe_acls)),
+    (ApiKey::CreateAcls, Handler::Plain(acls::create_acls)),
+    (ApiKey::DeleteAcls, Handler::Plain(acls::delete_acls)),
     (ApiKey::DescribeConfigs, Handler::Plain(describe_configs::describe_configs)),
     (ApiKey::AlterConfigs, Handler::Plain(alter_configs::alter_configs)),
     (ApiKey::AlterReplicaLogDirs, Handler::Plain(replicas::alter_replica_log_dirs)),
     (ApiKey::DescribeLogDirs, Handler::Plain(describe_log_dirs::describe_log_dirs)),
-    (ApiKey::SaslAuthenticate, Handler::Plain(security::sasl_authenticate)),
+    (ApiKey::SaslAuthenticate, Handler::Plain(sasl::sasl_authenticate)),
     (ApiKey::CreatePartitions, Handler::Plain(create_partitions::create_partitions)),
-    (ApiKey::CreateDelegationToken, Handler::Plain(security::create_delegation_token)),
-    (ApiKey::RenewDelegationToken, Handler::Plain(security::renew_delegation_token)),
-    (ApiKey::ExpireDelegationToken, Handler::Plain(security::expire_delegation_token)),
-    (ApiKey::DescribeDelegationToken, Handler::Plain(security::describe_delegation_token)),
+    (ApiKey::CreateDelegationToken, Handler::Plain(delegation_tokens::create_delegation_token)),
+    (ApiKey::RenewDelegationToken, Handler::Plain(delegation_tokens::renew_delegation_token)),
+    (ApiKey::ExpireDelegationToken, Handler::Plain(delegation_tokens::expire_delegation_token)),
+    (ApiKey::DescribeDelegationToken, Handler::Plain(delegation_tokens::describe_delegation_token)),
     (ApiKey::DeleteGroups, Handler::Plain(delete_groups::delete_groups)),
     (ApiKey::ElectLeaders, Handler::Plain(replicas::elect_leaders)),
     (ApiKey::IncrementalAlterConfigs, Handler::Plain(alter_configs::incremental_alter_configs)),
@@ -114,8 +117,8 @@ const SERVED: &[(ApiKey, Handler)] = &[
     (ApiKey::OffsetDelete, Handler::Plain(offset_delete::offset_delete)),
     (ApiKey::DescribeClientQuotas, Handler::Plain(quotas::describe_client_quotas)),
     (ApiKey::AlterClientQuotas, Handler::Plain(quotas::alter_client_quotas)),
-    (ApiKey::DescribeUserScramCredentials, Handler::Plain(security::describe_user_scram_credentials)),
-    (ApiKey::AlterUserScramCredentials, Handler::Plain(security::alter_user_scram_credentials)),
+    (ApiKey::DescribeUserScramCredentials, Handler::Plain(scram::describe_user_scram_credentials)),
+    (ApiKey::AlterUserScramCredentials, Handler::Plain(scram::alter_user_scram_credentials)),
     (ApiKey::DescribeQuorum, Handler::Plain(quorum::describe_quorum)),
     (ApiKey::UpdateFeatures, Handler::Plain(quorum::update_features)),
     (ApiKey::DescribeCluster, Handler::Plain(describe_cluster::describe_cluster)),

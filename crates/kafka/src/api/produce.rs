@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use stafett_access::Action;
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{Codec, LogId, ProducerId};
 use stafett_store::wall_ms;
@@ -135,8 +136,9 @@ fn read(
                 ErrorCode::InvalidRequiredAcks,
                 "acks is one of -1, 0 and 1",
             )),
-            Ok(topic) => check(shared, call.version, topic, index, records)
-                .and_then(|admitted| join(&mut transaction, head.id.as_ref(), &admitted).map(|()| admitted)),
+            Ok(topic) => check(shared, call.version, topic, index, records).and_then(|admitted| {
+                join(context, &mut transaction, head.id.as_ref(), &admitted).map(|()| admitted)
+            }),
             Err(refused) => Err(refused.clone()),
         };
         match admitted {
@@ -155,7 +157,7 @@ fn read(
             Err(refused) => PartitionResult::failed(shared, call, index, refused),
         }
     };
-    let answer = read_each(call, body, |key| find_topic(shared, key), stage)?;
+    let answer = read_each(call, body, |key| find_topic(context, key), stage)?;
     Ok((answer, transaction))
 }
 
@@ -218,6 +220,7 @@ fn known_before(version: i16, has_refused: bool, admitted: &Admitted) -> Option<
 
 /// Adds a batch to the transaction of its request, if it is transactional.
 fn join(
+    context: &RequestContext,
     transaction: &mut Option<Transaction>,
     id: Option<&Str>,
     admitted: &Admitted,
@@ -233,6 +236,9 @@ fn join(
             message,
         ));
     };
+    context
+        .check_transaction(Action::Write, id)
+        .map_err(|code| BatchRefusal::new(code, "no rule permits to use this transactional id"))?;
     let instance = Instance {
         producer: ProducerId(header.producer_id),
         epoch: header.producer_epoch,
@@ -250,7 +256,8 @@ fn join(
     Ok(())
 }
 
-fn find_topic(shared: &KafkaContext, key: &TopicKey) -> Result<Arc<Topic>, BatchRefusal> {
+fn find_topic(context: &RequestContext, key: &TopicKey) -> Result<Arc<Topic>, BatchRefusal> {
+    let denied = |code| BatchRefusal::new(code, "no rule permits to write into this topic");
     let unknown = || {
         let message = if key.by_id {
             "no topic has this id"
@@ -259,7 +266,13 @@ fn find_topic(shared: &KafkaContext, key: &TopicKey) -> Result<Arc<Topic>, Batch
         };
         BatchRefusal::new(key.unknown(), message)
     };
-    let topic = key.find(shared.broker.topics()).ok_or_else(unknown)?;
+    if !key.by_id {
+        context.check_topic(Action::Write, &key.name).map_err(denied)?;
+    }
+    let topic = key.find(context.shared.broker.topics()).ok_or_else(unknown)?;
+    if key.by_id {
+        context.check_topic(Action::Write, &topic.name).map_err(denied)?;
+    }
     if is_internal(&topic.name) {
         let message = "the broker alone writes into this topic";
         return Err(BatchRefusal::new(ErrorCode::InvalidTopicException, message));

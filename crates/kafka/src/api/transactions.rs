@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use regex::Regex;
+use stafett_access::{Action, Kind, Resource};
 use stafett_kafka_wire::messages::describe_transactions::{TopicData, TransactionState};
 use stafett_kafka_wire::messages::{
     DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest,
@@ -114,6 +115,9 @@ pub(super) fn list_transactions(context: &RequestContext, call: Call, body: Deco
             && (producers.is_empty() || producers.contains(&found.instance.producer.0))
             && (request.duration_filter < 0 || lasts_ms > request.duration_filter)
             && pattern.as_ref().is_none_or(|pattern| pattern.is_match(&found.id))
+            && context
+                .caller()
+                .may(Action::Describe, &Resource::new(Kind::TransactionalId, &found.id))
     };
     let all = context.shared.broker.transactions().list();
     let listed = all.iter().filter(|found| is_wanted(found));

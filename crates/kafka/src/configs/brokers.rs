@@ -93,7 +93,7 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("group.min.session.timeout.ms", ConfigType::int(1), |view| groups(view).session_ms_min.to_string(),
         "The shortest session that members of classic groups may ask for."),
     shown("leader.replication.throttled.rate", ConfigType::Long { min: 0 }, |_| i64::MAX.to_string()),
-    fixed("listeners", ConfigType::Text, |view| listener(&view.settings.listen), "Where the broker listens."),
+    fixed("listeners", ConfigType::Text, listeners, "Where the broker listens."),
     fixed("log.dirs", ConfigType::Text, |view| view.settings.log_dir.clone(), "The folder of everything that is stored."),
     shown("max.connection.creation.rate", ConfigType::int(0), |_| i32::MAX.to_string()),
     shown("max.connections", ConfigType::int(0), |_| i32::MAX.to_string()),
@@ -119,15 +119,33 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
         "Bytes of the largest request."),
 ];
 
-fn listener(address: &str) -> String {
-    format!("PLAINTEXT://{address}")
+/// Names an address without TLS and one with it.
+fn named(plain: Option<&str>, tls: Option<&str>) -> String {
+    let plain = plain.map(|address| format!("PLAINTEXT://{address}"));
+    let tls = tls.map(|address| format!("SSL://{address}"));
+    let both: Vec<String> = plain.into_iter().chain(tls).collect();
+    both.join(",")
+}
+
+fn listeners(view: &BrokerView<'_>) -> String {
+    named(
+        view.settings.listen.as_deref(),
+        view.settings.listen_tls.as_deref(),
+    )
 }
 
 fn advertised_listeners(view: &BrokerView<'_>) -> String {
-    match &view.settings.advertised {
-        Some(Endpoint { host, port }) => listener(&format!("{host}:{port}")),
-        None => listener(&view.settings.listen),
-    }
+    let settings = view.settings;
+    let told = |listen: &Option<String>, advertised: &Option<Endpoint>| {
+        let listen = listen.clone()?;
+        let told = advertised
+            .as_ref()
+            .map(|Endpoint { host, port }| format!("{host}:{port}"));
+        Some(told.unwrap_or(listen))
+    };
+    let plain = told(&settings.listen, &settings.advertised);
+    let tls = told(&settings.listen_tls, &settings.advertised_tls);
+    named(plain.as_deref(), tls.as_deref())
 }
 
 fn groups<'a>(view: &BrokerView<'a>) -> &'a GroupSettings {

@@ -23,6 +23,7 @@ use stafett_topics::{NewTopic, Topic, TopicSettings};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
+use crate::authority::Identity;
 use crate::call::ResponseResult;
 use crate::context::{KafkaContext, RequestContext};
 use crate::metrics::Metrics;
@@ -33,8 +34,8 @@ use crate::settings::KafkaSettings;
 use crate::{api, session};
 
 /// The requests of one connection.
-struct Bench {
-    context: RequestContext,
+pub(crate) struct Bench {
+    pub(crate) context: RequestContext,
     /// Requests that are not executed yet.
     held: VecDeque<Frame>,
     responses: ResponseQueue,
@@ -53,16 +54,18 @@ macro_rules! operation {
 use operation;
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let mut settings = BrokerSettings::default();
         crate::add_hooks(&mut settings.hooks);
         let broker = runtime.block_on(Broker::start(Arc::new(MemoryJournal::new()), settings));
         let metrics = Metrics::register(api::served(), &mut Registry::default());
         let shared = KafkaContext::new(Arc::new(broker.unwrap()), KafkaSettings::default(), metrics);
+        let entry = ConnectionEntry::of(1, Arc::default());
         let context = RequestContext {
+            identity: Identity::new(&shared.broker, entry.peer.ip()),
             shared: Arc::new(shared),
-            entry: ConnectionEntry::of(1, Arc::default()),
+            entry,
             drain: CancellationToken::new(),
             budget: ByteBudget::new(BudgetSettings { bytes: 1 << 30 }),
             is_patient: AtomicBool::new(false),

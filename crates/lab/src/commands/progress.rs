@@ -83,7 +83,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn at(&self) -> std::sync::MutexGuard<'_, At> {
+    fn at(&self) -> stafett_model::LockGuard<'_, At> {
         self.at.lock()
     }
 }

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Destinations, Driver, DriverError, Reads, Receiver, Seat, Sender};
@@ -76,7 +76,7 @@ impl Fake {
         self.state().most_under_way
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> LockGuard<'_, State> {
         self.state.lock()
     }
 

@@ -13,7 +13,7 @@ mod topics;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -28,7 +28,7 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
 };
-use stafett_model::{BatchBuilder, BatchError, BatchHeader, Codec, Lock, Record};
+use stafett_model::{BatchBuilder, BatchError, BatchHeader, Codec, Lock, LockGuard, Record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
@@ -296,7 +296,7 @@ impl Connection {
         records
     }
 
-    fn topics(&self) -> MutexGuard<'_, HashMap<Str, Topic>> {
+    fn topics(&self) -> LockGuard<'_, HashMap<Str, Topic>> {
         self.topics.lock()
     }
 }

@@ -11,13 +11,13 @@ mod parcel;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use roaring::RoaringTreemap;
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use tokio::time::Instant;
 
 pub use self::parcel::{Handover, Parcel};
@@ -251,7 +251,7 @@ impl Recorder {
         self.started
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn books(&self) -> LockGuard<'_, Books> {
         self.books.lock()
     }
 

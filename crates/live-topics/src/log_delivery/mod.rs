@@ -26,11 +26,11 @@ mod follow;
 mod record;
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, RwLockReadGuard};
 
 use stafett_journal::Journal;
-use stafett_model::{Lock, LogId, Offset};
+use stafett_model::{Lock, LockGuard, LogId, Offset, ReadGuard};
 use stafett_topics::{Topic, TopicId};
 use tokio::sync::Semaphore;
 
@@ -164,7 +164,7 @@ impl LiveLogs {
     }
 
     /// Locks all partitions: no log delivers anything while the caller holds the guards.
-    pub(crate) fn pause_delivery(&self) -> Vec<MutexGuard<'_, PartitionProgress>> {
+    pub(crate) fn pause_delivery(&self) -> Vec<LockGuard<'_, PartitionProgress>> {
         self.partitions
             .iter()
             .map(|partition| partition.progress())
@@ -178,7 +178,7 @@ impl Live {
     pub(crate) fn leave_logs(
         &self,
         logs: &LiveLogs,
-        still: &mut [MutexGuard<'_, PartitionProgress>],
+        still: &mut [LockGuard<'_, PartitionProgress>],
         client: ClientNumber,
         outbox: &Outbox,
         is_gone: bool,
@@ -190,7 +190,7 @@ impl Live {
             }
         }
         self.positions.on_left(&*self.journal, logs, client, &at);
-        let forget = |progress: &mut MutexGuard<'_, PartitionProgress>| progress.forget(client.0);
+        let forget = |progress: &mut LockGuard<'_, PartitionProgress>| progress.forget(client.0);
         still.iter_mut().filter_map(forget).collect()
     }
 
@@ -236,17 +236,17 @@ impl Live {
     }
 
     /// Returns the logs, which stay in force while the caller holds the guard.
-    pub(crate) fn logs_in_force(&self) -> RwLockReadGuard<'_, Option<Arc<LiveLogs>>> {
+    pub(crate) fn logs_in_force(&self) -> ReadGuard<'_, Option<Arc<LiveLogs>>> {
         self.logs.read()
     }
 }
 
 impl Partition {
-    fn progress(&self) -> MutexGuard<'_, PartitionProgress> {
+    fn progress(&self) -> LockGuard<'_, PartitionProgress> {
         self.progress.lock()
     }
 
-    fn index(&self) -> MutexGuard<'_, Index> {
+    fn index(&self) -> LockGuard<'_, Index> {
         self.index.lock()
     }
 }

@@ -17,11 +17,11 @@
 //! | has subscribed to it since | nothing: it has begun |
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_journal::{Change, Frame, Journal, StateUnreadable};
-use stafett_model::{Lock, Offset};
+use stafett_model::{Lock, LockGuard, Offset};
 use stafett_routing::live::Pattern;
 use stafett_store::StageOutcome;
 use stafett_store::spaces;
@@ -262,7 +262,7 @@ impl Positions {
         self.lock().entry(client.0).or_insert(positions);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, ClientPositions>> {
+    fn lock(&self) -> LockGuard<'_, HashMap<u32, ClientPositions>> {
         self.0.lock()
     }
 }

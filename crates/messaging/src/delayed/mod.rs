@@ -17,11 +17,11 @@ mod metrics;
 mod open_bucket;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_journal::{Change, Frame, Journal, LogSpec, Refusal, Retention, StateItem};
-use stafett_model::{Durability, Lock, LogId, Message, Namespace, NamespaceId};
+use stafett_model::{Durability, Lock, LockGuard, LogId, Message, Namespace, NamespaceId};
 use stafett_store::{Clock, StageOutcome};
 use tokio::sync::Notify;
 
@@ -162,7 +162,7 @@ impl Delayed {
             .map(|(minute, bucket)| (*minute, Arc::clone(bucket)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Minute, Arc<Bucket>>> {
+    fn lock(&self) -> LockGuard<'_, BTreeMap<Minute, Arc<Bucket>>> {
         self.buckets.lock()
     }
 }

@@ -91,13 +91,15 @@ impl ExchangesTraffic {
     }
 
     pub(crate) fn forget(&self, exchange: &str) {
-        if let Some(traffic) = self.0.write().remove(exchange) {
+        let removed = self.0.write().remove(exchange);
+        if let Some(traffic) = removed {
             traffic.is_gone.store(true, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn forget_all(&self) {
-        for (_, traffic) in self.0.write().drain() {
+        let all = std::mem::take(&mut *self.0.write());
+        for traffic in all.values() {
             traffic.is_gone.store(true, Ordering::Relaxed);
         }
     }

@@ -8,11 +8,11 @@
 //! A crash leaves dangling bindings, which the next start removes; so the name is not reused before the last
 //! of them is gone.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_journal::{Frame, Journal};
-use stafett_model::{Lock, NAME_BYTES_MAX, Namespace, NamespaceId, SharedLock};
+use stafett_model::{Lock, LockGuard, NAME_BYTES_MAX, Namespace, NamespaceId, SharedLock};
 use stafett_routing::{HeaderMatch, Router};
 use stafett_store::{NotStored, Progress, Stored, spaces, stage, stage_unwatched};
 use tokio_util::sync::CancellationToken;
@@ -384,7 +384,7 @@ impl NamespaceRouting {
         std::mem::replace(&mut *router, now)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tables> {
+    fn lock(&self) -> LockGuard<'_, Tables> {
         self.tables.lock()
     }
 }

@@ -5,11 +5,11 @@
 //! namespace: the next start does not load it, and completes the deletion. Until then the name cannot be
 //! reused.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_journal::Change;
-use stafett_model::{Lock, Namespace, NamespaceId};
+use stafett_model::{Lock, LockGuard, Namespace, NamespaceId};
 use stafett_store::{NotStored, Stored, stage};
 
 use super::error::NamespaceError;
@@ -70,7 +70,7 @@ impl RemovingNamespaces {
         self.lock().contains(namespace)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Namespace>> {
+    fn lock(&self) -> LockGuard<'_, Vec<Namespace>> {
         self.0.lock()
     }
 }

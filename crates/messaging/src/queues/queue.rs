@@ -195,6 +195,12 @@ impl Queue {
         self.dispatcher.is_ended()
     }
 
+    /// Returns false if no message waits or is in flight, without a look at its logs. A queue over a topic
+    /// may always have messages.
+    pub fn may_have_messages(&self) -> bool {
+        self.over.is_some() || self.is_listed.load(Ordering::Acquire)
+    }
+
     /// Returns true if the queue outlives connections and restarts.
     pub fn is_kept(&self) -> bool {
         self.durable && self.exclusive.is_none()

@@ -165,6 +165,11 @@ impl Queues {
         self.read().iter().cloned().collect()
     }
 
+    /// Returns all queues in the order of namespaces and names.
+    pub fn all_sorted(&self) -> Vec<Arc<Queue>> {
+        self.read().ordered().all(None)
+    }
+
     fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
         self.read()
             .iter()
@@ -217,11 +222,11 @@ impl Queues {
         }
     }
 
-    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, QueueTable> {
+    pub(super) fn read(&self) -> stafett_model::ReadGuard<'_, QueueTable> {
         self.table.read()
     }
 
-    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, QueueTable> {
+    pub(super) fn write(&self) -> stafett_model::WriteGuard<'_, QueueTable> {
         self.table.write()
     }
 }

@@ -4,11 +4,11 @@
 //! Until that is done, a new queue of the same name would get messages that are not for it. So a task that
 //! declares one completes the removal first.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 use stafett_journal::{Append, Change, Frame, Ticket};
-use stafett_model::Namespace;
+use stafett_model::{LockGuard, Namespace, WriteGuard};
 use stafett_store::{NotStored, only_outcome};
 use tokio::task::JoinHandle;
 
@@ -225,7 +225,7 @@ impl Queues {
     }
 
     /// Locks the table to take a name, once no queue of that name is being removed.
-    pub(super) fn write_for(&self, namespace: &Namespace, name: &str) -> RwLockWriteGuard<'_, QueueTable> {
+    pub(super) fn write_for(&self, namespace: &Namespace, name: &str) -> WriteGuard<'_, QueueTable> {
         loop {
             let table = self.write();
             if !self.removing().iter().any(|queue| is(queue, namespace, name)) {
@@ -263,7 +263,7 @@ impl Queues {
         false
     }
 
-    fn removing(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
+    fn removing(&self) -> LockGuard<'_, Vec<Arc<Queue>>> {
         self.removing.lock()
     }
 }

@@ -5,9 +5,9 @@
 //! counted. Messages published to the queue go to the topic. The queue is deleted with its topic.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
-use stafett_model::{LogId, Message};
+use stafett_model::{LockGuard, LogId, Message};
 use stafett_queue::death_history;
 use stafett_topics::{Topic, TopicId};
 
@@ -84,7 +84,7 @@ impl Queues {
         self.over().get(&topic).cloned().unwrap_or_default()
     }
 
-    fn over(&self) -> MutexGuard<'_, HashMap<TopicId, Vec<Arc<Queue>>>> {
+    fn over(&self) -> LockGuard<'_, HashMap<TopicId, Vec<Arc<Queue>>>> {
         self.over.lock()
     }
 }

@@ -20,13 +20,13 @@ mod reader;
 mod task;
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use stafett_journal::Journal;
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 use stafett_topics::{ReadAheadBudget, Topic, TopicId, Topics};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -146,7 +146,7 @@ impl Readers {
         self.tasks.wait().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TopicId, Vec<Weak<Reader>>>> {
+    fn lock(&self) -> LockGuard<'_, HashMap<TopicId, Vec<Weak<Reader>>>> {
         self.by_topic.lock()
     }
 }

@@ -36,6 +36,7 @@ use super::{Frame, FrameError, FrameLimits, HEADER_BYTES, Status};
 use crate::arrival::{Arrival, WINDOW};
 use crate::budget::{ByteBudget, Permit};
 use crate::registry::{ConnectionEntry, Wait};
+use crate::tls::{is_hello, warn_of_tls};
 
 /// If a frame lacks at least this much, the rest is read straight into its buffer. Less is read together with
 /// the bytes that follow it.
@@ -162,6 +163,9 @@ impl FrameReader {
         };
         if let Err(error) = &result {
             self.entry.metrics.error(error.kind());
+            if matches!(error, FrameError::Length { given, .. } if is_hello(&given.to_be_bytes())) {
+                warn_of_tls(&self.entry);
+            }
         }
         result
     }

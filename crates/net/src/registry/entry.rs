@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use crate::lock::lock;
 use crate::metrics::ListenerMetrics;
+use crate::tls::TlsSession;
 
 /// Reason why a connection makes no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,8 @@ struct Rest {
     /// Reason given by an operator.
     reason: Option<Arc<str>>,
     client: Option<Arc<dyn Client>>,
+    /// `None` on a plain connection.
+    tls: Option<Arc<TlsSession>>,
 }
 
 /// Bytes of a connection, and the reads and writes that moved them.
@@ -136,6 +139,7 @@ impl ConnectionEntry {
                 task: None,
                 reason: None,
                 client: None,
+                tls: None,
             }),
         })
     }
@@ -223,6 +227,16 @@ impl ConnectionEntry {
         self.rest().client.clone()
     }
 
+    pub(crate) fn set_tls(&self, session: TlsSession) {
+        self.rest().tls = Some(Arc::new(session));
+    }
+
+    /// Returns the facts of the TLS session, with the certificate of the client. `None` on a plain connection
+    /// and during the handshake.
+    pub fn tls(&self) -> Option<Arc<TlsSession>> {
+        self.rest().tls.clone()
+    }
+
     /// Returns the reason of an operator who ends the connection.
     pub fn reason(&self) -> Option<Arc<str>> {
         self.rest().reason.clone()
@@ -248,7 +262,8 @@ impl ConnectionEntry {
 
     /// Drops the task.
     pub(super) fn abort(&self) {
-        if let Some(task) = self.rest().task.take() {
+        let task = self.rest().task.take();
+        if let Some(task) = task {
             task.abort();
         }
     }

@@ -14,14 +14,18 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use stafett_http::query::encoded;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use super::options::NAMESPACE;
 use super::table::{Side, Table};
-use super::{JSON, Session, server};
+use super::{JSON, Session, server, trust};
 use crate::failure::Failure;
 
 const HTTP: &str = "http";
+const TOKEN_FILE: &str = "token-file";
+const HTTPS: &str = "https://";
 /// Maximum bytes of a response.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Interval of looks at an operation that goes on.
@@ -35,10 +39,19 @@ pub(crate) fn command(command: Command) -> Command {
                 .long(HTTP)
                 .value_name("HOST:PORT")
                 .default_value("127.0.0.1:7070")
-                .value_parser(server)
+                .value_parser(node)
                 .global(true)
                 .display_order(100)
-                .help("The broker's HTTP port"),
+                .help("The broker's HTTP port; https://HOST:PORT for the one with TLS"),
+        )
+        .args(trust::args())
+        .arg(
+            Arg::new(TOKEN_FILE)
+                .long(TOKEN_FILE)
+                .value_name("FILE")
+                .global(true)
+                .display_order(100)
+                .help("File with a token, where the broker requires a login (stafett token create)"),
         )
         .arg(
             Arg::new(JSON)
@@ -48,6 +61,15 @@ pub(crate) fn command(command: Command) -> Command {
                 .display_order(101)
                 .help("JSON for programs: one object per line"),
         )
+}
+
+/// Reads `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
+fn node(text: &str) -> Result<String, String> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    match text.strip_prefix(HTTPS) {
+        Some(address) => server(address).map(|address| format!("{HTTPS}{address}")),
+        None => server(text.strip_prefix("http://").unwrap_or(text)),
+    }
 }
 
 /// Request to the broker: a method, and a path with its query.
@@ -100,6 +122,14 @@ impl Question {
         self
     }
 
+    /// Adds the header `Authorization`, if there is one.
+    fn by(self, login: Option<&str>) -> Self {
+        match login {
+            Some(login) => self.with_header("authorization", login),
+            None => self,
+        }
+    }
+
     /// Adds the value of an option if it is given.
     pub(crate) fn with_option(self, matches: &ArgMatches, option: &str, name: &str) -> Self {
         match matches.get_one::<String>(option) {
@@ -140,22 +170,47 @@ pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Fai
         .enable_all()
         .build()
         .context("no thread can be started")?;
+    let login = authorization(matches)?;
+    let login = login.as_deref();
+    let target = match address.strip_prefix(HTTPS) {
+        Some(address) => Target {
+            address,
+            tls: Some(trust::connector(matches)?),
+        },
+        None => Target { address, tls: None },
+    };
     let asking = async {
-        let (status, answer) = answer(address, question).await?;
+        let (status, answer) = answer(&target, question.by(login)).await?;
         match answer.get("operation").and_then(Value::as_str) {
-            Some(id) if status == StatusCode::ACCEPTED => ended(address, id).await,
+            Some(id) if status == StatusCode::ACCEPTED => ended(&target, id, login).await,
             _ => Ok(answer),
         }
     };
     Ok(runtime.block_on(asking)?)
 }
 
+/// Returns the header with the token of the file that is given.
+fn authorization(matches: &ArgMatches) -> anyhow::Result<Option<String>> {
+    let Some(file) = matches.get_one::<String>(TOKEN_FILE) else {
+        return Ok(None);
+    };
+    let token =
+        std::fs::read_to_string(file).with_context(|| format!("the token file {file} cannot be read"))?;
+    Ok(Some(format!("Bearer {}", token.trim())))
+}
+
+/// The broker that is asked.
+struct Target<'a> {
+    address: &'a str,
+    tls: Option<TlsConnector>,
+}
+
 /// Waits for the end of an operation, and returns its result.
-async fn ended(address: &str, id: &str) -> anyhow::Result<Value> {
+async fn ended(target: &Target<'_>, id: &str, login: Option<&str>) -> anyhow::Result<Value> {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let question = Question::new(Method::GET, "/v1/operations").at(id);
-        let (_, mut operation) = answer(address, question).await?;
+        let (_, mut operation) = answer(target, question.by(login)).await?;
         let state = operation.get("state").and_then(Value::as_str);
         match state {
             Some("running") => {}
@@ -170,12 +225,28 @@ async fn ended(address: &str, id: &str) -> anyhow::Result<Value> {
     }
 }
 
-async fn answer(address: &str, question: Question) -> anyhow::Result<(StatusCode, Value)> {
+async fn answer(target: &Target<'_>, question: Question) -> anyhow::Result<(StatusCode, Value)> {
+    let address = target.address;
     let stream = TcpStream::connect(address).await.with_context(|| {
         format!("{address} does not answer: is the broker running, and is that its HTTP port (--http)?")
     })?;
     // The `Host` is the address instead of the name, because the broker refuses names (DNS rebinding).
     let host = host_of(stream.peer_addr()?);
+    match &target.tls {
+        None => exchange(stream, address, host, question).await,
+        Some(connector) => {
+            let stream = trust::connect(connector, stream, address).await?;
+            exchange(stream, address, host, question).await
+        }
+    }
+}
+
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    address: &str,
+    host: String,
+    question: Question,
+) -> anyhow::Result<(StatusCode, Value)> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::builder()
         .method(question.method)

@@ -2,6 +2,7 @@
 //!
 //! - [`session`]: a connected client, and its output
 //! - [`table`]: aligned columns
+//! - [`trust`]: TLS to a broker
 //! - [`escapes`]: `\n` and its like
 //! - [`human`]: numbers, sizes and times for people
 //! - [`http`]: requests of the commands that ask the HTTP port
@@ -19,6 +20,7 @@ pub(crate) mod partitions;
 pub(crate) mod position;
 pub(crate) mod session;
 pub(crate) mod table;
+pub(crate) mod trust;
 
 use std::future::Future;
 

@@ -1,5 +1,6 @@
 //! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
+mod acl;
 mod api_docs;
 mod app;
 mod binding;
@@ -22,8 +23,11 @@ mod produce;
 mod queue;
 mod running_journal;
 mod serve;
+mod tls;
+mod token;
 mod topic;
 mod transaction;
+mod user;
 
 use clap::{ArgMatches, Command};
 
@@ -89,6 +93,18 @@ const COMMANDS: &[Entry] = &[
         run: namespace::run,
     },
     Entry {
+        describe: user::describe,
+        run: user::run,
+    },
+    Entry {
+        describe: token::describe,
+        run: token::run,
+    },
+    Entry {
+        describe: acl::describe,
+        run: acl::run,
+    },
+    Entry {
         describe: produce::describe,
         run: produce::run,
     },
@@ -103,6 +119,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: node::describe,
         run: node::run,
+    },
+    Entry {
+        describe: tls::describe,
+        run: tls::run,
     },
     Entry {
         describe: lab::describe,

@@ -13,7 +13,7 @@ const INTRODUCTION: &str = "\
 A setting can be given in a TOML file (`stafett serve --config FILE`, or FILE in `STAFETT_CONFIG`), in the
 environment, or as a flag. The environment wins over the file, and flags over both. Settings without a flag of their
 own can be given as `--set KEY=VALUE`. A name that is not known is an error, in the file as in the environment, and so
-is a value out of range: the program then says where it stands and ends with exit code 2. (`STAFETT_BIN` and names that
+is a value out of range: the program then says where it stands and ends with exit code 2. (`STAFETT_SERVER` and `STAFETT_CA` are of the commands; `STAFETT_BIN` and names that
 begin with `STAFETT_TEST_` belong to the tests and are passed over.)
 
 Sizes are bytes: `1048576`, `1024KiB` or `1MiB` (up to `TiB`). Durations are milliseconds: `60000`, `60s` or `1m`

@@ -10,10 +10,11 @@ use super::settings::DEFINITIONS;
 /// Names the file if no flag does.
 pub(crate) const FILE_VARIABLE: &str = "STAFETT_CONFIG";
 
-/// Returns true for names that are not settings: the server of the daily commands, settings of the lab, and
+/// Returns true for names that are not settings: the server of the daily commands and its authority, settings of the lab, and
 /// settings of the tests.
 fn is_for_others(name: &str) -> bool {
     name == crate::client::SERVER_VARIABLE
+        || name == crate::client::trust::CA_VARIABLE
         || name == "STAFETT_BIN"
         || name.starts_with("STAFETT_LAB_")
         || name.starts_with("STAFETT_TEST_")

@@ -71,9 +71,27 @@ pub(crate) enum ConfigError {
     },
     #[error(
         "{key} = {address} can be reached from other machines, and nobody has to authenticate there: listen on a \
-         loopback address such as 127.0.0.1, or set allow_unauthenticated = true if this is meant"
+         loopback address such as 127.0.0.1, set require_login = true and make users from this machine (stafett user \
+         add), or set allow_unauthenticated = true if it is meant to be open"
     )]
     Unauthenticated { key: &'static str, address: String },
+    #[error("{given} is set, and {missing} is not: a certificate and its key belong together")]
+    HalfPair {
+        given: &'static str,
+        missing: &'static str,
+    },
+    #[error(
+        "tls.clients asks for client certificates, and tls.client_ca does not say which authorities are trusted"
+    )]
+    NoClientAuthority,
+    #[error("{key} is true, and there is no certificate: set tls.certificate and tls.key")]
+    NoCertificate { key: &'static str },
+    #[error(
+        "neither http.listen nor http.tls_listen (with a certificate) is set: the node could not be reached"
+    )]
+    NoHttp,
+    #[error(transparent)]
+    Tls(#[from] stafett_net::TlsError),
 }
 
 impl ConfigError {

@@ -5,10 +5,10 @@
 //! source until their [`kind`] parses them, so that all sources accept the same notations and every error
 //! names its source.
 //!
-//! - [`settings`]: the table; [`table`]: the macro behind it
+//! - [`settings`]: the table; [`table`]: the macro behind it; [`relations`]: checks of settings together
 //! - [`definition`]: one row of the table
 //! - [`kind`]: conversion of text to values
-//! - [`http`], [`live`]: kinds that only the HTTP listener and live topics have
+//! - [`http`], [`live`]: kinds that only the HTTP listener and live topics have; [`tls`]: those of TLS
 //! - [`quantity`]: sizes and durations with units
 //! - [`file`], [`environment`]: two of the sources
 //! - [`values`]: the given values, by key; [`in_force`]: the settings as the HTTP API shows them
@@ -25,10 +25,12 @@ mod in_force;
 pub(crate) mod kind;
 pub(crate) mod live;
 pub(crate) mod quantity;
+mod relations;
 pub(crate) mod settings;
 mod table;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 pub(crate) mod values;
 
 use std::ffi::OsString;

@@ -4,19 +4,16 @@
 //! range, the flag and `reloads` are optional. Rows are grouped by their table in the file; the first group
 //! has no table.
 
-use std::net::SocketAddr;
-
-use stafett_net::{BudgetSettings, ByteBudget, Overload, SheddingSettings};
-
-use super::definition::{self, Definition};
+use super::definition::Definition;
 use super::error::ConfigError;
 use super::http::{HostList, SiteList};
 use super::kind::{
-    Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
+    Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, LogFilter, LogFormat,
     MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Share, Switch, Time, TimeLimit,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
+use super::tls::{OldestVersion, OnClientCertificates, OptionalFile, UserOfCertificate};
 use super::values::Values;
 
 const KIB: u64 = 1 << 10;
@@ -60,13 +57,60 @@ settings! {
         /// Allows listeners that can be reached from other machines without authentication. Without it, only
         /// loopback addresses are listened on.
         allow_unauthenticated: Switch = "false";
+
+        /// Requires a login of clients from other machines at all times, which also allows listeners that
+        /// they can reach. Without it, clients need no login until a user is an administrator. Users are made
+        /// from this machine: `stafett user add`.
+        require_login: Switch = "false";
+    }
+    tls: Tls {
+        /// PEM file with the certificate of the node, and those between it and its root. With it, listeners
+        /// with TLS are open beside the plain ones. It is read again when it changes. Empty: no TLS, but at
+        /// listeners with a certificate of their own.
+        certificate: OptionalFile = "", reloads true;
+
+        /// PEM file with its key.
+        key: OptionalFile = "", reloads true;
+
+        /// Whether clients show certificates. `none`: they are not asked; `optional`: one that is shown has
+        /// to be good; `required`: connections without one are refused.
+        clients: OnClientCertificates = "none", reloads true;
+
+        /// PEM file with the authorities whose client certificates are good.
+        client_ca: OptionalFile = "", reloads true;
+
+        /// Which name in a client certificate is that of the user: the `common_name` or the
+        /// `distinguished_name` of its subject, or the first `dns`, `email` or `uri` among its alternative
+        /// names.
+        client_user: UserOfCertificate = "common_name", reloads true;
+
+        /// The oldest version of TLS that is spoken.
+        version_min: OldestVersion = "1.2", reloads true;
     }
     kafka: Kafka {
-        /// Where clients of the Kafka protocol connect. Port 0 picks a free one and prints it.
-        listen: Listen = "127.0.0.1:9092", flag "kafka";
+        /// Where clients of the Kafka protocol connect. Port 0 picks a free one and prints it. Empty: nowhere
+        /// without TLS.
+        listen: OptionalListen = "127.0.0.1:9092", flag "kafka";
+
+        /// Where clients connect with TLS, if there is a certificate (`tls.certificate`). Empty: nowhere.
+        tls_listen: OptionalListen = "127.0.0.1:9093";
+
+        /// PEM file with the certificate of this listener, and those between it and its root, instead of
+        /// `tls.certificate`.
+        tls_certificate: OptionalFile = "", reloads true;
+
+        /// PEM file with its key.
+        tls_key: OptionalFile = "", reloads true;
+
+        /// Whether `kafka.listen` takes TLS as well as plain connections, told apart by their first byte.
+        listen_takes_tls: Switch = "false";
 
         /// The address that clients are told to connect to. Empty: the address that they came by.
         advertised: Advertised = "";
+
+        /// The address that clients with TLS are told to connect to. Empty: the host of `kafka.advertised`
+        /// with the port of `kafka.tls_listen`, or the address that they came by.
+        tls_advertised: Advertised = "";
 
         /// Whether a client that asks about a topic that does not exist can create it by that, if its request
         /// allows it.
@@ -92,8 +136,21 @@ settings! {
     }
     amqp: Amqp {
         /// Where clients of the AMQP 0-9-1 protocol (RabbitMQ's) connect. Port 0 picks a free one and prints
-        /// it.
-        listen: Listen = "127.0.0.1:5672", flag "amqp";
+        /// it. Empty: nowhere without TLS.
+        listen: OptionalListen = "127.0.0.1:5672", flag "amqp";
+
+        /// Where clients connect with TLS, if there is a certificate (`tls.certificate`). Empty: nowhere.
+        tls_listen: OptionalListen = "127.0.0.1:5671";
+
+        /// PEM file with the certificate of this listener, and those between it and its root, instead of
+        /// `tls.certificate`.
+        tls_certificate: OptionalFile = "", reloads true;
+
+        /// PEM file with its key.
+        tls_key: OptionalFile = "", reloads true;
+
+        /// Whether `amqp.listen` takes TLS as well as plain connections, told apart by their first byte.
+        listen_takes_tls: Switch = "false";
 
         /// Where RabbitMQ's management HTTP API (`/api`) is served alone, such as `127.0.0.1:15672`, the port
         /// of its tools. The HTTP listener always serves it too. Empty: no listener of its own.
@@ -102,6 +159,14 @@ settings! {
         /// Where metrics under RabbitMQ's names are served alone, as `/metrics`, such as `127.0.0.1:15692`.
         /// The HTTP listener always serves them as `/metrics/rabbitmq`. Empty: no listener of its own.
         prometheus: OptionalListen = "";
+
+        /// As `amqp.management`, with TLS and the certificate of the HTTP listener, such as
+        /// `127.0.0.1:15671`.
+        tls_management: OptionalListen = "";
+
+        /// As `amqp.prometheus`, with TLS and the certificate of the HTTP listener, such as
+        /// `127.0.0.1:15691`.
+        tls_prometheus: OptionalListen = "";
 
         /// Size of the largest frame, as clients are told. They may agree on less.
         frame_bytes_max: Bytes = "131072", in 4 * KIB..=16 * MIB;
@@ -190,8 +255,21 @@ settings! {
     }
     http: Http {
         /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a
-        /// free one and prints it.
-        listen: Listen = "127.0.0.1:7070", flag "http";
+        /// free one and prints it. Empty: nowhere without TLS.
+        listen: OptionalListen = "127.0.0.1:7070", flag "http";
+
+        /// Where clients connect with TLS, if there is a certificate (`tls.certificate`). Empty: nowhere.
+        tls_listen: OptionalListen = "127.0.0.1:7443";
+
+        /// PEM file with the certificate of this listener, and those between it and its root, instead of
+        /// `tls.certificate`.
+        tls_certificate: OptionalFile = "", reloads true;
+
+        /// PEM file with its key.
+        tls_key: OptionalFile = "", reloads true;
+
+        /// Whether `http.listen` takes TLS as well as plain connections, told apart by their first byte.
+        listen_takes_tls: Switch = "false";
 
         /// Connections to this listener, those to live topics among them.
         connections_max: Count = "10000", in 1..=10_000_000;
@@ -322,89 +400,5 @@ settings! {
 
         /// How log lines look.
         format: LogFormat = "text", flag "log-format";
-    }
-}
-
-impl Shed {
-    /// Returns the behaviour of a listener.
-    pub(crate) fn overload(&self, sheds: bool) -> Overload {
-        if !sheds {
-            return Overload::Backpressure;
-        }
-        Overload::Shed(SheddingSettings {
-            waiting: self.waiting_ms,
-            requests_max: self.requests_max,
-        })
-    }
-}
-
-impl Settings {
-    /// Checks relations between settings.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let kafka = &self.kafka;
-        let max = ByteBudget::new(self.budget()).reservation_max() as u64;
-        if kafka.request_bytes_max >= max {
-            return Err(ConfigError::RequestBeyondMemory {
-                request: kafka.request_bytes_max,
-                max,
-            });
-        }
-        let groups = &self.groups;
-        if groups.session_ms_min > groups.session_ms_max {
-            return Err(ConfigError::SessionTimes {
-                min: groups.session_ms_min,
-                max: groups.session_ms_max,
-            });
-        }
-        if groups.consumer_heartbeat_ms >= groups.consumer_session_ms {
-            return Err(ConfigError::HeartbeatBeyondSession {
-                heartbeat: groups.consumer_heartbeat_ms,
-                session: groups.consumer_session_ms,
-            });
-        }
-        if self.live.message_bytes_max >= max {
-            return Err(ConfigError::LiveMessageBeyondMemory {
-                message: self.live.message_bytes_max,
-                max,
-            });
-        }
-        if kafka.message_bytes_max > kafka.request_bytes_max {
-            return Err(ConfigError::MessageBeyondRequest {
-                message: kafka.message_bytes_max,
-                request: kafka.request_bytes_max,
-            });
-        }
-        Ok(())
-    }
-
-    /// Returns the settings whose values differ in `other`.
-    pub(crate) fn differences(&self, other: &Self) -> Vec<&'static Definition> {
-        let pairs = self.shown().into_iter().zip(other.shown());
-        pairs
-            .filter(|(one, other)| one != other)
-            .filter_map(|((key, _), _)| definition::find(key))
-            .collect()
-    }
-
-    /// Returns the bound on request bytes in memory.
-    pub(crate) fn budget(&self) -> BudgetSettings {
-        BudgetSettings {
-            bytes: usize::try_from(self.request_memory_bytes).unwrap_or(usize::MAX),
-        }
-    }
-
-    /// Refuses addresses reachable from other machines, unless that is allowed. `key` is the setting of the
-    /// addresses.
-    pub(crate) fn check_reach(&self, key: &'static str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
-        let open = addresses
-            .iter()
-            .find(|address| !address.ip().to_canonical().is_loopback());
-        match open {
-            Some(address) if !self.allow_unauthenticated => Err(ConfigError::Unauthenticated {
-                key,
-                address: address.to_string(),
-            }),
-            _ => Ok(()),
-        }
     }
 }

@@ -40,7 +40,7 @@ macro_rules! settings {
             }
 
             /// Returns the keys and values, in the order of the table.
-            fn shown(&self) -> Vec<(&'static str, String)> {
+            pub(super) fn shown(&self) -> Vec<(&'static str, String)> {
                 vec![
                     $( (stringify!($name), format!("{:?}", self.$name)), )*
                     $( $( (

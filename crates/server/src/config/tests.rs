@@ -32,7 +32,7 @@ fn flag(key: &str, text: &str) -> (&'static Definition, String) {
 #[test]
 fn the_defaults_are_valid() {
     let settings = from_file("").unwrap();
-    assert_eq!(settings.kafka.listen, "127.0.0.1:9092");
+    assert_eq!(settings.kafka.listen.as_deref(), Some("127.0.0.1:9092"));
     assert_eq!(settings.kafka.request_bytes_max, 104_857_600);
     assert_eq!(settings.retention_ms, Some(Duration::from_hours(168)));
     assert_eq!(settings.retention_bytes, None);
@@ -61,7 +61,7 @@ fn tables_dots_numbers_and_units_are_all_read_from_a_file() {
          [http]\nconnections_max = 1_000\n",
     )
     .unwrap();
-    assert_eq!(settings.kafka.listen, "[::1]:0");
+    assert_eq!(settings.kafka.listen.as_deref(), Some("[::1]:0"));
     assert_eq!(settings.retention_ms, None);
     assert_eq!(settings.durability.to_string(), "interval:1000,20");
     assert_eq!(settings.journal.segment_bytes, 4 << 20);

@@ -5,12 +5,13 @@ use std::process::Command;
 
 use crate::common::{Folder, Running, serve};
 
-/// Returns the lines of curl in the blocks of a document.
+/// Returns the lines of curl, and those that pack for it, in the blocks of a document.
 fn curl_lines(document: &str) -> Vec<String> {
     let blocks = document.split("```sh\n").skip(1);
     let text: String = blocks.filter_map(|block| block.split("```").next()).collect();
     let text = text.replace("\\\n", " ");
-    let lines = text.lines().filter(|line| line.starts_with("curl "));
+    let is_command = |line: &&str| line.starts_with("curl ") || line.starts_with("gzip ");
+    let lines = text.lines().filter(is_command);
     lines.map(str::to_owned).collect()
 }
 

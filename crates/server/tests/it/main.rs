@@ -17,3 +17,4 @@ mod reload;
 mod serve;
 mod sockets;
 mod tidy;
+mod tls;

@@ -24,6 +24,7 @@ const SLACK: usize = 10;
 /// Crates that speak no protocol and are not programs.
 const CORE: &[&str] = &[
     "model",
+    "access",
     "journal",
     "queue",
     "routing",

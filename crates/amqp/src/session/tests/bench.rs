@@ -171,7 +171,18 @@ impl Bench {
 
     fn session(&self, agreed: Agreed) -> Session {
         let budget = Arc::clone(&self.budget);
-        Session::new(Arc::clone(&self.context), agreed, budget, Output::default())
+        let caller = self
+            .context
+            .broker
+            .access()
+            .anonymous(std::net::Ipv4Addr::LOCALHOST.into());
+        Session::new(
+            Arc::clone(&self.context),
+            agreed,
+            caller,
+            budget,
+            Output::default(),
+        )
     }
 
     /// Runs everything that does not wait for the script. Returns the lines that clients see.

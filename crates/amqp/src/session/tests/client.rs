@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::{ContentHeader, Encoder, Frame, FrameKind, frame};
 
 use super::wire;
+use crate::auth;
 use crate::context::AmqpContext;
 use crate::exception::Exception;
 use crate::handshake::{self, Agreed, Handshake, HandshakeAction};
@@ -57,7 +58,7 @@ impl Client {
         };
         if let State::Opening(_) = client.state {
             let mut out = BytesMut::new();
-            handshake::start(PEER).encode(0, &mut out);
+            handshake::start(PEER, true).encode(0, &mut out);
             client.see(&out);
         }
         client
@@ -88,7 +89,14 @@ impl Client {
         while let State::Opening(handshake) = &mut self.state {
             let frame = frame::split(&mut input, 0).unwrap()?;
             let mut out = BytesMut::new();
-            match handshake.on_frame(frame, &context.settings, PEER) {
+            let action = match handshake.on_frame(frame, &context.settings) {
+                HandshakeAction::LogIn(credentials) => {
+                    handshake.on_login(auth::guest(&credentials, PEER), &context.settings)
+                }
+                other => other,
+            };
+            match action {
+                HandshakeAction::LogIn(_) => self.end("it logs in twice"),
                 HandshakeAction::Nothing => {}
                 HandshakeAction::Send(method) => method.encode(0, &mut out),
                 HandshakeAction::Close(exception) => self.refuse(&exception),

@@ -1,12 +1,12 @@
 //! The first message of each address: enough to give consumers something to read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytes::{BufMut as _, BytesMut};
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Method, Properties};
-use stafett_model::Lock;
+use stafett_model::{Lock, LockGuard};
 
 /// Messages by their address, and exchanges by the queues that are bound to them.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ struct StubState {
 }
 
 impl Samples {
-    fn known(&self) -> MutexGuard<'_, StubState> {
+    fn known(&self) -> LockGuard<'_, StubState> {
         self.known.lock()
     }
 

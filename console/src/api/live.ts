@@ -1,0 +1,56 @@
+// What pages ask for: states that stay current, and histories.
+import { keepPreviousData, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import { api, get, Refusal, stateOf } from './http';
+import type { History } from './types';
+import { usePaused, useSocketOpen, watch } from './watch';
+
+const POLL_MS = 5000;
+
+/** The state of a list or an object by its path, kept current; `null` asks for nothing. */
+export function useLive<T>(path: string | null, everyMs = 2000): UseQueryResult<T> {
+  const client = useQueryClient();
+  const isSocketOpen = useSocketOpen();
+  const isPaused = usePaused();
+  const found = useQuery<T>({
+    queryKey: [path],
+    queryFn: ({ signal }) => get<T>(path ?? '', signal),
+    enabled: path !== null,
+    placeholderData: keepPreviousData,
+    refetchInterval: isSocketOpen || isPaused ? false : Math.max(POLL_MS, everyMs),
+  });
+  useEffect(() => {
+    if (path === null || isPaused) return undefined;
+    return watch(path, everyMs, (state) => {
+      try {
+        client.setQueryData([path], stateOf<T>(state));
+      } catch (error) {
+        // A thing that is gone: the query asks, and shows the refusal.
+        if (error instanceof Refusal) void client.invalidateQueries({ queryKey: [path] });
+      }
+    });
+  }, [client, path, everyMs, isPaused]);
+  return found;
+}
+
+/** A state that is asked for once, and again when something changed it. */
+export function useOnce<T>(path: string | null): UseQueryResult<T> {
+  return useQuery<T>({
+    queryKey: [path],
+    queryFn: ({ signal }) => get<T>(path ?? '', signal),
+    enabled: path !== null,
+  });
+}
+
+/** The history of an object: `node`, `queue:NAME`, and so on. */
+export function useHistory(of: string, names: string[], minutes: number, namespace?: string): UseQueryResult<History> {
+  const isPaused = usePaused();
+  const step = minutes > 15 ? (of === 'node' ? 15 : 30) : 5;
+  const path = api('metrics/history', { of, names: names.join(','), from: `-${minutes}m`, step: `${step}s`, namespace });
+  return useQuery<History>({
+    queryKey: [path],
+    queryFn: ({ signal }) => get<History>(path, signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: isPaused ? false : 5000,
+  });
+}

@@ -1,0 +1,165 @@
+import { useLive, useOnce } from '../api/live';
+import type { EventList, Journal, Node, NodeMemberList, Overview as State, QueueBacklog } from '../api/types';
+import { Chart, Ranges, type Series } from '../ui/Chart';
+import { byteRate, bytes, count, duration, rate, share, short, time } from '../ui/format';
+import { queueAt } from '../ui/pages';
+import { Badge, Commands, Durability, Failure, Figures, Head } from '../ui/parts';
+import { Link, to } from '../ui/route';
+import { EventLine } from './Events';
+
+const IN: Series[] = [
+  { name: 'published_rate', label: 'Messages to queues' },
+  { name: 'records_in_rate', label: 'Records to topics' },
+];
+const OUT: Series[] = [
+  { name: 'delivered_rate', label: 'Messages delivered' },
+  { name: 'completed_rate', label: 'Completed' },
+  { name: 'records_out_rate', label: 'Records read' },
+];
+const WAITING: Series[] = [
+  { name: 'ready', label: 'Ready' },
+  { name: 'in_flight', label: 'In flight' },
+];
+const CPU: Series[] = [
+  { name: 'cpu_user', label: 'Programs' },
+  { name: 'cpu_system', label: 'System' },
+  { name: 'cpu_wait', label: 'Waiting for disks' },
+];
+
+export function Overview() {
+  const { data, error } = useLive<State>('/v1/overview');
+  const events = useLive<EventList>('/v1/events?count=12', 5000).data?.items ?? [];
+  const durability = useOnce<Journal>('/v1/journal').data?.durability;
+  const node = useOnce<Node>('/v1/node').data;
+  if (!data) return <Failure error={error} />;
+  const { totals, rates, machine, process } = data;
+  const isNew = totals.queues === 0 && totals.topics === 0;
+  return (
+    <>
+      <Head
+        title="Overview"
+        badges={
+          <>
+            <Badge kind={data.state === 'ok' ? 'good' : 'bad'}>{data.state === 'ok' ? '● running' : `▲ ${data.state}`}</Badge>
+            <Badge>version {data.version}</Badge>
+            <Badge title={node?.started_at}>up {duration(data.uptime_s * 1000)}</Badge>
+            {durability && <Durability level={durability} />}
+          </>
+        }
+      >
+        <Ranges />
+      </Head>
+      {isNew && <Welcome />}
+      <Figures
+        of={[
+          { name: 'Messages ready', value: short(totals.ready), exact: count(totals.ready), href: to(['queues'], { sort: '-ready' }) },
+          { name: 'In flight', value: short(totals.in_flight), exact: count(totals.in_flight), href: to(['queues'], { sort: '-in_flight' }) },
+          { name: 'Lag of groups', value: short(totals.lag), exact: count(totals.lag), href: to(['groups'], { sort: '-lag' }) },
+          { name: 'Messages in', value: rate(rates.published), more: 'last 5 s' },
+          { name: 'Delivered', value: rate(rates.delivered), more: `${rate(rates.redelivered)} again` },
+          { name: 'Records in', value: rate(rates.records_in), more: byteRate(rates.bytes_in) },
+          { name: 'Records out', value: rate(rates.records_out), more: byteRate(rates.bytes_out) },
+          { name: 'Queues', value: short(totals.queues), exact: count(totals.queues), href: to(['queues']) },
+          { name: 'Topics', value: short(totals.topics), exact: count(totals.topics), href: to(['topics']) },
+          { name: 'Groups', value: short(totals.groups), exact: count(totals.groups), href: to(['groups']) },
+          { name: 'Connections', value: short(totals.connections), exact: count(totals.connections), href: to(['connections']), more: `${rate(rates.connections_opened)} new` },
+          { name: 'Consumers', value: short(totals.consumers), exact: count(totals.consumers), href: to(['consumers']) },
+          { name: 'Live topics', value: short(totals.live_topics), exact: count(totals.live_topics), href: to(['live']), more: `${short(totals.live_listening)} listening` },
+          { name: 'Memory', value: bytes(process.resident_bytes), more: `of ${bytes(machine.memory_bytes)}` },
+          { name: 'Processors', value: share(process.cpu_user + process.cpu_system), more: `of one; ${machine.cores} there` },
+          { name: 'Disk free', value: bytes(machine.disk_free_bytes), more: `${byteRate(process.disk_written_rate)} written` },
+        ]}
+      />
+      <div className="grid charts">
+        <Chart title="In" of="node" series={IN} format={rate} />
+        <Chart title="Out" of="node" series={OUT} format={rate} />
+        <Chart title="Waiting in queues" of="node" series={WAITING} format={short} />
+        <Chart title="Processors of the machine" of="node" series={CPU} format={share} />
+      </div>
+      <div className="grid">
+        <Backlog queues={data.top.queues} />
+        <section className="card">
+          <header>
+            <h2>Groups furthest behind</h2>
+            <Link href={to(['groups'], { sort: '-lag' })}>All</Link>
+          </header>
+          {data.top.groups.length === 0 && <p className="quiet">No group is behind.</p>}
+          <Bars rows={data.top.groups.map(({ name, lag }) => ({ key: name, text: name, href: to(['groups', name]), value: lag }))} />
+        </section>
+        <section className="card">
+          <header>
+            <h2>Last events</h2>
+            <Link href={to(['events'])}>All</Link>
+          </header>
+          {events.length === 0 && <p className="quiet">Nothing happened since {time(node?.started_at)}.</p>}
+          {events.slice(0, 8).map((event) => (
+            <EventLine key={event.id} event={event} />
+          ))}
+        </section>
+      </div>
+    </>
+  );
+}
+
+const Backlog = ({ queues }: { queues: QueueBacklog[] }) => (
+  <section className="card">
+    <header>
+      <h2>Longest queues</h2>
+      <Link href={to(['queues'], { sort: '-ready' })}>All</Link>
+    </header>
+    {queues.length === 0 && <p className="quiet">No message waits.</p>}
+    <Bars rows={queues.map(({ namespace, name, ready }) => ({ key: namespace + name, text: name, href: queueAt(namespace, name), value: ready }))} />
+  </section>
+);
+
+function Bars({ rows }: { rows: { key: string; text: string; href: string; value: number }[] }) {
+  const most = Math.max(1, ...rows.map(({ value }) => value));
+  return (
+    <ul className="bars">
+      {rows.map(({ key, text, href, value }) => (
+        <li key={key}>
+          <Link className="name" href={href}>
+            {text}
+          </Link>
+          <span className="num" title={count(value)}>
+            {short(value)}
+          </span>
+          <span className="meter" aria-hidden="true">
+            <i className="k0" style={{ width: `${(value / most) * 100}%` }} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Welcome() {
+  const nodes = useOnce<NodeMemberList>('/v1/nodes').data?.items[0]?.addresses ?? {};
+  const http = location.origin;
+  const kafka = nodes.kafka ?? 'HOST:9092';
+  return (
+    <section className="card">
+      <header>
+        <h2>This broker is empty. Three ways to begin:</h2>
+      </header>
+      <div className="grid">
+        <div>
+          <h3>A queue over HTTP</h3>
+          <Commands
+            text={`curl -X PUT ${http}/v1/queues/orders -d '{}'\ncurl ${http}/v1/messages -d '{"to": {"queues": ["orders"]}, "content": {"amount": 12}}'`}
+          />
+        </div>
+        <div>
+          <h3>A topic by Kafka's protocol ({kafka})</h3>
+          <Commands text={`echo hello | stafett produce demo --create --server ${kafka}\nstafett consume demo --server ${kafka}`} />
+        </div>
+        {nodes.amqp && (
+          <div>
+            <h3>A queue by RabbitMQ's protocol</h3>
+            <Commands text={`# any client of AMQP 0-9-1:\namqp://guest:guest@${nodes.amqp}/`} />
+          </div>
+        )}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,78 @@
+// Which page an address names.
+import { Component, type ReactNode } from 'react';
+import { Link, to, useRoute } from '../ui/route';
+import { Clients } from './Clients';
+import { Connection, Connections } from './Connections';
+import { ConsumersPage } from './Consumers';
+import { Events } from './Events';
+import { Exchange, Exchanges } from './exchanges/Exchanges';
+import { Group } from './groups/Group';
+import { Groups } from './groups/Groups';
+import { Journal } from './Journal';
+import { Live } from './Live';
+import { Log } from './Log';
+import { Node } from './Node';
+import { Overview } from './Overview';
+import { Queue } from './queues/Queue';
+import { Queues } from './queues/Queues';
+import { Topic } from './topics/Topic';
+import { Topics } from './topics/Topics';
+
+export function Pages() {
+  const { parts } = useRoute();
+  return <Boundary key={parts.join('/')}>{page(parts)}</Boundary>;
+}
+
+function page([name = '', first, second]: string[]): ReactNode {
+  switch (name) {
+    case '':
+      return <Overview />;
+    case 'queues':
+      return first !== undefined && second !== undefined ? <Queue namespace={first} name={second} /> : <Queues />;
+    case 'topics':
+      return first === undefined ? <Topics /> : <Topic name={first} />;
+    case 'groups':
+      return first === undefined ? <Groups /> : <Group name={first} />;
+    case 'exchanges':
+      return first !== undefined && second !== undefined ? <Exchange namespace={first} name={second} /> : <Exchanges />;
+    case 'clients':
+      return <Clients />;
+    case 'live':
+      return <Live />;
+    case 'connections':
+      return first === undefined ? <Connections /> : <Connection id={first} />;
+    case 'consumers':
+      return <ConsumersPage />;
+    case 'node':
+      return <Node />;
+    case 'journal':
+      return <Journal />;
+    case 'events':
+      return <Events />;
+    case 'log':
+      return <Log />;
+    default:
+      return (
+        <div className="empty">
+          <h1>There is no such page</h1>
+          <Link href={to([])}>To the overview</Link>
+        </div>
+      );
+  }
+}
+
+/** A mistake of one page leaves the frame usable. */
+class Boundary extends Component<{ children: ReactNode }, { error?: Error }> {
+  override state: { error?: Error } = {};
+  static getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+  override render() {
+    if (!this.state.error) return this.props.children;
+    return (
+      <div className="error" role="alert">
+        This page failed: {this.state.error.message}. <button type="button" onClick={() => this.setState({ error: undefined })}>Try again</button>
+      </div>
+    );
+  }
+}

@@ -1,0 +1,283 @@
+import { useState } from 'react';
+import { useLive } from '../../api/live';
+import { api, request, seg } from '../../api/http';
+import type { Commit, CommitMoves, DeletedGroup, Group as State, Reset } from '../../api/types';
+import { Action } from '../../ui/Action';
+import { Chart, Ranges, type Series } from '../../ui/Chart';
+import { count, rate, short, visible } from '../../ui/format';
+import { Badge, Failure, Field, Figures, Head, Time } from '../../ui/parts';
+import { go, Link, to } from '../../ui/route';
+
+const COMMITS: Series[] = [{ name: 'commits_rate', label: 'Commits' }];
+const SHOWN = 500;
+
+export function Group({ name }: { name: string }) {
+  const { data: group, error } = useLive<State>(api(`groups/${seg(name)}`));
+  if (!group || error) {
+    return (
+      <>
+        <Head title={visible(name)} trail={['Groups', to(['groups'])]} />
+        <Failure error={error} />
+      </>
+    );
+  }
+  const topics = [...new Set(group.commits.map(({ topic }) => topic))];
+  const isUsed = group.members_total > 0;
+  const why = isUsed ? `It has ${count(group.members_total)} members, which would go on from where they are: stop them first` : undefined;
+  return (
+    <>
+      <Head
+        title={visible(name)}
+        trail={['Groups', to(['groups'])]}
+        badges={
+          <>
+            <Badge kind={group.state === 'stable' ? 'good' : ''}>{group.state}</Badge>
+            <Badge>{group.kind}</Badge>
+            {group.assignor && <Badge title="How partitions are assigned">{group.assignor}</Badge>}
+          </>
+        }
+      >
+        <Rewind group={group} topics={topics} why={why} />
+        <Action<DeletedGroup>
+          label="Delete"
+          destroys
+          disabled={isUsed}
+          why={why}
+          title={`Delete ${visible(name)}`}
+          confirm="Delete the group"
+          call={() => ({ method: 'DELETE', path: api(`groups/${seg(name)}`, { if_epoch: group.epoch }) })}
+          after={() => go(to(['groups']))}
+        >
+          <p>
+            The group goes with its places in <b>{count(group.commits_total)} partitions</b>. Consumers that begin under this name begin as new ones. Records stay. This cannot be taken back.
+          </p>
+        </Action>
+      </Head>
+      <Figures
+        of={[
+          { name: 'Lag', value: short(group.lag), exact: count(group.lag), more: 'log end minus commit' },
+          { name: 'Members', value: count(group.members_total) },
+          { name: 'Partitions', value: count(group.commits_total) },
+          { name: 'Topics', value: count(topics.length) },
+          { name: 'Epoch', value: count(group.epoch), more: 'of the membership' },
+        ]}
+      />
+      {isUsed && <p className="quiet small lead">Rewinding and deleting are refused while the group has members: they would go on from where they are.</p>}
+      <section className="card">
+        <header>
+          <h2>Places</h2>
+        </header>
+        {group.commits.length === 0 ? <p className="quiet">Nothing is committed.</p> : <Commits commits={group.commits.slice(0, SHOWN)} />}
+        {group.commits_total > Math.min(SHOWN, group.commits.length) && <p className="quiet">{count(group.commits_total)} in all.</p>}
+      </section>
+      <section className="card">
+        <header>
+          <h2>Members</h2>
+        </header>
+        {group.members.length === 0 ? (
+          <p className="quiet">The group has no members: nothing reads for it, and its lag grows as records come.</p>
+        ) : (
+          <div className="scroll">
+            <table className="cards">
+              <caption className="unseen">Members</caption>
+              <thead>
+                <tr>
+                  <th scope="col">Client</th>
+                  <th scope="col">Host</th>
+                  <th scope="col">Member</th>
+                  <th scope="col">Reads</th>
+                </tr>
+              </thead>
+              <tbody>
+                {group.members.map((member) => (
+                  <tr key={member.member}>
+                    <td>
+                      {visible(member.client)} {member.instance && <Badge>{visible(member.instance)}</Badge>}
+                    </td>
+                    <td data-head="Host">{member.host}</td>
+                    <td data-head="Member" className="mono full">
+                      {visible(member.member)}
+                    </td>
+                    <td data-head="Reads" className="full">
+                      {(member.assigned ?? []).map(({ topic, partitions }) => `${visible(topic)}: ${partitions.join(', ')}`).join('; ') || 'nothing'}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </section>
+      <div className="row between">
+        <h2>History</h2>
+        <Ranges />
+      </div>
+      <Chart title="Commits per second" of={`group:${name}`} series={COMMITS} format={rate} />
+    </>
+  );
+}
+
+function Commits({ commits }: { commits: Commit[] }) {
+  const most = Math.max(1, ...commits.map(({ lag }) => lag));
+  return (
+    <div className="scroll">
+      <table className="cards">
+        <caption className="unseen">Commits</caption>
+        <thead>
+          <tr>
+            <th scope="col">Partition</th>
+            <th scope="col" className="num">
+              Committed
+            </th>
+            <th scope="col" className="num">
+              End
+            </th>
+            <th scope="col" className="num">
+              Lag
+            </th>
+            <th scope="col" className="wide-col">
+              <span className="unseen">Share of the largest lag</span>
+            </th>
+            <th scope="col">When</th>
+          </tr>
+        </thead>
+        <tbody>
+          {commits.map((commit) => (
+            <tr key={`${commit.topic} ${commit.partition}`}>
+              <td>
+                <Link href={to(['topics', commit.topic], { tab: 'records', partition: String(commit.partition), from: String(commit.committed) })}>
+                  {visible(commit.topic)} {commit.partition}
+                </Link>
+              </td>
+              <td data-head="Committed" className="num">
+                {count(commit.committed)}
+              </td>
+              <td data-head="End" className="num">
+                {count(commit.end)}
+              </td>
+              <td data-head="Lag" className="num">
+                {count(commit.lag)}
+              </td>
+              <td className="less">
+                <span className="meter" aria-hidden="true">
+                  <i className="k1" style={{ width: `${(commit.lag / most) * 100}%` }} />
+                </span>
+              </td>
+              <td data-head="When" className="full">
+                <Time at={commit.at} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Moves the places of a group, after a dry run with before and after side by side. */
+function Rewind({ group, topics, why }: { group: State; topics: string[]; why?: string }) {
+  const [topic, setTopic] = useState('');
+  const [place, setPlace] = useState('earliest');
+  const [text, setText] = useState('');
+  const [moves, setMoves] = useState<CommitMoves>();
+  const [error, setError] = useState<unknown>();
+  const changed = (set: (value: string) => void) => (event: { target: { value: string } }) => {
+    setMoves(undefined);
+    setError(undefined);
+    set(event.target.value);
+  };
+  const path = api(`groups/${seg(group.name)}/reset`, { if_epoch: group.epoch });
+  const body = (dry: boolean): Reset => {
+    const json: Reset = { dry_run: dry };
+    if (topic) json.topic = topic;
+    if (place === 'by') json.by = Number(text);
+    else if (place === 'to') json.to = /^-?\d+$/.test(text) && !text.startsWith('-') ? Number(text) : text;
+    else json.to = place;
+    return json;
+  };
+  const look = () => {
+    setError(undefined);
+    request<CommitMoves>('POST', path, { json: body(true) }).then(setMoves, setError);
+  };
+  const differ = (moves?.moved ?? []).filter(({ before, after }) => before !== after);
+  return (
+    <Action<CommitMoves>
+      label="Rewind"
+      destroys
+      disabled={why !== undefined}
+      why={why}
+      wide
+      title={`Move the places of ${visible(group.name)}`}
+      confirm={moves ? `Move ${count(differ.length)} places` : 'Look first'}
+      incomplete={!moves || differ.length === 0}
+      onOpen={() => setMoves(undefined)}
+      call={() => ({ method: 'POST', path, body: { json: body(false) } })}
+      result={({ moved }) => `${count(moved.length)} places are moved.`}
+    >
+      <p>Members that begin later read from there: records between are read again, or not at all.</p>
+      <div className="form two">
+        <Field label="Topic">
+          <select value={topic} onChange={changed(setTopic)}>
+            <option value="">all of the group</option>
+            {topics.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </Field>
+        <Field label="To">
+          <select value={place} onChange={changed(setPlace)}>
+            <option value="earliest">the oldest record</option>
+            <option value="latest">the end</option>
+            <option value="to">an offset, a time, or -N</option>
+            <option value="by">by a number of records</option>
+          </select>
+        </Field>
+        {(place === 'to' || place === 'by') && (
+          <Field label={place === 'by' ? 'Records, negative is back' : 'Place'} help={place === 'to' ? 'Such as 1200, -50, or 2026-11-22T14:00:00Z' : undefined}>
+            <input value={text} onChange={changed(setText)} spellCheck={false} required />
+          </Field>
+        )}
+      </div>
+      <div className="row">
+        <button type="button" onClick={look}>
+          Show what would move (dry run)
+        </button>
+      </div>
+      <Failure error={error} />
+      {moves && differ.length === 0 && <p className="hint">Every place is there already.</p>}
+      {differ.length > 0 && (
+        <div className="scroll figures-of-chart" tabIndex={0}>
+          <table>
+            <caption className="unseen">Places before and after</caption>
+            <thead>
+              <tr>
+                <th scope="col">Partition</th>
+                <th scope="col" className="num">
+                  Before
+                </th>
+                <th scope="col" className="num">
+                  After
+                </th>
+                <th scope="col" className="num">
+                  Change
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {differ.map(({ topic: of, partition, before, after }) => (
+                <tr key={`${of} ${partition}`}>
+                  <td>
+                    {visible(of)} {partition}
+                  </td>
+                  <td className="num">{count(before)}</td>
+                  <td className="num">{count(after)}</td>
+                  <td className="num">{before == null ? 'new' : `${after > before ? '+' : ''}${count(after - before)}`}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Action>
+  );
+}

@@ -1,0 +1,218 @@
+// What waits in a queue, looked at without any effect.
+import { useRef, useState } from 'react';
+import { useOnce } from '../../api/live';
+import { seg } from '../../api/http';
+import type { Message, Messages as Found, MessageCount, Moved, Queue } from '../../api/types';
+import { Action, curl } from '../../ui/Action';
+import { firstLine } from '../../ui/Content';
+import { age, bytes, count, short, time, visible } from '../../ui/format';
+import { Badge, Copy, Failure, save } from '../../ui/parts';
+import { setParams, useRoute } from '../../ui/route';
+import { Filters } from './Filters';
+import { OneMessage } from './OneMessage';
+import { queueUrl } from './Queues';
+
+const KEYS = ['state', 'priority', 'sender', 'context', 'died_in', 'died_of', 'order'];
+
+export function Messages({ queue }: { queue: Queue }) {
+  const { query } = useRoute();
+  const chosen: Record<string, string | undefined> = Object.fromEntries(KEYS.map((key) => [key, query.get(key) ?? undefined]));
+  const [header, value] = (query.get('header') ?? '').split('=', 2);
+  if (header && value !== undefined) chosen[`header.${header}`] = value;
+  const isInFlight = chosen.state === 'in_flight';
+  const url = queueUrl(queue, '/messages', { count: 50, ...chosen, after: query.get('after') });
+  const found = useOnce<Found>(url);
+  const [opened, setOpened] = useState<string>();
+  const [ticked, setTicked] = useState<Set<string>>(new Set());
+  const messages = found.data?.messages ?? [];
+  const origins = useOrigins(messages);
+  const tick = (id: string) => {
+    const next = new Set(ticked);
+    if (!next.delete(id)) next.add(id);
+    setTicked(next);
+  };
+  const lines = () => messages.map((message) => `${JSON.stringify(message)}\n`).join('');
+  return (
+    <section aria-label="Messages that wait">
+      <div className="chips above-list" role="group" aria-label="Which messages">
+        {[undefined, 'in_flight'].map((state) => (
+          <button
+            key={state ?? 'ready'}
+            type="button"
+            className="chip"
+            aria-pressed={(query.get('state') ?? undefined) === state}
+            onClick={() => setParams({ state, after: undefined })}
+          >
+            {state ? `In flight (${short(queue.in_flight)})` : `Waiting (${short(queue.ready)})`}
+          </button>
+        ))}
+      </div>
+      <p className="quiet small lead">Looking has no effect: messages stay where they are, and their order and delivery counts do not change.</p>
+      <Filters />
+      <div className="tools">
+        <button type="button" onClick={() => void found.refetch()}>
+          Look again
+        </button>
+        {origins.length > 0 && <Back queue={queue} origins={origins} />}
+        {ticked.size > 0 && <Discard key="discard" queue={queue} ids={[...ticked]} after={() => setTicked(new Set())} />}
+        <button type="button" className="plain small" disabled={messages.length === 0} onClick={() => save('messages.ndjson', lines())}>
+          Save as NDJSON
+        </button>
+        <Copy label="As curl" text={curl({ method: 'GET', path: url })} />
+      </div>
+      <Failure error={found.error} />
+      {found.data && messages.length === 0 && (
+        <div className="empty">
+          {isInFlight ? (
+            <p>
+              <strong>Nothing is in flight.</strong> A message is in flight from its hand-out until its consumer or lease settles it.
+            </p>
+          ) : queue.ready === 0 ? (
+            <p>
+              <strong>No message waits.</strong> Send one with the button above, or see the consumers: what is in flight is with them.
+            </p>
+          ) : (
+            <p>Nothing matches among {count(found.data.looked_at)} messages that were looked at.</p>
+          )}
+        </div>
+      )}
+      {messages.length > 0 && (
+        <div className="scroll">
+          <table className="cards">
+            <caption className="unseen">Messages that wait</caption>
+            <thead>
+              <tr>
+                <th className="tick">
+                  <span className="unseen">Choose</span>
+                </th>
+                <th scope="col">Content</th>
+                <th scope="col">Sent</th>
+                <th scope="col">Priority</th>
+                <th scope="col">From</th>
+                <th scope="col" className="num">
+                  Bytes
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {messages.map((message) => (
+                <Row key={message.id} message={message} isTicked={ticked.has(message.id)} onTick={() => tick(message.id)} onOpen={() => setOpened(message.id)} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {found.data && (
+        <div className="foot">
+          <span>
+            {count(messages.length)} shown, {count(found.data.looked_at)} looked at, {count(queue.ready)} wait
+          </span>
+          <span className="row">
+            {query.get('after') && (
+              <button type="button" onClick={() => setParams({ after: undefined })}>
+                From the front
+              </button>
+            )}
+            {found.data.next && (
+              <button type="button" onClick={() => setParams({ after: found.data?.next ?? undefined }, false)}>
+                Go on
+              </button>
+            )}
+          </span>
+        </div>
+      )}
+      {opened && <OneMessage queue={queue} id={opened} known={messages.find(({ id }) => id === opened)} onClose={() => setOpened(undefined)} />}
+    </section>
+  );
+}
+
+/** The consumer or lease that has a message in flight. */
+function Holder({ of }: { of: Message }) {
+  const { holder } = of as Message & { holder?: { consumer?: string | number; lease_until?: string; by?: string } | null };
+  if (!holder) return null;
+  const text = holder.consumer !== undefined ? `with consumer ${holder.consumer}` : holder.lease_until ? `leased until ${time(holder.lease_until)}` : `with a ${holder.by}`;
+  return <Badge>{text}</Badge>;
+}
+
+/** Queues in which messages died; those that were seen stay, so that a dialog outlives its messages. */
+function useOrigins(messages: Message[]): string[] {
+  const seen = useRef(new Set<string>());
+  for (const { deaths } of messages) if (deaths[0]?.queue) seen.current.add(deaths[0].queue);
+  return [...seen.current];
+}
+
+function Row({ message, isTicked, onTick, onOpen }: { message: Message; isTicked: boolean; onTick: () => void; onOpen: () => void }) {
+  const death = message.deaths[0];
+  return (
+    <tr>
+      <td className="tick">
+        <input type="checkbox" aria-label={`Choose message ${message.id}`} checked={isTicked} disabled={message.state !== 'ready'} onChange={onTick} />
+      </td>
+      <td>
+        <button type="button" className="link line mono" onClick={onOpen}>
+          {firstLine({ value: message.content, base64: message.content_base64 })}
+        </button>
+        <Holder of={message} /> {message.redelivered && <Badge>delivered {count(message.delivery_count)} times</Badge>} {death && <Badge kind="note">{`${death.reason} in ${visible(death.queue)}`}</Badge>}
+      </td>
+      <td data-head="Sent" title={message.sent_at ?? undefined}>
+        {time(message.sent_at)} <span className="quiet small">{age(message.sent_at)}</span>
+      </td>
+      <td data-head="Priority">{count(message.priority)}</td>
+      <td data-head="From">{visible(message.sender ?? (message.exchange ? `${message.exchange} ${message.routing_key}` : '–'))}</td>
+      <td className="num less">{bytes(message.bytes)}</td>
+    </tr>
+  );
+}
+
+/** Dead letters go back to the queue in which they died. */
+function Back({ queue, origins }: { queue: Queue; origins: string[] }) {
+  const [target, setTarget] = useState(origins[0] ?? '');
+  return (
+    <Action<Moved>
+      disabled={queue.ready === 0}
+      label="Send dead letters back"
+      title="Send dead letters back"
+      confirm="Send back"
+      call={() => ({ method: 'POST', path: queueUrl(queue, '/move', { wait: '0' }), body: { json: { to: { queue: target } } } })}
+      result={({ messages, stopped }) => `${count(messages)} messages are in ${target} again.${stopped ? ` Stopped: ${stopped}` : ''}`}
+    >
+      <p>
+        All {count(queue.ready)} messages of this queue move to the one in which they died. What made them die may do so again: look at a message for the reason.
+      </p>
+      <label className="field">
+        <span>Back to</span>
+        <select value={target} onChange={(event) => setTarget(event.target.value)} autoFocus data-focus>
+          {origins.map((origin) => (
+            <option key={origin}>{origin}</option>
+          ))}
+        </select>
+      </label>
+      {origins.length > 1 && <p className="hint">The messages that are shown died in {origins.length} queues; this moves all of them to one.</p>}
+    </Action>
+  );
+}
+
+export function Discard({ queue, ids, after }: { queue: Queue; ids: string[]; after?: () => void }) {
+  const [isLetter, setLetter] = useState(queue.dead_letter !== null);
+  const n = `${count(ids.length)} message${ids.length === 1 ? '' : 's'}`;
+  return (
+    <Action<MessageCount>
+      label={`Discard ${n}`}
+      destroys
+      title={`Discard ${n}`}
+      confirm={`Discard ${n}`}
+      call={() => ({ method: 'POST', path: queueUrl(queue, '/discard'), body: { json: { ids, dead_letter: isLetter } } })}
+      result={({ messages }) => `${count(messages)} discarded.`}
+      after={after}
+    >
+      <p>{n} of this queue go. This cannot be taken back.</p>
+      {queue.dead_letter !== null && (
+        <label className="check">
+          <input type="checkbox" checked={isLetter} onChange={(event) => setLetter(event.target.checked)} /> As dead letters, not dropped
+        </label>
+      )}
+    </Action>
+  );
+}
+
+export const messageUrl = (queue: Queue, id: string): string => queueUrl(queue, `/messages/${seg(id)}`);

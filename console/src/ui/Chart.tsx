@@ -1,0 +1,201 @@
+// An hour beside every rate: lines over time with a legend of what is now, the same figures as a table and as CSV.
+import { useEffect, useMemo, useRef, useState } from 'react';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { useHistory } from '../api/live';
+import { byteRate, bytes, time } from './format';
+import { Failure, save } from './parts';
+import { useParam } from './route';
+import { useTheme } from './theme';
+
+export interface Series {
+  name: string;
+  label: string;
+}
+
+interface Props {
+  title: string;
+  of: string;
+  namespace?: string;
+  series: Series[];
+  format: (value: number | null | undefined) => string;
+}
+
+const RANGES = [1, 5, 15, 60];
+
+export function useMinutes(): number {
+  const [text] = useParam('range');
+  const minutes = Number(text);
+  return RANGES.includes(minutes) ? minutes : 15;
+}
+
+export function Ranges() {
+  const minutes = useMinutes();
+  const [, set] = useParam('range');
+  return (
+    <div className="chips" role="group" aria-label="Time range of the charts">
+      {RANGES.map((range) => (
+        <button key={range} type="button" className="chip" aria-pressed={range === minutes} onClick={() => set(range === 15 ? undefined : String(range))}>
+          {range === 60 ? '1 h' : `${range} min`}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+export function Chart({ title, of, namespace, series, format }: Props) {
+  const minutes = useMinutes();
+  const theme = useTheme();
+  const found = useHistory(of, series.map(({ name }) => name), minutes, namespace);
+  const history = found.data;
+  const data = useMemo<uPlot.AlignedData | undefined>(() => {
+    if (!history || history.missing) return undefined;
+    const lines = series.map(({ name }) => history.series[name] ?? []);
+    const from = Date.parse(history.from) / 1000;
+    const length = Math.max(0, ...lines.map((line) => line.length));
+    const times = Array.from({ length }, (_, index) => from + (index + 1) * history.step_s);
+    return [times, ...lines] as uPlot.AlignedData;
+  }, [history, series]);
+  const isUnknown = !data || data.slice(1).every((line) => [...line].every((value) => value == null));
+  return (
+    <figure className="chart card" aria-label={title}>
+      <header className="row">
+        <h3>{title}</h3>
+      </header>
+      <Failure error={found.error} />
+      {isUnknown ? (
+        <div className="plot">
+          <p className="quiet small">{found.isPending ? '' : 'Nothing was counted in this time. The history begins when something is, and is kept for an hour.'}</p>
+        </div>
+      ) : (
+        <Plot key={theme + series.length} data={data} series={series} format={format} />
+      )}
+      <div className="legend">
+        {series.map(({ name, label }, index) => (
+          <span key={name}>
+            <i className={`k${index}`} />
+            {label} <b>{format(latest(history?.series[name]))}</b>
+          </span>
+        ))}
+      </div>
+      {!isUnknown && <Table data={data} series={series} format={format} title={title} />}
+    </figure>
+  );
+}
+
+const latest = (line: (number | null)[] | undefined): number | null => line?.findLast((value) => value != null) ?? null;
+
+function Plot({ data, series, format }: { data: uPlot.AlignedData; series: Series[]; format: Props['format'] }) {
+  const holder = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>(undefined);
+  useEffect(() => {
+    const element = holder.current;
+    if (!element) return undefined;
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name: string) => style.getPropertyValue(name).trim();
+    const axis = { stroke: colour('--muted'), grid: { stroke: colour('--grid'), width: 1 }, ticks: { stroke: colour('--grid'), width: 1 }, font: '11px system-ui, sans-serif' };
+    const made = new uPlot(
+      {
+        width: element.clientWidth,
+        height: 180,
+        padding: [10, 14, 0, 0],
+        legend: { show: false },
+        cursor: { sync: { key: 'page' }, y: false, points: { size: 6 } },
+        scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
+        axes: [
+          { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => time(new Date(tick * 1000).toISOString()).replace(/:00$/, '').slice(-8)) },
+          { ...axis, size: 62, space: 34, incrs: isBinary(format) ? BINARY : undefined, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+        ],
+        series: [{}, ...series.map(({ label }, index) => ({ label, stroke: colour(`--c${index}`), width: 1.5, points: { show: false }, spanGaps: false }))],
+        plugins: [tip(series, format)],
+      },
+      data,
+      element,
+    );
+    plot.current = made;
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 180 }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+    };
+    // The data comes by the effect below.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [series, format]);
+  useEffect(() => plot.current?.setData(data), [data]);
+  return <div className="plot" ref={holder} aria-hidden="true" />;
+}
+
+/** Steps of an axis of bytes. */
+const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const isBinary = (format: Props['format']): boolean => format === bytes || format === byteRate;
+
+/** The values under the pointer. */
+function tip(series: Series[], format: Props['format']): uPlot.Plugin {
+  const element = document.createElement('div');
+  element.className = 'tip';
+  return {
+    hooks: {
+      init: (plot) => void plot.over.append(element),
+      setCursor: (plot) => {
+        const { idx, left = -1 } = plot.cursor;
+        element.hidden = idx == null || left < 0;
+        if (idx == null || left < 0) return;
+        const at = plot.data[0][idx];
+        const lines = series.map(({ label }, index) => `${label} ${format(plot.data[index + 1]?.[idx])}`);
+        element.textContent = [at === undefined ? '' : time(new Date(at * 1000).toISOString()), ...lines].join('\n');
+        element.classList.toggle('left', left > plot.over.clientWidth / 2);
+      },
+    },
+  };
+}
+
+function Table({ data, series, format, title }: { data: uPlot.AlignedData; series: Series[]; format: Props['format']; title: string }) {
+  const [isOpen, setOpen] = useState(false);
+  const times = [...data[0]];
+  const iso = (at: number) => new Date(at * 1000).toISOString();
+  const csv = () => {
+    const head = ['time', ...series.map(({ name }) => name)].join(',');
+    const lines = times.map((at, row) => [iso(at), ...series.map((_, index) => data[index + 1]?.[row] ?? '')].join(','));
+    save('history.csv', `${[head, ...lines].join('\r\n')}\r\n`);
+  };
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>As a table</summary>
+      {isOpen && (
+        <>
+          <button type="button" className="plain small" onClick={csv}>
+            Save as CSV
+          </button>
+          <div className="scroll figures-of-chart" tabIndex={0}>
+            <table>
+              <caption className="unseen">{title}</caption>
+              <thead>
+                <tr>
+                  <th scope="col">Time</th>
+                  {series.map(({ name, label }) => (
+                    <th key={name} scope="col" className="num">
+                      {label}
+                    </th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {times.map((at, row) => (
+                  <tr key={at}>
+                    <td>{time(iso(at))}</td>
+                    {series.map(({ name }, index) => (
+                      <td key={name} className="num">
+                        {format(data[index + 1]?.[row])}
+                      </td>
+                    ))}
+                  </tr>
+                )).reverse()}
+              </tbody>
+            </table>
+          </div>
+        </>
+      )}
+    </details>
+  );
+}

@@ -1,0 +1,44 @@
+// Dialogs: the browser's own, which hold the focus, close by Escape and give the focus back.
+import { useEffect, useRef, type ReactNode } from 'react';
+
+interface Props {
+  title: string;
+  onClose: () => void;
+  children: ReactNode;
+  wide?: boolean;
+  className?: string;
+  unseenTitle?: boolean;
+}
+
+export function Dialog({ title, onClose, children, wide, className = '', unseenTitle }: Props) {
+  const ref = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const dialog = ref.current;
+    const before = document.activeElement;
+    dialog?.showModal();
+    dialog?.querySelector<HTMLElement>('[data-focus]')?.focus();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={ref}
+      className={`${wide ? 'wide' : ''} ${className}`}
+      aria-label={title}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onMouseDown={(event) => {
+        if (event.target === ref.current) onClose();
+      }}
+    >
+      <div className="inner">
+        <h2 className={unseenTitle ? 'unseen' : ''}>{title}</h2>
+        {children}
+      </div>
+    </dialog>
+  );
+}

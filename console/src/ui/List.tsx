@@ -1,0 +1,312 @@
+// A list that the broker pages, sorts and searches. Its search, sort, filters and page are the address.
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { useLive } from '../api/live';
+import { api, type Query } from '../api/http';
+import { count } from './format';
+import { Failure, save } from './parts';
+import { setParams, useRoute } from './route';
+
+export interface Column<T> {
+  head: string;
+  /** Name by which the broker sorts. */
+  sort?: string;
+  /** Numbers are sorted downwards first. */
+  num?: boolean;
+  cell: (row: T) => ReactNode;
+  /** Value for CSV. */
+  text?: (row: T) => string | number | null;
+  /** Not on a phone; or over its whole width. */
+  phone?: 'less' | 'full';
+}
+
+export interface Filter {
+  name: string;
+  label: string;
+  value: string;
+}
+
+interface Listed<T> {
+  items: T[];
+  next: string | null;
+  matched: number;
+  total: number;
+}
+
+interface Props<T> {
+  /** Path below `/v1`. */
+  path: string;
+  query?: Query;
+  columns: Column<T>[];
+  keyOf: (row: T) => string;
+  filters?: Filter[];
+  noun: string;
+  empty: ReactNode;
+  /** Ticked rows, and what is done with them. */
+  joint?: (rows: T[], clear: () => void) => ReactNode;
+  tools?: ReactNode;
+  /** Names in the address begin with it, where a page has two lists. */
+  prefix?: string;
+  search?: boolean;
+  sortDefault?: string;
+  perPage?: number;
+}
+
+export function List<T>(props: Props<T>) {
+  const { path, query = {}, columns, keyOf, filters = [], noun, empty, joint, tools, prefix = '', search = true } = props;
+  const { query: address } = useRoute();
+  const value = (name: string) => address.get(prefix + name) ?? undefined;
+  const chosen = filters.filter((filter) => value(filter.name) === filter.value);
+  const asked: Query = { ...query, q: value('q'), sort: value('sort') ?? props.sortDefault, after: value('after'), count: props.perPage ?? 50 };
+  for (const filter of chosen) asked[filter.name] = filter.value;
+  const url = api(path, asked);
+  const found = useLive<Listed<T>>(url);
+  const list = found.data;
+  const [ticked, setTicked] = useState<Map<string, T>>(new Map());
+  const [isHeld, setHeld] = useState(false);
+  const { rows, isStale, refresh } = useSteady(list?.items, keyOf, isHeld, url, found.isPlaceholderData);
+  const set = (values: Record<string, string | undefined>, replace = true) => {
+    const named = Object.entries({ after: undefined, ...values }).map(([key, text]) => [prefix + key, text]);
+    setParams(Object.fromEntries(named) as Record<string, string | undefined>, replace);
+  };
+  const isNarrowed = Boolean(value('q') || chosen.length > 0 || value('after'));
+  const isEmpty = list !== undefined && list.total === 0 && !isNarrowed;
+  if (isEmpty && list.items.length === 0) return <div className="empty">{empty}</div>;
+  return (
+    <section aria-label={noun}>
+      <div className="tools">
+        {search && <Search key={prefix} value={value('q')} noun={noun} onChange={(q) => set({ q })} />}
+        {filters.length > 0 && (
+          <div className="chips" role="group" aria-label="Filters">
+            {filters.map((filter) => {
+              const isOn = chosen.includes(filter);
+              return (
+                <button
+                  key={filter.name + filter.value}
+                  type="button"
+                  className="chip"
+                  aria-pressed={isOn}
+                  onClick={() => set({ [filter.name]: isOn ? undefined : filter.value })}
+                >
+                  {filter.label}
+                </button>
+              );
+            })}
+          </div>
+        )}
+        {isStale && (
+          <button type="button" className="plain small" onClick={refresh}>
+            Order is out of date: update
+          </button>
+        )}
+        {joint && ticked.size > 0 && <div className="row">{joint([...ticked.values()], () => setTicked(new Map()))}</div>}
+        {tools}
+      </div>
+      <Failure error={found.error} />
+      {list && list.items.length === 0 && !found.error && <div className="empty">Nothing matches.</div>}
+      {rows.length > 0 && (
+        <Rows
+          {...{ columns, rows, keyOf, sort: value('sort') ?? props.sortDefault, noun }}
+          onSort={(sort) => set({ sort })}
+          onHold={setHeld}
+          ticks={joint && { ticked, setTicked }}
+        />
+      )}
+      {list && (
+        <div className="foot">
+          <span>
+            {count(list.matched)} {list.matched === list.total ? noun : `of ${count(list.total)} ${noun}`}
+          </span>
+          <span className="row">
+            <button type="button" className="plain small wide" onClick={() => save(`${noun.replace(/\W+/g, '-')}.csv`, csv(columns, rows))}>
+              CSV
+            </button>
+            {value('after') && (
+              <button type="button" onClick={() => set({})}>
+                First page
+              </button>
+            )}
+            {list.next && (
+              <button type="button" onClick={() => set({ after: list.next ?? undefined }, false)}>
+                Next page
+              </button>
+            )}
+          </span>
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** Rows that keep their places under the pointer: values change, the order does not. */
+function useSteady<T>(items: T[] | undefined, keyOf: (row: T) => string, isHeld: boolean, url: string, isOther: boolean) {
+  const order = useRef<{ url: string; keys: string[] }>({ url: '', keys: [] });
+  const [, again] = useState(0);
+  const fresh = items ?? [];
+  const keys = fresh.map(keyOf);
+  const known = order.current;
+  const mayHold = isHeld && known.url === url && known.keys.length > 0;
+  const byKey = new Map(fresh.map((row) => [keyOf(row), row]));
+  const isMoved = mayHold && (known.keys.length !== keys.length || known.keys.some((key, index) => key !== keys[index]));
+  // Rows of the address before, which are shown until those of this one are there, set no order.
+  if (!isMoved && !isOther) order.current = { url, keys };
+  const rows = isMoved ? known.keys.flatMap((key) => byKey.get(key) ?? []) : fresh;
+  const refresh = () => {
+    order.current = { url, keys };
+    again((n) => n + 1);
+  };
+  return { rows, isStale: isMoved, refresh };
+}
+
+function Search({ value, noun, onChange }: { value?: string; noun: string; onChange: (value: string | undefined) => void }) {
+  const [text, setText] = useState(value ?? '');
+  const sent = useRef(value ?? '');
+  useEffect(() => {
+    if ((value ?? '') !== sent.current) {
+      sent.current = value ?? '';
+      setText(value ?? '');
+    }
+  }, [value]);
+  useEffect(() => {
+    if (text === sent.current) return undefined;
+    const timer = setTimeout(() => {
+      sent.current = text;
+      onChange(text || undefined);
+    }, 200);
+    return () => clearTimeout(timer);
+  });
+  return (
+    <input
+      type="search"
+      data-search
+      value={text}
+      placeholder={`Search ${noun}`}
+      aria-label={`Search ${noun}`}
+      onChange={(event) => setText(event.target.value)}
+    />
+  );
+}
+
+interface RowsProps<T> {
+  columns: Column<T>[];
+  rows: T[];
+  keyOf: (row: T) => string;
+  sort?: string;
+  noun: string;
+  onSort: (sort: string | undefined) => void;
+  onHold: (held: boolean) => void;
+  ticks?: { ticked: Map<string, T>; setTicked: (ticked: Map<string, T>) => void };
+}
+
+function Rows<T>({ columns, rows, keyOf, sort, noun, onSort, onHold, ticks }: RowsProps<T>) {
+  const holder = useRef<HTMLDivElement>(null);
+  const toggled = (row: T, isOn: boolean) => {
+    const next = new Map(ticks?.ticked);
+    if (isOn) next.set(keyOf(row), row);
+    else next.delete(keyOf(row));
+    ticks?.setTicked(next);
+  };
+  const allTicked = ticks !== undefined && rows.every((row) => ticks.ticked.has(keyOf(row)));
+  const body = useMemo(() => columns, [columns]);
+  return (
+    <div
+      className="scroll"
+      ref={holder}
+      onMouseEnter={() => onHold(true)}
+      onMouseLeave={() => onHold(holder.current?.contains(document.activeElement) ?? false)}
+      onFocus={() => onHold(true)}
+      onBlur={(event) => onHold(event.currentTarget.contains(event.relatedTarget) || event.currentTarget.matches(':hover'))}
+      onKeyDown={(event) => moveInRows(event)}
+    >
+      <table className="cards">
+        <caption className="unseen">{noun}</caption>
+        <thead>
+          <tr>
+            {ticks && (
+              <th className="tick">
+                <input
+                  type="checkbox"
+                  aria-label="All rows of this page"
+                  checked={allTicked}
+                  onChange={(event) => ticks.setTicked(event.target.checked ? new Map(rows.map((row) => [keyOf(row), row])) : new Map())}
+                />
+              </th>
+            )}
+            {body.map((column) => (
+              <Heading key={column.head} column={column} sort={sort} onSort={onSort} />
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={keyOf(row)}>
+              {ticks && (
+                <td className="tick">
+                  <input
+                    type="checkbox"
+                    aria-label={`Choose ${keyOf(row)}`}
+                    checked={ticks.ticked.has(keyOf(row))}
+                    onChange={(event) => toggled(row, event.target.checked)}
+                  />
+                </td>
+              )}
+              {body.map((column) => (
+                <td key={column.head} className={`${column.num ? 'num' : ''} ${column.phone ?? ''}`} data-head={column.head}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Heading<T>({ column, sort, onSort }: { column: Column<T>; sort?: string; onSort: (sort: string | undefined) => void }) {
+  const name = sort?.replace(/^-/, '');
+  const isSorted = column.sort !== undefined && name === column.sort;
+  const isDown = isSorted && sort?.startsWith('-');
+  const next = () => {
+    const [first, second] = column.num ? [`-${column.sort}`, column.sort] : [column.sort, `-${column.sort}`];
+    if (!isSorted) return onSort(first);
+    return onSort(sort === first ? second : undefined);
+  };
+  return (
+    <th scope="col" className={column.num ? 'num' : ''} aria-sort={isSorted ? (isDown ? 'descending' : 'ascending') : undefined}>
+      {column.sort ? (
+        <button type="button" onClick={next}>
+          {column.head} <span aria-hidden="true">{isSorted ? (isDown ? '↓' : '↑') : ''}</span>
+        </button>
+      ) : (
+        column.head
+      )}
+    </th>
+  );
+}
+
+/** Arrows go from row to row, Space ticks. Enter is the link's. */
+function moveInRows(event: KeyboardEvent<HTMLElement>) {
+  const row = (event.target as HTMLElement).closest('tbody tr');
+  if (!row || event.target instanceof HTMLTextAreaElement) return;
+  const step = event.key === 'ArrowDown' ? 'nextElementSibling' : event.key === 'ArrowUp' ? 'previousElementSibling' : undefined;
+  if (step) {
+    const target = row[step]?.querySelector<HTMLElement>('a, button');
+    target?.focus();
+    if (target) event.preventDefault();
+  } else if (event.key === ' ' && event.target instanceof HTMLAnchorElement) {
+    row.querySelector<HTMLInputElement>('.tick input')?.click();
+    event.preventDefault();
+  }
+}
+
+function csv<T>(columns: Column<T>[], rows: T[]): string {
+  const cell = (value: string | number | null) => {
+    const text = String(value ?? '');
+    // A spreadsheet would compute what begins like a formula.
+    const safe = typeof value === 'string' && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const shown = columns.filter((column) => column.text);
+  const lines = [shown.map((column) => cell(column.head)), ...rows.map((row) => shown.map((column) => cell(column.text?.(row) ?? null)))];
+  return lines.map((line) => `${line.join(',')}\r\n`).join('');
+}

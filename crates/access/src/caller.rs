@@ -1,0 +1,325 @@
+//! The origin of a request, with its decisions remembered.
+//!
+//! A connection makes its caller once. While the directory does not change, a decision about the same action
+//! and thing is a look-up; a caller without a name in an open directory is not looked up at all.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use stafett_model::Lock;
+
+use crate::action::Action;
+use crate::directory::Directory;
+use crate::resource::{Kind, Kinds, Resource};
+
+/// Decisions that a caller remembers; then it begins anew.
+const DECISIONS_MAX: usize = 1024;
+
+/// Identity of a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Who {
+    /// The broker itself.
+    Internal,
+    /// Without a name. It may do everything while there is no administrator, and nothing afterwards.
+    Anonymous,
+    User(Arc<str>),
+}
+
+impl Who {
+    pub(crate) fn is_internal(&self) -> bool {
+        *self == Self::Internal
+    }
+}
+
+/// A refused action.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{user:?} may not {} {} {name:?}", .action.word(), .kind.word())]
+pub struct Denied {
+    /// Empty for a caller without a name.
+    pub user: String,
+    pub action: Action,
+    pub kind: Kind,
+    pub namespace: String,
+    pub name: String,
+}
+
+struct Decision {
+    action: Action,
+    kind: Kind,
+    namespace: Box<str>,
+    name: Box<str>,
+    is_allowed: bool,
+}
+
+#[derive(Default)]
+struct Decisions {
+    generation: u64,
+    hasher: RandomState,
+    /// By hash; of two things with the same hash the later one is kept.
+    known: HashMap<u64, Decision>,
+}
+
+pub struct Caller {
+    /// `None` for the broker itself.
+    directory: Option<Arc<Directory>>,
+    who: Who,
+    peer: IpAddr,
+    decisions: Lock<Option<Box<Decisions>>>,
+}
+
+impl Caller {
+    /// Creates the caller of the broker's own work, which may do everything.
+    #[must_use]
+    pub const fn internal() -> Self {
+        Self {
+            directory: None,
+            who: Who::Internal,
+            peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            decisions: Lock::new(None),
+        }
+    }
+
+    #[must_use]
+    pub fn anonymous(directory: &Arc<Directory>, peer: IpAddr) -> Self {
+        Self::new(directory, Who::Anonymous, peer)
+    }
+
+    /// Creates the caller of a user that has logged in.
+    #[must_use]
+    pub fn user(directory: &Arc<Directory>, name: &str, peer: IpAddr) -> Self {
+        Self::new(directory, Who::User(name.into()), peer)
+    }
+
+    fn new(directory: &Arc<Directory>, who: Who, peer: IpAddr) -> Self {
+        Self {
+            directory: Some(Arc::clone(directory)),
+            who,
+            peer: peer.to_canonical(),
+            decisions: Lock::new(None),
+        }
+    }
+
+    pub fn who(&self) -> &Who {
+        &self.who
+    }
+
+    /// Returns the name of the user. `None` for a caller without one.
+    pub fn name(&self) -> Option<&str> {
+        match &self.who {
+            Who::User(name) => Some(name),
+            Who::Internal | Who::Anonymous => None,
+        }
+    }
+
+    pub fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Returns true if it may do everything, because it has no name and there is no administrator, or because
+    /// it is the broker.
+    pub fn is_unrestricted(&self) -> bool {
+        match (&self.who, &self.directory) {
+            (Who::Anonymous, Some(directory)) => directory.is_open(),
+            (Who::Internal, _) => true,
+            (Who::User(_) | Who::Anonymous, _) => false,
+        }
+    }
+
+    /// Returns true if it is still somebody: its user exists, or callers need no name.
+    pub fn is_valid(&self) -> bool {
+        match (&self.who, &self.directory) {
+            (Who::User(name), Some(directory)) => directory.user(name).is_some(),
+            (Who::User(_) | Who::Internal | Who::Anonymous, _) => self.is_unrestricted(),
+        }
+    }
+
+    /// Refuses an action that no rule permits, or that a rule forbids.
+    pub fn check(&self, action: Action, resource: &Resource<'_>) -> Result<(), Denied> {
+        let (is_allowed, is_new) = self.decide(action, resource);
+        if is_allowed {
+            return Ok(());
+        }
+        let denied = Denied {
+            user: self.name().unwrap_or_default().to_owned(),
+            action,
+            kind: resource.kind,
+            namespace: resource.namespace.to_owned(),
+            name: resource.name.to_owned(),
+        };
+        if let (true, Some(directory)) = (is_new, &self.directory) {
+            directory.tell(self, &denied);
+        }
+        Err(denied)
+    }
+
+    /// As [`Self::check`], where a refusal is no event: for lists and hidden things.
+    pub fn may(&self, action: Action, resource: &Resource<'_>) -> bool {
+        self.decide(action, resource).0
+    }
+
+    /// Returns true if `action` is permitted on at least some things of these kinds.
+    pub fn may_any(&self, action: Action, kinds: Kinds) -> bool {
+        let decide = |directory: &Arc<Directory>| directory.decide_any(&self.who, self.peer, action, kinds);
+        self.is_unrestricted() || self.directory.as_ref().is_some_and(decide)
+    }
+
+    /// Returns the decision, and whether it was made now.
+    fn decide(&self, action: Action, resource: &Resource<'_>) -> (bool, bool) {
+        if self.is_unrestricted() {
+            return (true, false);
+        }
+        let Some(directory) = &self.directory else {
+            return (false, true);
+        };
+        // Read before the decision: one that a change overtakes is made anew.
+        let generation = directory.generation();
+        let mut decisions = self.decisions.lock();
+        let decisions = decisions.get_or_insert_default();
+        if decisions.generation != generation || decisions.known.len() >= DECISIONS_MAX {
+            decisions.known.clear();
+            decisions.generation = generation;
+        }
+        let hash = decisions.hasher.hash_one((action, resource));
+        if let Some(known) = decisions.known.get(&hash)
+            && known.is_about(action, resource)
+        {
+            return (known.is_allowed, false);
+        }
+        let is_allowed = directory.decide(&self.who, self.peer, action, resource);
+        let decision = Decision {
+            action,
+            kind: resource.kind,
+            namespace: resource.namespace.into(),
+            name: resource.name.into(),
+            is_allowed,
+        };
+        decisions.known.insert(hash, decision);
+        (is_allowed, true)
+    }
+}
+
+impl Decision {
+    fn is_about(&self, action: Action, resource: &Resource<'_>) -> bool {
+        self.action == action
+            && self.kind == resource.kind
+            && *self.name == *resource.name
+            && *self.namespace == *resource.namespace
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?} from {}", self.who, self.peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Actions;
+    use crate::directory::Change;
+    use crate::rule::{Effect, Form, Rule, Subject};
+    use crate::user::{ADMINISTRATOR, MONITORING, SUPERUSER, User};
+    use crate::verifier::Verifiers;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn user(name: &str, tags: &[&str]) -> Change {
+        Change::PutUser(User::new(name, Verifiers::default(), tags).unwrap())
+    }
+
+    fn rule(subject: Subject, effect: Effect, name: &str, actions: Actions) -> Change {
+        Change::SetRule(Rule {
+            subject,
+            effect,
+            kinds: Kind::Topic.into(),
+            namespace: None,
+            form: Form::Prefix,
+            name: name.into(),
+            host: None,
+            actions,
+        })
+    }
+
+    fn may(caller: &Caller, action: Action, topic: &str) -> bool {
+        caller.check(action, &Resource::topic(topic)).is_ok()
+    }
+
+    #[test]
+    fn callers_without_a_name_may_do_everything_until_there_is_an_administrator() {
+        let directory = Arc::new(Directory::default());
+        let caller = Caller::anonymous(&directory, HERE);
+        directory.apply([user("ann", &[])]);
+        assert!(may(&caller, Action::Write, "a") && caller.is_valid());
+        let ann = Caller::user(&directory, "ann", HERE);
+        assert!(
+            !may(&ann, Action::Write, "a"),
+            "a user has rules from the beginning"
+        );
+        directory.apply([user("root", &[SUPERUSER])]);
+        assert!(!may(&caller, Action::Write, "a") && !caller.is_valid());
+        directory.apply([Change::DeleteUser("root".into())]);
+        assert!(may(&caller, Action::Write, "a"));
+        assert!(may(&Caller::internal(), Action::Operate, "a"));
+    }
+
+    #[test]
+    fn changes_act_at_once_on_callers_that_remember() {
+        let directory = Arc::new(Directory::default());
+        let ann = || Subject::User("ann".into());
+        directory.apply([user("ann", &["clerks"]), user("root", &[SUPERUSER])]);
+        let caller = Caller::user(&directory, "ann", HERE);
+        assert!(!may(&caller, Action::Read, "orders"));
+        let read = Actions::of(&[Action::Read]);
+        directory.apply([rule(Subject::Role("clerks".into()), Effect::Allow, "ord", read)]);
+        assert!(may(&caller, Action::Read, "orders") && !may(&caller, Action::Write, "orders"));
+        directory.apply([rule(Subject::Everyone, Effect::Deny, "", Actions::ALL)]);
+        assert!(!may(&caller, Action::Read, "orders"), "deny goes before allow");
+        let root = Caller::user(&directory, "root", HERE);
+        assert!(
+            may(&root, Action::Read, "orders"),
+            "nothing is forbidden to superusers"
+        );
+        directory.apply([rule(Subject::Everyone, Effect::Deny, "", Actions::NONE)]);
+        assert!(may(&caller, Action::Read, "orders"));
+        directory.apply([rule(ann(), Effect::Deny, "orders", read)]);
+        assert!(!may(&caller, Action::Read, "orders"));
+        assert!(
+            may(&caller, Action::Describe, "orders"),
+            "a prohibition is of one action"
+        );
+        directory.apply([Change::DeleteUser("ann".into())]);
+        assert!(!may(&caller, Action::Describe, "orders") && !caller.is_valid());
+    }
+
+    #[test]
+    fn tags_open_the_cluster_and_the_view_but_no_content() {
+        let directory = Arc::new(Directory::default());
+        directory.apply([user("ann", &[ADMINISTRATOR]), user("bob", &[MONITORING])]);
+        let (ann, bob) = (
+            Caller::user(&directory, "ann", HERE),
+            Caller::user(&directory, "bob", HERE),
+        );
+        for (caller, is_administrator) in [(ann, true), (bob, false)] {
+            assert_eq!(caller.may(Action::Alter, &Resource::CLUSTER), is_administrator);
+            assert!(caller.may(Action::Describe, &Resource::topic("orders")));
+            assert!(!caller.may(Action::Read, &Resource::topic("orders")));
+            assert!(!caller.may_any(Action::Write, Kind::Topic.into()));
+        }
+    }
+
+    #[test]
+    fn what_a_caller_remembers_is_bounded() {
+        let directory = Arc::new(Directory::default());
+        directory.apply([user("ann", &[])]);
+        let caller = Caller::user(&directory, "ann", HERE);
+        for number in 0..5000 {
+            assert!(!may(&caller, Action::Read, &number.to_string()));
+        }
+        assert!(caller.decisions.lock().as_ref().unwrap().known.len() <= DECISIONS_MAX);
+    }
+}

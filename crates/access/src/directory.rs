@@ -1,0 +1,205 @@
+//! Users, tokens and rules together.
+//!
+//! Each change raises the generation, so that decisions that callers remember are made anew. The directory is
+//! *open* while no user is an administrator: then callers without a name may do everything.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use stafett_model::SharedLock;
+
+use crate::action::Action;
+use crate::caller::{Caller, Denied, Who};
+use crate::resource::{Kind, Kinds, Resource};
+use crate::rule::{Rule, Subject};
+use crate::rules::{Rules, Verdict};
+use crate::token::{Token, TokenHash};
+use crate::user::{ADMINISTRATOR, MONITORING, SUPERUSER, User};
+
+/// Kinds that administrators manage.
+const ADMINISTERED: Kinds = Kinds::of(&[Kind::Cluster, Kind::Namespace, Kind::User, Kind::Token]);
+
+/// A change of the directory, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    PutUser(User),
+    DeleteUser(Box<str>),
+    PutToken(Token),
+    DeleteToken(TokenHash),
+    /// Replaces the actions of a rule; without actions it is removed.
+    SetRule(Rule),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    users: BTreeMap<Box<str>, Arc<User>>,
+    administrators: usize,
+    tokens: HashMap<TokenHash, Arc<Token>>,
+    rules: Rules,
+}
+
+/// Function that hears of refusals.
+type OnDenied = fn(&Caller, &Denied);
+
+#[derive(Debug, Default)]
+pub struct Directory {
+    state: SharedLock<State>,
+    generation: AtomicU64,
+    is_closed: AtomicBool,
+    on_denied: OnceLock<OnDenied>,
+}
+
+impl Directory {
+    /// Sets the function that hears of refusals. Called once, at the start.
+    pub fn on_denied(&self, hear: OnDenied) {
+        let _ = self.on_denied.set(hear);
+    }
+
+    pub(crate) fn tell(&self, caller: &Caller, denied: &Denied) {
+        if let Some(hear) = self.on_denied.get() {
+            hear(caller, denied);
+        }
+    }
+
+    /// Applies changes, all at once.
+    pub fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+        let mut state = self.state.write();
+        for change in changes {
+            state.apply(change);
+        }
+        self.is_closed.store(state.administrators > 0, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns true while no user is an administrator.
+    pub fn is_open(&self) -> bool {
+        !self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Number that changes with every change.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub fn user(&self, name: &str) -> Option<Arc<User>> {
+        self.state.read().users.get(name).cloned()
+    }
+
+    /// Returns all users, by name.
+    pub fn users(&self) -> Vec<Arc<User>> {
+        self.state.read().users.values().cloned().collect()
+    }
+
+    /// Returns up to `count` users behind a name.
+    pub fn users_after(&self, after: &str, count: usize) -> Vec<Arc<User>> {
+        let state = self.state.read();
+        let bounds = (std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded);
+        let users = state.users.range::<str, _>(bounds).take(count);
+        users.map(|(_, user)| Arc::clone(user)).collect()
+    }
+
+    pub fn user_count(&self) -> usize {
+        self.state.read().users.len()
+    }
+
+    /// Returns a token that is valid, and its user.
+    pub fn token(&self, hash: TokenHash, now_ms: i64) -> Option<(Arc<Token>, Arc<User>)> {
+        let state = self.state.read();
+        let token = state
+            .tokens
+            .get(&hash)
+            .filter(|token| !token.is_expired(now_ms))?;
+        let user = state.users.get(&token.user)?;
+        Some((Arc::clone(token), Arc::clone(user)))
+    }
+
+    /// Returns all tokens, by id.
+    pub fn tokens(&self) -> Vec<Arc<Token>> {
+        let mut tokens: Vec<_> = self.state.read().tokens.values().cloned().collect();
+        tokens.sort_by(|a, b| a.id.cmp(&b.id));
+        tokens
+    }
+
+    /// Reads the rules under a lock; `read` should be short.
+    pub fn with_rules<T>(&self, read: impl FnOnce(&Rules) -> T) -> T {
+        read(&self.state.read().rules)
+    }
+
+    /// Decides, without regard to what a caller remembers.
+    pub(crate) fn decide(&self, who: &Who, peer: IpAddr, action: Action, resource: &Resource<'_>) -> bool {
+        let state = self.state.read();
+        let Some(user) = state.user_of(who) else {
+            return who.is_internal() || (*who == Who::Anonymous && self.is_open());
+        };
+        if user.has_tag(SUPERUSER) {
+            return true;
+        }
+        let mut verdict = Verdict::Silent;
+        for subject in subjects(user) {
+            match state.rules.verdict(&subject, action, resource, peer) {
+                Verdict::Forbidden => return false,
+                Verdict::Allowed => verdict = Verdict::Allowed,
+                Verdict::Silent => {}
+            }
+        }
+        verdict == Verdict::Allowed || is_allowed_by_tag(user, action, resource.kind)
+    }
+
+    /// Returns true if a rule permits `action` on at least some things of these kinds.
+    pub(crate) fn decide_any(&self, who: &Who, peer: IpAddr, action: Action, kinds: Kinds) -> bool {
+        let state = self.state.read();
+        let Some(user) = state.user_of(who) else {
+            return who.is_internal() || (*who == Who::Anonymous && self.is_open());
+        };
+        user.has_tag(SUPERUSER)
+            || kinds.iter().any(|kind| is_allowed_by_tag(user, action, kind))
+            || subjects(user).any(|subject| state.rules.permits_any(&subject, action, kinds, peer))
+    }
+}
+
+impl State {
+    fn user_of(&self, who: &Who) -> Option<&User> {
+        let Who::User(name) = who else { return None };
+        self.users.get(&**name).map(|user| &**user)
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::PutUser(user) => {
+                let is_administrator = user.is_administrator();
+                let before = self.users.insert(user.name.clone(), Arc::new(user));
+                self.administrators += usize::from(is_administrator);
+                self.administrators -= usize::from(before.is_some_and(|user| user.is_administrator()));
+            }
+            Change::DeleteUser(name) => {
+                let before = self.users.remove(&name);
+                self.administrators -= usize::from(before.is_some_and(|user| user.is_administrator()));
+            }
+            Change::PutToken(token) => {
+                self.tokens.insert(token.hash, Arc::new(token));
+            }
+            Change::DeleteToken(hash) => {
+                self.tokens.remove(&hash);
+            }
+            Change::SetRule(rule) => self.rules.set(rule),
+        }
+    }
+}
+
+/// Returns the subjects whose rules are about a user.
+fn subjects(user: &User) -> impl Iterator<Item = Subject> {
+    let own = [Subject::User(user.name.clone()), Subject::Everyone];
+    own.into_iter()
+        .chain(user.tags().map(|tag| Subject::Role(tag.into())))
+}
+
+fn is_allowed_by_tag(user: &User, action: Action, kind: Kind) -> bool {
+    let is_view = matches!(action, Action::Describe | Action::DescribeSettings);
+    if user.has_tag(ADMINISTRATOR) {
+        is_view || ADMINISTERED.has(kind)
+    } else {
+        is_view && user.has_tag(MONITORING)
+    }
+}

@@ -1,0 +1,43 @@
+//! Users, callers, actions and rules, as pure data and one decision function.
+//!
+//! This crate does no I/O, reads no clock and draws no random numbers: times, salts and nonces are passed in.
+//! It must not know protocols, and it never keeps a password, only verifiers that a password can be checked
+//! against.
+//!
+//! - `action`: actions, and sets of them
+//! - `resource`: things that actions are done to
+//! - `rule`: one rule: who may or must not do what to which things
+//! - `rules`: all rules, found by name, prefix or pattern
+//! - `pattern`: patterns of names, bounded in time and memory
+//! - `user`: users, their tags and verifiers
+//! - `verifier`: what a password is checked against
+//! - [`scram`]: the server's side of SCRAM (RFC 5802, RFC 7677)
+//! - `token`: tokens that stand for a user
+//! - `guessing`: delays for peers and users with failed logins
+//! - `directory`: users, tokens and rules together, with a generation that tells of changes
+//! - `caller`: the origin of a request, with its decisions remembered
+
+mod action;
+mod caller;
+mod directory;
+mod guessing;
+mod pattern;
+mod resource;
+mod rule;
+mod rules;
+pub mod scram;
+mod token;
+mod user;
+mod verifier;
+
+pub use action::{Action, Actions};
+pub use caller::{Caller, Denied, Who};
+pub use directory::{Change, Directory};
+pub use guessing::Guessing;
+pub use pattern::{BadPattern, Pattern};
+pub use resource::{Kind, Kinds, Resource};
+pub use rule::{Effect, Form, Rule, Subject};
+pub use rules::{BadRule, PATTERNS_MAX, Rules};
+pub use token::{Token, TokenHash};
+pub use user::{ADMINISTRATOR, BadName, MANAGEMENT_TAGS, MONITORING, SUPERUSER, User};
+pub use verifier::{Hash, ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, SaltedHash, ScramVerifier, Verifiers};

@@ -1,0 +1,262 @@
+//! The right of every route. A route without a line here is refused to all but those who may do everything,
+//! and a test over the document of the API names it.
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::{Method, header};
+use stafett_access::{Action, Caller, Kind, Resource};
+use stafett_http::query::decoded;
+use stafett_http::{Code, Problem, Query};
+use stafett_model::Namespace;
+
+use crate::caller::queue_name;
+
+/// Right that a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing: also before a login.
+    Nothing,
+    /// A login. The handler checks rights on what bodies and queries name.
+    Login,
+    /// An action on the cluster.
+    Cluster(Action),
+    /// An action on the thing that the first name of the path names.
+    Named(Action, Kind),
+    /// An action on the queue of the client that the path names, or to be this client.
+    Client(Action),
+    /// All live topics.
+    Live,
+}
+
+/// Returns the right of a route. `None` if it has no line.
+pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
+    use Action::{Alter, AlterSettings, Create, Delete, Describe, Operate, Read, Write};
+    let (reads, puts) = (
+        *method == Method::GET || *method == Method::HEAD,
+        *method == Method::PUT,
+    );
+    let rest = match template {
+        "/" | "/health" | "/health/live" | "/health/ready" | "/live/try" => return Some(Needs::Nothing),
+        _ if template.starts_with("/metrics") => return Some(Needs::Cluster(Describe)),
+        _ if template == "/live" || template.starts_with("/live/") => return Some(Needs::Live),
+        _ => template.strip_prefix("/v1")?,
+    };
+    let named = |kind: Kind| {
+        if reads {
+            Needs::Named(Describe, kind)
+        } else if puts {
+            Needs::Named(Create, kind)
+        } else if *method == Method::PATCH {
+            Needs::Named(AlterSettings, kind)
+        } else {
+            Needs::Named(Delete, kind)
+        }
+    };
+    let content = if reads { Read } else { Write };
+    let operated = if reads { Describe } else { Operate };
+    let managed = if reads { Describe } else { Alter };
+    Some(match rest {
+        "" | "/openapi.json" | "/problems/{code}" | "/login" => Needs::Nothing,
+        "/logout" | "/whoami" | "/ws" | "/watch" | "/messages" | "/receive" | "/pending" => Needs::Login,
+        "/bindings" if !reads => Needs::Login,
+        "/bindings/{binding}" => Needs::Login,
+        "/clients/{client}/call" => Needs::Client(Write),
+        "/clients/{client}" if reads => Needs::Client(Describe),
+        "/clients/{client}" => Needs::Client(if puts { Create } else { Delete }),
+        "/exchanges/{exchange}" => named(Kind::Exchange),
+        "/exchanges/{exchange}/publish" => Needs::Named(Write, Kind::Exchange),
+        "/exchanges/{exchange}/route" => Needs::Named(Describe, Kind::Exchange),
+        "/groups/{group}" => named(Kind::Group),
+        "/groups/{group}/offsets" => Needs::Named(if puts { Read } else { Delete }, Kind::Group),
+        "/groups/{group}/reset" => Needs::Named(Read, Kind::Group),
+        "/namespaces/{namespace}" => named(Kind::Namespace),
+        "/queues/{queue}" => named(Kind::Queue),
+        "/queues/{queue}/consumers" => Needs::Named(Describe, Kind::Queue),
+        "/queues/{queue}/messages" => Needs::Named(content, Kind::Queue),
+        "/queues/{queue}/pause" | "/queues/{queue}/resume" => Needs::Named(Alter, Kind::Queue),
+        "/queues/{queue}/discard"
+        | "/queues/{queue}/messages/{id}"
+        | "/queues/{queue}/move"
+        | "/queues/{queue}/purge"
+        | "/queues/{queue}/receive"
+        | "/queues/{queue}/settle" => Needs::Named(Read, Kind::Queue),
+        "/topics/{topic}" => named(Kind::Topic),
+        "/topics/{topic}/groups" | "/topics/{topic}/partitions" | "/topics/{topic}/producers" => {
+            Needs::Named(Describe, Kind::Topic)
+        }
+        "/topics/{topic}/events" | "/topics/{topic}/partitions/{partition}/records" => {
+            Needs::Named(Read, Kind::Topic)
+        }
+        "/topics/{topic}/records" => Needs::Named(content, Kind::Topic),
+        "/topics/{topic}/truncate" => Needs::Named(Delete, Kind::Topic),
+        "/transactions/{id}" => Needs::Named(Describe, Kind::TransactionalId),
+        "/apps" => Needs::Cluster(Describe),
+        // An app reads and writes the topics that its definition names: who defines it may do that with all.
+        "/apps/{app}" if puts => Needs::Cluster(Operate),
+        "/apps/{app}" => named(Kind::App),
+        _ if rest.starts_with("/apps/{app}/state/") => Needs::Named(Read, Kind::App),
+        _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => {
+            Needs::Named(Write, Kind::App)
+        }
+        _ if rest.starts_with("/apps/{app}/") => Needs::Named(Alter, Kind::App),
+        "/users" | "/users/{user}" | "/users/{user}/rules" | "/tokens" | "/tokens/{id}" | "/rules" => {
+            Needs::Cluster(managed)
+        }
+        "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"
+        | "/events/stream" | "/exchanges" | "/groups" | "/metrics/history" | "/metrics/names"
+        | "/namespaces" | "/nodes" | "/overview" | "/queues" | "/topics" | "/transactions" => {
+            Needs::Cluster(Describe)
+        }
+        "/connections/{id}" | "/consumers/{id}" | "/operations" | "/operations/{id}" => {
+            Needs::Cluster(operated)
+        }
+        _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
+        _ => return None,
+    })
+}
+
+/// Checks the right of a request's route.
+pub(crate) fn check(caller: &Caller, request: &Request) -> Result<(), Problem> {
+    if caller.is_unrestricted() {
+        return Ok(());
+    }
+    let template = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("", MatchedPath::as_str);
+    // A WebSocket at the root path is that of live topics.
+    let is_upgrade = template == "/" && request.headers().contains_key(header::UPGRADE);
+    let template = if is_upgrade { "/live" } else { template };
+    let uri = request.uri();
+    check_path(caller, request.method(), template, uri.path(), uri.query())
+}
+
+/// Checks the right of a route for a path that is of it.
+pub(crate) fn check_path(
+    caller: &Caller,
+    method: &Method,
+    template: &str,
+    path: &str,
+    query: Option<&str>,
+) -> Result<(), Problem> {
+    let needs = needs(method, template);
+    // A page at the root path is for everyone; live topics there are as below /live.
+    if needs == Some(Needs::Nothing) || *method == Method::OPTIONS {
+        return Ok(());
+    }
+    if !caller.is_valid() {
+        let why = "log in: by Authorization (Basic or Bearer), or by POST /v1/login";
+        return Err(Problem::new(Code::Unauthenticated, why));
+    }
+    let name = name(template, path);
+    let namespace = namespace(query);
+    let (action, resource) = match needs {
+        Some(Needs::Nothing | Needs::Login) => return Ok(()),
+        Some(Needs::Cluster(action)) => (action, Resource::CLUSTER),
+        Some(Needs::Named(action, kind)) => (action, named(kind, &namespace, &name)),
+        Some(Needs::Client(_)) if caller.name() == Some(&*name) => return Ok(()),
+        Some(Needs::Client(action)) => {
+            let queue = queue_name(&name);
+            return allow(caller, action, &Resource::queue(&namespace, &queue));
+        }
+        Some(Needs::Live) => {
+            // Names of live topics are in messages: the right is one on all of them.
+            let all = Resource::new(Kind::LiveTopic, "");
+            allow(caller, Action::Read, &all)?;
+            (Action::Write, all)
+        }
+        None => {
+            let why = "no right is declared for this route";
+            return Err(Problem::new(Code::Forbidden, why));
+        }
+    };
+    allow(caller, action, &resource)
+}
+
+fn allow(caller: &Caller, action: Action, resource: &Resource<'_>) -> Result<(), Problem> {
+    if caller.check(action, resource).is_ok() {
+        return Ok(());
+    }
+    let missing = missing(resource.kind);
+    match missing {
+        // What may not be seen looks as if it were not there.
+        Some(code) if action != Action::Create && !caller.may(Action::Describe, resource) => {
+            let why = format!("there is no {resource}, or it may not be seen");
+            Err(Problem::new(code, why))
+        }
+        Some(_) | None => Err(forbidden(action, resource)),
+    }
+}
+
+/// Returns the refusal of an action.
+pub(crate) fn forbidden(action: Action, resource: &Resource<'_>) -> Problem {
+    let why = format!(
+        "no rule permits to {} {resource}",
+        action.word().replace('_', " ")
+    );
+    let on = format!("{}:{}", resource.kind.word(), resource.name);
+    Problem::new(Code::Forbidden, why)
+        .with("needs", action.word())
+        .with("on", on)
+}
+
+fn missing(kind: Kind) -> Option<Code> {
+    match kind {
+        Kind::Topic => Some(Code::NoSuchTopic),
+        Kind::Group => Some(Code::NoSuchGroup),
+        Kind::Queue => Some(Code::NoSuchQueue),
+        Kind::Exchange => Some(Code::NoSuchExchange),
+        Kind::TransactionalId => Some(Code::NoSuchTransaction),
+        Kind::Namespace => Some(Code::NoSuchNamespace),
+        Kind::App | Kind::Sink | Kind::LiveTopic | Kind::Cluster | Kind::User | Kind::Token => None,
+    }
+}
+
+fn named<'a>(kind: Kind, namespace: &'a str, name: &'a str) -> Resource<'a> {
+    match kind {
+        Kind::Queue => Resource::queue(namespace, name),
+        Kind::Exchange => Resource::exchange(namespace, name),
+        other => Resource::new(other, name),
+    }
+}
+
+/// Returns the first name in a path.
+fn name(template: &str, path: &str) -> String {
+    let mut pairs = template.split('/').zip(path.split('/'));
+    let found = pairs.find(|(known, _)| known.starts_with('{'));
+    found.and_then(|(_, name)| decoded(name)).unwrap_or_default()
+}
+
+fn namespace(query: Option<&str>) -> String {
+    let query = Query::lenient(query, &["namespace"]);
+    let given = query
+        .ok()
+        .and_then(|query| query.get("namespace").map(str::to_owned));
+    given.unwrap_or_else(|| Namespace::DEFAULT.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_route_of_the_document_has_a_declared_right() {
+        let document: serde_json::Value = serde_json::from_str(&crate::document()).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        assert!(paths.len() > 60);
+        for (path, methods) in paths {
+            for method in methods
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|it| *it != "parameters")
+            {
+                let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+                assert!(
+                    needs(&method, path).is_some(),
+                    "{method} {path} needs a line in access/rights.rs"
+                );
+            }
+        }
+        assert_eq!(needs(&Method::GET, "/v1/something"), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! Opening of a connection: reads frames for the handshake, and writes its answers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stafett_access::Caller;
+use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
+use stafett_amqp_wire::{Frame, frame};
+use stafett_net::tls::{is_hello, warn_of_tls};
+use stafett_net::{Connection, WriteHalf, turn};
+
+use crate::auth;
+use crate::connection::Ended;
+use crate::context::AmqpContext;
+use crate::exception::Exception;
+use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
+use crate::input::Input;
+use crate::output::Output;
+use crate::session::{ConnectionEnd, rights};
+
+/// A connection that is not authenticated and opened yet.
+pub(crate) struct Opening {
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+}
+
+impl Opening {
+    pub(crate) async fn run(
+        &mut self,
+        context: &AmqpContext,
+        connection: &mut Connection,
+    ) -> Result<(Agreed, Arc<Caller>), Ended> {
+        let peer = connection.entry.peer.ip();
+        let entry = Arc::clone(&connection.entry);
+        let budget = Arc::clone(&connection.budget);
+        let drain = connection.drain.clone();
+        let (mut read, mut write) = connection.stream.split();
+        let mut handshake = Handshake::default();
+        let mut caller = None;
+        let access = context.broker.access();
+        let mut began = false;
+        loop {
+            let read = drain
+                .run_until_cancelled(self.input.read(&mut read, &budget, &entry))
+                .await;
+            let Some(read) = read else {
+                return Err(ConnectionEnd::Stopping.into());
+            };
+            let permit = read?.ok_or(Ended::Left)?;
+            entry.on_received(permit.bytes());
+            if !began {
+                let is_tls = is_hello(&self.input.buffer);
+                let Some(is_spoken) = frame::split_protocol_header(&mut self.input.buffer) else {
+                    continue;
+                };
+                if !is_spoken {
+                    if is_tls {
+                        warn_of_tls(&entry);
+                    }
+                    self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
+                    self.output.write_all(&mut write).await?;
+                    return Err(Ended::NotOpened(
+                        "another protocol, or another version".to_owned(),
+                    ));
+                }
+                began = true;
+                self.output.send(0, handshake::start(peer, access.is_open()));
+            }
+            while let Some(frame) = self.next_frame()? {
+                let action = act(&mut handshake, frame, context, peer, &mut caller).await;
+                match action {
+                    HandshakeAction::Nothing | HandshakeAction::LogIn(_) => {}
+                    HandshakeAction::Send(method) => self.output.send(0, method),
+                    HandshakeAction::Open(agreed) => {
+                        let caller = caller.unwrap_or_else(|| access.anonymous(peer));
+                        return self.open(context, agreed, caller, &mut write).await;
+                    }
+                    HandshakeAction::Close(exception) => {
+                        return Err(self.refuse(&exception, &mut write).await);
+                    }
+                    HandshakeAction::End { why } => {
+                        self.output.write_all(&mut write).await?;
+                        return Err(Ended::NotOpened(why));
+                    }
+                    HandshakeAction::Closed => {
+                        self.output.send(0, CloseOk {});
+                        self.output.write_all(&mut write).await?;
+                        return Err(Ended::Left);
+                    }
+                }
+            }
+            turn::after(permit.bytes()).await;
+            drop(permit);
+            self.output.write_all(&mut write).await?;
+        }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<stafett_amqp_wire::Frame>, Ended> {
+        frame::split(&mut self.input.buffer, FRAME_BYTES_BEFORE)
+            .map_err(|error| Ended::NotOpened(error.to_string()))
+    }
+
+    async fn open(
+        &mut self,
+        context: &AmqpContext,
+        agreed: Agreed,
+        caller: Arc<Caller>,
+        write: &mut WriteHalf<'_>,
+    ) -> Result<(Agreed, Arc<Caller>), Ended> {
+        let may_enter = rights::check_virtual_host(&caller, &agreed);
+        if let Err(exception) = may_enter.and_then(|()| context.open_virtual_host(&agreed.virtual_host)) {
+            return Err(self.refuse(&exception.caused_by((10, 40)), write).await);
+        }
+        self.output.send(0, OpenOk::default());
+        Ok((agreed, caller))
+    }
+
+    /// Sends the exception, then ends the connection.
+    async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
+        self.output.send(0, exception.close());
+        match self.output.write_all(write).await {
+            Ok(()) => Ended::NotOpened(exception.reply_text()),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+/// Takes a frame, and checks the credentials in it.
+async fn act(
+    handshake: &mut Handshake,
+    frame: Frame,
+    context: &AmqpContext,
+    peer: IpAddr,
+    caller: &mut Option<Arc<Caller>>,
+) -> HandshakeAction {
+    match handshake.on_frame(frame, &context.settings) {
+        HandshakeAction::LogIn(credentials) => {
+            let logged_in = auth::log_in(context.broker.access(), &credentials, peer).await;
+            let user = logged_in.map(|logged_in| {
+                *caller = Some(logged_in.caller);
+                logged_in.user
+            });
+            handshake.on_login(user, &context.settings)
+        }
+        other => other,
+    }
+}

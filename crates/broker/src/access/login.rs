@@ -1,0 +1,230 @@
+//! Logins by password, token and SCRAM.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_access::scram::{Exchange, First, ScramError};
+use stafett_access::{Caller, Hash, TokenHash, User};
+use stafett_model::checksum;
+use stafett_store::wall_ms;
+
+use super::changes::hex;
+use super::{AUDIT, AccessControl, random};
+
+/// Passwords that are known to be right.
+const VERIFIED_MAX: usize = 10_000;
+/// Sessions of pages.
+const SESSIONS_MAX: usize = 10_000;
+/// Time that a session lasts after the login.
+const SESSION_MS: i64 = 12 * 3600 * 1000;
+
+/// Proof of an identity.
+pub enum Proof<'a> {
+    Password {
+        user: &'a str,
+        password: &'a [u8],
+    },
+    Token(&'a [u8]),
+    /// Text of a session that [`AccessControl::begin_session`] returned.
+    Session(&'a str),
+}
+
+impl fmt::Debug for Proof<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Proof")
+    }
+}
+
+/// Reason why a login fails. Which of user and password is wrong is not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    #[error("the user name or the password is wrong")]
+    Refused,
+    #[error("the token is unknown, revoked or expired")]
+    BadToken,
+    #[error("too many logins are waiting; try again")]
+    Busy,
+    #[error("{0}")]
+    Scram(#[from] ScramError),
+}
+
+/// Hashes of passwords that were right, so that a client that sends its password with each request does not
+/// cost milliseconds each time.
+#[derive(Debug, Default)]
+pub(super) struct Verified(HashMap<Box<str>, ([u8; 32], u64)>);
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions(HashMap<TokenHash, (Box<str>, i64)>);
+
+/// A SCRAM login that waits for the client's second message.
+pub struct ScramLogin {
+    exchange: Exchange,
+    user: String,
+}
+
+impl fmt::Debug for ScramLogin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SCRAM login of {:?}", self.user)
+    }
+}
+
+impl AccessControl {
+    /// Checks a proof. Takes longer for a peer or user with failed logins.
+    pub async fn login(&self, proof: Proof<'_>, peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
+        let user = match proof {
+            Proof::Password { user, password } => return self.login_by_password(user, password, peer).await,
+            Proof::Token(token) => self.user_of_token(token, peer).await?,
+            Proof::Session(session) => self.user_of_session(session)?,
+        };
+        Ok(Arc::new(Caller::user(&self.directory, &user, peer)))
+    }
+
+    async fn login_by_password(
+        &self,
+        name: &str,
+        password: &[u8],
+        peer: IpAddr,
+    ) -> Result<Arc<Caller>, LoginError> {
+        self.wait(peer, name).await;
+        let user = self.directory.user(name);
+        let is_right = match &user {
+            Some(user) if self.is_verified(user, password) => true,
+            _ => self.verify(user.clone(), password).await?,
+        };
+        let Some(user) = user.filter(|_| is_right) else {
+            self.on_failure(name, peer);
+            return Err(LoginError::Refused);
+        };
+        self.guessing.on_success(name);
+        self.remember(&user, password);
+        Ok(Arc::new(Caller::user(&self.directory, name, peer)))
+    }
+
+    async fn verify(&self, user: Option<Arc<User>>, password: &[u8]) -> Result<bool, LoginError> {
+        let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
+        let _check = self.checks.acquire().await.map_err(|_| LoginError::Busy)?;
+        let password = password.to_vec();
+        let verified = tokio::task::spawn_blocking(move || {
+            let verifiers = user.map(|user| user.verifiers.clone()).unwrap_or_default();
+            verifiers.verifies(&password)
+        });
+        verified.await.map_err(|_| LoginError::Busy)
+    }
+
+    async fn user_of_token(&self, token: &[u8], peer: IpAddr) -> Result<Box<str>, LoginError> {
+        // A token is too long to be guessed; still, guessing is not for free.
+        self.wait(peer, "").await;
+        match self.directory.token(TokenHash::of(token), wall_ms()) {
+            Some((_, user)) => Ok(user.name.clone()),
+            None => {
+                self.on_failure("", peer);
+                Err(LoginError::BadToken)
+            }
+        }
+    }
+
+    /// Begins a SCRAM login, and returns the answer to the client's first message.
+    pub async fn begin_scram(
+        &self,
+        hash: Hash,
+        message: &[u8],
+        peer: IpAddr,
+    ) -> Result<(ScramLogin, String), LoginError> {
+        let first = First::read(message)?;
+        let user = first.user.clone();
+        self.wait(peer, &user).await;
+        let known = self.directory.user(&user);
+        let verifier = known.as_deref().and_then(|user| user.verifiers.scram(hash));
+        let nonce = hex(random().get(..16).unwrap_or_default());
+        let (exchange, answer) = first.answer(hash, verifier, &nonce, &self.secret);
+        Ok((ScramLogin { exchange, user }, answer))
+    }
+
+    /// Ends a SCRAM login, and returns the last message.
+    pub fn finish_scram(
+        &self,
+        login: ScramLogin,
+        message: &[u8],
+        peer: IpAddr,
+    ) -> Result<(Arc<Caller>, String), LoginError> {
+        let ScramLogin { exchange, user } = login;
+        match exchange.finish(message) {
+            Ok(answer) => {
+                self.guessing.on_success(&user);
+                Ok((Arc::new(Caller::user(&self.directory, &user, peer)), answer))
+            }
+            Err(why) => {
+                self.on_failure(&user, peer);
+                Err(why.into())
+            }
+        }
+    }
+
+    /// Begins a session of a page, and returns its text, a secret.
+    pub fn begin_session(&self, user: &str) -> String {
+        let text = hex(&random());
+        let now = wall_ms();
+        let mut sessions = self.sessions.lock();
+        if sessions.0.len() >= SESSIONS_MAX {
+            sessions.0.retain(|_, (_, expiry)| *expiry > now);
+        }
+        if sessions.0.len() >= SESSIONS_MAX {
+            let oldest = sessions.0.iter().min_by_key(|(_, (_, expiry))| *expiry);
+            let oldest = oldest.map(|(hash, _)| *hash);
+            oldest.map(|hash| sessions.0.remove(&hash));
+        }
+        sessions
+            .0
+            .insert(TokenHash::of(text.as_bytes()), (user.into(), now + SESSION_MS));
+        text
+    }
+
+    /// Ends a session, if it is there.
+    pub fn end_session(&self, session: &str) {
+        self.sessions.lock().0.remove(&TokenHash::of(session.as_bytes()));
+    }
+
+    fn user_of_session(&self, session: &str) -> Result<Box<str>, LoginError> {
+        let sessions = self.sessions.lock();
+        let found = sessions.0.get(&TokenHash::of(session.as_bytes()));
+        let found = found.filter(|(user, expiry)| *expiry > wall_ms() && self.directory.user(user).is_some());
+        found.map(|(user, _)| user.clone()).ok_or(LoginError::BadToken)
+    }
+
+    /// Waits as long as earlier failures demand.
+    async fn wait(&self, peer: IpAddr, user: &str) {
+        let delay = self.guessing.delay(peer, user, wall_ms());
+        if delay > Duration::ZERO {
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    fn on_failure(&self, user: &str, peer: IpAddr) {
+        let user = user.get(..user.floor_char_boundary(256)).unwrap_or_default();
+        self.guessing.on_failure(peer, user, wall_ms());
+        tracing::warn!(target: AUDIT, user, %peer, "login refused");
+    }
+
+    fn is_verified(&self, user: &User, password: &[u8]) -> bool {
+        let (hash, verifiers) = self.digests(user, password);
+        self.verified.lock().0.get(&user.name) == Some(&(hash, verifiers))
+    }
+
+    fn remember(&self, user: &User, password: &[u8]) {
+        let digests = self.digests(user, password);
+        let mut verified = self.verified.lock();
+        if verified.0.len() >= VERIFIED_MAX {
+            verified.0.clear();
+        }
+        verified.0.insert(user.name.clone(), digests);
+    }
+
+    /// Returns a hash of the password with the secret of this run, and one that changes with the verifiers.
+    fn digests(&self, user: &User, password: &[u8]) -> ([u8; 32], u64) {
+        let hash = TokenHash::of(&[&self.secret, password].concat());
+        (hash.0, checksum::crc32c(&user.value()).into())
+    }
+}

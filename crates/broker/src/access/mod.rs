@@ -1,0 +1,136 @@
+//! Users, tokens and rules as stored state, and logins.
+//!
+//! [`Directory`] decides; this stores what it knows, changes it, and checks what callers give as proof.
+//! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
+//!
+//! - `changes`: users, tokens and rules that are made and deleted
+//! - `login`: logins by password, token and SCRAM
+
+mod changes;
+mod login;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stafett_access::{Caller, Change, Denied, Directory, Guessing, Rule, Token, User};
+use stafett_journal::{Journal, StateItem, StateUnreadable};
+use stafett_model::Lock;
+use stafett_store::spaces;
+use tokio::sync::Semaphore;
+
+pub use changes::{AccessError, NewToken};
+pub use login::{LoginError, Proof, ScramLogin};
+
+use login::{Sessions, Verified};
+
+/// Target of lines about changes of access and refusals.
+pub const AUDIT: &str = "audit";
+/// Passwords that are checked at once.
+const CHECKS_MAX: usize = 2;
+/// Logins that wait for a check of their password; more are refused.
+const WAITING_MAX: usize = 256;
+
+/// Access to a broker: who may do what.
+#[derive(Debug)]
+pub struct AccessControl {
+    directory: Arc<Directory>,
+    journal: Arc<dyn Journal>,
+    guessing: Guessing,
+    /// Permits to check a password.
+    checks: Arc<Semaphore>,
+    /// Permits to wait for one of these.
+    waiting: Arc<Semaphore>,
+    /// One permit, held while something is changed.
+    turn: Semaphore,
+    verified: Lock<Verified>,
+    sessions: Lock<Sessions>,
+    /// True if callers from other machines always need a name.
+    remote_needs_login: AtomicBool,
+    /// Secret of this run.
+    secret: [u8; 32],
+}
+
+impl AccessControl {
+    pub(crate) fn load(journal: &Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
+        let directory = Directory::default();
+        let mut changes = Vec::new();
+        let changes_of = Lock::new(&mut changes);
+        let mut take = |change: Option<Change>| change.map(|change| changes_of.lock().push(change));
+        let take = Lock::new(&mut take);
+        spaces::load_access(
+            &**journal,
+            &mut |row| (take.lock())(row_of(row, User::decode).map(Change::PutUser)),
+            &mut |row| (take.lock())(row_of(row, Token::decode).map(Change::PutToken)),
+            &mut |row| (take.lock())(row_of(row, Rule::decode).map(Change::SetRule)),
+        )?;
+        directory.apply(changes);
+        directory.on_denied(audit_refusal);
+        Ok(Self {
+            directory: Arc::new(directory),
+            journal: Arc::clone(journal),
+            guessing: Guessing::default(),
+            checks: Arc::new(Semaphore::new(CHECKS_MAX)),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+            turn: Semaphore::new(1),
+            verified: Lock::default(),
+            sessions: Lock::default(),
+            remote_needs_login: AtomicBool::new(false),
+            secret: random(),
+        })
+    }
+
+    /// Returns users, tokens and rules.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// Returns true if callers need no name, because no user is an administrator.
+    pub fn is_open(&self) -> bool {
+        self.directory.is_open()
+    }
+
+    /// Requires a login of callers from other machines, also while no user is an administrator.
+    pub fn require_remote_login(&self, is_required: bool) {
+        self.remote_needs_login.store(is_required, Ordering::Relaxed);
+    }
+
+    /// Creates the caller of a connection without a login.
+    pub fn anonymous(&self, peer: IpAddr) -> Arc<Caller> {
+        if self.remote_needs_login.load(Ordering::Relaxed) && !peer.to_canonical().is_loopback() {
+            // No user has an empty name: this caller may do nothing.
+            return Arc::new(Caller::user(&self.directory, "", peer));
+        }
+        Arc::new(Caller::anonymous(&self.directory, peer))
+    }
+
+    /// Creates the caller of a user whose identity was proved elsewhere. `None` if there is no such user.
+    pub fn trusted(&self, user: &str, peer: IpAddr) -> Option<Arc<Caller>> {
+        self.directory.user(user)?;
+        Some(Arc::new(Caller::user(&self.directory, user, peer)))
+    }
+}
+
+/// Writes a line about a refusal. A caller that repeats itself is written once until something changes.
+fn audit_refusal(caller: &Caller, denied: &Denied) {
+    let (action, kind) = (denied.action.word(), denied.kind.word());
+    let (user, peer) = (&denied.user, caller.peer());
+    let (namespace, name) = (&denied.namespace, &denied.name);
+    tracing::warn!(target: AUDIT, user, %peer, action, kind, namespace, name, "refused");
+}
+
+fn row_of<T>(row: StateItem<'_>, decode: impl FnOnce(&[u8], &[u8]) -> Option<T>) -> Option<T> {
+    match row {
+        StateItem::Value { key, value } => decode(key, value),
+        StateItem::Delta { .. } => None,
+    }
+}
+
+/// Returns random bytes, 244 bits of them unpredictable.
+pub(crate) fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let (front, back) = bytes.split_at_mut(16);
+    front.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    back.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    bytes
+}

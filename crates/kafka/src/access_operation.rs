@@ -1,0 +1,42 @@
+//! Changes of users and rules that a request waits for.
+
+use stafett_access::{Rule, User};
+use stafett_broker::access::AccessError;
+
+use crate::call::Close;
+use crate::context::RequestContext;
+use crate::operation::{Step, Then};
+
+pub(crate) type Changed = Result<(), AccessError>;
+
+/// Change of users or rules, one after the other.
+pub(crate) enum AccessOperation {
+    AddRules(Vec<Rule>, Then<Vec<Changed>>),
+    RemoveRules(Vec<Rule>, Then<Vec<Changed>>),
+    PutUsers(Vec<User>, Then<Vec<Changed>>),
+}
+
+impl AccessOperation {
+    pub(crate) async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
+        let (access, by) = (context.shared.broker.access(), context.caller());
+        match self {
+            Self::AddRules(rules, then) => {
+                let mut done = Vec::with_capacity(rules.len());
+                for rule in rules {
+                    done.push(access.add_rules(by, vec![rule]).await);
+                }
+                then.on_done(context, done)
+            }
+            Self::RemoveRules(rules, then) => {
+                then.on_done(context, vec![access.remove_rules(by, rules).await])
+            }
+            Self::PutUsers(users, then) => {
+                let mut done = Vec::with_capacity(users.len());
+                for user in users {
+                    done.push(access.put_user(by, user).await.map(drop));
+                }
+                then.on_done(context, done)
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `SaslHandshake` and `SaslAuthenticate`: logins. Before there are users, nothing can be logged in to.
+
+use stafett_kafka_wire::messages::{
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+
+use crate::call::Call;
+use crate::context::RequestContext;
+use crate::operation::{Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::sasl::{Authenticated, Mechanism, Sasl};
+
+/// Version from which on the messages of a login come in requests of their own.
+const WRAPPED_FROM: i16 = 1;
+
+pub(super) fn sasl_handshake(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+    let request: SaslHandshakeRequest = call.read(body)?;
+    let mechanism = Mechanism::ALL
+        .into_iter()
+        .find(|known| known.name() == &*request.mechanism);
+    let has_users = context.shared.broker.access().directory().user_count() > 0;
+    let (code, sasl) = match mechanism {
+        _ if !has_users => (ErrorCode::IllegalSaslState, None),
+        Some(mechanism) if call.version >= WRAPPED_FROM => (ErrorCode::None, Some(Sasl::Chosen(mechanism))),
+        Some(_) | None => (ErrorCode::UnsupportedSaslMechanism, Some(Sasl::Failed)),
+    };
+    if let Some(sasl) = sasl {
+        *context.identity.sasl.lock() = sasl;
+    }
+    let names = Mechanism::ALL.into_iter().filter(|_| has_users);
+    let response = SaslHandshakeResponse {
+        error_code: context.shared.metrics.error(call.api, code),
+        mechanisms: names
+            .map(|mechanism| Str::from_static(mechanism.name()))
+            .collect(),
+    };
+    Ok(call.answer::<SaslHandshakeRequest>(&response)?.into())
+}
+
+pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+    let request: SaslAuthenticateRequest = call.read(body)?;
+    if context.shared.broker.access().directory().user_count() == 0 {
+        let response = SaslAuthenticateResponse {
+            error_code: context
+                .shared
+                .metrics
+                .error(call.api, ErrorCode::IllegalSaslState),
+            error_message: Some("SaslAuthenticate request received after successful authentication".into()),
+            ..SaslAuthenticateResponse::default()
+        };
+        return Ok(call.answer::<SaslAuthenticateRequest>(&response)?.into());
+    }
+    let answered = then(move |context: &RequestContext, done: Authenticated| {
+        let response = match done {
+            Ok((auth_bytes, caller)) => {
+                if let Some(user) = caller.as_deref().and_then(|caller| caller.name()) {
+                    tracing::debug!(user, peer = %context.entry.peer, "logged in");
+                }
+                SaslAuthenticateResponse {
+                    error_message: None,
+                    auth_bytes,
+                    ..SaslAuthenticateResponse::default()
+                }
+            }
+            Err(why) => {
+                let code = if why.is_out_of_order() {
+                    ErrorCode::IllegalSaslState
+                } else {
+                    ErrorCode::SaslAuthenticationFailed
+                };
+                SaslAuthenticateResponse {
+                    error_code: context.shared.metrics.error(call.api, code),
+                    error_message: Some(why.text().into()),
+                    ..SaslAuthenticateResponse::default()
+                }
+            }
+        };
+        call.answer::<SaslAuthenticateRequest>(&response)
+    });
+    let operation = Operation::Authenticate(request.auth_bytes, answered);
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
+}

@@ -1,0 +1,86 @@
+//! The caller of a connection, and its rights in Kafka's words.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use stafett_access::{Action, Caller, Kind, Resource};
+use stafett_broker::Broker;
+use stafett_kafka_wire::ErrorCode;
+use stafett_model::Lock;
+
+use crate::context::RequestContext;
+use crate::sasl::Sasl;
+
+/// Identity of a connection.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    anonymous: Arc<Caller>,
+    /// Set once, by the login.
+    login: OnceLock<Arc<Caller>>,
+    pub sasl: Lock<Sasl>,
+}
+
+impl Identity {
+    pub(crate) fn new(broker: &Broker, peer: IpAddr) -> Self {
+        Self {
+            anonymous: broker.access().anonymous(peer),
+            login: OnceLock::new(),
+            sasl: Lock::default(),
+        }
+    }
+
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
+        self.login.get().unwrap_or(&self.anonymous)
+    }
+
+    /// Takes the caller of a login. A later login must be of the same user; returns false otherwise.
+    pub(crate) fn log_in(&self, caller: Arc<Caller>) -> bool {
+        let name = caller.name().map(str::to_owned);
+        self.login.get_or_init(|| caller).name() == name.as_deref()
+    }
+}
+
+impl RequestContext {
+    pub(crate) fn caller(&self) -> &Caller {
+        self.identity.caller()
+    }
+
+    /// Returns true while the client may do nothing but log in.
+    pub(crate) fn must_log_in(&self) -> bool {
+        !self.caller().is_valid()
+    }
+
+    pub(crate) fn check_topic(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
+        let checked = self.caller().check(action, &Resource::topic(name));
+        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+    }
+
+    pub(crate) fn may_topic(&self, action: Action, name: &str) -> bool {
+        self.caller().may(action, &Resource::topic(name))
+    }
+
+    pub(crate) fn check_group(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
+        let checked = self.caller().check(action, &Resource::group(name));
+        checked.map_err(|_| ErrorCode::GroupAuthorizationFailed)
+    }
+
+    pub(crate) fn check_transaction(&self, action: Action, id: &str) -> Result<(), ErrorCode> {
+        let checked = self
+            .caller()
+            .check(action, &Resource::new(Kind::TransactionalId, id));
+        checked.map_err(|_| ErrorCode::TransactionalIdAuthorizationFailed)
+    }
+
+    pub(crate) fn check_cluster(&self, action: Action) -> Result<(), ErrorCode> {
+        let checked = self.caller().check(action, &Resource::CLUSTER);
+        checked.map_err(|_| ErrorCode::ClusterAuthorizationFailed)
+    }
+
+    /// Topics are made by those who may make all, or this one.
+    pub(crate) fn check_creation(&self, name: &str) -> Result<(), ErrorCode> {
+        if self.caller().may(Action::Create, &Resource::CLUSTER) {
+            return Ok(());
+        }
+        self.check_topic(Action::Create, name)
+    }
+}

@@ -1,0 +1,117 @@
+//! SASL: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, as messages of `SaslAuthenticate`.
+//!
+//! ```text
+//! Start ──SaslHandshake──▶ Chosen ──PLAIN──────────────────────────▶ Done
+//!                             └──SCRAM──▶ Proving ──second message──▶ Done
+//! ```
+//!
+//! Anything else is a failure, after which the connection is closed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_access::scram::ScramError;
+use stafett_access::{Caller, Hash};
+use stafett_broker::access::{LoginError, Proof, ScramLogin};
+
+use crate::context::RequestContext;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mechanism {
+    Plain,
+    Scram(Hash),
+}
+
+impl Mechanism {
+    pub(crate) const ALL: [Self; 3] = [Self::Scram(Hash::Sha512), Self::Scram(Hash::Sha256), Self::Plain];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::Scram(Hash::Sha256) => "SCRAM-SHA-256",
+            Self::Scram(Hash::Sha512) => "SCRAM-SHA-512",
+        }
+    }
+}
+
+/// State of a login.
+#[derive(Debug, Default)]
+pub(crate) enum Sasl {
+    #[default]
+    Start,
+    Chosen(Mechanism),
+    Proving(ScramLogin),
+    Done,
+    Failed,
+}
+
+/// Result of a message: the answer, and the caller if the login is complete.
+pub(crate) type Authenticated = Result<(Bytes, Option<Arc<Caller>>), SaslError>;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SaslError {
+    #[error("SaslAuthenticate request received before a SaslHandshake request")]
+    OutOfOrder,
+    #[error("Authentication failed: {0}")]
+    Login(#[from] LoginError),
+    #[error("Invalid SASL/PLAIN response")]
+    MalformedPlain,
+    #[error("Cannot change principals during re-authentication")]
+    OtherUser,
+}
+
+/// Takes a message of the client.
+pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Authenticated {
+    let access = context.shared.broker.access();
+    let peer = context.entry.peer.ip();
+    let state = std::mem::replace(&mut *context.identity.sasl.lock(), Sasl::Failed);
+    let (answer, caller) = match state {
+        Sasl::Chosen(Mechanism::Plain) => {
+            let (user, password) = plain(&message).ok_or(SaslError::MalformedPlain)?;
+            let caller = access.login(Proof::Password { user, password }, peer).await?;
+            (Bytes::new(), caller)
+        }
+        Sasl::Chosen(Mechanism::Scram(hash)) => {
+            let (login, answer) = access.begin_scram(hash, &message, peer).await?;
+            *context.identity.sasl.lock() = Sasl::Proving(login);
+            return Ok((answer.into(), None));
+        }
+        Sasl::Proving(login) => {
+            let (caller, answer) = access.finish_scram(login, &message, peer)?;
+            (answer.into(), caller)
+        }
+        Sasl::Start | Sasl::Done | Sasl::Failed => return Err(SaslError::OutOfOrder),
+    };
+    if !context.identity.log_in(Arc::clone(&caller)) {
+        return Err(SaslError::OtherUser);
+    }
+    *context.identity.sasl.lock() = Sasl::Done;
+    Ok((answer, Some(caller)))
+}
+
+/// Parses `[authorization] NUL user NUL password` (RFC 4616). A user acts for itself only.
+fn plain(message: &[u8]) -> Option<(&str, &[u8])> {
+    let mut parts = message.splitn(3, |byte| *byte == 0);
+    let authorization = parts.next()?;
+    let user = std::str::from_utf8(parts.next()?).ok()?;
+    let password = parts.next()?;
+    let is_own = authorization.is_empty() || authorization == user.as_bytes();
+    (is_own && !user.is_empty() && !password.contains(&0)).then_some((user, password))
+}
+
+impl SaslError {
+    /// Returns true if the client does not follow the protocol.
+    pub(crate) fn is_out_of_order(&self) -> bool {
+        matches!(self, Self::OutOfOrder)
+    }
+
+    /// Returns the text for the client. It does not tell whether the user exists.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Login(LoginError::Refused | LoginError::Scram(ScramError::Refused)) => {
+                "Authentication failed: Invalid username or password".to_owned()
+            }
+            other => other.to_string(),
+        }
+    }
+}

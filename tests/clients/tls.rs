@@ -1,0 +1,189 @@
+//! Clients of each language over TLS. The broker asks for client certificates, and each client shows one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::broker::{Broker, binary, is_stafett};
+use crate::peer;
+
+/// Certificates of a broker, and its addresses with TLS.
+pub(crate) struct Tls {
+    /// Folder with `ca.pem`, and `server` and `client` with their keys.
+    pub(crate) folder: PathBuf,
+    pub(crate) kafka: String,
+    pub(crate) amqp: String,
+    pub(crate) http: String,
+}
+
+impl Tls {
+    /// Makes certificates in a folder.
+    pub(crate) fn make(folder: &Path) -> Self {
+        let folder = folder.join("tls");
+        peer::run(
+            Command::new(binary())
+                .args(["tls", "self-signed", "--dir"])
+                .arg(&folder),
+        );
+        let free = || "127.0.0.1:0".to_owned();
+        Self {
+            folder,
+            kafka: free(),
+            amqp: free(),
+            http: free(),
+        }
+    }
+
+    /// Returns settings, each `KEY=VALUE`.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        vec![
+            format!("tls.certificate={}", file("server.pem")),
+            format!("tls.key={}", file("server.key")),
+            format!("tls.client_ca={}", file("ca.pem")),
+            "tls.clients=required".to_owned(),
+            format!("kafka.tls_listen={}", self.kafka),
+            format!("amqp.tls_listen={}", self.amqp),
+            format!("http.tls_listen={}", self.http),
+        ]
+    }
+
+    /// Notes an address that the broker says.
+    pub(crate) fn hear(&mut self, line: &str) {
+        for (name, address) in [
+            ("kafka-tls", &mut self.kafka),
+            ("amqp-tls", &mut self.amqp),
+            ("http-tls", &mut self.http),
+        ] {
+            let said = line
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix(" listening on "));
+            if let Some(said) = said {
+                said.clone_into(address);
+            }
+        }
+    }
+}
+
+/// Runs a program that says `done` at its end.
+fn passes(command: Option<Command>, args: impl FnOnce(&Tls) -> Vec<String>) {
+    if !is_stafett() {
+        return;
+    }
+    let Some(mut command) = command else { return };
+    let broker = Broker::start_with_tls();
+    let said = peer::run_text(command.args(args(broker.tls())));
+    assert!(said.ends_with("done\n"), "{said}");
+}
+
+fn amqp(tls: &Tls) -> Vec<String> {
+    vec![tls.amqp.clone(), tls.folder.display().to_string()]
+}
+
+#[test]
+fn pika_librdkafka_and_websockets_speak_tls() {
+    let python = || {
+        peer::python_with_amqp()?;
+        let mut command = peer::command(&peer::python()?);
+        command.arg(crate::broker::root().join("tests/clients/python/tls.py"));
+        Some(command)
+    };
+    passes(python(), |tls| {
+        let folder = tls.folder.display().to_string();
+        vec![tls.kafka.clone(), tls.amqp.clone(), tls.http.clone(), folder]
+    });
+}
+
+#[test]
+fn amqplib_speaks_tls() {
+    passes(peer::amqplib_with_tls(), amqp);
+}
+
+#[test]
+fn amqp091_go_speaks_tls() {
+    passes(peer::amqp091_go_with_tls(), amqp);
+}
+
+#[test]
+fn kafkas_tools_speak_tls_with_pem_files() {
+    let (Some(mut producer), Some(mut consumer)) = (
+        crate::java::tool("ProducerPerformance"),
+        crate::java::tool("consumer.ConsoleConsumer"),
+    ) else {
+        return;
+    };
+    if !is_stafett() {
+        return;
+    }
+    let broker = Broker::start_with_tls();
+    let tls = broker.tls();
+    let read = |name: &str| fs::read_to_string(tls.folder.join(name)).unwrap();
+    let own = tls.folder.join("client-with-key.pem");
+    fs::write(&own, read("client.key") + &read("client.pem")).unwrap();
+    let properties = tls.folder.join("client.properties");
+    let text = format!(
+        "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={}\nssl.keystore.type=PEM\n\
+         ssl.keystore.location={}\n",
+        tls.folder.join("ca.pem").display(),
+        own.display(),
+    );
+    fs::write(&properties, text).unwrap();
+    let report = peer::run_text(
+        producer
+            .args([
+                "--topic",
+                "tls",
+                "--num-records",
+                "20000",
+                "--record-size",
+                "1000",
+            ])
+            .args(["--throughput", "-1", "--bootstrap-server", &tls.kafka])
+            .arg("--command-config")
+            .arg(&properties),
+    );
+    assert!(report.contains("20000 records sent"), "{report}");
+    let lines = peer::run_text(
+        consumer
+            .args(["--topic", "tls", "--from-beginning", "--max-messages", "20000"])
+            .args(["--bootstrap-server", &tls.kafka, "--timeout-ms", "60000"])
+            .arg("--command-config")
+            .arg(&properties),
+    );
+    assert_eq!(lines.lines().count(), 20_000);
+}
+
+#[test]
+fn kcat_and_curl_speak_tls_and_are_refused_without_a_certificate() {
+    let (Some(kcat), Some(curl)) = (peer::kcat(), peer::curl()) else {
+        return;
+    };
+    if !is_stafett() {
+        return;
+    }
+    let broker = Broker::start_with_tls();
+    let tls = broker.tls();
+    let file = |name: &str| tls.folder.join(name).display().to_string();
+    let (authority, own, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+    let listed = peer::run_text(
+        peer::command(&kcat)
+            .args(["-L", "-b", &tls.kafka, "-X", "security.protocol=ssl"])
+            .args(["-X", &format!("ssl.ca.location={authority}")])
+            .args(["-X", &format!("ssl.certificate.location={own}")])
+            .args(["-X", &format!("ssl.key.location={key}")]),
+    );
+    assert!(listed.contains(&tls.kafka), "{listed}");
+    let get = |more: &[&str]| {
+        let mut command = peer::command(&curl);
+        let url = format!("https://{}/v1/connections", tls.http);
+        command.args(["-s", "--cacert", &authority]).args(more).arg(url);
+        command.output().unwrap()
+    };
+    let shown = String::from_utf8(get(&["--cert", &own, "--key", &key]).stdout).unwrap();
+    assert!(shown.contains("\"client_subject\":\"CN=client\""), "{shown}");
+    assert!(!get(&[]).status.success());
+    let plain =
+        peer::run_text(peer::command(&curl).args(["-s", &format!("http://{}/metrics", broker.http())]));
+    let refused = "stafett_tls_handshake_failures_total{listener=\"http-tls\",reason=\"no_certificate\"} 1";
+    assert!(plain.contains(refused), "{plain}");
+}
