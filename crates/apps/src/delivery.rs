@@ -206,10 +206,8 @@ impl Delivery {
         limits: FetchLimits,
         fetched: &mut Fetched,
     ) -> Result<bool, ReadEnd> {
-        let mut pace = Pace {
-            high: self.high_at(&fetched.next),
-            time: fetched.time,
-        };
+        let (high, time) = (self.high_at(&fetched.next), fetched.time);
+        let mut pace = Pace { high, time };
         let (Some(log), Some(next)) = (source.logs.get(input), fetched.next.get_mut(input)) else {
             return Ok(false);
         };

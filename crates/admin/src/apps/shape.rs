@@ -22,6 +22,7 @@ pub(super) enum Key {
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "AppKeyBytes")]
 pub(super) struct Base64 {
     base64: String,
 }
