@@ -13,7 +13,6 @@ use std::time::Duration;
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
 use stafett_net::registry::Wait;
-use stafett_net::tls::{is_hello, warn_of_tls};
 use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadHalf, WriteHalf, turn};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
