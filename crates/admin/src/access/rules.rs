@@ -31,7 +31,7 @@ struct Named {
 
 /// A rule.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Rule")]
+#[schemars(rename = "AccessRule")]
 #[serde(deny_unknown_fields)]
 struct RuleStatus {
     /// `user:NAME`, `role:TAG`, or `everyone`.
