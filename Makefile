@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture clean
+.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture clean console console-dev console-shots
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -16,6 +16,9 @@ help:
 	@echo 'make api-fuzz [CASES=n] [SEED=s] send the HTTP API requests made of its own document'
 	@echo 'make torture SECONDS=n kill the broker, fill its disk and fail its syncs under load'
 	@echo 'make simulate SECONDS=n [SEED=s] run the broker from seeds (docs/simulation.md)'
+	@echo 'make console build the pages of the console anew (console/dist, which is committed)'
+	@echo 'make console-dev BROKER=url show them from their sources, over a running broker'
+	@echo 'make console-shots make the screenshots of docs/console.md anew'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
 
 run:
@@ -66,6 +69,15 @@ simulate:
 
 torture:
 	TORTURE_SECONDS=$(SECONDS) scripts/torture
+
+console:
+	cd console && { test -d node_modules || npm ci --ignore-scripts --no-fund --no-audit; } && npm run -s types && npm run -s build
+
+console-dev:
+	cd console && BROKER=$(BROKER) npm run -s dev
+
+console-shots:
+	scripts/console-shots
 
 clean:
 	cargo clean

@@ -95,6 +95,12 @@ async fn fill(journal: &Arc<MemoryJournal>) {
         .await
         .unwrap();
     broker.catalog().new_producer_id().await.unwrap();
+    let app = stafett_apps::Definition {
+        topics: vec!["topic".into()],
+        tables: [("table".into(), stafett_apps::Table::default())].into(),
+        ..stafett_apps::Definition::default()
+    };
+    broker.apps().declare("app", app, stafett_apps::Start::Latest).await.unwrap();
     fill_groups(&broker, topic.id).await;
     fill_transactions(&broker, &topic).await;
     fill_queues(&broker).await;

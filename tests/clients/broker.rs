@@ -206,13 +206,18 @@ impl Broker {
 
     /// Kills without any warning, and starts again on the same port and data.
     pub(crate) fn kill_and_restart(&mut self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// Kills without any warning.
+    pub(crate) fn kill(&mut self) {
         let mut process = self
             .process
             .take()
             .expect("only a broker of the test's own can be killed");
         process.kill().unwrap();
         process.wait().unwrap();
-        self.launch();
     }
 
     /// Stops with SIGTERM and returns the output of a check of its data.
@@ -299,7 +304,8 @@ impl Broker {
         }
     }
 
-    fn launch(&mut self) {
+    /// Starts on the same port and data, after an end.
+    pub(crate) fn launch(&mut self) {
         let log = File::options()
             .create(true)
             .append(true)

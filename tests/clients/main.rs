@@ -18,6 +18,7 @@ mod assigned;
 mod broker;
 mod commands;
 mod confluent;
+mod console;
 mod examples;
 mod generated;
 mod groups;

@@ -320,7 +320,7 @@ pub(crate) fn run_text(command: &mut Command) -> String {
     String::from_utf8(run(command)).unwrap()
 }
 
-fn on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
         .map(|folder| folder.join(program))

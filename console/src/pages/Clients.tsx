@@ -44,7 +44,7 @@ export function Clients() {
       <Head title="Clients">
         <Action<Client> label="Register a client" className="main" title="Register a client" confirm="Register" incomplete={name === ''} call={() => ({ method: 'PUT', path: api(`clients/${seg(name)}`) })} result={({ queue }) => `Registered; its queue is ${queue.name}.`}>
           <Field label="Name">
-            <input value={name} onChange={(event) => setName(event.target.value)} autoFocus required spellCheck={false} />
+            <input value={name} onChange={(event) => setName(event.target.value)} autoFocus data-focus required spellCheck={false} />
           </Field>
         </Action>
       </Head>
@@ -76,7 +76,7 @@ function Ask({ client }: { client: Client }) {
   return (
     <Action<Message> label="Send" title={`Send to ${visible(client.name)}`} confirm="Send" call={call} result={() => `Sent: ${firstLine({ value: contentOf(content) })}`}>
       <Field label="Content" help="JSON is sent as JSON, anything else as text">
-        <textarea value={content} onChange={(event) => setContent(event.target.value)} autoFocus spellCheck={false} />
+        <textarea value={content} onChange={(event) => setContent(event.target.value)} autoFocus data-focus spellCheck={false} />
       </Field>
     </Action>
   );

@@ -69,7 +69,7 @@ export function Journal() {
         >
           <p>Into a new folder below the setting journal.backup_dir. Segments are shared with it, so it takes no space at first.</p>
           <Field label="Folder">
-            <input value={target} onChange={(event) => setTarget(event.target.value)} autoFocus spellCheck={false} placeholder={new Date().toISOString().slice(0, 10)} />
+            <input value={target} onChange={(event) => setTarget(event.target.value)} autoFocus data-focus spellCheck={false} placeholder={new Date().toISOString().slice(0, 10)} />
           </Field>
         </Action>
       </Head>

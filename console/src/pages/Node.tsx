@@ -74,7 +74,7 @@ function Actions() {
         result={({ level: now, for_s: seconds }) => `It is ${now}${seconds == null ? ' until the next start' : ` for ${duration(seconds * 1000)}`}.`}
       >
         <Field label="Filter" help="A level, and levels of parts behind commas">
-          <input value={level} onChange={(event) => setLevel(event.target.value)} autoFocus spellCheck={false} required />
+          <input value={level} onChange={(event) => setLevel(event.target.value)} autoFocus data-focus spellCheck={false} required />
         </Field>
         <Field label="For minutes" help="Empty: until the next start">
           <input type="number" min="1" value={minutes} onChange={(event) => setMinutes(event.target.value)} />
@@ -101,7 +101,7 @@ function Actions() {
         result={({ connections }) => `Draining: ${count(connections)} connections are left.`}
       >
         <p>
-          Connections get this time to finish; then the broker ends, and <b>nobody can use it until it is started again</b>, by its machine: this page cannot do that.
+          Connections get this time to finish; then the broker ends, and <b>no client can use it until it is started again</b>, on its machine: this page cannot do that.
         </p>
         <Field label="Drain for seconds">
           <input type="number" min="0" max="600" value={drain} onChange={(event) => setDrain(event.target.value)} />

@@ -89,7 +89,7 @@ export function ActionDialog<T>({ title, confirm, call, result, after, destroys,
             {result?.(phase.answer)}
           </div>
           <div className="row end">
-            <button type="button" autoFocus onClick={close}>
+            <button type="button" autoFocus data-focus onClick={close}>
               Close
             </button>
           </div>
@@ -116,7 +116,7 @@ export function ActionDialog<T>({ title, confirm, call, result, after, destroys,
           {phase.at === 'runs' && phase.operation && <Progress of={phase.operation} />}
           <Request call={call} />
           <div className="row end">
-            <button type="button" autoFocus={destroys} onClick={close}>
+            <button type="button" autoFocus={destroys} data-focus={destroys ? '' : undefined} onClick={close}>
               Cancel
             </button>
             <button

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { useHistory } from '../api/live';
-import { time } from './format';
+import { byteRate, bytes, time } from './format';
 import { Failure, save } from './parts';
 import { useParam } from './route';
 import { useTheme } from './theme';
@@ -104,7 +104,7 @@ function Plot({ data, series, format }: { data: uPlot.AlignedData; series: Serie
         scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
         axes: [
           { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => time(new Date(tick * 1000).toISOString()).replace(/:00$/, '').slice(-8)) },
-          { ...axis, size: 62, space: 34, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+          { ...axis, size: 62, space: 34, incrs: isBinary(format) ? BINARY : undefined, values: (_, ticks) => ticks.map((tick) => format(tick)) },
         ],
         series: [{}, ...series.map(({ label }, index) => ({ label, stroke: colour(`--c${index}`), width: 1.5, points: { show: false }, spanGaps: false }))],
         plugins: [tip(series, format)],
@@ -125,6 +125,10 @@ function Plot({ data, series, format }: { data: uPlot.AlignedData; series: Serie
   useEffect(() => plot.current?.setData(data), [data]);
   return <div className="plot" ref={holder} aria-hidden="true" />;
 }
+
+/** Steps of an axis of bytes. */
+const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const isBinary = (format: Props['format']): boolean => format === bytes || format === byteRate;
 
 /** The values under the pointer. */
 function tip(series: Series[], format: Props['format']): uPlot.Plugin {

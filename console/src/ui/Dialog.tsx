@@ -16,6 +16,7 @@ export function Dialog({ title, onClose, children, wide, className = '', unseenT
     const dialog = ref.current;
     const before = document.activeElement;
     dialog?.showModal();
+    dialog?.querySelector<HTMLElement>('[data-focus]')?.focus();
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();

@@ -63,7 +63,7 @@ export function List<T>(props: Props<T>) {
   const list = found.data;
   const [ticked, setTicked] = useState<Map<string, T>>(new Map());
   const [isHeld, setHeld] = useState(false);
-  const { rows, isStale, refresh } = useSteady(list?.items, keyOf, isHeld, url);
+  const { rows, isStale, refresh } = useSteady(list?.items, keyOf, isHeld, url, found.isPlaceholderData);
   const set = (values: Record<string, string | undefined>, replace = true) => {
     const named = Object.entries({ after: undefined, ...values }).map(([key, text]) => [prefix + key, text]);
     setParams(Object.fromEntries(named) as Record<string, string | undefined>, replace);
@@ -138,7 +138,7 @@ export function List<T>(props: Props<T>) {
 }
 
 /** Rows that keep their places under the pointer: values change, the order does not. */
-function useSteady<T>(items: T[] | undefined, keyOf: (row: T) => string, isHeld: boolean, url: string) {
+function useSteady<T>(items: T[] | undefined, keyOf: (row: T) => string, isHeld: boolean, url: string, isOther: boolean) {
   const order = useRef<{ url: string; keys: string[] }>({ url: '', keys: [] });
   const [, again] = useState(0);
   const fresh = items ?? [];
@@ -147,7 +147,8 @@ function useSteady<T>(items: T[] | undefined, keyOf: (row: T) => string, isHeld:
   const mayHold = isHeld && known.url === url && known.keys.length > 0;
   const byKey = new Map(fresh.map((row) => [keyOf(row), row]));
   const isMoved = mayHold && (known.keys.length !== keys.length || known.keys.some((key, index) => key !== keys[index]));
-  if (!isMoved) order.current = { url, keys };
+  // Rows of the address before, which are shown until those of this one are there, set no order.
+  if (!isMoved && !isOther) order.current = { url, keys };
   const rows = isMoved ? known.keys.flatMap((key) => byKey.get(key) ?? []) : fresh;
   const refresh = () => {
     order.current = { url, keys };

@@ -87,7 +87,7 @@ export function Many({ label, title, confirm, lines, names, typed, each, after }
                 </label>
               )}
               <div className="row end">
-                <button type="button" autoFocus onClick={close}>
+                <button type="button" autoFocus data-focus onClick={close}>
                   Cancel
                 </button>
                 <button type="submit" className="main destroy" disabled={typed !== undefined && text !== typed}>

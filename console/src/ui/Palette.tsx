@@ -69,7 +69,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
         aria-activedescendant={hits.length > 0 ? `${id}-${chosen}` : undefined}
         aria-label="Search pages, queues, topics, groups, exchanges, clients"
         placeholder="Pages, queues, topics, groups, exchanges, clients"
-        autoFocus
+        autoFocus data-focus
         value={text}
         onChange={(event) => {
           setText(event.target.value);

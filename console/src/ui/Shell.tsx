@@ -145,6 +145,16 @@ const KEYS: [string, string][] = [
   ['?', 'this list'],
 ];
 
+const KEYS_OFF = 'stafett.letters';
+
+const areLettersOff = (): boolean => {
+  try {
+    return localStorage.getItem(KEYS_OFF) === 'off';
+  } catch {
+    return false;
+  }
+};
+
 function useKeys(setDialog: (dialog: 'palette' | 'help' | undefined) => void) {
   const paused = usePaused();
   useEffect(() => {
@@ -156,7 +166,7 @@ function useKeys(setDialog: (dialog: 'palette' | 'help' | undefined) => void) {
         return;
       }
       const target = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || target.closest('input, textarea, select, dialog')) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || target.closest('input, textarea, select, dialog') || areLettersOff()) return;
       if (Date.now() - isGoing < 1500) {
         isGoing = 0;
         const page = PAGES.find(({ key }) => key === event.key);
@@ -176,7 +186,18 @@ function useKeys(setDialog: (dialog: 'palette' | 'help' | undefined) => void) {
   }, [setDialog, paused]);
 }
 
-const Help = ({ onClose }: { onClose: () => void }) => (
+function Help({ onClose }: { onClose: () => void }) {
+  const [isOff, setOff] = useState(areLettersOff);
+  const change = (off: boolean) => {
+    setOff(off);
+    try {
+      if (off) localStorage.setItem(KEYS_OFF, 'off');
+      else localStorage.removeItem(KEYS_OFF);
+    } catch {
+      // A browser that keeps nothing.
+    }
+  };
+  return (
   <Dialog title="Keys" onClose={onClose}>
     <dl className="facts">
       {[...KEYS, ...PAGES.map(({ key, name }): [string, string] => [`g ${key}`, name])].map(([key, text]) => (
@@ -188,10 +209,14 @@ const Help = ({ onClose }: { onClose: () => void }) => (
         </div>
       ))}
     </dl>
+    <label className="check">
+      <input type="checkbox" checked={!isOff} onChange={(event) => change(!event.target.checked)} /> Single letters are keys
+    </label>
     <div className="row end">
-      <button type="button" autoFocus onClick={onClose}>
+      <button type="button" autoFocus data-focus onClick={onClose}>
         Close
       </button>
     </div>
   </Dialog>
 );
+}

@@ -47,6 +47,7 @@ mod journal;
 mod key;
 mod message;
 mod metrics;
+mod moves;
 mod namespaces;
 pub mod node;
 mod operations;

@@ -80,7 +80,8 @@ pub(crate) enum HolderOf {
     Consumer(String),
     /// Time at which the lease ends.
     LeaseUntil(String),
-    /// `request`: one in progress, or a channel that took it without a consumer; or `consumer that has ended`.
+    /// `request`: one in progress, or a channel that took it without a consumer; or `consumer that has
+    /// ended`.
     By(&'static str),
 }
 

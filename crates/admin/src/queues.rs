@@ -1,34 +1,27 @@
-//! Lists, purges, moves and deletes queues.
+//! Lists, purges and deletes queues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use stafett_access::Action;
+use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_delivery::{MessageCounts, QueueSeries};
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::{List, Ordered};
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::queues::{DeleteConditions, DeleteQueueError, Queue, QueueId, QueueRange};
 use stafett_model::Namespace;
 use stafett_topics::TopicId;
 
-use crate::access;
 use crate::caller;
 use crate::definition::Settings;
 use crate::operations::{self, Operations, Plan, Progress};
-use crate::refusals::{self, of_deletion, of_move};
+use crate::refusals::{self, of_deletion};
 use crate::{Routes, answer, namespace};
-
-/// Maximum number of messages that one request moves.
-const MOVED_MAX: u64 = 1_000_000_000;
-/// Number of messages that move before an operation looks whether it is to stop.
-const MOVED_AT_A_TIME: u64 = 10_000;
 
 /// Namespace of the queue of a request.
 pub(crate) const NAMESPACE: Parameter =
@@ -206,33 +199,6 @@ pub(crate) struct MessageCount {
     pub(crate) messages: u64,
 }
 
-/// A move.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Move {
-    to: MoveTarget,
-    /// Messages to move at most; if it is absent, as many as wait now.
-    #[schemars(range(max = MOVED_MAX))]
-    count: Option<u64>,
-}
-
-/// Target of a move.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct MoveTarget {
-    /// Name of a queue of the same namespace.
-    queue: String,
-}
-
-/// Result of a move.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Moved {
-    messages: u64,
-    /// Reason why a request ended the move early. A move that an error ends is refused, with the number of
-    /// messages that moved.
-    stopped: Option<&'static str>,
-}
-
 /// Returns the routes of queues.
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
@@ -242,8 +208,14 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                     Parameter::text("namespace", "Only the queues of this namespace."),
                     Parameter::flag("ready", "Only queues in which messages wait."),
                     Parameter::text("id", "Only the queue with this id."),
-                    Parameter::flag("personal", "Only queues of registered clients, or with false only others."),
-                    Parameter::flag("exclusive", "Only queues of connections, or with false only others."),
+                    Parameter::flag(
+                        "personal",
+                        "Only queues of registered clients, or with false only others.",
+                    ),
+                    Parameter::flag(
+                        "exclusive",
+                        "Only queues of connections, or with false only others.",
+                    ),
                     Parameter::text("over", "Only queues over this topic."),
                     Parameter::text("client", "Only the queue of this registered client."),
                 ])
@@ -259,18 +231,21 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             show,
         )
         .route(
-            delete("/v1/queues/{queue}", "Deletes a queue with its messages. One that belongs to a connection too.")
-                .event("queue.deleted")
-                .query(&[
-                    NAMESPACE,
-                    Parameter::flag("if_unused", "Only if it has no consumers."),
-                    Parameter::flag("if_empty", "Only if no message waits."),
-                    IF_ID,
-                    IF_READY_MAX,
-                ])
-                .answers::<MessageCount>(200)
-                .refuses(&refusals::STORAGE)
-                .refuses(&refusals::DELETION),
+            delete(
+                "/v1/queues/{queue}",
+                "Deletes a queue with its messages. One that belongs to a connection too.",
+            )
+            .event("queue.deleted")
+            .query(&[
+                NAMESPACE,
+                Parameter::flag("if_unused", "Only if it has no consumers."),
+                Parameter::flag("if_empty", "Only if no message waits."),
+                IF_ID,
+                IF_READY_MAX,
+            ])
+            .answers::<MessageCount>(200)
+            .refuses(&refusals::STORAGE)
+            .refuses(&refusals::DELETION),
             delete_queue,
         )
         .route(
@@ -283,20 +258,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Changed]),
             purge,
         )
-        .route(
-            operations::begins::<Moved>(post(
-                "/v1/queues/{queue}/move",
-                "Moves messages from the front to another queue. Each message is stored there and settled here by one \
-                 append.",
-            ))
-            .event("queue.moved")
-            .query(&[NAMESPACE])
-            .body::<Move>()
-            .refuses(&refusals::STORAGE)
-            .refuses(&refusals::MOVE)
-            .refuses(&[Code::NoSuchQueue]),
-            move_messages,
-        )
+        .with(crate::moves::routes)
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
@@ -461,7 +423,7 @@ async fn purge(
     operations.run(plan, &query, work).await
 }
 
-fn plan(what: &'static str, queue: &Queue, stops: bool) -> Plan {
+pub(crate) fn plan(what: &'static str, queue: &Queue, stops: bool) -> Plan {
     Plan {
         what,
         on: BTreeMap::from([
@@ -471,66 +433,6 @@ fn plan(what: &'static str, queue: &Queue, stops: bool) -> Plan {
         unit: "messages",
         stops,
     }
-}
-
-async fn move_messages(
-    State(broker): State<Slot<Broker>>,
-    State(operations): State<Operations>,
-    Path(name): Path<String>,
-    query: Query,
-    request: Request,
-) -> Result<Response, Problem> {
-    let wanted: Move = body::json(request).await?;
-    let broker = broker.get()?;
-    let namespace = namespace(&query);
-    let (from, to) = (
-        find(&broker, &namespace, &name)?,
-        find(&broker, &namespace, &wanted.to.queue)?,
-    );
-    access::check_queue(&broker, Action::Write, &namespace, &wanted.to.queue)?;
-    if Arc::ptr_eq(&from, &to) {
-        return Err(Problem::bad_request("the messages are in this queue already"));
-    }
-    if from.over.is_some() && from.over == to.over {
-        return Err(Problem::bad_request(
-            "both queues lie over the same topic: what moves would come back",
-        ));
-    }
-    let count = wanted.count.unwrap_or_else(|| from.counts().ready);
-    if count > MOVED_MAX {
-        return Err(Problem::bad_request(format!("count is at most {MOVED_MAX}")));
-    }
-    let plan = plan("move", &from, true);
-    let work = async move |progress: Arc<Progress>| move_steps(&broker, (&from, &to), count, &progress).await;
-    operations.run(plan, &query, work).await
-}
-
-/// Moves messages in steps, between which the operation can be stopped.
-async fn move_steps(
-    broker: &Broker,
-    (from, to): (&Arc<Queue>, &Arc<Queue>),
-    count: u64,
-    progress: &Progress,
-) -> Result<Moved, Problem> {
-    let (mut messages, mut stopped) = (0, None);
-    progress.set(0, count);
-    while messages < count {
-        if progress.stops() {
-            stopped = Some("stopped by a request");
-            break;
-        }
-        let step = (count - messages).min(MOVED_AT_A_TIME);
-        let moved = broker.messaging().move_messages(from, to, step).await;
-        let moved = moved.map_err(|error| of_move(messages, error.into()))?;
-        messages += moved.messages;
-        progress.set(messages, count);
-        match moved.stopped {
-            Some(why) => return Err(of_move(messages, why)),
-            None if moved.messages < step => break,
-            None => {}
-        }
-    }
-    Ok(Moved { messages, stopped })
 }
 
 /// Returns a queue by its id.

@@ -271,6 +271,7 @@ pub(crate) fn of_growth(error: &GrowError, topic: &str) -> Problem {
             (*wanted).into(),
         ),
         GrowError::TooMany(wanted) => out_of_range("partitions", 1, PARTITIONS_MAX.into(), (*wanted).into()),
+        GrowError::HasApps => Problem::new(Code::TopicHasApps, error),
         GrowError::NotStored(why) => of_storage(*why, error),
     }
 }

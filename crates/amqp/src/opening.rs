@@ -95,7 +95,7 @@ impl Opening {
         }
     }
 
-    fn next_frame(&mut self) -> Result<Option<stafett_amqp_wire::Frame>, Ended> {
+    fn next_frame(&mut self) -> Result<Option<Frame>, Ended> {
         frame::split(&mut self.input.buffer, FRAME_BYTES_BEFORE)
             .map_err(|error| Ended::NotOpened(error.to_string()))
     }

@@ -97,7 +97,7 @@ impl App {
         look(&self.machine.lock())
     }
 
-    /// Changes the machine, and does what follows.
+    /// Changes the machine, and does the effects.
     pub fn step<T>(&self, change: impl FnOnce(&mut Machine, i64, &mut Vec<Effect>) -> T) -> T {
         let now_ms = self.parts.clock.now_ms();
         let mut effects = Vec::new();
@@ -127,11 +127,17 @@ impl App {
     pub(crate) fn on_time(&self) {
         self.scheduled_ms.store(i64::MAX, Ordering::Release);
         self.step(Machine::on_time);
-        // A task that nobody has takes no memory.
+        let workers = self.with_machine(Machine::workers);
+        let is_there = |name: &Arc<str>| workers.iter().any(|worker| worker.name == *name);
+        self.wakes
+            .lock()
+            .retain(|name, wake| is_there(name) || Arc::strong_count(wake) > 1);
+        // A task without a worker takes no memory.
         let idle: Vec<TaskId> = self.with_machine(|machine| {
             let free = machine.tasks().filter(|task| task.worker.is_none());
-            let is_idle = machine.workers().is_empty();
-            free.filter(|_| is_idle).map(|task| task.task).collect()
+            free.filter(|_| workers.is_empty())
+                .map(|task| task.task)
+                .collect()
         });
         for slot in idle.iter().filter_map(|task| self.slot(*task)) {
             *slot.state.lock() = None;
@@ -194,7 +200,7 @@ impl App {
         let joined = self.step(|machine, now, effects| machine.join(worker, spec, now, effects))?;
         for (task, _) in &joined.resumed {
             if let Some(slot) = self.slot(*task) {
-                // The later session may not have what was delivered to the earlier one.
+                // The later session may lack the deliveries of the earlier one.
                 let mut delivery = slot.delivery.lock();
                 delivery.told.clear();
             }
@@ -227,6 +233,7 @@ impl App {
         wait: impl Future<Output = ()>,
     ) -> Result<Vec<Event>, AppError> {
         let mut wait = std::pin::pin!(wait);
+        self.beat(session)?;
         let wake = {
             let mut wakes = self.wakes.lock();
             let known = wakes.entry(session.worker.into()).or_default();
@@ -329,7 +336,7 @@ impl App {
         Ok(claimed?)
     }
 
-    /// Gives a task back, once what is being stored for it is stored.
+    /// Gives a task back, once its commits are stored.
     pub async fn release(&self, session: Session<'_>, claim: Claim) -> Result<(), AppError> {
         let slot = self.claimed(session, claim)?;
         let _turn = slot.turn().await;

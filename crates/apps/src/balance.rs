@@ -1,33 +1,33 @@
 //! Shares of workers, and the tasks that each is to have. Pure; the same input gives the same result.
 //!
-//! The share of a worker is its part of all tasks by weight, rounded down. What remains is given one each to the
-//! workers with the largest remainders; of equal ones, to those that hold more, then by name. Equal weights make
-//! it the share by count: 13 tasks over 5 workers are 3, 3, 3, 2, 2. A worker keeps what it has up to its share,
-//! so the fewest possible tasks move.
+//! The share of a worker is its part of all tasks by weight, rounded down. The rest is given one each
+//! to the workers with the largest remainders; of equal ones, to those that hold more, then by name. Equal
+//! weights make it the share by count: 13 tasks over 5 workers are 3, 3, 3, 2, 2. A worker keeps what it
+//! has up to its share, so the fewest possible tasks move.
 
 use crate::task::TaskId;
 
 /// A worker that can be given tasks. Workers stand in the order of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
-    pub weight: u32,
+pub(crate) struct Candidate {
+    pub(crate) weight: u32,
     /// Most tasks that it takes.
-    pub tasks_max: Option<u32>,
+    pub(crate) tasks_max: Option<u32>,
 }
 
 /// A task, its place among the workers, and its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    pub task: TaskId,
+pub(crate) struct Place {
+    pub(crate) task: TaskId,
     /// Index of the worker that has it.
-    pub holder: Option<usize>,
+    pub(crate) holder: Option<usize>,
     /// Worker to which it is pinned; one of a worker that is not there is not in the list.
-    pub pin: Option<usize>,
+    pub(crate) pin: Option<usize>,
 }
 
-/// Returns the shares of workers: how many tasks each is to have. Their sum is the number of tasks, unless the
-/// workers' own bounds leave some over.
-pub fn shares(workers: &[Candidate], places: &[Place]) -> Vec<u32> {
+/// Returns the shares of workers: how many tasks each is to have. Their sum is the number of tasks, unless
+/// the workers' own bounds leave some over.
+pub(crate) fn shares(workers: &[Candidate], places: &[Place]) -> Vec<u32> {
     let count = |wanted: &dyn Fn(&Place) -> Option<usize>| {
         let mut counts = vec![0_u32; workers.len()];
         for worker in places.iter().filter_map(wanted) {
@@ -113,8 +113,8 @@ fn proportional(workers: &[Candidate], fixed: &[Option<u32>], held: &[u32], task
     shares
 }
 
-/// Returns the worker that each task is to have. A worker keeps what it has up to its share.
-pub fn assign(workers: &[Candidate], places: &[Place]) -> Vec<Option<usize>> {
+/// Returns the worker that each task is to have. A worker keeps its tasks up to its share.
+pub(crate) fn assign(workers: &[Candidate], places: &[Place]) -> Vec<Option<usize>> {
     let mut room = shares(workers, places);
     let mut assigned: Vec<Option<usize>> = vec![None; places.len()];
     let take = |room: &mut Vec<u32>, worker: Option<usize>| {
@@ -147,9 +147,9 @@ pub fn assign(workers: &[Candidate], places: &[Place]) -> Vec<Option<usize>> {
     assigned
 }
 
-/// Returns the one move by load that takes a tenth or more off the worker with the highest load by weight: the
-/// index of the task, and the worker to which it goes.
-pub fn move_by_load(workers: &[Candidate], places: &[Place], loads: &[u64]) -> Option<(usize, usize)> {
+/// Returns the one move by load that takes a tenth or more off the worker with the highest load by weight:
+/// the index of the task, and the worker to which it goes.
+pub(crate) fn move_by_load(workers: &[Candidate], places: &[Place], loads: &[u64]) -> Option<(usize, usize)> {
     let mut sums = vec![0_u128; workers.len()];
     for (place, load) in places.iter().zip(loads) {
         if let Some(sum) = place.holder.and_then(|holder| sums.get_mut(holder)) {

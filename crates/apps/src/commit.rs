@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
-use stafett_journal::{Append, Frame, OwnerEpoch, Precondition};
+use stafett_journal::{Append, Frame, OwnerEpoch};
 use stafett_model::{BatchBuilder, Codec, LogId, Record};
 use stafett_topics::{NewRecord, RecordsAppend, TopicCatalog};
 
@@ -26,9 +26,9 @@ pub(crate) const COMMIT_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewCommit {
     pub seq: u64,
-    /// Next offsets to do; what is left out stays.
+    /// Next offsets to do; absent ones stay.
     pub next: Vec<Option<u64>>,
-    /// Offsets from which a restart has to read; what is left out is as `next`.
+    /// Offsets from which a restart has to read; absent ones are as `next`.
     pub safe: Vec<Option<u64>>,
     /// Finished keys with the offset of their last record, per input.
     pub done: Vec<(Bytes, Vec<Option<u64>>)>,
@@ -85,7 +85,7 @@ pub(crate) struct CommitContext<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) log: LogId,
     pub(crate) epoch: u64,
-    /// Bounds of `next`, per input: what was delivered, or is stored.
+    /// Bounds of `next`, per input: the end of deliveries, or of the log.
     pub(crate) reached: &'a [u64],
     /// Deliveries of the claim, which know the time at the new position.
     pub(crate) delivery: &'a Delivery,
@@ -144,10 +144,6 @@ impl CommitContext<'_> {
         let mut append = Append::batch(self.log, body);
         let owner = OwnerEpoch(self.epoch);
         append.frames.insert(0, Frame::Claim { log: self.log, owner });
-        append.require.push(Precondition::NextOffset {
-            log: self.log,
-            offset: stafett_model::Offset(state.end()),
-        });
         let emitted = self.emit(commit, &mut append)?;
         Ok(Prepared {
             append,
@@ -278,7 +274,7 @@ impl CommitContext<'_> {
             let key = state_key(table, &entry.key);
             let hash = state.hash(&key);
             let Some(value) = &entry.value else {
-                // What is not there needs no tombstone.
+                // An absent entry needs no tombstone.
                 if state.place_of(table, &entry.key).is_some() {
                     build.push(&key, None, Applied::State(hash, None))?;
                 }

@@ -1,5 +1,5 @@
-//! The task that keeps time for all apps. A deadline that moves to a later time stays in the queue: when it comes
-//! up, the app is asked for its current one.
+//! The task that keeps time for all apps. A deadline that moves to a later time stays in the queue: when
+//! it comes up, the app is asked for its current one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

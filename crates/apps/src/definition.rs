@@ -129,6 +129,11 @@ impl Definition {
         Some((u16::try_from(at).ok()?, *self.tables.get(name)?))
     }
 
+    /// Returns the name of an input; empty if there is none.
+    pub fn topic(&self, input: usize) -> Box<str> {
+        self.topics.get(input).cloned().unwrap_or_default()
+    }
+
     /// Returns the first field that differs in another definition.
     pub fn difference(&self, other: &Self) -> Option<&'static str> {
         let checks = [

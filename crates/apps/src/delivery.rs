@@ -1,8 +1,8 @@
 //! Records of a task on their way to its worker.
 //!
-//! A fetch changes nothing but what counts as delivered: it begins where the worker says, by default behind the
-//! last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and leaves out the records
-//! of finished keys.
+//! A fetch changes nothing but the offsets that count as delivered. It begins where the worker says, by
+//! behind the last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and
+//! leaves out the records of finished keys.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Delivery {
     pub(crate) epoch: u64,
     /// Offsets at which a fetch begins, per input.
     pub(crate) base: Vec<u64>,
-    /// Offsets behind what was delivered, per input.
+    /// Offsets behind all deliveries, per input.
     pub(crate) reached: Vec<u64>,
     /// Highest timestamp before `base`, per input.
     high: Vec<Option<i64>>,
@@ -60,7 +60,7 @@ pub struct Gap {
 #[derive(Debug, Clone)]
 pub struct Delivered {
     pub record: StoredRecord,
-    /// True for a record behind what ended its key, or before task time.
+    /// True for a record behind the end of its key, or before task time.
     pub late: bool,
 }
 
@@ -90,14 +90,15 @@ pub struct FetchLimits {
     pub bytes: usize,
 }
 
-/// What a delivery is made of.
+/// Parts of the app that a delivery needs.
 pub(crate) struct Source<'a> {
     pub(crate) catalog: &'a TopicCatalog,
     pub(crate) logs: &'a [LogId],
     pub(crate) slice: Slice,
     pub(crate) rules: TimeRules,
     pub(crate) stops_at_gap: bool,
-    /// True for a task that has never committed and begins at the earliest offset: nothing of it can be lost.
+    /// True for a task that has never committed and begins at the earliest offset: nothing of it can be
+    /// lost.
     pub(crate) begins: bool,
 }
 
@@ -168,7 +169,8 @@ impl Delivery {
         let Some(rises) = self.rises.get_mut(input) else {
             return;
         };
-        let (behind, high) = rises.back().copied().unwrap_or((0, known.unwrap_or(i64::MIN)));
+        let first = (0, known.unwrap_or(i64::MIN));
+        let (behind, high) = rises.back().copied().unwrap_or(first);
         if record.offset.0 >= behind && record.timestamp > high {
             rises.push_back((record.offset.0 + 1, record.timestamp));
         }
@@ -204,13 +206,14 @@ impl Delivery {
         limits: FetchLimits,
         fetched: &mut Fetched,
     ) -> Result<bool, ReadEnd> {
-        let high = self.high_at(&fetched.next);
+        let mut pace = Pace {
+            high: self.high_at(&fetched.next),
+            time: fetched.time,
+        };
         let (Some(log), Some(next)) = (source.logs.get(input), fetched.next.get_mut(input)) else {
             return Ok(false);
         };
         let began = *next;
-        let mut high = high;
-        let mut time = fetched.time;
         let mut tail = RecordTail::new(*log, Offset(began), limits.bytes.max(1), Visibility::Committed);
         let mut bytes = 0;
         while fetched.records.len() < limits.records && bytes < limits.bytes {
@@ -225,18 +228,11 @@ impl Delivery {
                         continue;
                     }
                     bytes += size(&record);
-                    let is_early = source.rules.of_records && record.timestamp < time;
-                    let late = is_early && !mark.is_before(input, &record) || mark.is_finished(&record);
                     self.note_time(input, &record);
-                    if let Some(high) = high.get_mut(input) {
-                        *high = (*high).max(Some(record.timestamp));
-                    }
-                    if let Some(lowest) = high.iter().flatten().min().filter(|_| source.rules.of_records) {
-                        time = time.max(lowest.saturating_sub_unsigned(source.rules.grace_ms));
-                    }
+                    let late = pace.take(source.rules, mark, input, &record);
                     fetched.records.push(Delivered { record, late });
                     // A delivery ends where a timer falls due.
-                    if mark.next_timer.is_some_and(|due| due <= time) {
+                    if mark.next_timer.is_some_and(|due| due <= pace.time) {
                         break;
                     }
                 }
@@ -250,7 +246,9 @@ impl Delivery {
                         return Ok(false);
                     }
                     *next = skipped.to.0;
-                    fetched.gap = fetched.gap.or((!source.begins).then_some(gap));
+                    if !source.begins && fetched.gap.is_none() {
+                        fetched.gap = Some(gap);
+                    }
                 }
                 None if tail.bytes_read() >= READ_BYTES_MAX => break,
                 None => match tail.read(source.catalog).await {
@@ -273,7 +271,28 @@ impl Delivery {
     }
 }
 
-/// What a fetch has to know of the state.
+/// Task time while records are read.
+struct Pace {
+    /// Highest timestamp, per input.
+    high: Vec<Option<i64>>,
+    time: i64,
+}
+
+impl Pace {
+    /// Takes a record. Returns true if it is late.
+    fn take(&mut self, rules: TimeRules, mark: &Mark, input: usize, record: &StoredRecord) -> bool {
+        let is_early = rules.of_records && record.timestamp < self.time;
+        if let Some(high) = self.high.get_mut(input) {
+            *high = (*high).max(Some(record.timestamp));
+        }
+        if let Some(lowest) = self.high.iter().flatten().min().filter(|_| rules.of_records) {
+            self.time = self.time.max(lowest.saturating_sub_unsigned(rules.grace_ms));
+        }
+        is_early && !mark.is_before(input, record) || mark.is_finished(record)
+    }
+}
+
+/// Part of the state that a fetch needs.
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
     /// Stored position, per input.

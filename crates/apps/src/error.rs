@@ -17,8 +17,6 @@ pub enum AppError {
     InUse,
     #[error("the app is paused")]
     Paused,
-    #[error("the app is not paused")]
-    NotPaused,
     #[error("{why}")]
     Bad { field: &'static str, why: String },
     #[error("there is no topic {0:?}")]

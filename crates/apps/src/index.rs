@@ -1,9 +1,9 @@
 //! Index of the entries of a task's log: for each key, the offset of its latest record. Keys are not kept.
 //!
-//! An entry takes 16 bytes: 76 bits of a keyed hash, the size of the record in 8 bits (1/16 exact), and 44 bits of
-//! offset. Entries stand in the order of their hashes, in leaves of up to 256. Two keys with one hash would share
-//! an entry: among 10 million keys, that has a chance below 1 in a thousand million, and as the hash has random keys
-//! of this process, a client cannot choose such keys.
+//! An entry takes 16 bytes: 76 bits of a keyed hash, the size of the record in 8 bits (1/16 exact), and 44
+//! bits of offset. Entries stand in the order of their hashes, in leaves of up to 256. Two keys with one
+//! hash would share an entry: among 10 million keys, that has a chance below 1 in a thousand million, and
+//! as the hash has random keys of this process, a client cannot choose such keys.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -177,12 +177,11 @@ mod tests {
             let mut map = HashMap::new();
             for (offset, (key, size)) in (0_u64..).zip(changes) {
                 let hash = hasher.hash(&key.to_le_bytes());
-                match size {
-                    Some(size) => {
-                        index.insert(hash, offset, size);
-                        map.insert(key, (offset, size_of(size_class(size))));
-                    }
-                    None => prop_assert_eq!(index.remove(hash), map.remove(&key).is_some()),
+                if let Some(size) = size {
+                    index.insert(hash, offset, size);
+                    map.insert(key, (offset, size_of(size_class(size))));
+                } else {
+                    prop_assert_eq!(index.remove(hash), map.remove(&key).is_some());
                 }
                 prop_assert_eq!(index.len(), map.len());
             }

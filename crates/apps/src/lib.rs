@@ -1,10 +1,11 @@
 //! Apps: jobs that read stored topics, keep state by key, and pass results on.
 //!
-//! An app is cut into tasks, each of which one worker has at a time. A task has a log of its own: a commit is one
-//! append to it, with position, state, timers and results, so it is stored whole or not at all. Epochs of claims
-//! are the owner epochs of these logs: a commit under an earlier one is refused by the journal.
+//! An app is cut into tasks, each of which one worker has at a time. A task has a log of its own: a commit
+//! is one append to it, with position, state, timers and results, so it is stored whole or not at all.
+//! Epochs of claims are the owner epochs of these logs: a commit under an earlier one is refused by the
+//! journal.
 //!
-//! - `task`: names of tasks; [`balance`]: shares; [`machine`]: workers and claims, as a pure state machine
+//! - `task`: names of tasks; `balance`: shares; [`machine`]: workers and claims, as a pure state machine
 //! - `definition`: apps as they are stored; `registry`: all apps
 //! - `app`: one app and the commands of workers; `work`: records, state and commits
 //! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
@@ -14,7 +15,7 @@
 //! This crate knows no protocol and no connection.
 
 mod app;
-pub mod balance;
+mod balance;
 mod commit;
 mod deadlines;
 mod definition;

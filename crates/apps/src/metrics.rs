@@ -22,27 +22,27 @@ impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let mut add = |name: &str, help: &str, count: &Count| registry.register(name, help, count.clone());
         add(
-            "stafett_apps_records_delivered",
+            "apps_records_delivered",
             "Records delivered to workers",
             &self.delivered,
         );
         add(
-            "stafett_apps_ignored",
+            "apps_ignored",
             "Records of finished keys that were left out",
             &self.ignored,
         );
-        add("stafett_apps_commits", "Commits that were stored", &self.commits);
+        add("apps_commits", "Commits that were stored", &self.commits);
         add(
-            "stafett_apps_commits_repeated",
+            "apps_commits_repeated",
             "Commits that were stored before",
             &self.repeated,
         );
         add(
-            "stafett_apps_commits_fenced",
+            "apps_commits_fenced",
             "Commits refused because the claim was lost",
             &self.fenced,
         );
-        add("stafett_apps_emitted", "Results stored by commits", &self.emitted);
-        add("stafett_apps_gaps", "Gaps that stopped a task", &self.gaps);
+        add("apps_emitted", "Results stored by commits", &self.emitted);
+        add("apps_gaps", "Gaps that stopped a task", &self.gaps);
     }
 }

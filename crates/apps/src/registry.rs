@@ -1,12 +1,14 @@
 //! All apps: declared, found and deleted.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use prometheus_client::registry::Registry;
 use stafett_journal::{Compaction, Frame, Journal, LogSpec, OwnerEpoch, StateUnreadable};
-use stafett_model::SharedLock;
+use stafett_model::{LogId, SharedLock};
 use stafett_store::{Changes, Changing, Clock, NotStored, spaces, store_synced};
 use stafett_topics::{Topic, TopicCatalog, TopicId, offset_at_time};
 use tokio::sync::Semaphore;
@@ -40,7 +42,7 @@ pub struct Apps {
     this: Weak<Self>,
     journal: Arc<dyn Journal>,
     parts: Arc<Parts>,
-    apps: SharedLock<BTreeMap<Box<str>, Arc<App>>>,
+    by_name: SharedLock<BTreeMap<Box<str>, Arc<App>>>,
     /// Declarations and deletions follow each other.
     turn: Semaphore,
     stop: CancellationToken,
@@ -81,7 +83,7 @@ impl Apps {
             this: this.clone(),
             journal: Arc::clone(journal),
             parts,
-            apps: SharedLock::new(apps),
+            by_name: SharedLock::new(apps),
             turn: Semaphore::new(1),
             stop,
             tasks,
@@ -102,17 +104,17 @@ impl Apps {
 
     /// Returns an app by its name.
     pub fn named(&self, name: &str) -> Result<Arc<App>, AppError> {
-        self.apps.read().get(name).cloned().ok_or(AppError::NoSuchApp)
+        self.by_name.read().get(name).cloned().ok_or(AppError::NoSuchApp)
     }
 
     /// Returns all apps in the order of their names.
     pub fn all(&self) -> Vec<Arc<App>> {
-        self.apps.read().values().cloned().collect()
+        self.by_name.read().values().cloned().collect()
     }
 
     /// Returns an app that reads a topic.
     pub fn reader_of(&self, topic: TopicId) -> Option<Arc<App>> {
-        let apps = self.apps.read();
+        let apps = self.by_name.read();
         let mut readers = apps.values().filter(|app| app.stored().topics.contains(&topic));
         readers.next().cloned()
     }
@@ -145,7 +147,7 @@ impl Apps {
             };
         }
         check_names(&name, &definition)?;
-        if self.apps.read().len() >= APPS_MAX {
+        if self.by_name.read().len() >= APPS_MAX {
             return Err(AppError::TooManyApps { max: APPS_MAX });
         }
         let topics = self.inputs(&definition)?;
@@ -160,7 +162,7 @@ impl Apps {
         let first = self.journal.allocate(partitions);
         let mut tasks = BTreeMap::new();
         for partition in 0..partitions {
-            let log = stafett_model::LogId(first.0 + u64::from(partition));
+            let log = LogId(first.0 + u64::from(partition));
             let starts = self.starts(&topics, partition, start).await;
             tasks.insert(TaskId::whole(partition), StoredTask { log, starts });
         }
@@ -185,7 +187,7 @@ impl Apps {
         store_synced(&*self.journal, [logs, row]).await?;
         let machine = machine(&*self.journal, &stored);
         let app = App::new(name.clone(), stored, machine, &self.parts);
-        self.apps.write().insert(name, Arc::clone(&app));
+        self.by_name.write().insert(name, Arc::clone(&app));
         Ok((app, true))
     }
 
@@ -242,20 +244,16 @@ impl Apps {
                 return Err(AppError::InUse);
             }
             let stored = app.stored();
-            let logs = stored.tasks.values().map(|task| Frame::DeleteLogs {
-                first: task.log,
-                count: 1,
-            });
             let row = spaces::APPS.delete(name.as_bytes().to_vec());
-            let frames: Vec<Frame> = logs.chain([row]).collect();
+            let frames: Vec<Frame> = deletions(&stored).into_iter().chain([row]).collect();
             store_synced(&*apps.journal, frames).await?;
             app.is_deleted.store(true, Ordering::Release);
-            apps.apps.write().remove(&name);
+            apps.by_name.write().remove(&name);
             Ok(())
         })
     }
 
-    /// Stops or continues deliveries. Commits of what was delivered still count.
+    /// Stops or continues deliveries. Commits of delivered records still count.
     pub fn pause(&self, name: &str, paused: bool) -> Changing<(), AppError> {
         let (this, name) = (self.this.clone(), Box::<str>::from(name));
         self.parts.changes.begin(async move {
@@ -274,6 +272,18 @@ impl Apps {
     }
 }
 
+/// Frames that delete the logs of an app's tasks, one for each run of ids.
+fn deletions(stored: &StoredApp) -> Vec<Frame> {
+    let mut logs: Vec<u64> = stored.tasks.values().map(|task| task.log.0).collect();
+    logs.sort_unstable();
+    let runs = logs.chunk_by(|one, next| one + 1 == *next);
+    let frame = |run: &[u64]| Frame::DeleteLogs {
+        first: LogId(run.first().copied().unwrap_or(0)),
+        count: u32::try_from(run.len()).unwrap_or(u32::MAX),
+    };
+    runs.map(frame).collect()
+}
+
 /// Creates the machine of an app. The epochs of its tasks are those of their logs.
 fn machine(journal: &dyn Journal, stored: &StoredApp) -> Machine {
     let it = &stored.definition;
@@ -288,7 +298,9 @@ fn machine(journal: &dyn Journal, stored: &StoredApp) -> Machine {
         let OwnerEpoch(epoch) = journal.owner(task.log).unwrap_or_default();
         (*id, epoch)
     });
-    Machine::new(rules, tasks)
+    // A session of an earlier run is never taken for one of this run.
+    let first_session = RandomState::new().hash_one(stored.topics.len());
+    Machine::new(rules, tasks).with_sessions_from(first_session)
 }
 
 fn check_names(name: &str, definition: &Definition) -> Result<(), AppError> {

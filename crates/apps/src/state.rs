@@ -1,7 +1,7 @@
 //! State of one task in memory: where its entries are in its log, and how far it is.
 //!
-//! Values stay on disk. After a start, or when the task was not used for long, the state is read back from the
-//! log, in sequence. It is right as of the last commit: every commit passes through here.
+//! Values stay on disk. After a start, or when the task was not used for long, the state is read back from
+//! the log, in sequence. It is right as of the last commit: every commit passes through here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -285,8 +285,8 @@ pub(crate) async fn read_places(
     Ok(places.iter().map(found).collect())
 }
 
-/// Reads records of a log that are entries of a table, from an offset on, up to a bound. Returns them with the
-/// offset to go on from, or `None` at the end.
+/// Reads records of a log that are entries of a table, from an offset on, up to a bound. Returns them with
+/// the offset to go on from, or `None` at the end.
 pub(crate) async fn read_table(
     catalog: &TopicCatalog,
     log: LogId,
@@ -335,6 +335,6 @@ pub(crate) fn entry_of(record: &StoredRecord, now_ms: i64) -> Option<Entry> {
 pub(crate) fn timer_of(record: &StoredRecord, due: i64) -> Option<DueTimer> {
     match EntryKey::decode(record.key.as_ref()?)? {
         EntryKey::Timer { key, name } => Some(DueTimer { key, name, due }),
-        _ => None,
+        EntryKey::Position | EntryKey::Done(_) | EntryKey::State { .. } => None,
     }
 }

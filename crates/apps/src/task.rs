@@ -1,7 +1,7 @@
 //! Names of tasks: a partition, or a slice of it by the hash of the key.
 //!
-//! `7` is all of partition 7, `7.0` and `7.1` its halves, `7.10` the third quarter: behind the dot stand the first
-//! bits of the slice hash.
+//! `7` is all of partition 7, `7.0` and `7.1` its halves, `7.10` the third quarter: behind the dot stand
+//! the first bits of the slice hash.
 
 use std::fmt;
 use std::str::FromStr;

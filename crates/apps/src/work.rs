@@ -9,6 +9,7 @@ use stafett_topics::ReadEnd;
 
 use crate::app::{App, Claim, Session};
 use crate::commit::{CommitContext, Committed, Emitted, NewCommit, Prepared};
+use crate::definition::Definition;
 use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
 use crate::error::AppError;
 use crate::machine::WorkerError;
@@ -17,8 +18,8 @@ use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, tim
 use crate::task::TaskId;
 
 impl App {
-    /// Reads the next records of a claim, from the offsets that the worker names, else from the last commit on.
-    /// Waits for records or a timer until `wait` ends.
+    /// Reads the next records of a claim, from the offsets that the worker names, else from the last
+    /// commit on. Waits for records or a timer until `wait` ends.
     pub async fn fetch(
         &self,
         session: Session<'_>,
@@ -101,21 +102,7 @@ impl App {
             end: bounds().map(|bounds| bounds.stable.0).collect(),
             ..Fetched::default()
         };
-        for (input, next) in fetched.next.iter_mut().enumerate() {
-            let reached = delivery.reached.get(input).copied().unwrap_or(*next);
-            if let Some(wanted) = from.get(input).copied().flatten() {
-                if !(*next..=reached.max(*next)).contains(&wanted) {
-                    return Err(AppError::BadOffset {
-                        field: "next",
-                        topic: definition.topics.get(input).cloned().unwrap_or_default(),
-                        given: wanted,
-                        from: *next,
-                        to: reached.max(*next),
-                    });
-                }
-                *next = wanted;
-            }
-        }
+        begin_at(&mut fetched.next, from, &delivery.reached, &definition)?;
         if !definition.time.of_records {
             delivery.idle_ms = self.parts.clock.wall_ms();
         }
@@ -141,10 +128,8 @@ impl App {
             delivery.read(&source, &mark, limits, &mut fetched).await
         };
         let found = found.map_err(|why| match why {
-            ReadEnd::NoSuchLog => {
-                AppError::NoSuchTopic(definition.topics.first().cloned().unwrap_or_default())
-            }
-            other => AppError::Input(other),
+            ReadEnd::NoSuchLog => AppError::NoSuchTopic(definition.topic(0)),
+            why @ (ReadEnd::AtEnd | ReadEnd::Failed(_) | ReadEnd::Stopped) => AppError::Input(why),
         })?;
         self.note_idle(&mut delivery, found, &definition.time);
         fetched.due = self.timers(slot, &due).await?;
@@ -158,7 +143,7 @@ impl App {
                 }
                 Err(AppError::Gap {
                     task: claim.task,
-                    topic: definition.topics.get(gap.input).cloned().unwrap_or_default(),
+                    topic: definition.topic(gap.input),
                     from: gap.from,
                     to: gap.to,
                 })
@@ -181,7 +166,7 @@ impl App {
         }
     }
 
-    /// Notes what was delivered, unless the claim has ended or something was committed meanwhile.
+    /// Notes the delivery, unless the claim has ended or something was committed meanwhile.
     fn keep(&self, slot: &Slot, claim: Claim, mut delivery: Delivery) -> Result<(), AppError> {
         let mut known = slot.delivery.lock();
         if known.epoch != claim.epoch {
@@ -292,7 +277,7 @@ impl App {
             .ok_or_else(|| AppError::NoSuchTable(name.into()))
     }
 
-    /// Returns a task whose state is in memory, also if nobody has claimed it.
+    /// Returns a task whose state is in memory, also if no worker has it.
     pub(crate) async fn readable(&self, task: TaskId) -> Result<Arc<Slot>, AppError> {
         let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
         let is_there = slot.state.lock().is_some();
@@ -404,13 +389,7 @@ impl App {
                 self.step(|machine, _, effects| machine.lose(claim.task, claim.epoch, reason, effects));
                 return Err(self.lost(claim));
             }
-            Some(Outcome::Refused(why)) => {
-                // The log is not as it is known here: it is read again.
-                if matches!(why, Refusal::NotAtOffset { log, .. } if log == slot.log) {
-                    *slot.state.lock() = None;
-                }
-                return Err(NotStored::Refused(why).into());
-            }
+            Some(Outcome::Refused(why)) => return Err(NotStored::Refused(why).into()),
             Some(Outcome::Unknown) | None => {
                 *slot.state.lock() = None;
                 return Err(NotStored::Unknown.into());
@@ -427,8 +406,8 @@ impl App {
             delivery.on_commit(&next, time);
         }
         drop(delivery);
-        let places = emitted.into_iter().zip(placed.iter().skip(1));
-        let emitted: Vec<Emitted> = places
+        let results = emitted.into_iter().zip(placed.iter().skip(1));
+        let emitted: Vec<Emitted> = results
             .map(|((topic, partition, count), batch)| Emitted {
                 topic,
                 partition,
@@ -445,4 +424,30 @@ impl App {
             emitted,
         })
     }
+}
+
+/// Moves the places at which a fetch begins to those that its worker names, within what was delivered.
+fn begin_at(
+    places: &mut [u64],
+    from: &[Option<u64>],
+    reached: &[u64],
+    definition: &Definition,
+) -> Result<(), AppError> {
+    for (input, place) in places.iter_mut().enumerate() {
+        let reached = reached.get(input).copied().unwrap_or(*place).max(*place);
+        let Some(given) = from.get(input).copied().flatten() else {
+            continue;
+        };
+        if !(*place..=reached).contains(&given) {
+            return Err(AppError::BadOffset {
+                field: "next",
+                topic: definition.topic(input),
+                given,
+                from: *place,
+                to: reached,
+            });
+        }
+        *place = given;
+    }
+    Ok(())
 }

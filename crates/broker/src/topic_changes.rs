@@ -26,10 +26,14 @@ impl Broker {
         self.catalog.delete(id, on_deleted).await
     }
 
-    /// Adds partitions to a topic, for a total of `wanted`; durable when the change has ended.
+    /// Adds partitions to a topic, for a total of `wanted`; durable when the change has ended. Refused
+    /// while an app reads the topic.
     pub fn grow_topic(self: &Arc<Self>, id: TopicId, wanted: u32) -> Changing<Arc<Topic>, GrowError> {
         let broker = Arc::clone(self);
         self.catalog.changes().begin(async move {
+            if broker.apps().reader_of(id).is_some() {
+                return Err(GrowError::HasApps);
+            }
             let grown = broker.catalog.grow(id, wanted).await?;
             broker.messaging.on_topic_grown(&grown);
             broker.shares.on_topic_grown(&grown);

@@ -163,6 +163,8 @@ codes! {
         "The backup could not be made, and nothing of it is left. The detail says why."
     NotStoppable "not_stoppable" 409 Never
         "The operation cannot be stopped before its end."
+    TopicHasApps "topic_has_apps" 409 Never
+        "An app reads the topic, so it gets no more partitions: keys would move away from their state."
     Taken "taken" 409 Later
         "Another worker has the task. The refusal has its name and the epoch."
     OverShare "over_share" 409 Later

@@ -151,7 +151,7 @@ impl<T: 'static, E: Serialize> List<T, E> {
         }
         let by_name = |one: &T, other: &T| sort.compare_names((self.name)(one), (self.name)(other));
         if is_sorted && sort.number.is_some() {
-            // What is equal stays in order.
+            // Equal entries stay in order.
             found.sort_by(|one, other| sort.compare_values(one.0, other.0));
         } else {
             let order = |one: &(u64, T), other: &(u64, T)| {
@@ -255,7 +255,7 @@ impl<T> Sort<T> {
         }
     }
 
-    /// Removes what comes behind the first `count` entries by value alone, without a look at the names.
+    /// Removes the entries behind the first `count` by value alone, without a look at the names.
     /// Entries with the last value all stay.
     fn keep_first(&self, found: &mut Vec<(u64, T)>, count: usize) {
         if self.number.is_none() || count == 0 || found.len() <= count {

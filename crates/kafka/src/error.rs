@@ -132,7 +132,7 @@ pub(crate) fn grow(name: &str, error: &GrowError) -> Result<(ErrorCode, Option<S
             );
             (ErrorCode::InvalidPartitions, Some(message))
         }
-        GrowError::TooMany(_) => (ErrorCode::InvalidPartitions, Some(error.to_string())),
+        GrowError::TooMany(_) | GrowError::HasApps => (ErrorCode::InvalidPartitions, Some(error.to_string())),
         GrowError::NotStored(why) => not_stored(why).map(|(code, message)| (code, Some(message)))?,
     })
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use prometheus_client::registry::Registry;
+use stafett_delivery::DeliveryId;
 use stafett_journal::{DiskSpace, Journal, RequestId, StateUnreadable};
 use stafett_model::Namespace;
 use stafett_store::{Changing, Clock, NotStored, Stored};
@@ -16,7 +17,7 @@ use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
 use crate::publish::{
     self, CommitError, Committed, Moved, Preview, Publish, PublishError, PublishTicket, ReleaseTask, Send,
-    SendError, Transaction, move_messages,
+    SendError, Transaction, move_chosen, move_messages,
 };
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
@@ -219,6 +220,17 @@ impl Messaging {
         count: u64,
     ) -> Changing<Moved, NotStored> {
         move_messages(&self.resolver, from, to, count)
+    }
+
+    /// Moves chosen messages of a queue to another one, those of them that wait. Continues even if the caller
+    /// stops waiting.
+    pub fn move_chosen(
+        &self,
+        from: &Arc<Queue>,
+        to: &Arc<Queue>,
+        chosen: Vec<DeliveryId>,
+    ) -> Changing<Moved, NotStored> {
+        move_chosen(&self.resolver, from, to, chosen)
     }
 
     /// Handles the deletion of a topic: ends its readers, deletes queues over it, and removes bindings

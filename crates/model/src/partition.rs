@@ -11,8 +11,9 @@ pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     (murmur2(key) & 0x7fff_ffff) % partitions.max(1)
 }
 
-/// Returns a hash by which the keys of one partition are cut into slices: 32-bit Murmur 2 as above, through the
-/// finaliser of Murmur 3, so that the bits that chose the partition say nothing about it. It is data on disk.
+/// Returns a hash by which the keys of one partition are cut into slices: 32-bit Murmur 2 as above,
+/// through the finaliser of Murmur 3, so that the bits that chose the partition say nothing about it. It
+/// is data on disk.
 pub fn slice_hash(key: &[u8]) -> u32 {
     let mut hash = murmur2(key);
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);

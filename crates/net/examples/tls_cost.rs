@@ -25,9 +25,9 @@ use tokio_util::task::TaskTracker;
 
 const MIB: usize = 1 << 20;
 const SLICE: usize = 16 * 1024;
-const ROUNDS: usize = 3;
-const TRANSFERS: usize = 3000;
-const HANDSHAKES: usize = 1000;
+const ROUNDS: usize = 2;
+const TRANSFERS: usize = 1000;
+const HANDSHAKES: usize = 500;
 const IDLE: usize = 1000;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::EVENTS;
 use crate::budget::ByteBudget;
@@ -182,6 +183,7 @@ fn admit<P: Protocol>(
     let drain = shared.shutdown.draining().child_token();
     let since_ms = (shared.wall_ms)();
     let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), since_ms, drain.clone());
+    let ending = drain.clone();
     let connect = {
         let (budget, entry) = (Arc::clone(&shared.budget), Arc::clone(&entry));
         let (shedding, trace) = (shedding.clone(), shared.trace.clone());
@@ -194,45 +196,60 @@ fn admit<P: Protocol>(
             entry,
         }
     };
-    let protocol = Arc::clone(protocol);
     let open = Open::count(Arc::clone(&entry), settings.name, &shared.connections);
+    let protocol = Arc::clone(protocol);
     let task = match security {
         Security::Plain => tasks.spawn(async move {
             let _open = open;
             protocol.connection(connect(Stream::Plain(stream))).await;
         }),
-        // A task of its own kind: plain connections have no room for a handshake.
-        Security::Tls(tls) | Security::Either(tls) => {
-            let (tls, is_either) = (Arc::clone(tls), matches!(security, Security::Either(_)));
-            let draining = shared.shutdown.draining().clone();
-            tasks.spawn(async move {
-                let shaken = Box::pin(shake(stream, &tls, is_either, &open.entry));
-                let Some(Some(stream)) = draining.run_until_cancelled(shaken).await else {
-                    return;
-                };
-                drop(tls);
-                protocol.connection(connect(stream)).await;
-                drop(open);
-            })
+        Security::Tls(tls) => {
+            let shaken = shake(stream, Arc::clone(tls), false, Arc::clone(&entry));
+            tasks.spawn(after_handshake(shaken, ending, protocol, connect, open))
+        }
+        Security::Either(tls) => {
+            let shaken = shake(stream, Arc::clone(tls), true, Arc::clone(&entry));
+            tasks.spawn(after_handshake(shaken, ending, protocol, connect, open))
         }
     };
     entry.set_task(task);
 }
 
+/// Serves a connection when its handshake is done. A task of its own kind: those of plain connections have no
+/// room for a handshake.
+async fn after_handshake<P: Protocol>(
+    shaken: impl Future<Output = Option<Stream>>,
+    ending: CancellationToken,
+    protocol: Arc<P>,
+    connect: impl FnOnce(Stream) -> Connection,
+    open: Open,
+) {
+    let shaken = ending.run_until_cancelled(Box::pin(shaken)).await;
+    if let Some(Some(stream)) = shaken {
+        protocol.connection(connect(stream)).await;
+    }
+    drop(open);
+}
+
 /// Performs the handshake of a connection, if it has one. `None` if that failed.
-async fn shake(socket: TcpStream, tls: &Tls, is_either: bool, entry: &ConnectionEntry) -> Option<Stream> {
+async fn shake(
+    socket: TcpStream,
+    tls: Arc<Tls>,
+    is_either: bool,
+    entry: Arc<ConnectionEntry>,
+) -> Option<Stream> {
     let shaken = async {
         if is_either && !handshake::begins_with_tls(&socket).await? {
             return Ok(Stream::Plain(socket));
         }
-        let (stream, session) = handshake::accept(socket, tls).await?;
+        let (stream, session) = handshake::accept(socket, &tls).await?;
         entry.metrics.handshake_done();
         entry.set_tls(session);
         Ok(Stream::Tls(Box::new(stream)))
     };
     shaken
         .await
-        .inspect_err(|error| handshake::on_failed(entry, error))
+        .inspect_err(|error| handshake::on_failed(&entry, error))
         .ok()
 }
 

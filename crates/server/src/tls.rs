@@ -48,7 +48,7 @@ impl Certificates {
         found.map(|(_, tls)| Arc::clone(tls))
     }
 
-    /// Reads all files as `settings` say. What is not good stays as it was and is in the result.
+    /// Reads all files as `settings` say. Returns the parts that keep their certificates.
     pub(crate) fn reload(&self, settings: &Settings, net: &NetMetrics) -> Vec<FailedSetting> {
         let mut failed = Vec::new();
         for (edge, tls) in &self.parts {
@@ -71,7 +71,7 @@ impl Certificates {
         failed
     }
 
-    /// Returns true if a file differs from what was read last.
+    /// Returns true if a file has changed since the last read.
     pub(crate) fn has_changed(&self) -> bool {
         self.parts.iter().any(|(_, tls)| tls.has_changed())
     }

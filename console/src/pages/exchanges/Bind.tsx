@@ -23,7 +23,7 @@ export function Bind({ namespace, source, queue }: { namespace: string; source?:
     <Action<Binding> label="Bind" title="Bind" confirm="Bind" incomplete={from === '' || target === ''} call={call}>
       {source === undefined && (
         <Field label="From the exchange">
-          <input value={from} onChange={(event) => setFrom(event.target.value)} required spellCheck={false} autoFocus />
+          <input value={from} onChange={(event) => setFrom(event.target.value)} required spellCheck={false} autoFocus data-focus />
         </Field>
       )}
       {queue === undefined && (

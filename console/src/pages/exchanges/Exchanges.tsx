@@ -65,7 +65,7 @@ function Create() {
   return (
     <Action<State> label="Create an exchange" className="main" title="Create an exchange" confirm="Create" incomplete={name === ''} call={call} after={({ namespace }) => go(exchangeAt(namespace, name))}>
       <Field label="Name">
-        <input value={name} onChange={(event) => setName(event.target.value)} autoFocus required maxLength={255} spellCheck={false} />
+        <input value={name} onChange={(event) => setName(event.target.value)} autoFocus data-focus required maxLength={255} spellCheck={false} />
       </Field>
       <Field label="Kind">
         <select value={kind} onChange={(event) => setKind(event.target.value)}>
@@ -216,7 +216,7 @@ function TryOut({ exchange }: { exchange: State }) {
               With the key <code>{visible(key) || '(empty)'}</code>.
             </p>
             <Field label="Content" help="JSON is sent as JSON, anything else as text">
-              <textarea value={content} onChange={(event) => setContent(event.target.value)} autoFocus spellCheck={false} />
+              <textarea value={content} onChange={(event) => setContent(event.target.value)} autoFocus data-focus spellCheck={false} />
             </Field>
           </Action>
         </div>

@@ -49,7 +49,7 @@ export function CreateQueue({ namespaces }: { namespaces: string[] }) {
     >
       <div className="form two">
         <Field label="Name" wide>
-          <input value={form.name} onChange={set('name')} autoFocus required maxLength={255} spellCheck={false} />
+          <input value={form.name} onChange={set('name')} autoFocus data-focus required maxLength={255} spellCheck={false} />
         </Field>
         {namespaces.length > 1 && (
           <Field label="Namespace" help="Virtual host, for RabbitMQ's clients">

@@ -1,30 +1,31 @@
 // What waits in a queue, looked at without any effect.
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { useOnce } from '../../api/live';
 import { seg } from '../../api/http';
 import type { Message, Messages as Found, MessageCount, Moved, Queue } from '../../api/types';
 import { Action, curl } from '../../ui/Action';
 import { firstLine } from '../../ui/Content';
-import { age, bytes, count, time, visible } from '../../ui/format';
+import { age, bytes, count, short, time, visible } from '../../ui/format';
 import { Badge, Copy, Failure, save } from '../../ui/parts';
 import { setParams, useRoute } from '../../ui/route';
 import { Filters } from './Filters';
 import { OneMessage } from './OneMessage';
 import { queueUrl } from './Queues';
 
-const KEYS = ['priority', 'sender', 'context', 'died_in', 'died_of', 'order'];
+const KEYS = ['state', 'priority', 'sender', 'context', 'died_in', 'died_of', 'order'];
 
 export function Messages({ queue }: { queue: Queue }) {
   const { query } = useRoute();
   const chosen: Record<string, string | undefined> = Object.fromEntries(KEYS.map((key) => [key, query.get(key) ?? undefined]));
   const [header, value] = (query.get('header') ?? '').split('=', 2);
   if (header && value !== undefined) chosen[`header.${header}`] = value;
+  const isInFlight = chosen.state === 'in_flight';
   const url = queueUrl(queue, '/messages', { count: 50, ...chosen, after: query.get('after') });
   const found = useOnce<Found>(url);
   const [opened, setOpened] = useState<string>();
   const [ticked, setTicked] = useState<Set<string>>(new Set());
   const messages = found.data?.messages ?? [];
-  const origins = [...new Set(messages.flatMap(({ deaths }) => (deaths[0]?.queue ? [deaths[0].queue] : [])))];
+  const origins = useOrigins(messages);
   const tick = (id: string) => {
     const next = new Set(ticked);
     if (!next.delete(id)) next.add(id);
@@ -33,6 +34,19 @@ export function Messages({ queue }: { queue: Queue }) {
   const lines = () => messages.map((message) => `${JSON.stringify(message)}\n`).join('');
   return (
     <section aria-label="Messages that wait">
+      <div className="chips above-list" role="group" aria-label="Which messages">
+        {[undefined, 'in_flight'].map((state) => (
+          <button
+            key={state ?? 'ready'}
+            type="button"
+            className="chip"
+            aria-pressed={(query.get('state') ?? undefined) === state}
+            onClick={() => setParams({ state, after: undefined })}
+          >
+            {state ? `In flight (${short(queue.in_flight)})` : `Waiting (${short(queue.ready)})`}
+          </button>
+        ))}
+      </div>
       <p className="quiet small lead">Looking has no effect: messages stay where they are, and their order and delivery counts do not change.</p>
       <Filters />
       <div className="tools">
@@ -40,7 +54,7 @@ export function Messages({ queue }: { queue: Queue }) {
           Look again
         </button>
         {origins.length > 0 && <Back queue={queue} origins={origins} />}
-        {ticked.size > 0 && <Discard queue={queue} ids={[...ticked]} after={() => setTicked(new Set())} />}
+        {ticked.size > 0 && <Discard key="discard" queue={queue} ids={[...ticked]} after={() => setTicked(new Set())} />}
         <button type="button" className="plain small" disabled={messages.length === 0} onClick={() => save('messages.ndjson', lines())}>
           Save as NDJSON
         </button>
@@ -49,7 +63,11 @@ export function Messages({ queue }: { queue: Queue }) {
       <Failure error={found.error} />
       {found.data && messages.length === 0 && (
         <div className="empty">
-          {queue.ready === 0 ? (
+          {isInFlight ? (
+            <p>
+              <strong>Nothing is in flight.</strong> A message is in flight from its hand-out until its consumer or lease settles it.
+            </p>
+          ) : queue.ready === 0 ? (
             <p>
               <strong>No message waits.</strong> Send one with the button above, or see the consumers: what is in flight is with them.
             </p>
@@ -108,18 +126,33 @@ export function Messages({ queue }: { queue: Queue }) {
   );
 }
 
+/** The consumer or lease that has a message in flight. */
+function Holder({ of }: { of: Message }) {
+  const { holder } = of as Message & { holder?: { consumer?: string | number; lease_until?: string; by?: string } | null };
+  if (!holder) return null;
+  const text = holder.consumer !== undefined ? `with consumer ${holder.consumer}` : holder.lease_until ? `leased until ${time(holder.lease_until)}` : `with a ${holder.by}`;
+  return <Badge>{text}</Badge>;
+}
+
+/** Queues in which messages died; those that were seen stay, so that a dialog outlives its messages. */
+function useOrigins(messages: Message[]): string[] {
+  const seen = useRef(new Set<string>());
+  for (const { deaths } of messages) if (deaths[0]?.queue) seen.current.add(deaths[0].queue);
+  return [...seen.current];
+}
+
 function Row({ message, isTicked, onTick, onOpen }: { message: Message; isTicked: boolean; onTick: () => void; onOpen: () => void }) {
   const death = message.deaths[0];
   return (
     <tr>
       <td className="tick">
-        <input type="checkbox" aria-label={`Choose message ${message.id}`} checked={isTicked} onChange={onTick} />
+        <input type="checkbox" aria-label={`Choose message ${message.id}`} checked={isTicked} disabled={message.state !== 'ready'} onChange={onTick} />
       </td>
       <td>
         <button type="button" className="link line mono" onClick={onOpen}>
           {firstLine({ value: message.content, base64: message.content_base64 })}
         </button>
-        {message.redelivered && <Badge>delivered {count(message.delivery_count)} times</Badge>} {death && <Badge kind="note">{`${death.reason} in ${visible(death.queue)}`}</Badge>}
+        <Holder of={message} /> {message.redelivered && <Badge>delivered {count(message.delivery_count)} times</Badge>} {death && <Badge kind="note">{`${death.reason} in ${visible(death.queue)}`}</Badge>}
       </td>
       <td data-head="Sent" title={message.sent_at ?? undefined}>
         {time(message.sent_at)} <span className="quiet small">{age(message.sent_at)}</span>
@@ -136,6 +169,7 @@ function Back({ queue, origins }: { queue: Queue; origins: string[] }) {
   const [target, setTarget] = useState(origins[0] ?? '');
   return (
     <Action<Moved>
+      disabled={queue.ready === 0}
       label="Send dead letters back"
       title="Send dead letters back"
       confirm="Send back"
@@ -147,7 +181,7 @@ function Back({ queue, origins }: { queue: Queue; origins: string[] }) {
       </p>
       <label className="field">
         <span>Back to</span>
-        <select value={target} onChange={(event) => setTarget(event.target.value)} autoFocus>
+        <select value={target} onChange={(event) => setTarget(event.target.value)} autoFocus data-focus>
           {origins.map((origin) => (
             <option key={origin}>{origin}</option>
           ))}

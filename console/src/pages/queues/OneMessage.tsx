@@ -74,7 +74,7 @@ export function OneMessage({ queue, id, known, onClose }: { queue: Queue; id: st
       <div className="row end">
         {message.state === 'ready' && <Discard queue={queue} ids={[id]} after={onClose} />}
         <Send queue={queue} like={message} label="Send a copy" />
-        <button type="button" autoFocus onClick={onClose}>
+        <button type="button" autoFocus data-focus onClick={onClose}>
           Close
         </button>
       </div>

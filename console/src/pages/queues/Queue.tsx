@@ -181,7 +181,7 @@ function Actions({ queue }: { queue: State }) {
       >
         <p>Moves from the front. Each message is stored there and settled here by one write; none is lost and none is doubled.</p>
         <Field label="To the queue">
-          <input value={target} onChange={(event) => setTarget(event.target.value)} autoFocus required spellCheck={false} />
+          <input value={target} onChange={(event) => setTarget(event.target.value)} autoFocus data-focus required spellCheck={false} />
         </Field>
         <Field label="Messages at most" help={`${messages(queue.ready)} wait`}>
           <input type="number" min="1" placeholder="all that wait" value={many} onChange={(event) => setMany(event.target.value)} />

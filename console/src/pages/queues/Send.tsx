@@ -45,7 +45,7 @@ export function Send({ queue, like, label = 'Send' }: { queue: Queue; like?: Mes
       result={({ message_id: id, durability }) => `Stored as ${id}; it survives as ${durability} does.`}
     >
       <Field label="Content" help="JSON is sent as JSON, anything else as text">
-        <textarea value={content} onChange={(event) => setContent(event.target.value)} autoFocus spellCheck={false} />
+        <textarea value={content} onChange={(event) => setContent(event.target.value)} autoFocus data-focus spellCheck={false} />
       </Field>
       {queue.priority_max > 0 && (
         <Field label={`Priority, 0 to ${queue.priority_max}`}>

@@ -35,7 +35,7 @@ export function Produce({ topic, like, label = 'Publish' }: { topic: Topic; like
       result={({ places, durability }) => `Stored at ${places.map((place) => `offset ${count(place.base)} of partition ${place.partition}`).join(', ')}; it survives as ${durability} does.`}
     >
       <Field label="Value" help="JSON is stored as JSON, anything else as text">
-        <textarea value={value} onChange={(event) => setValue(event.target.value)} autoFocus spellCheck={false} />
+        <textarea value={value} onChange={(event) => setValue(event.target.value)} autoFocus data-focus spellCheck={false} />
       </Field>
       <div className="form two">
         <Field label="Key" help="Decides the partition">

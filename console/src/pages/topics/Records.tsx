@@ -237,7 +237,7 @@ function Table({ topic, records }: { topic: Topic; records: Entry[] }) {
           />
           <div className="row end">
             <Produce topic={topic} like={opened} label="Publish a copy" />
-            <button type="button" autoFocus onClick={() => setOpened(undefined)}>
+            <button type="button" autoFocus data-focus onClick={() => setOpened(undefined)}>
               Close
             </button>
           </div>

@@ -81,7 +81,7 @@ function CreateTopic() {
     <Action<Topic> label="Create a topic" className="main" title="Create a topic" confirm="Create" incomplete={name === ''} call={call} after={() => go(to(['topics', name]))}>
       <div className="form two">
         <Field label="Name" wide>
-          <input value={name} onChange={(event) => setName(event.target.value)} required maxLength={249} autoFocus spellCheck={false} />
+          <input value={name} onChange={(event) => setName(event.target.value)} required maxLength={249} autoFocus data-focus spellCheck={false} />
         </Field>
         <Field label="Partitions" help="Can grow, not shrink">
           <input type="number" min="1" value={partitions} onChange={(event) => setPartitions(event.target.value)} required />

@@ -1,13 +1,16 @@
 //! Commits of a claimed task.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use stafett_apps::{App, Definition, Format, NewCommit, NewEntry};
 use stafett_broker::Broker;
@@ -52,15 +55,53 @@ struct Commit {
     emit: Vec<Object<Emit>>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-enum Put {
-    Plain(Key, #[schemars(with = "serde_json::Value")] Box<RawValue>),
-    With(
-        Key,
-        #[schemars(with = "serde_json::Value")] Box<RawValue>,
-        Lifetime,
-    ),
+/// An entry: a list of key, value and, if it has one of its own, lifetime.
+#[derive(Debug)]
+struct Put {
+    key: Key,
+    value: Box<RawValue>,
+    lifetime: Option<Lifetime>,
+}
+
+impl<'de> Deserialize<'de> for Put {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_seq(PutVisitor)
+    }
+}
+
+struct PutVisitor;
+
+impl<'de> Visitor<'de> for PutVisitor {
+    type Value = Put;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of key, value and optional lifetime")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Put, A::Error> {
+        let missing = |count| de::Error::invalid_length(count, &self);
+        let key = list.next_element()?.ok_or_else(|| missing(0))?;
+        let value = list.next_element()?.ok_or_else(|| missing(1))?;
+        let lifetime = list.next_element()?;
+        if list.next_element::<de::IgnoredAny>()?.is_some() {
+            return Err(missing(4));
+        }
+        Ok(Put { key, value, lifetime })
+    }
+}
+
+impl JsonSchema for Put {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "AppPut".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "array", "minItems": 2, "maxItems": 3})
+    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -214,10 +255,8 @@ impl Commit {
 
 impl Put {
     fn read(self, table: &str, definition: &Definition) -> Result<NewEntry, Problem> {
-        let (key, value, ttl_ms) = match self {
-            Self::Plain(key, value) => (key, value, None),
-            Self::With(key, value, lifetime) => (key, value, lifetime.ttl_ms),
-        };
+        let Self { key, value, lifetime } = self;
+        let ttl_ms = lifetime.and_then(|lifetime| lifetime.ttl_ms);
         let format = definition.table(table).map(|(_, table)| table.format);
         let value = match format {
             Some(Format::Bytes) => {

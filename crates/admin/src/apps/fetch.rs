@@ -40,7 +40,7 @@ struct Fetch {
 /// Records of a task.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppRecords")]
-struct Records {
+struct FetchedTask {
     task: String,
     epoch: u64,
     /// Topic of the records.
@@ -67,7 +67,7 @@ struct RecordShown {
     value: Value,
     timestamp: i64,
     headers: BTreeMap<String, Option<Text>>,
-    /// True for a record behind what ended its key, or before task time.
+    /// True for a record behind the end of its key, or before task time.
     late: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             "Fetches records of a claimed task, behind its last commit or a later place. A lost answer loses nothing.",
         )
         .body::<Fetch>()
-        .answers::<Records>(200)
+        .answers::<FetchedTask>(200)
         .refuses(&WORKERS)
         .refuses(&[Code::Paused, Code::Gap, Code::BadOffset, Code::NoSuchTopic, Code::Unreadable]),
         fetch,
@@ -116,14 +116,14 @@ async fn fetch(
     let from = from.unwrap_or_default();
     let fetched = Box::pin(app.fetch(session, claim, &from, limits, wait)).await;
     let fetched = fetched.map_err(|why| of_app(&why))?;
-    let mut shown = Records::of(&app, fetched);
+    let mut shown = FetchedTask::of(&app, &fetched);
     shown.task = claim.task.to_string();
     shown.epoch = claim.epoch;
     Ok(answer(StatusCode::OK, &shown))
 }
 
-impl Records {
-    fn of(app: &App, fetched: Fetched) -> Self {
+impl FetchedTask {
+    fn of(app: &App, fetched: &Fetched) -> Self {
         let stored = app.stored();
         let definition = &stored.definition;
         let topic = definition.topics.get(fetched.input);

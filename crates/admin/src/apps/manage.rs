@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_apps::machine::Absent;
+use stafett_apps::machine::{Absent, Machine};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, post, put};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
@@ -36,7 +36,8 @@ struct AppMove {
 #[schemars(rename = "AppPin")]
 struct Pin {
     worker: String,
-    /// While the worker is not there: `wait`, the default, `balance` (others may have the task) or `refuse`.
+    /// While the worker is not there: `wait`, the default, `balance` (others may have the task) or
+    /// `refuse`.
     absent: Option<String>,
 }
 
@@ -91,6 +92,12 @@ pub(super) fn routes(routes: Routes) -> Routes {
             .refuses(&[Code::NoSuchWorker]),
             drain,
         )
+        .with(task_routes)
+}
+
+fn task_routes(routes: Routes) -> Routes {
+    let common = [Code::NotServing, Code::NoSuchApp];
+    routes
         .route(
             put("/v1/apps/{app}/tasks/{task}/worker", "Pins a task to a worker.")
                 .body::<Pin>()
@@ -138,9 +145,9 @@ async fn rebalance(
 ) -> Result<Response, Problem> {
     let app = find(&*broker.get()?, &name)?;
     let moves = if query.flag("dry_run")? {
-        app.with_machine(stafett_apps::machine::Machine::planned_moves)
+        app.with_machine(Machine::planned_moves)
     } else {
-        app.step(|machine, now, effects| machine.rebalance_now(now, effects))
+        app.step(Machine::rebalance_now)
     };
     let moves = moves.into_iter().map(|(task, from, to)| AppMove {
         task: task.to_string(),

@@ -3,7 +3,8 @@
 //! - `shape`: keys, offsets and values in requests and answers
 //! - `declare`: apps declared and deleted; `show`: apps, tasks and workers
 //! - `manage`: pauses, drains, pins and rebalancing
-//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `state`: state from inside and outside
+//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits;
+//!   `state`: state from inside and outside
 
 mod commit;
 mod declare;
@@ -78,7 +79,6 @@ fn of_app(error: &AppError) -> Problem {
         AppError::ExistsDifferently(field) => problem(Code::ExistsDifferently).with("field", *field),
         AppError::InUse => problem(Code::InUse),
         AppError::Paused => problem(Code::Paused),
-        AppError::NotPaused => problem(Code::InUse),
         AppError::Bad { field, .. } => problem(Code::BadRequest).with("field", *field),
         AppError::NoSuchTopic(name) => problem(Code::NoSuchTopic).with("topic", &**name),
         AppError::NotCopartitioned {

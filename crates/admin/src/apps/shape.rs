@@ -56,13 +56,13 @@ impl Offsets {
     pub(super) fn by_input(self, field: &str, definition: &Definition) -> Result<Vec<Option<u64>>, Problem> {
         let mut inputs = vec![None; definition.topics.len()];
         match self {
-            Self::Only(offset) => match inputs.as_mut_slice() {
-                [only] => *only = Some(offset),
-                _ => {
+            Self::Only(offset) => {
+                let [only] = inputs.as_mut_slice() else {
                     let why = format!("{field}: the app has several topics, so offsets stand by topic");
                     return Err(Problem::bad_request(why).with("field", field));
-                }
-            },
+                };
+                *only = Some(offset);
+            }
             Self::ByTopic(offsets) => {
                 for (topic, offset) in offsets {
                     let input = definition.topics.iter().position(|known| **known == *topic);
@@ -82,7 +82,7 @@ impl Offsets {
 pub(super) type ShownOffsets = BTreeMap<String, u64>;
 
 pub(super) fn by_topic(definition: &Definition, offsets: &[u64]) -> ShownOffsets {
-    let names = definition.topics.iter().map(|name| name.to_string());
+    let names = definition.topics.iter().map(ToString::to_string);
     names.zip(offsets.iter().copied()).collect()
 }
 
@@ -107,7 +107,8 @@ impl Value {
         }
     }
 
-    /// Shows bytes as JSON if they are, else as a text if `or_text` says so and they are UTF-8, else as base64.
+    /// Shows bytes as JSON if they are, else as a text if `or_text` says so and they are UTF-8, else as
+    /// base64.
     pub(super) fn of(bytes: Option<&[u8]>, or_text: bool) -> Self {
         let Some(bytes) = bytes else {
             let value = None;

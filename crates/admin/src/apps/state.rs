@@ -54,11 +54,11 @@ struct Scan {
     count: Option<usize>,
 }
 
-/// A page of entries in the order in which they were changed last. An entry that changes between two pages comes
-/// again; none is left out.
+/// A page of entries in the order in which they were changed last. An entry that changes between two pages
+/// comes again; none is left out.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppEntries")]
-struct Entries {
+struct TablePage {
     entries: Vec<EntryShown>,
     /// Place to go on from; null at the end. A page may have no entry and a next one.
     next: Option<u64>,
@@ -66,7 +66,7 @@ struct Entries {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "AppEntry")]
+#[schemars(rename = "AppStateEntry")]
 struct EntryShown {
     key: Text,
     #[serde(flatten)]
@@ -118,7 +118,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .route(
             post(command!("scan"), "Reads a table of a claimed task, page by page.")
                 .body::<Scan>()
-                .answers::<Entries>(200)
+                .answers::<TablePage>(200)
                 .refuses(&WORKERS)
                 .refuses(&reads),
             scan,
@@ -236,7 +236,7 @@ async fn scan(
     });
     let entries = entries.collect();
     let next = found.next;
-    Ok(answer(StatusCode::OK, &Entries { entries, next, seq }))
+    Ok(answer(StatusCode::OK, &TablePage { entries, next, seq }))
 }
 
 async fn show(

@@ -1,4 +1,4 @@
-//! Workers: they join, learn what they have, and leave.
+//! Workers: they join, learn of their tasks, and leave.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -196,6 +196,11 @@ pub(super) fn routes(routes: Routes) -> Routes {
             .refuses(&[Code::Taken, Code::OverShare, Code::Pinned, Code::Draining]),
             claim,
         )
+        .with(claim_routes)
+}
+
+fn claim_routes(routes: Routes) -> Routes {
+    routes
         .route(
             post(command!("release"), "Gives a task back, after its last commit.")
                 .body::<NamedClaim>()

@@ -1,5 +1,6 @@
-//! `CloudEvents` 1.0 as records, as the binding for Kafka has them in binary mode: the data is the value, each
-//! attribute a header `ce_NAME`, `datacontenttype` the header `content-type`, and `partitionkey` also the key.
+//! `CloudEvents` 1.0 as records, as the binding for Kafka has them in binary mode: the data is the value,
+//! each attribute a header `ce_NAME`, `datacontenttype` the header `content-type`, and `partitionkey` also
+//! the key.
 //!
 //! They come as JSON (one event, or a list), or with the attributes in the headers `ce-NAME` of the request.
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use stafett_http::{Problem, body};
 
+use super::incoming::Format;
 use crate::content::JSON;
 
 /// Attributes that every event has.
@@ -132,9 +134,11 @@ impl CloudEvent {
     }
 }
 
-/// Returns the attributes in the headers of a request. A body without `ce-specversion` is no event.
-pub(super) fn attributes(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
-    if !headers.contains_key("ce-specversion") {
+/// Returns the attributes in the headers of a request. A body without `ce-specversion` is no event, and one
+/// in lines or in the JSON of events has no attributes in headers.
+pub(super) fn attributes(headers: &HeaderMap, format: Format) -> Result<Vec<(String, String)>, Problem> {
+    let is_data = matches!(format, Format::Raw | Format::Json);
+    if !is_data || !headers.contains_key("ce-specversion") {
         return Ok(Vec::new());
     }
     let named = headers
@@ -239,9 +243,9 @@ mod tests {
     fn attributes_of_headers_are_undone() {
         let mut headers = HeaderMap::new();
         headers.insert("ce-id", "a%20%E2%82%AC".parse().unwrap());
-        assert_eq!(attributes(&headers).unwrap(), [], "it is no event");
+        assert_eq!(attributes(&headers, Format::Raw).unwrap(), [], "it is no event");
         headers.insert("ce-specversion", "1.0".parse().unwrap());
-        let found = attributes(&headers).unwrap();
+        let found = attributes(&headers, Format::Raw).unwrap();
         assert!(
             found.contains(&("id".to_owned(), "a \u{20ac}".to_owned())),
             "{found:?}"

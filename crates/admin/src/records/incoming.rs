@@ -30,9 +30,9 @@ pub(super) enum Format {
     Json,
     /// A JSON document in each line.
     Lines,
-    /// One CloudEvent in JSON.
+    /// One `CloudEvent` in JSON.
     Event,
-    /// A list of CloudEvents.
+    /// A list of `CloudEvents`.
     Events,
 }
 
@@ -157,8 +157,8 @@ impl Template {
         })
     }
 
-    /// Reads the records of a body. `content_type` and the attributes of a `CloudEvent` become headers of a raw
-    /// one.
+    /// Reads the records of a body. `content_type` and the attributes of a `CloudEvent` become headers of a
+    /// raw one.
     pub(super) fn read(
         &self,
         body: &Bytes,
@@ -167,6 +167,12 @@ impl Template {
         attributes: Vec<(String, String)>,
     ) -> Result<Incoming, Problem> {
         let mut incoming = Incoming::default();
+        // With its attributes in headers, the body of an event is its data as it is.
+        let format = if attributes.is_empty() {
+            format
+        } else {
+            Format::Raw
+        };
         match format {
             Format::Raw => {
                 if self.is != As::Value || self.key_field.is_some() {

@@ -107,22 +107,12 @@ async fn produce(
     let kind = content_type(request.headers()).map(str::to_owned);
     let format = format(kind.as_deref());
     let packing = packing(request.headers())?;
-    let attributes = if format == Format::Raw || format == Format::Json {
-        cloud_events::attributes(request.headers())?
-    } else {
-        Vec::new()
-    };
+    let attributes = cloud_events::attributes(request.headers(), format)?;
     let topic = find(&*broker.get()?, &name)?;
     check_mutable(&topic)?;
     // A topic that is made again under the name has none of the records.
     let key = Key::of(request.headers(), &caller, &["topic", &id_text(&topic)])?;
     let body = body::read_packed(request, LIMIT, packing).await?;
-    // With its attributes in headers, the body of an event is its data as it is.
-    let format = if attributes.is_empty() {
-        format
-    } else {
-        Format::Raw
-    };
     let incoming = template.read(body.bytes(), format, kind.as_deref(), attributes)?;
     let broker = broker.get()?;
     // The settings may be others than before the body came.

@@ -239,6 +239,13 @@ async fn refusals_have_stable_codes() {
         (status, &gone["code"]),
         (StatusCode::NOT_FOUND, &json!("no_such_key"))
     );
+}
+
+#[tokio::test]
+async fn wrong_requests_of_operators_have_stable_codes() {
+    let world = world().await;
+    let mut one = Worker::join(&world, "one").await;
+    one.claims(2).await;
     for (request, body, status, code) in [
         (
             "PUT /v1/apps/sum",
@@ -261,6 +268,13 @@ async fn refusals_have_stable_codes() {
             "bad_request",
         ),
         ("DELETE /v1/apps/sum", "", 409, "in_use"),
+        ("DELETE /v1/topics/in", "", 409, "in_use"),
+        (
+            "PATCH /v1/topics/in",
+            r#"{"partitions": 3}"#,
+            409,
+            "topic_has_apps",
+        ),
         ("DELETE /v1/apps/none", "", 404, "no_such_app"),
         ("POST /v1/apps/sum/workers/none/drain", "", 404, "no_such_worker"),
         (
@@ -278,12 +292,22 @@ async fn refusals_have_stable_codes() {
             "{request}: {refused}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_paused_app_delivers_nothing_and_one_without_its_topic_says_so() {
+    let world = world().await;
+    let mut one = Worker::join(&world, "one").await;
+    one.claims(2).await;
     world.ask("POST /v1/apps/sum/pause").await;
     let (status, paused) = one.ask("fetch", json!({"task": "0", "epoch": 1})).await;
     assert_eq!((status.as_u16(), &paused["code"]), (423, &json!("paused")));
     world.ask("POST /v1/apps/sum/resume").await;
     let (status, _) = one.ask("fetch", json!({"task": "0", "epoch": 1})).await;
     assert_eq!(status, StatusCode::OK);
+    world.ask("DELETE /v1/topics/in?force=true").await;
+    let (status, gone) = one.ask("fetch", json!({"task": "0", "epoch": 1})).await;
+    assert_eq!((status.as_u16(), &gone["code"]), (404, &json!("no_such_topic")));
     let (status, _) = world.ask("DELETE /v1/apps/sum?force=true").await;
     assert_eq!(status, StatusCode::OK);
 }

@@ -128,7 +128,7 @@ async fn a_refusal_names_the_unknown_field_and_those_that_are_known() {
         .await;
     assert_eq!(
         (&why["field"], &why["expected"]),
-        (&json!("cuont"), &json!(["to", "count"]))
+        (&json!("cuont"), &json!(["to", "count", "ids", "query"]))
     );
 }
 

@@ -263,3 +263,72 @@ async fn queues_are_listed_by_id_client_and_kind() {
     }
     assert_eq!(found, ["a", "b", "c", "client.ann", "over"]);
 }
+
+#[tokio::test]
+async fn messages_move_by_id_or_by_a_choice() {
+    let world = World::new().await;
+    for name in ["from", "to"] {
+        world.queue("/", name).await;
+    }
+    for (body, user) in [
+        (&b"a"[..], "ann"),
+        (b"b", "bob"),
+        (b"c", "ann"),
+        (b"d", "bob"),
+        (b"e", "ann"),
+    ] {
+        world.publish("from", body, 0, Some(user)).await;
+    }
+    let contents = async |queue: &str| -> Vec<String> {
+        let (_, found) = world.ask(&format!("GET /v1/queues/{queue}/messages")).await;
+        let messages = found["messages"].as_array().unwrap().iter();
+        messages
+            .map(|it| it["content"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let (_, found) = world.ask("GET /v1/queues/from/messages").await;
+    let id = |at: usize| found["messages"][at]["id"].clone();
+    let request = "POST /v1/queues/from/move";
+    let to = json!({"queue": "to"});
+    let moved = |count| (StatusCode::OK, json!({"messages": count, "stopped": null}));
+    let ids = json!({"to": to, "ids": [id(3), id(0)]});
+    assert_eq!(world.send(request, &ids.to_string()).await, moved(2));
+    assert_eq!(
+        world.send(request, &ids.to_string()).await,
+        moved(0),
+        "they have moved"
+    );
+    assert_eq!(
+        (contents("to").await, contents("from").await),
+        (
+            vec!["d".into(), "a".into()],
+            vec!["b".into(), "c".into(), "e".into()]
+        )
+    );
+    let one = json!({"to": to, "query": {"sender": "ann", "priority": 0}, "count": 1});
+    assert_eq!(world.send(request, &one.to_string()).await, moved(1));
+    let rest = json!({"to": to, "query": {"sender": "ann"}});
+    assert_eq!(world.send(request, &rest.to_string()).await, moved(1));
+    assert_eq!(
+        (contents("to").await, contents("from").await),
+        (
+            vec!["d".into(), "a".into(), "c".into(), "e".into()],
+            vec!["b".into()]
+        )
+    );
+    for (body, code) in [
+        (json!({"to": to, "ids": ["x"]}), "bad_request"),
+        (
+            json!({"to": to, "ids": [id(1)], "query": {"sender": "ann"}}),
+            "bad_request",
+        ),
+        (json!({"to": to, "query": {"order": "oldest"}}), "unknown_field"),
+        (json!({"to": to, "query": {"sender": []}}), "bad_request"),
+        (json!({"to": to, "query": {"priority": 300}}), "bad_request"),
+    ] {
+        let (_, why) = world.send(request, &body.to_string()).await;
+        assert_eq!(why["code"], code, "{body}");
+    }
+    let (_, counts) = world.ask("GET /v1/queues/from").await;
+    assert_eq!((&counts["ready"], &counts["in_flight"]), (&json!(1), &json!(0)));
+}

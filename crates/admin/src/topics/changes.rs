@@ -76,7 +76,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             .body::<TopicChange>()
             .answers::<MadeOrChanges>(200)
             .refuses(&refusals::STORAGE)
-            .refuses(&[Code::NoSuchTopic, Code::OutOfRange, Code::Immutable]),
+            .refuses(&[Code::NoSuchTopic, Code::OutOfRange, Code::Immutable, Code::TopicHasApps]),
             change,
         )
         .route(
@@ -84,7 +84,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
                 .event("topic.deleted")
                 .query(&[
                     IF_ID,
-                    Parameter::flag("force", "Also if queues lie over it or live topics store into it."),
+                    Parameter::flag("force", "Also if queues lie over it, live topics store into it, or apps read it."),
                 ])
                 .answers::<Freed>(200)
                 .refuses(&refusals::STORAGE)
@@ -281,6 +281,13 @@ pub(super) fn check_id(query: &Query, topic: &Topic) -> Result<(), Problem> {
 }
 
 fn check_unused(broker: &Broker, topic: &Topic) -> Result<(), Problem> {
+    if let Some(app) = broker.apps().reader_of(topic.id) {
+        let why = format!(
+            "the app {:?} reads the topic {:?}; force=true deletes it",
+            app.name, topic.name
+        );
+        return Err(Problem::new(Code::InUse, why).with("app", &*app.name));
+    }
     let (queues, prefixes) = (queues_over(broker, topic), live_prefixes(broker, topic));
     if queues.is_empty() && prefixes.is_empty() {
         return Ok(());

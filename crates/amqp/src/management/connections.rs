@@ -258,7 +258,7 @@ fn tls_fields(session: &TlsSession) -> Map<String, Value> {
     let (exchange, rest) = suite
         .strip_prefix("tls_")
         .and_then(|rest| rest.split_once("_with_"))
-        .unwrap_or(("any", suite.trim_start_matches("tls13_")));
+        .unwrap_or_else(|| ("any", suite.trim_start_matches("tls13_")));
     let (cipher, hash) = rest.rsplit_once('_').unwrap_or((rest, ""));
     let client = session.client.as_ref();
     values::fields(json!({

@@ -1,4 +1,5 @@
-//! The state machine of one app: workers, claims and their moves. Pure: no I/O, and the clock is an argument.
+//! The state machine of one app: workers, claims and their moves. Pure: no I/O, and the clock is an
+//! argument.
 //!
 //! ```text
 //! free ──claim──▶ claiming ──stored──▶ held ──revoke──▶ revoking
@@ -7,11 +8,11 @@
 //! ```
 //!
 //! A claim has an epoch, which the owner of the machine stores before the worker is told of the claim
-//! ([`Effect::Claim`], [`Machine::on_claimed`]). Epochs of a task only grow, so whatever an earlier claim commits
-//! later is refused.
+//! ([`Effect::Claim`], [`Machine::on_claimed`]). Epochs of a task only grow, so whatever an earlier claim
+//! commits later is refused.
 //!
-//! - `worker`: workers, their sessions and events; `moves`: balance, claims and their end; `operator`: changes
-//!   from outside
+//! - `worker`: workers, their sessions and events; `moves`: balance and claims; `operator`: changes from
+//!   outside
 
 mod moves;
 mod operator;
@@ -34,7 +35,7 @@ pub enum Balance {
     Count,
     Weight,
     Load,
-    /// Workers claim what they want.
+    /// Workers claim tasks by themselves.
     Manual,
 }
 
@@ -203,6 +204,13 @@ impl Machine {
             spread: false,
             moved: [0; Reason::ALL.len()],
         }
+    }
+
+    /// Sets the number of the first session.
+    #[must_use]
+    pub fn with_sessions_from(self, first: u64) -> Self {
+        let sessions = first;
+        Self { sessions, ..self }
     }
 
     pub fn rules(&self) -> &Rules {

@@ -33,7 +33,8 @@ impl Machine {
         self.rebalance(moves, now_ms, effects);
     }
 
-    /// Gives each free task to its worker, and begins the moves of others if `moves` says so. Returns the moves.
+    /// Gives each free task to its worker, and begins the moves of others if `moves` says so. Returns the
+    /// moves.
     pub(super) fn rebalance(
         &mut self,
         moves: bool,
@@ -42,7 +43,7 @@ impl Machine {
     ) -> Vec<(TaskId, Arc<str>, Arc<str>)> {
         let plan = self.plan();
         let assigned = assign(&plan.candidates, &plan.places);
-        let mut moved = Vec::new();
+        let mut begun = Vec::new();
         for (place, wanted) in plan.places.iter().zip(assigned) {
             let Some(wanted) = wanted.and_then(|wanted| plan.workers.get(wanted)) else {
                 continue;
@@ -62,13 +63,13 @@ impl Machine {
                     if holder != *wanted && !self.is_draining(&holder) && (moves || is_pin) =>
                 {
                     let reason = if is_pin { Reason::Assigned } else { Reason::Balance };
-                    moved.push((place.task, Arc::clone(&holder), Arc::clone(wanted)));
+                    begun.push((place.task, Arc::clone(&holder), Arc::clone(wanted)));
                     self.revoke(place.task, reason, now_ms, effects);
                 }
                 Holder::Held(_) | Holder::Claiming(_) | Holder::Revoking { .. } => {}
             }
         }
-        moved
+        begun
     }
 
     /// Returns the moves that a balancing would begin now.
@@ -335,7 +336,7 @@ impl Machine {
         free.map(|(id, _)| *id).take(count).collect()
     }
 
-    /// Does what is due: workers that were silent for too long are gone, claims that were not released are
+    /// Does due work: workers that were silent for too long are gone, claims that were not released are
     /// taken, drains and moves by load take a step.
     pub fn on_time(&mut self, now_ms: i64, effects: &mut Vec<Effect>) {
         self.retry_ms = self.retry_ms.filter(|at| *at > now_ms);
@@ -351,7 +352,7 @@ impl Machine {
             Holder::Revoking {
                 worker, deadline_ms, ..
             } if *deadline_ms <= now_ms => Some((*id, Arc::clone(worker), task.epoch)),
-            _ => None,
+            Holder::Free | Holder::Claiming(_) | Holder::Held(_) | Holder::Revoking { .. } => None,
         });
         for (task, worker, epoch) in overdue.collect::<Vec<_>>() {
             self.free(task, Reason::Handover);

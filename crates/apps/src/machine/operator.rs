@@ -62,7 +62,7 @@ impl Machine {
         Ok(was)
     }
 
-    /// Begins to hand over what a worker has, a task each step of the time; the worker is given nothing
+    /// Begins to hand over the tasks of a worker, a task each step of the time; the worker is given nothing
     /// meanwhile.
     pub fn drain(
         &mut self,
@@ -106,10 +106,7 @@ impl Machine {
     pub(super) fn drain_due(&mut self, now_ms: i64, effects: &mut Vec<Effect>) {
         let names: Vec<_> = self.workers.keys().cloned().collect();
         for name in names {
-            loop {
-                let Some(worker) = self.workers.get_mut(&name) else {
-                    break;
-                };
+            while let Some(worker) = self.workers.get_mut(&name) {
                 let Some(drain) = worker.drain.as_mut().filter(|drain| drain.next_ms <= now_ms) else {
                     break;
                 };
@@ -143,8 +140,8 @@ impl Machine {
         self.rebalance(true, now_ms, effects)
     }
 
-    /// Replaces tasks by others that are stored already: a task by its halves, or halves by their parent. The new
-    /// ones begin at an epoch behind those of the old ones, and are free.
+    /// Replaces tasks by others that are stored already: a task by its halves, or halves by their parent.
+    /// The new ones begin at an epoch behind those of the old ones, and are free.
     pub fn replace(
         &mut self,
         old: &[TaskId],

@@ -1,4 +1,4 @@
-//! Scripts: each names commands in their order and what workers are told.
+//! Scripts: each names commands in their order and the events of workers.
 
 use proptest::prelude::*;
 
@@ -402,8 +402,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Workers come, go, fall silent and dawdle. A task has one holder, epochs only grow, and once all has come
-    /// to rest the numbers differ by one at most.
+    /// Workers come, go, fall silent and dawdle. A task has one holder, epochs only grow, and once all has
+    /// come to rest the numbers differ by one at most.
     #[test]
     fn whatever_happens_claims_are_exclusive_and_end_balanced(tasks in 1..14_u32, steps in steps()) {
         let mut world = World::new(tasks, Balance::Count);

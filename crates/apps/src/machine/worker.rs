@@ -8,8 +8,8 @@ use crate::task::TaskId;
 
 pub(super) type WorkerName = Arc<str>;
 
-/// Events that wait for a worker, at most, beside four for each of the app's tasks. A worker that does not fetch
-/// more than these is treated as gone.
+/// Events that wait for a worker, at most, beside four for each of the app's tasks. A worker that does not
+/// fetch more than these is treated as gone.
 const EVENTS_MAX: usize = 1000;
 
 /// Wishes of a worker that joins.
@@ -111,7 +111,7 @@ impl Machine {
         if !self.workers.contains_key(name) && self.workers.len() >= max {
             return Err(WorkerError::TooManyWorkers { max });
         }
-        self.sessions += 1;
+        self.sessions = self.sessions.wrapping_add(1);
         let name: WorkerName = name.into();
         let before = self.workers.insert(
             Arc::clone(&name),
@@ -141,7 +141,7 @@ impl Machine {
                     resumed.push((*id, task.epoch));
                     revoked.push((*id, task.epoch, *deadline_ms));
                 }
-                _ => {}
+                Holder::Free | Holder::Claiming(_) | Holder::Held(_) | Holder::Revoking { .. } => {}
             }
         }
         for (task, epoch, deadline_ms) in revoked {

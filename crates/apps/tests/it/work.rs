@@ -101,6 +101,22 @@ async fn commits_out_of_order_or_beyond_what_was_delivered_are_refused() {
             "{refused:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn of_a_commit_with_a_mistake_nothing_is_stored() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.send("in", &[("a", "1", 1), ("b", "2", 2)]).await;
+    let app = world.declare("app", definition(&["in"])).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    worker.fetch(&app, TASK).await.unwrap();
+    let at = |seq, next| NewCommit {
+        seq,
+        next: vec![Some(next)],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, at(1, 1)).await.unwrap();
     let bad = |change: fn(&mut NewCommit)| {
         let mut commit = at(2, 2);
         change(&mut commit);
@@ -117,7 +133,7 @@ async fn commits_out_of_order_or_beyond_what_was_delivered_are_refused() {
         it.entries = vec![stafett_apps::NewEntry {
             table: "no".into(),
             ..put("a", "1")
-        }]
+        }];
     })
     .await;
     assert_eq!(refused.unwrap_err(), AppError::NoSuchTable("no".into()));

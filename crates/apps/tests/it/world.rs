@@ -19,7 +19,7 @@ pub(crate) const ALL: FetchLimits = FetchLimits {
 };
 
 pub(crate) struct World {
-    pub(crate) journal: Arc<MemoryJournal>,
+    memory: Option<Arc<MemoryJournal>>,
     pub(crate) catalog: Arc<TopicCatalog>,
     pub(crate) apps: Arc<Apps>,
 }
@@ -51,13 +51,21 @@ impl World {
         Self::over(Arc::new(MemoryJournal::new()))
     }
 
-    pub(crate) fn over(journal: Arc<MemoryJournal>) -> Self {
-        let shared: Arc<dyn Journal> = Arc::clone(&journal) as Arc<dyn Journal>;
-        let catalog = TopicCatalog::load(Arc::clone(&shared), TopicDefaults::default()).unwrap();
-        let catalog = Arc::new(catalog);
-        let apps = Apps::open(&shared, &catalog, &Arc::new(Clock::start())).unwrap();
+    fn over(memory: Arc<MemoryJournal>) -> Self {
+        let journal: Arc<dyn Journal> = Arc::clone(&memory) as Arc<dyn Journal>;
         Self {
-            journal,
+            memory: Some(memory),
+            ..Self::on(&journal)
+        }
+    }
+
+    /// Starts on any journal.
+    pub(crate) fn on(journal: &Arc<dyn Journal>) -> Self {
+        let catalog = TopicCatalog::load(Arc::clone(journal), TopicDefaults::default()).unwrap();
+        let catalog = Arc::new(catalog);
+        let apps = Apps::open(journal, &catalog, &Arc::new(Clock::start())).unwrap();
+        Self {
+            memory: None,
             catalog,
             apps,
         }
@@ -65,7 +73,7 @@ impl World {
 
     /// The broker is killed and starts again.
     pub(crate) fn killed(&self) -> Self {
-        Self::over(Arc::new(self.journal.reopen()))
+        Self::over(Arc::new(self.memory.as_ref().unwrap().reopen()))
     }
 
     pub(crate) async fn topic(&self, name: &str, partitions: u32) {
@@ -78,7 +86,12 @@ impl World {
     }
 
     pub(crate) async fn send(&self, topic: &str, records: &[(&str, &str, i64)]) {
-        let topic = self.catalog.topics().named(topic).unwrap();
+        self.try_send(topic, records).await.unwrap();
+    }
+
+    /// Stores records. `None` if the journal refuses them or has failed.
+    pub(crate) async fn try_send(&self, topic: &str, records: &[(&str, &str, i64)]) -> Option<()> {
+        let topic = self.catalog.topics().named(topic)?;
         let record = |(key, value, timestamp): &(&str, &str, i64)| NewRecord {
             key: Some(Bytes::copy_from_slice(key.as_bytes())),
             value: Some(Bytes::copy_from_slice(value.as_bytes())),
@@ -86,12 +99,9 @@ impl World {
             ..NewRecord::default()
         };
         let records: Vec<_> = records.iter().map(record).collect();
-        let built = self
-            .catalog
-            .records_append(&topic, &records, 0, i64::MAX)
-            .unwrap();
+        let built = self.catalog.records_append(&topic, &records, 0, i64::MAX).ok()?;
         let outcome = self.catalog.append(vec![built.append]).await;
-        assert!(matches!(&outcome[..], [Outcome::Committed(_)]), "{outcome:?}");
+        matches!(&outcome[..], [Outcome::Committed(_)]).then_some(())
     }
 
     pub(crate) async fn declare(&self, name: &str, definition: Definition) -> Arc<App> {

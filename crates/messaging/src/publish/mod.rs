@@ -28,8 +28,8 @@ use plan::Plan;
 
 pub(crate) use commit::commit;
 pub use commit::{CommitError, Committed, Transaction};
-pub(crate) use move_messages::move_messages;
 pub use move_messages::{Moved, Stopped};
+pub(crate) use move_messages::{move_chosen, move_messages};
 pub(crate) use release_delayed::ReleaseTask;
 pub use send::{QUEUES_MAX, Send, SendError};
 pub(crate) use send::{send, send_each};

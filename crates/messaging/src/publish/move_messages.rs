@@ -5,6 +5,7 @@
 //! source. So a move of any length holds few messages. A message that cannot be stored returns to its place,
 //! and the move ends.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use stafett_store::{Changing, NotStored};
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
 use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
-use stafett_delivery::{GetWait, OpenMove, PulledBatch};
+use stafett_delivery::{DeliveryId, GetWait, MessageState, OpenMove, PulledBatch};
 
 /// Bound on the messages of a batch.
 const TOGETHER_MAX: usize = 1024;
@@ -62,26 +63,47 @@ pub(crate) fn move_messages(
     to: &Arc<Queue>,
     count: u64,
 ) -> Changing<Moved, NotStored> {
-    let transfer = Transfer {
-        resolver: Arc::clone(resolver),
-        from: Arc::clone(from),
-        to: Arc::clone(to),
-    };
-    Changing::of(
-        resolver
-            .queues
-            .spawn(async move { Ok(transfer.run(count).await) }),
-    )
+    Transfer::spawn(resolver, (from, to), None, count)
+}
+
+/// Moves chosen messages of a queue to another one, those of them that wait. Continues even if the caller
+/// stops waiting.
+pub(crate) fn move_chosen(
+    resolver: &Arc<Resolver>,
+    from: &Arc<Queue>,
+    to: &Arc<Queue>,
+    chosen: Vec<DeliveryId>,
+) -> Changing<Moved, NotStored> {
+    let count = chosen.len() as u64;
+    Transfer::spawn(resolver, (from, to), Some(chosen.into()), count)
 }
 
 struct Transfer {
     resolver: Arc<Resolver>,
     from: Arc<Queue>,
     to: Arc<Queue>,
+    /// Messages that were not tried yet; `None` if they come from the front.
+    chosen: Option<VecDeque<DeliveryId>>,
 }
 
 impl Transfer {
-    async fn run(self, count: u64) -> Moved {
+    fn spawn(
+        resolver: &Arc<Resolver>,
+        (from, to): (&Arc<Queue>, &Arc<Queue>),
+        chosen: Option<VecDeque<DeliveryId>>,
+        count: u64,
+    ) -> Changing<Moved, NotStored> {
+        let transfer = Self {
+            resolver: Arc::clone(resolver),
+            from: Arc::clone(from),
+            to: Arc::clone(to),
+            chosen,
+        };
+        let moving = async move { Ok(transfer.run(count).await) };
+        Changing::of(resolver.queues.spawn(moving))
+    }
+
+    async fn run(mut self, count: u64) -> Moved {
         let mut messages = 0;
         while messages < count {
             let left = usize::try_from(count - messages).unwrap_or(usize::MAX);
@@ -106,7 +128,7 @@ impl Transfer {
     }
 
     /// Moves one batch. Returns its size, and the reason why the next message does not move.
-    async fn step(&self, left: usize) -> Result<(usize, Option<Stopped>), Stopped> {
+    async fn step(&mut self, left: usize) -> Result<(usize, Option<Stopped>), Stopped> {
         let stop = self.resolver.queues.stopped();
         let space = self.resolver.queues.space();
         let patience = tokio::time::timeout(PATIENCE, space.enough());
@@ -115,10 +137,11 @@ impl Transfer {
             Some(Err(_)) => return Err(Stopped::NoSpace),
             Some(Ok(())) => {}
         }
-        let mut taken = self
-            .from
-            .pull(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX, GetWait::ToMove)
-            .await;
+        let count = TOGETHER_MAX.min(left);
+        let mut taken = match &mut self.chosen {
+            None => self.from.pull(count, TOGETHER_BYTES_MAX, GetWait::ToMove).await,
+            Some(chosen) => take_chosen(&self.from, chosen, count).await,
+        };
         if taken.deliveries().is_empty() {
             return match self.from.is_stalled() {
                 _ if self.from.is_deleted() => Err(Stopped::SourceGone),
@@ -138,7 +161,12 @@ impl Transfer {
                 Err(NotMoved::Misfit { at, why }) => (why, at),
                 Err(NotMoved::All(why)) => return Err(why),
                 Err(NotMoved::TooMany) if taken.deliveries().len() > 1 => {
-                    taken.keep(taken.deliveries().len() / 2);
+                    let half = taken.deliveries().len() / 2;
+                    if let Some(chosen) = &mut self.chosen {
+                        let later = taken.ids().split_off(half);
+                        later.into_iter().rev().for_each(|id| chosen.push_front(id));
+                    }
+                    taken.keep(half);
                     continue;
                 }
                 Err(NotMoved::TooMany) => return Err(Stopped::TooLarge),
@@ -195,6 +223,25 @@ impl Transfer {
             AtomicPublishError::NotStored(why) => NotMoved::All(why.into()),
         })
     }
+}
+
+/// Takes the first of chosen messages that wait.
+async fn take_chosen(from: &Arc<Queue>, chosen: &mut VecDeque<DeliveryId>, count: usize) -> PulledBatch {
+    let mut taken = PulledBatch::despite_pause(from);
+    let mut bytes = 0;
+    while taken.deliveries().len() < count
+        && bytes < TOGETHER_BYTES_MAX
+        && let Some(id) = chosen.pop_front()
+    {
+        if let Some((message, status)) = from.find(id).await
+            && status.state == MessageState::Ready
+        {
+            bytes += message.bytes();
+            // One that another takes meanwhile does not move.
+            from.take_chosen(id, message, &mut taken);
+        }
+    }
+    taken
 }
 
 /// Reason why a batch did not move.

@@ -106,8 +106,7 @@ impl Tls {
         Ok(Arc::new(Self(Mutex::new(State { in_force, read }))))
     }
 
-    /// Reads the files of `settings` again, for connections from now on. After an error, what was in force
-    /// before still is.
+    /// Reads the files of `settings` again, for connections from now on. An error changes nothing.
     pub fn reload(&self, settings: TlsSettings) -> Result<(), TlsError> {
         let read = stamps(&settings);
         let loaded = Loaded::read(settings);
@@ -117,7 +116,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns true if a file differs from what was read last.
+    /// Returns true if a file has changed since the last read.
     pub fn has_changed(&self) -> bool {
         let settings = self.settings();
         let stamps = stamps(&settings);
@@ -162,15 +161,16 @@ impl Loaded {
 }
 
 fn config(settings: &TlsSettings, chain: Vec<CertificateDer<'static>>) -> Result<ServerConfig, TlsError> {
-    let unusable = |error: rustls::Error| match error {
-        rustls::Error::InconsistentKeys(_) => TlsError::OtherKey {
-            certificate: settings.certificate.clone(),
-            key: settings.key.clone(),
-        },
-        error => TlsError::Unusable {
-            certificate: settings.certificate.clone(),
+    let unusable = |error: rustls::Error| {
+        let certificate = settings.certificate.clone();
+        if matches!(error, rustls::Error::InconsistentKeys(_)) {
+            let key = settings.key.clone();
+            return TlsError::OtherKey { certificate, key };
+        }
+        TlsError::Unusable {
+            certificate,
             reason: error.to_string(),
-        },
+        }
     };
     let key = key(&settings.key)?;
     let versions: &[_] = match settings.version_min {
@@ -233,12 +233,14 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
 
 /// Reads the first key of a PEM file.
 pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| match error {
-        pem::Error::NoItemsFound => TlsError::Nothing {
-            path: path.to_owned(),
-            what: "key",
-        },
-        error => not_pem(path, &error),
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| {
+        if matches!(error, pem::Error::NoItemsFound) {
+            return TlsError::Nothing {
+                path: path.to_owned(),
+                what: "key",
+            };
+        }
+        not_pem(path, &error)
     })
 }
 

@@ -1,4 +1,4 @@
-//! The beginning of a TLS connection. What precedes its end is bounded in time and in bytes.
+//! The beginning of a TLS connection, bounded in time and in bytes.
 
 use std::io;
 use std::time::Duration;

@@ -12,12 +12,13 @@
 //! - [`certificates`]: files, and the configuration made of them
 //! - [`handshake`]: the beginning of a connection, bounded in time and bytes
 //! - [`session`]: facts about a session, with the certificate of its client
-//! - [`stream`]: the bytes of a connection
+//! - [`stream`]: the bytes of a connection; [`records`]: its session
 //! - [`notice`]: log lines that strangers can cause, at a bounded rate
 
 pub mod certificates;
 pub(crate) mod handshake;
 pub(crate) mod notice;
+mod records;
 pub mod session;
 pub(crate) mod stream;
 

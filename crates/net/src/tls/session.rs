@@ -169,7 +169,7 @@ fn alternative_names(certificate: &Certificate) -> Vec<(Alternative, Box<str>)> 
     let Ok(Some((_, SubjectAltName(names)))) = certificate.tbs_certificate.get::<SubjectAltName>() else {
         return Vec::new();
     };
-    let named = |name: &GeneralName| match name {
+    let text_of = |name: &GeneralName| match name {
         GeneralName::DnsName(text) => Some((Alternative::Dns, text.as_str().into())),
         GeneralName::Rfc822Name(text) => Some((Alternative::Email, text.as_str().into())),
         GeneralName::UniformResourceIdentifier(text) => Some((Alternative::Uri, text.as_str().into())),
@@ -179,7 +179,7 @@ fn alternative_names(certificate: &Certificate) -> Vec<(Alternative, Box<str>)> 
         | GeneralName::IpAddress(_)
         | GeneralName::RegisteredId(_) => None,
     };
-    names.iter().filter_map(named).collect()
+    names.iter().filter_map(text_of).collect()
 }
 
 fn is_name(name: &str) -> bool {

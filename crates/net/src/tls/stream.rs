@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! socket ─▶ buffer of the thread ─▶ session ─▶ reader          one copy of the plain bytes
-//!                │ an incomplete record               │ what the reader has no room for
+//!                │ an incomplete record               │ bytes beyond the reader's room
 //!                └▶ incoming                          └▶ plain
 //! writer ─▶ records in a buffer of the thread ─▶ socket         one write for up to 256 KiB
-//!                                     │ what the socket does not take
+//!                                     │ bytes beyond the socket's room
 //!                                     └▶ outgoing
 //! ```
 //!
@@ -13,22 +13,22 @@
 //! - A write takes plain bytes only when `outgoing` is empty, so that is bounded. Bytes that were taken may
 //!   still be there: [`TlsStream::try_flush`].
 //! - The end of the socket without a `close_notify` is an end like any other, as on a plain connection: the
-//!   protocols above know from their frames what is missing.
+//!   protocols above notice incomplete frames.
 //! - The lock is for the two halves of a stream, which one task owns: it is never contended.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use rustix::net::Shutdown;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
+use rustls::server::UnbufferedServerConnection;
 use tokio::net::TcpStream;
 
 use super::HANDSHAKE_RECORD;
 use super::handshake::{HANDSHAKE_BYTES_MAX, HandshakeError};
+use super::records::{Session, malformed};
 use super::session::{ClientName, TlsSession};
 use crate::lock::lock;
 
@@ -75,30 +75,12 @@ struct State {
     is_ended: bool,
 }
 
-struct Session {
-    connection: UnbufferedServerConnection,
-    /// Encrypted bytes that the socket did not take yet.
-    outgoing: BytesMut,
-}
-
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Session");
-        shown
-            .field("outgoing", &self.outgoing.len())
-            .finish_non_exhaustive()
-    }
-}
-
 impl TlsStream {
     pub(super) fn new(socket: TcpStream, connection: UnbufferedServerConnection) -> Self {
         Self {
             socket,
             state: Mutex::new(State {
-                session: Session {
-                    connection,
-                    outgoing: BytesMut::new(),
-                },
+                session: Session::new(connection),
                 incoming: Vec::new(),
                 plain: BytesMut::new(),
                 is_ended: false,
@@ -172,7 +154,7 @@ impl TlsStream {
 
     /// Returns true if encrypted bytes wait for the socket.
     pub fn wants_flush(&self) -> bool {
-        !self.state().session.outgoing.is_empty()
+        self.state().session.wants_flush()
     }
 
     /// Writes encrypted bytes that wait, or fails with `WouldBlock`.
@@ -230,7 +212,7 @@ impl TlsStream {
             return Err(error.into());
         }
         keep(incoming, processed.used);
-        if !session.connection.is_handshaking() {
+        if !session.is_handshaking() {
             return Ok(true);
         }
         if *received > HANDSHAKE_BYTES_MAX {
@@ -240,16 +222,14 @@ impl TlsStream {
     }
 
     pub(super) fn facts(&self, rule: ClientName) -> TlsSession {
-        TlsSession::of(&self.state().session.connection, rule)
+        self.state().session.facts(rule)
     }
 }
 
 impl Drop for TlsStream {
     /// Tells the peer that nothing more comes, if the socket takes that at once.
     fn drop(&mut self) {
-        let Self { socket, state } = self;
-        let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.close(socket);
+        self.state().close(&self.socket);
     }
 }
 
@@ -316,7 +296,7 @@ impl State {
                 put(now);
                 plain.extend_from_slice(later);
             });
-            // Answers to updates of keys, and alerts. What the socket does not take now goes with the next write.
+            // Answers to updates of keys, and alerts. The rest goes with the next write.
             if let Err(error) = session.flush(socket)
                 && error.kind() != io::ErrorKind::WouldBlock
             {
@@ -382,167 +362,10 @@ impl State {
     }
 }
 
-/// Outcome of processing received bytes.
-struct Processed {
-    /// Bytes that are not needed any more.
-    used: usize,
-    is_closed: bool,
-}
-
-impl Session {
-    /// Processes received bytes and gives decrypted ones to `put`, a record at a time.
-    fn process(&mut self, bytes: &mut [u8], put: &mut dyn FnMut(&[u8])) -> Result<Processed, rustls::Error> {
-        let mut processed = Processed {
-            used: 0,
-            is_closed: false,
-        };
-        let mut failed = None;
-        loop {
-            let rest = bytes.get_mut(processed.used..).unwrap_or_default();
-            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(rest);
-            let is_over = match state {
-                // What follows an error is its alert.
-                Err(error) if failed.is_none() => {
-                    failed = Some(error);
-                    false
-                }
-                Err(_) | Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => true,
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    while let Some(record) = traffic.next_record() {
-                        let record = record?;
-                        discard += record.discard;
-                        put(record.payload);
-                    }
-                    false
-                }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    encode(&mut self.outgoing, |into| data.encode(into))?;
-                    false
-                }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    data.done();
-                    failed.is_some()
-                }
-                Ok(ConnectionState::PeerClosed) => {
-                    processed.is_closed = true;
-                    false
-                }
-                Ok(ConnectionState::Closed) => {
-                    processed.is_closed = true;
-                    true
-                }
-                Ok(_) => return Err(rustls::Error::General("no early data was offered".to_owned())),
-            };
-            processed.used += discard;
-            if is_over {
-                return failed.map_or(Ok(processed), Err);
-            }
-        }
-    }
-
-    /// Encrypts bytes into `records` from `filled` on; returns the number of bytes added. `incoming` are the
-    /// bytes of an incomplete record.
-    fn encrypt(
-        &mut self,
-        incoming: &mut [u8],
-        plain: &[u8],
-        records: &mut [u8],
-        filled: usize,
-    ) -> io::Result<usize> {
-        if plain.is_empty() {
-            return Ok(0);
-        }
-        self.when_writable(
-            incoming,
-            records.get_mut(filled..).unwrap_or_default(),
-            |traffic, into| traffic.encrypt(plain, into),
-        )
-    }
-
-    /// Writes the alert that nothing more comes.
-    fn close(&mut self, incoming: &mut [u8], into: &mut [u8]) -> io::Result<usize> {
-        self.when_writable(incoming, into, |traffic, into| traffic.queue_close_notify(into))
-    }
-
-    fn when_writable(
-        &mut self,
-        incoming: &mut [u8],
-        into: &mut [u8],
-        write: impl FnOnce(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
-    ) -> io::Result<usize> {
-        let mut filled = 0;
-        loop {
-            let rest = into.get_mut(filled..).unwrap_or_default();
-            let UnbufferedStatus { state, .. } = self.connection.process_tls_records(incoming);
-            match state.map_err(malformed)? {
-                ConnectionState::WriteTraffic(mut traffic) => {
-                    let written = write(&mut traffic, rest).map_err(io::Error::other)?;
-                    return Ok(filled + written);
-                }
-                ConnectionState::EncodeTlsData(mut data) => {
-                    filled += data.encode(rest).map_err(io::Error::other)?;
-                }
-                ConnectionState::TransmitTlsData(data) => data.done(),
-                ConnectionState::PeerClosed => {}
-                _ => return Err(io::ErrorKind::BrokenPipe.into()),
-            }
-        }
-    }
-
-    /// Writes encrypted bytes; those that the socket does not take wait.
-    fn send(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let written = match socket.try_write(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            written => written?,
-        };
-        self.outgoing
-            .extend_from_slice(bytes.get(written..).unwrap_or_default());
-        Ok(())
-    }
-
-    fn flush(&mut self, socket: &TcpStream) -> io::Result<()> {
-        while !self.outgoing.is_empty() {
-            let written = socket.try_write(&self.outgoing)?;
-            self.outgoing.advance(written);
-        }
-        if self.outgoing.capacity() > 0 {
-            self.outgoing = BytesMut::new();
-        }
-        Ok(())
-    }
-}
-
-type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;
-
-/// Appends what `write` needs room for.
-fn encode(
-    outgoing: &mut BytesMut,
-    mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
-) -> Result<(), rustls::Error> {
-    let start = outgoing.len();
-    let written = match write(&mut []) {
-        Err(EncodeError::InsufficientSize(needed)) => {
-            outgoing.resize(start + needed.required_size, 0);
-            write(outgoing.get_mut(start..).unwrap_or_default())
-        }
-        written => written,
-    };
-    let written = written.map_err(|error| rustls::Error::General(error.to_string()))?;
-    outgoing.truncate(start + written);
-    Ok(())
-}
-
 /// Removes bytes from the front, and the memory if nothing is left.
 fn keep(bytes: &mut Vec<u8>, used: usize) {
     bytes.drain(..used.min(bytes.len()));
     if bytes.is_empty() {
         *bytes = Vec::new();
     }
-}
-
-fn malformed(error: rustls::Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
 }

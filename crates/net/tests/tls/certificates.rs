@@ -39,7 +39,7 @@ impl Authority {
     }
 
     /// Writes `NAME.pem` and `NAME.key`.
-    pub(crate) fn issue(&self, name: &str, params: CertificateParams) {
+    pub(crate) fn issue(&self, name: &str, params: &CertificateParams) {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         std::fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
@@ -49,7 +49,7 @@ impl Authority {
     /// Issues a certificate of a server on loopback.
     pub(crate) fn issue_server(&self, name: &str) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        self.issue(name, CertificateParams::new(names).unwrap());
+        self.issue(name, &CertificateParams::new(names).unwrap());
     }
 
     pub(crate) fn issue_client(&self, name: &str) {
@@ -57,7 +57,7 @@ impl Authority {
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.issue(name, params);
+        self.issue(name, &params);
     }
 
     /// Returns the settings of a server whose certificate was issued as `name`.

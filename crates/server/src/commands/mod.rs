@@ -2,6 +2,7 @@
 
 mod acl;
 mod api_docs;
+mod app;
 mod binding;
 mod client;
 mod command_docs;
@@ -50,6 +51,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: group::describe,
         run: group::run,
+    },
+    Entry {
+        describe: app::describe,
+        run: app::run,
     },
     Entry {
         describe: transaction::describe,

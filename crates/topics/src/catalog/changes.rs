@@ -58,6 +58,8 @@ pub enum GrowError {
     NotMore { has: u32, wanted: u32 },
     #[error("{0} partitions are not possible: expected 1 to {PARTITIONS_MAX}")]
     TooMany(u32),
+    #[error("an app reads the topic: with more partitions, keys would move away from their state")]
+    HasApps,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }

@@ -1,0 +1,71 @@
+// The pages of the console, what fills a broker for them, and what may be wrong with any of them.
+'use strict';
+
+const { readFileSync } = require('node:fs');
+
+const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync'];
+
+const PAGES = [
+  '', 'queues', 'queues/%2F/work', 'queues/%2F/work?tab=messages', 'queues/%2F/work?tab=settings', 'topics', 'topics/clicks',
+  'topics/clicks?tab=records', 'topics/clicks?tab=partitions', 'groups', 'groups/billing', 'exchanges', 'exchanges/%2F/shop',
+  'clients', 'live', 'connections', 'consumers', 'node', 'node?tab=settings', 'node?tab=threads', 'journal', 'events', 'log', 'none',
+];
+
+const VIEWS = [
+  { name: 'desktop, light', width: 1280, height: 900, colorScheme: 'light' },
+  { name: 'phone, dark', width: 360, height: 780, colorScheme: 'dark' },
+];
+
+/** Makes some of everything. */
+async function fill(call) {
+  await call('PUT', 'queues/work.dead', {});
+  await call('PUT', 'queues/work', { priority_max: 10, dead_letter: { exchange: '', routing_key: 'work.dead' } });
+  for (let n = 0; n < 6; n += 1) {
+    await call('POST', 'messages', { to: { queues: ['work'] }, content: { order: n, customer: { name: 'Ann' } }, priority: n, headers: { trace: `t-${n}` } });
+  }
+  const { messages } = await call('POST', 'queues/work/receive?ack=lease:60s&count=2');
+  await call('POST', 'queues/work/settle', { discard: messages.map(({ lease }) => lease) });
+  await call('PUT', 'exchanges/shop', { kind: 'topic' });
+  await call('POST', 'bindings', { source: 'shop', to: { queue: 'work' }, key: 'order.*' });
+  await call('PUT', 'clients/ann');
+  await call('PUT', 'topics/clicks', { partitions: 1 });
+  for (let user = 0; user < 9; user += 1) await call('POST', `topics/clicks/records?key=k${user}`, { user, page: '/start' });
+  await call('PUT', 'groups/billing/offsets', { offsets: [{ topic: 'clicks', partition: 0, offset: 4 }] });
+}
+
+/** Notes errors in the console, and requests to another server. */
+function watch(page, base, found, expected = /$^/) {
+  const host = new URL(base).host;
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type()) && !expected.test(message.text())) found.push(`console: ${message.text()} (${page.url()})`);
+  });
+  page.on('pageerror', (error) => found.push(`console: ${error.message} (${page.url()})`));
+  page.on('request', (request) => {
+    const url = new URL(request.url());
+    if (!['data:', 'blob:'].includes(url.protocol) && url.host !== host) found.push(`${request.url()} was asked for`);
+  });
+}
+
+/** Looks at pages in all views: accessibility, width, the console. */
+async function look(browser, base, pages, found) {
+  const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+  for (const view of VIEWS) {
+    const context = await browser.newContext({ viewport: view, colorScheme: view.colorScheme });
+    const page = await context.newPage();
+    watch(page, base, found);
+    for (const path of pages) {
+      await page.goto(`${base}/console/${path}`);
+      await page.locator('h1').first().waitFor();
+      await page.waitForLoadState('load');
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => window.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }));
+      for (const { id, nodes } of violations) found.push(`${path || 'overview'} (${view.name}): ${id}: ${nodes.slice(0, 2).map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+      const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      if (wider > 0) found.push(`${path || 'overview'} (${view.name}): ${wider} px wider than the window`);
+    }
+    await context.close();
+  }
+}
+
+module.exports = { ARGS, PAGES, VIEWS, fill, watch, look };

@@ -1,0 +1,65 @@
+// Makes the screenshots of docs/console.md.
+//
+//   node console_shots.cjs CHROMIUM URL FOLDER
+//
+// Fills the broker, which is empty at first, and loads it for SHOTS_SECONDS (60), so that there is a history.
+'use strict';
+
+const { mkdirSync } = require('node:fs');
+const { chromium } = require('playwright-core');
+const { ARGS, fill } = require('./console_pages.cjs');
+
+const WIDE = { width: 1280, height: 800 };
+const PHONE = { width: 390, height: 780 };
+const SHOTS = [
+  ['overview', '', WIDE, 'light'],
+  ['queue', 'queues/%2F/work?range=1', WIDE, 'dark'],
+  ['messages', 'queues/%2F/work.dead?tab=messages', WIDE, 'light'],
+  ['records', 'topics/clicks?tab=records', WIDE, 'light'],
+  ['exchange', 'exchanges/%2F/shop', WIDE, 'light'],
+  ['phone', 'queues?sort=-ready', PHONE, 'dark'],
+];
+
+async function load(call, seconds) {
+  const end = Date.now() + seconds * 1000;
+  for (let n = 0; Date.now() < end; n += 1) {
+    const some = Array.from({ length: 20 + (n % 17) }, (_, index) => `{"user":${(n * 7 + index) % 400},"page":"/item/${index}"}\n`).join('');
+    await call('POST', 'topics/clicks/records?key_field=user', some, { 'content-type': 'application/x-ndjson' });
+    await call('POST', 'exchanges/shop/publish', { routing_key: 'order.made', content: { order: n, amount: (n * 37) % 900 } });
+    if (n % 3 > 0) await call('POST', `queues/work/receive?count=${1 + (n % 2)}`);
+    await new Promise((resolve) => setTimeout(resolve, 60));
+  }
+}
+
+async function main() {
+  const [executablePath, base, folder] = process.argv.slice(2);
+  const call = async (method, path, body, headers = {}) => {
+    const text = typeof body === 'string' ? body : body === undefined ? undefined : JSON.stringify(body);
+    const response = await fetch(`${base}/v1/${path}`, { method, body: text, headers: { 'content-type': 'application/json', ...headers } });
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  };
+  mkdirSync(folder, { recursive: true });
+  await fill(call);
+  await load(call, Number(process.env.SHOTS_SECONDS ?? 60));
+  const browser = await chromium.launch({ executablePath, args: ARGS });
+  for (const [name, path, viewport, colorScheme] of SHOTS) {
+    const page = await browser.newPage({ viewport, colorScheme });
+    await page.goto(`${base}/console/${path}`);
+    await page.locator('h1').first().waitFor();
+    if (name === 'exchange') {
+      await page.getByLabel('Routing key').fill('order.made');
+      await page.getByRole('button', { name: 'Show the targets' }).click();
+      await page.locator('.targets').waitFor();
+    }
+    await page.waitForLoadState('networkidle').catch(() => undefined);
+    await page.screenshot({ path: `${folder}/console-${name}.png` });
+    await page.close();
+  }
+  await browser.close();
+}
+
+main().catch((error) => {
+  console.log(error);
+  process.exit(1);
+});
