@@ -58,7 +58,7 @@ impl QueueType {
     }
 }
 
-/// Returns the settings that the arguments of a queue stand for. Exceptions name the queue by `what`.
+/// Returns the settings that the arguments of a queue stand for. Exceptions name the queue as it is given.
 pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType, QueueSettings), Exception> {
     let mut settings = QueueSettings::default();
     let mut dead_letter_exchange = None;
