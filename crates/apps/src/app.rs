@@ -300,6 +300,14 @@ impl App {
         self.slot(task)?.delivery.lock().gap
     }
 
+    /// Returns a record that fails, if there is one, and its input.
+    pub fn failure(&self, task: TaskId) -> Option<(usize, crate::failure::Failure)> {
+        let slot = self.slot(task)?;
+        let state = slot.state.lock();
+        let (input, failure) = state.as_ref()?.failures().first_key_value()?;
+        Some((usize::from(*input), failure.clone()))
+    }
+
     /// Returns position and state of a claim. `None` if the worker does not have it any more.
     pub fn claim_view(&self, session: Session<'_>, claim: Claim) -> Option<ClaimView> {
         let slot = self.claimed(session, claim).ok()?;
