@@ -280,6 +280,11 @@ impl App {
         self.parts.clock.now_ms()
     }
 
+    /// Returns the time of the clock, ms since 1970.
+    pub fn wall_ms(&self) -> i64 {
+        self.parts.clock.wall_ms()
+    }
+
     /// Returns the position of a task, which is read if it has to be.
     pub async fn position(&self, task: TaskId) -> Result<Position, AppError> {
         let slot = self.readable(task).await?;
