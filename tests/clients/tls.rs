@@ -108,7 +108,7 @@ fn amqp091_go_speaks_tls() {
 fn kafkas_tools_speak_tls_with_pem_files() {
     let (Some(mut producer), Some(mut consumer)) = (
         crate::java::tool("ProducerPerformance"),
-        crate::java::tool("consumer.ConsoleConsumer"),
+        crate::java::tool("org.apache.kafka.tools.consumer.ConsoleConsumer"),
     ) else {
         return;
     };

@@ -8,6 +8,254 @@ export type Alarm = {
 
 export type AllSent = Sent | (Sent)[];
 
+export type App = {
+  balance: string;
+  durability: string;
+  lag: number;
+  name: string;
+  paused: boolean;
+  tables: (string)[];
+  tasks: (AppTask)[];
+  tasks_total: number;
+  topics: (string)[];
+  worker_timeout_ms: number;
+  workers: (AppWorker)[];
+};
+
+export type AppClaim = {
+  epoch: number;
+  task: string;
+};
+
+export type AppCommit = {
+  delete?: { [name: string]: (AppKey)[] };
+  done?: ((unknown)[])[];
+  emit?: (Emit)[];
+  epoch: number;
+  next?: AppOffsets | null;
+  put?: { [name: string]: (Put)[] };
+  safe?: AppOffsets | null;
+  seq: number;
+  task: string;
+  timers?: (Timer)[];
+};
+
+export type AppCommitted = {
+  durability: string;
+  emitted: (AppEmitted)[];
+  repeated?: boolean;
+  seq: number;
+};
+
+export type AppDefinition = {
+  balance?: string | null;
+  durability?: string | null;
+  from?: string | null;
+  guarantee?: string | null;
+  on_gap?: string | null;
+  rebalance?: string | null;
+  revoke_ms?: number | null;
+  state_bytes_max?: number | null;
+  tables?: { [name: string]: AppTable };
+  time?: AppTime | null;
+  topics: (string)[];
+  worker_timeout_ms?: number | null;
+};
+
+export type AppDone = { [name: string]: unknown };
+
+export type AppEmitted = {
+  base: number;
+  count: number;
+  partition: number;
+  topic: string;
+};
+
+export type AppEntries = {
+  entries: (AppEntry2)[];
+  next: number | null;
+  seq: number;
+};
+
+export type AppEntry = {
+  free: number;
+  lag: number;
+  name: string;
+  paused: boolean;
+  stopped: number;
+  tasks: number;
+  topics: (string)[];
+  workers: number;
+};
+
+export type AppEntry2 = {
+  key: Text;
+  value?: unknown;
+  value_base64?: string | null;
+};
+
+export type AppEntryList = {
+  items: (AppEntry)[];
+  matched: number;
+  next: string | null;
+  total: number;
+};
+
+export type AppEvent = {
+  bytes?: number;
+  deadline_ms?: number | null;
+  done?: ((unknown)[])[];
+  entries?: number;
+  epoch: number;
+  event: string;
+  from?: string | null;
+  next?: { [name: string]: number };
+  number: number;
+  partition?: number;
+  reason?: string | null;
+  safe?: { [name: string]: number };
+  seq?: number;
+  task: string;
+  time?: number | null;
+};
+
+export type AppEvents = {
+  events: (AppEvent)[];
+};
+
+export type AppGet = {
+  epoch: number;
+  keys: (AppKey)[];
+  table: string;
+  task: string;
+};
+
+export type AppKey = string | Base64;
+
+export type AppMove = {
+  from: string;
+  task: string;
+  to: string;
+};
+
+export type AppMoves = {
+  moves: (AppMove)[];
+};
+
+export type AppOffsets = number | { [name: string]: number };
+
+export type AppPin = {
+  absent?: string | null;
+  worker: string;
+};
+
+export type AppRecord = {
+  headers: { [name: string]: Text | null };
+  key: Text | null;
+  late: boolean;
+  offset: number;
+  timestamp: number;
+  value?: unknown;
+  value_base64?: string | null;
+};
+
+export type AppRecords = {
+  due: ((unknown)[])[];
+  end: { [name: string]: number };
+  epoch: number;
+  gap: (unknown)[] | null;
+  next: { [name: string]: number };
+  records: (AppRecord)[];
+  task: string;
+  time: number | null;
+  topic: string;
+};
+
+export type AppScan = {
+  after?: number | null;
+  count?: number | null;
+  epoch: number;
+  prefix?: string;
+  table: string;
+  task: string;
+};
+
+export type AppState = {
+  key: Text;
+  next: { [name: string]: number };
+  seq: number;
+  task: string;
+  value?: unknown;
+  value_base64?: string | null;
+};
+
+export type AppStateItem = {
+  key: Text;
+  task: string;
+  value?: unknown;
+  value_base64?: string | null;
+};
+
+export type AppStateList = {
+  items: (AppStateItem)[];
+  next: string | null;
+};
+
+export type AppTable = {
+  format?: string | null;
+  ttl_ms?: number | null;
+};
+
+export type AppTask = {
+  epoch: number;
+  gap: (unknown)[] | null;
+  moves: number;
+  pinned: string | null;
+  position: AppTaskPosition | null;
+  state: string;
+  task: string;
+  worker: string | null;
+};
+
+export type AppTaskPosition = {
+  bytes: number;
+  done: number;
+  end: { [name: string]: number };
+  entries: number;
+  lag: number;
+  next: { [name: string]: number };
+  seq: number;
+  timers: number;
+};
+
+export type AppTime = {
+  clock?: string | null;
+  grace_ms?: number | null;
+  idle_ms?: number | null;
+};
+
+export type AppValue = {
+  value?: unknown;
+  value_base64?: string | null;
+};
+
+export type AppValues = {
+  seq: number;
+  values: (AppValue | null)[];
+};
+
+export type AppWorker = {
+  draining: boolean;
+  events_waiting: number;
+  load: number;
+  name: string;
+  silent_ms: number;
+  target: number;
+  tasks: number;
+  tasks_max: number | null;
+  weight: number;
+};
+
 export type Assigned = {
   partitions: (number)[];
   topic: string;
@@ -29,6 +277,14 @@ export type BackupList = {
 
 export type BackupOrder = {
   target: string;
+};
+
+export type Base64 = {
+  base64: string;
+};
+
+export type Beat = {
+  load?: { [name: string]: number };
 };
 
 export type Binding = {
@@ -97,6 +353,10 @@ export type ChannelList = {
   total: number;
 };
 
+export type ClaimedTasks = {
+  claimed: (string)[];
+};
+
 export type Client = {
   id: string;
   name: string;
@@ -117,7 +377,7 @@ export type ClientQueue = {
   ready: number;
 };
 
-export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "forbidden" | "not_registered" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_partition" | "no_such_group" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "method_not_allowed" | "slow_body" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_many_targets" | "unroutable" | "bad_settings" | "no_websocket" | "not_stored" | "outcome_unknown" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
+export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "forbidden" | "not_registered" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "method_not_allowed" | "slow_body" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_workers" | "not_stored" | "outcome_unknown" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
 
 export type Codec = "none" | "gzip" | "snappy" | "lz4" | "zstd" | "producer";
 
@@ -159,7 +419,7 @@ export type Connection = {
   sent_bytes: number;
   since: string;
   state: string;
-  tls: string | null;
+  tls: TlsOf | null;
   user: string | null;
   waits_for: string | null;
 };
@@ -186,7 +446,7 @@ export type ConnectionDetails = {
   sent_bytes: number;
   since: string;
   state: string;
-  tls: string | null;
+  tls: TlsOf | null;
   user: string | null;
   waits_for: string | null;
 };
@@ -245,6 +505,15 @@ export type DeathOf = {
   routing_key: string;
 };
 
+export type DeclaredApp = {
+  name: string;
+  tasks: number;
+};
+
+export type DeletedApp = {
+  name: string;
+};
+
 export type DeletedGroup = {
   name: string;
 };
@@ -262,6 +531,16 @@ export type Draining = {
 export type DryRun = {
   changes: (FieldChange)[];
   creates: boolean;
+};
+
+export type Emit = {
+  headers?: { [name: string]: HeaderValue | null };
+  key?: AppKey | null;
+  partition?: number | null;
+  timestamp?: number | null;
+  topic: string;
+  value?: unknown;
+  value_base64?: string | null;
 };
 
 export type EventList = {
@@ -338,6 +617,15 @@ export type FailedSetting = {
   why: string;
 };
 
+export type Fetch = {
+  bytes_max?: number | null;
+  epoch: number;
+  next?: AppOffsets | null;
+  records_max?: number | null;
+  task: string;
+  wait_ms?: number;
+};
+
 export type FieldChange = {
   field: string;
   is: unknown;
@@ -406,6 +694,28 @@ export type History = {
   until: string;
 };
 
+export type Holder = {
+  consumer: string;
+} | {
+  lease_until: string;
+} | {
+  by: string;
+};
+
+export type Join = {
+  deliver?: boolean | null;
+  tasks_max?: number | null;
+  weight?: number | null;
+};
+
+export type JoinedApp = {
+  resumed: (Resumed)[];
+  target: number;
+  tasks: number;
+  token: string;
+  worker_timeout_ms: number;
+};
+
 export type Journal = {
   checkpoint_at: string | null;
   damaged: (LostRange)[];
@@ -431,6 +741,10 @@ export type Journal = {
 export type LevelOrder = {
   for_s?: number | null;
   level: string;
+};
+
+export type Lifetime = {
+  ttl_ms?: number | null;
 };
 
 export type Limit = number | Unlimited;
@@ -513,6 +827,7 @@ export type Message = {
   exchange: string;
   expires_at: string | null;
   headers: { [name: string]: Text | null };
+  holder: Holder | null;
   id: string;
   key: Text | null;
   lease: string | null;
@@ -648,6 +963,8 @@ export type NodeMemberList = {
   total: number;
 };
 
+export type Nothing = { [name: string]: unknown };
+
 export type Operation = {
   begun: string;
   done: number;
@@ -779,6 +1096,12 @@ export type Place = {
   partition: number;
 };
 
+export type Poll = {
+  after?: number;
+  events_max?: number | null;
+  wait_ms?: number;
+};
+
 export type Problem = {
   code: Code;
   detail: string;
@@ -844,6 +1167,8 @@ export type Publication = {
   routing_key?: string;
   ttl_ms?: number | null;
 };
+
+export type Put = (unknown)[];
 
 export type Queue = {
   auto_delete: boolean;
@@ -957,6 +1282,12 @@ export type Reset = {
 };
 
 export type ResetPlace = number | string;
+
+export type Resumed = {
+  epoch: number;
+  seq: number | null;
+  task: string;
+};
 
 export type Routed = {
   delayed_at: (string)[];
@@ -1075,7 +1406,16 @@ export type Threads = {
   threads: (Thread)[];
 };
 
+export type Timer = (unknown)[];
+
 export type Timestamps = "create" | "append";
+
+export type TlsOf = {
+  cipher: string;
+  client_subject: string | null;
+  client_user: string | null;
+  version: string;
+};
 
 export type To = {
   clients?: (QueueRef)[];
@@ -1233,4 +1573,9 @@ export type WaitingPartition = {
   stable: number | null;
   topic: string;
   waiting: number | null;
+};
+
+export type WantedClaims = {
+  count?: number;
+  tasks?: (string)[];
 };

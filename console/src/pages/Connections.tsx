@@ -140,7 +140,7 @@ export function Connection({ id }: { id: string }) {
               ['Since', <Time key="s" at={data.since} />],
               ['User', visible(data.user ?? '–')],
               ['Namespace', visible(data.namespace ?? '–')],
-              ['TLS', data.tls ?? 'no'],
+              ['TLS', data.tls ? Object.values(data.tls).filter(Boolean).map((part) => visible(String(part))).join(', ') : 'no'],
               ['Client', visible(`${data.client.product ?? '–'} ${data.client.version ?? ''}`)],
             ]}
           />

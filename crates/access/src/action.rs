@@ -71,7 +71,17 @@ impl Action {
                 Actions::of(&[Self::Describe, Self::Read, Self::Write, Self::Delete, Self::Alter])
             }
             Self::DescribeSettings => Actions::of(&[Self::DescribeSettings, Self::AlterSettings]),
-            other => Actions::of(&[other]),
+            Self::Read
+            | Self::Write
+            | Self::Create
+            | Self::Delete
+            | Self::Alter
+            | Self::AlterSettings
+            | Self::Operate
+            | Self::WriteIdempotent
+            | Self::CreateTokens
+            | Self::DescribeTokens
+            | Self::Prepare => Actions::of(&[self]),
         }
     }
 }

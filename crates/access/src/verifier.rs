@@ -217,15 +217,13 @@ impl Verifiers {
         if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
             return false;
         }
-        match self.sha256.as_ref().or(self.sha512.as_ref()) {
-            Some(scram) => scram.verifies(password),
-            None => {
-                // As long as for a user with a verifier of this program.
-                let salted = Hash::Sha256.salted(password, b"no verifier is here", ITERATIONS);
-                let is_right = self.salted.as_ref().is_some_and(|hash| hash.verifies(password));
-                !salted.is_empty() && is_right
-            }
+        if let Some(scram) = self.sha256.as_ref().or(self.sha512.as_ref()) {
+            return scram.verifies(password);
         }
+        // As long as for a user with a verifier of this program.
+        let salted = Hash::Sha256.salted(password, b"no verifier is here", ITERATIONS);
+        let is_right = self.salted.as_ref().is_some_and(|hash| hash.verifies(password));
+        !salted.is_empty() && is_right
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

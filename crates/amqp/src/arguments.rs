@@ -18,7 +18,7 @@ pub(crate) const TIME_MS_MAX: i64 = 315_360_000_000;
 const QUORUM_DELIVERY_LIMIT: u32 = 20;
 
 /// Our own arguments: the stored topic that a queue consumes, and where it begins.
-const TOPIC: &str = "x-stafett-topic";
+pub(crate) const TOPIC: &str = "x-stafett-topic";
 const FROM: &str = "x-stafett-from";
 /// Arguments that a queue over a topic cannot honour, because it stores no messages of its own.
 const NOT_OVER_TOPICS: [&str; 4] = [
@@ -58,7 +58,7 @@ impl QueueType {
     }
 }
 
-/// Returns the settings that the arguments of a queue stand for. Exceptions name the queue by `what`.
+/// Returns the settings that the arguments of a queue stand for. Exceptions name the queue as it is given.
 pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType, QueueSettings), Exception> {
     let mut settings = QueueSettings::default();
     let mut dead_letter_exchange = None;

@@ -253,7 +253,7 @@ impl Open {
 
     /// Sends confirms of stored messages, delivers as far as there is room, and frees unneeded memory.
     fn after_event(&mut self) -> Result<(), Ended> {
-        self.session.end_without_user()?;
+        self.session.end_without_rights()?;
         self.session.resolve_ready()?;
         if self.session.out.len() < DELIVER_BELOW {
             let begun = Instant::now();

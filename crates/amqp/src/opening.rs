@@ -133,15 +133,14 @@ async fn act(
     peer: IpAddr,
     caller: &mut Option<Arc<Caller>>,
 ) -> HandshakeAction {
-    match handshake.on_frame(frame, &context.settings) {
-        HandshakeAction::LogIn(credentials) => {
-            let logged_in = auth::log_in(context.broker.access(), &credentials, peer).await;
-            let user = logged_in.map(|logged_in| {
-                *caller = Some(logged_in.caller);
-                logged_in.user
-            });
-            handshake.on_login(user, &context.settings)
-        }
-        other => other,
-    }
+    let action = handshake.on_frame(frame, &context.settings);
+    let HandshakeAction::LogIn(credentials) = &action else {
+        return action;
+    };
+    let logged_in = auth::log_in(context.broker.access(), credentials, peer).await;
+    let user = logged_in.map(|logged_in| {
+        *caller = Some(logged_in.caller);
+        logged_in.user
+    });
+    handshake.on_login(user, &context.settings)
 }

@@ -243,22 +243,18 @@ impl Operation {
             Self::WriteBlocking { is_large, write } => write_blocking(context, is_large, write).await,
             Self::CreateTopics(new, then) => then.on_done(context, catalog.create(new).await),
             Self::AwaitNames(names, then) => {
-                for name in names {
-                    broker.topics().settled(&name).await;
-                }
+                await_names(broker, names).await;
                 then.on_done(context, ())
             }
             Self::GrowTopics(grown, then) => {
                 // All are begun before the first is awaited: they share the journal's syncs.
                 let grown = grown.into_iter().map(|(id, total)| broker.grow_topic(id, total));
-                let grown: Vec<_> = grown.collect();
-                then.on_done(context, in_order(grown).await)
+                then.on_done(context, in_order(grown.collect::<Vec<_>>()).await)
             }
             Self::DeleteTopics(ids, then) => then.on_done(context, delete_topics(shared, ids).await),
             Self::Truncate(logs, then) => then.on_done(context, catalog.truncate(&logs).await),
             Self::Alter(changes, then) => {
-                let altered = changes.into_iter();
-                let altered = altered.map(|(target, change)| target.alter(broker, change));
+                let altered = changes.into_iter().map(|(target, change)| target.alter(broker, change));
                 then.on_done(context, in_order(altered).await)
             }
             Self::NewProducerId(then) => then.on_done(context, catalog.new_producer_id().await),
@@ -271,8 +267,8 @@ impl Operation {
                 then.on_done(context, ())
             }
             Self::FindTimes(searches, then) => {
-                let found = searches.into_iter().map(async |search| match search {
-                    Ok(search) => search.find(catalog).await,
+                let found = searches.into_iter().map(async |it| match it {
+                    Ok(it) => it.find(catalog).await,
                     Err(known) => known,
                 });
                 then.on_done(context, Box::pin(in_order(found)).await)
@@ -307,6 +303,12 @@ impl Operation {
             Self::Transaction(operation) => Box::pin(operation.perform(context)).await,
             Self::Share(operation) => Box::pin(operation.perform(context)).await,
         }
+    }
+}
+
+async fn await_names(broker: &Broker, names: Vec<Str>) {
+    for name in names {
+        broker.topics().settled(&name).await;
     }
 }
 

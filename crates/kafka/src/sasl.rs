@@ -107,11 +107,9 @@ impl SaslError {
 
     /// Returns the text for the client. It does not tell whether the user exists.
     pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Login(LoginError::Refused | LoginError::Scram(ScramError::Refused)) => {
-                "Authentication failed: Invalid username or password".to_owned()
-            }
-            other => other.to_string(),
+        if let Self::Login(LoginError::Refused | LoginError::Scram(ScramError::Refused)) = self {
+            return "Authentication failed: Invalid username or password".to_owned();
         }
+        self.to_string()
     }
 }

@@ -143,7 +143,7 @@ mod checked {
         }
     }
 
-    /// Says what is wrong with taking `next` while `before` is held.
+    /// Returns the defect, if `next` must not be taken while `before` is held.
     fn check(before: Taken, next: Taken) -> Option<String> {
         if before.lock == next.lock {
             let ((name, made), first, again) = (next.kind, before.at, next.at);

@@ -238,24 +238,7 @@ impl Process {
             front_ends.shared.shutdown.clone(),
             front_ends.tasks.clone(),
         );
-        let admin = Backend {
-            connections: Arc::clone(&connections),
-            broker: Slot::default(),
-            operations: Operations::default(),
-            feeds: Feeds::default(),
-            sockets: WebSockets {
-                shutdown: front_ends.shared.shutdown.clone(),
-                tasks: front_ends.tasks.clone(),
-                limits: live::socket_limits(&settings),
-            },
-            reads: Reads::default(),
-            overviews: Overviews::default(),
-            node: Arc::<ThisNode>::clone(&node),
-            journal: JournalDesk::new(
-                settings.journal.backup_dir.clone(),
-                settings.durability.to_string(),
-            ),
-        };
+        let admin = backend(&settings, &front_ends, &node);
         Ok(Self {
             settings,
             descriptors,
@@ -409,6 +392,28 @@ impl Process {
         let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), open));
         self.http.serve(opened.listeners, HttpServer::new(router));
         Ok(())
+    }
+}
+
+/// Returns the state of the HTTP API.
+fn backend(settings: &Settings, front_ends: &Listeners, node: &Arc<ThisNode>) -> Backend {
+    Backend {
+        connections: Arc::clone(&front_ends.shared.connections),
+        broker: Slot::default(),
+        operations: Operations::default(),
+        feeds: Feeds::default(),
+        sockets: WebSockets {
+            shutdown: front_ends.shared.shutdown.clone(),
+            tasks: front_ends.tasks.clone(),
+            limits: live::socket_limits(settings),
+        },
+        reads: Reads::default(),
+        overviews: Overviews::default(),
+        node: Arc::<ThisNode>::clone(node),
+        journal: JournalDesk::new(
+            settings.journal.backup_dir.clone(),
+            settings.durability.to_string(),
+        ),
     }
 }
 

@@ -601,7 +601,7 @@ impl<S: Session> Running<S> {
         Ok(())
     }
 
-    /// Gives the socket what an encrypted stream still has. True if it took all.
+    /// Gives the socket the bytes that an encrypted stream still has. True if it took all.
     fn flush(&mut self) -> Result<bool, Ended> {
         match self.connection.stream.try_flush() {
             Ok(()) => {

@@ -31,13 +31,13 @@ struct Named {
 
 /// A rule.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Rule")]
+#[schemars(rename = "AccessRule")]
 #[serde(deny_unknown_fields)]
 struct RuleStatus {
     /// `user:NAME`, `role:TAG`, or `everyone`.
     who: String,
     /// True if the actions are forbidden, which goes before a permission.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     deny: bool,
     /// Actions: `read`, `write`, `create`, `delete`, `alter`, `describe`, `define` (create, delete, alter),
     /// `all`, and others.
@@ -46,18 +46,18 @@ struct RuleStatus {
     /// `cluster`, and others.
     on: Vec<String>,
     /// Name of the things. One of `name`, `prefix` and `pattern` is there; an empty prefix stands for all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
     /// Regular expression; without anchors it matches anywhere in a name.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pattern: Option<String>,
     /// Namespace of queues and exchanges; absent for all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     /// Address of the peer; absent for all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     host: Option<String>,
 }
 

@@ -159,14 +159,12 @@ impl Call {
 
     /// Returns the given virtual host or all.
     pub(super) fn vhosts(&self, name: Option<&str>) -> Result<Vec<Namespace>, Refusal> {
-        match name {
-            Some(name) => Ok(vec![self.vhost(name).ok_or_else(Refusal::no_object)?]),
-            None => {
-                let mut all = self.context.exchanges().namespaces();
-                all.retain(|vhost| rights::may_see(&self.user.caller, vhost.as_str()));
-                Ok(all)
-            }
+        if let Some(name) = name {
+            return Ok(vec![self.vhost(name).ok_or_else(Refusal::no_object)?]);
         }
+        let mut all = self.context.exchanges().namespaces();
+        all.retain(|vhost| rights::may_see(&self.user.caller, vhost.as_str()));
+        Ok(all)
     }
 }
 

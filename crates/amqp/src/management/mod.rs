@@ -140,7 +140,7 @@ async fn respond(management: &Management, request: Request) -> Answered {
     let context = management.slot.get().map_err(|_| Refusal::starting())?;
     // A reference to the request cannot be held while its user logs in.
     let given = request.headers().get(header::AUTHORIZATION).cloned();
-    let peer = stafett_http::server::peer(&request).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let peer = stafett_http::server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let given = given.ok_or_else(Refusal::no_credentials)?;
     let user = log_in(&context, given.as_bytes(), peer).await?;
     let connections = Arc::clone(&management.connections);

@@ -70,8 +70,10 @@ fn right<'a>(method: &Method, path: &[&'a str]) -> Right<'a> {
     let reads = *method == Method::GET || *method == Method::OPTIONS;
     match path {
         []
-        | ["whoami" | "version" | "cluster-name" | "extensions" | "auth" | "overview"]
-        | ["feature-flags" | "deprecated-features"]
+        | [
+            "whoami" | "version" | "cluster-name" | "extensions" | "auth" | "overview" | "feature-flags"
+            | "deprecated-features",
+        ]
         | ["deprecated-features", "used"]
         | ["health" | "healthchecks", ..]
         | ["auth", "hash_password", _] => Right::Member,
@@ -85,9 +87,7 @@ fn right<'a>(method: &Method, path: &[&'a str]) -> Right<'a> {
         ["vhosts", vhost] | ["policies" | "parameters" | "consumers", vhost, ..] if reads => {
             Right::Vhost(vhost)
         }
-        ["queues" | "exchanges", vhost, ..] => Right::Vhost(vhost),
-        ["bindings", vhost, ..] => Right::Vhost(vhost),
-        ["aliveness-test", vhost] => Right::Vhost(vhost),
+        ["queues" | "exchanges" | "bindings", vhost, ..] | ["aliveness-test", vhost] => Right::Vhost(vhost),
         ["nodes" | "connections" | "channels" | "consumers", ..]
         | ["vhosts", _, "connections" | "channels"]
             if reads =>

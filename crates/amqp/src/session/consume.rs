@@ -23,6 +23,8 @@ use crate::exception::Exception;
 pub(crate) struct TokenOwner {
     pub channel: u16,
     pub tag: ByteString,
+    /// Name of its queue or stream.
+    pub queue: ByteString,
     /// Its deliveries have to be settled.
     pub settles: bool,
     /// Its deliveries have the return count of the message.
@@ -127,6 +129,7 @@ impl Session {
         let holder = TokenOwner {
             channel: number,
             tag: tag.clone(),
+            queue: name.clone(),
             settles: spec.settles,
             counts_deliveries: kind == QueueType::Quorum,
             shares_credit,

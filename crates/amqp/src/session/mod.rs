@@ -112,6 +112,8 @@ pub(crate) struct Session {
     pub(crate) context: Arc<AmqpContext>,
     pub(crate) agreed: Arc<Agreed>,
     pub(crate) caller: Arc<Caller>,
+    /// Generation of the users and rules that consumers and the connection were last compared with.
+    rights_of: u64,
     pub(crate) client: Arc<AmqpClient>,
     /// Id of the connection; 0 if there is none.
     connection: u64,
@@ -191,6 +193,7 @@ impl Session {
         Self {
             context,
             agreed: Arc::clone(&client.agreed),
+            rights_of: u64::MAX,
             caller,
             client,
             connection: 0,

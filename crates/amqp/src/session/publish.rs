@@ -164,6 +164,7 @@ impl Session {
             now_ms: *self.turn_ms.get_or_insert_with(wall_ms),
         };
         let mut incoming = content::receive(content, publisher)?;
+        self.check_keys(&incoming)?;
         self.fill_reply_address(number, &mut incoming)?;
         Ok(incoming)
     }

@@ -8,6 +8,7 @@ use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
 use stafett_amqp_wire::{Table, Value};
 use stafett_messaging::Destination;
 use stafett_messaging::queues::{Declare, Queue, TopicQueueSpec};
+use stafett_topics::Topic;
 
 use super::dispatch::not_for_servers;
 use super::exchange::{BindingName, check_name};
@@ -161,9 +162,7 @@ impl Session {
         let Some((name, from_end)) = arguments::over_topic(arguments, what)? else {
             return Ok(None);
         };
-        let topics = self.context.broker.topics();
-        let named = topics.named(&name).filter(|topic| !topic.id.is_queue());
-        match named.or_else(|| topics.in_namespace(&self.namespace, &name)) {
+        match self.topic_named(&name) {
             Some(topic) => Ok(Some(TopicQueueSpec {
                 topic: topic.id,
                 from_end,
@@ -172,6 +171,13 @@ impl Session {
                 "no topic '{name}' that {what} could lie over"
             ))),
         }
+    }
+
+    /// Returns the topic of a name, or of a name in this virtual host.
+    pub(super) fn topic_named(&self, name: &str) -> Option<Arc<Topic>> {
+        let topics = self.context.broker.topics();
+        let named = topics.named(name).filter(|topic| !topic.id.is_queue());
+        named.or_else(|| topics.in_namespace(&self.namespace, name))
     }
 
     fn on_bind(&mut self, number: u16, method: &queue::Bind) -> Result<(), MethodError> {
@@ -328,7 +334,7 @@ impl Session {
 }
 
 /// Returns true if a binding leads to a stored topic: our own argument, because the protocol has none.
-fn leads_to_topic(arguments: &Table) -> bool {
+pub(super) fn leads_to_topic(arguments: &Table) -> bool {
     let destination = arguments.get("x-destination");
     destination.as_ref().and_then(Value::text) == Some("topic")
 }

@@ -8,15 +8,23 @@
 //! | basic.publish | write to the exchange; the one without a name is `amq.default` |
 //! | basic.get, basic.consume, queue.purge | read the queue |
 //!
+//! A topic that was not declared as a stream over this protocol has rules of its own, and a right on a queue
+//! or an exchange is none on it: a name that stands for such a topic, an argument that names one, and a
+//! routing key of the exchange without a name need the right on the topic too.
+//!
 //! The match in [`Session::check_rights`] names every method, so that a new one cannot be forgotten. What was
 //! delivered may be settled without a right.
 
 use bytestring::ByteString;
 use stafett_access::{Action, Caller, Resource};
-use stafett_amqp_wire::methods::{Basic, Exchange, Queue};
+use stafett_amqp_wire::methods::{Basic, Exchange, Queue, exchange, queue};
 use stafett_amqp_wire::{Method, ReplyCode, Table, Value};
 
+use super::queue::leads_to_topic;
+use super::replies::PSEUDO_QUEUE;
 use super::{ConnectionEnd, MethodError, Session};
+use crate::arguments::TOPIC;
+use crate::content::Incoming;
 use crate::exception::{Exception, Scope};
 use crate::handshake::Agreed;
 
@@ -24,9 +32,6 @@ use crate::handshake::Agreed;
 const DEFAULT_EXCHANGE: &str = "amq.default";
 /// Beginning of the names of queues that are named here.
 const GENERATED_PREFIX: &str = "amq.gen-";
-
-/// Beginning of the names of the queue of direct replies.
-const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to";
 
 /// Refuses a user that may not enter its virtual host.
 pub(crate) fn check_virtual_host(caller: &Caller, agreed: &Agreed) -> Result<(), Exception> {
@@ -49,13 +54,13 @@ impl Session {
             Method::Exchange(method) => Ok(self.check_exchange_method(method)?),
             Method::Queue(method) => self.check_queue_method(number, method),
             // Answers to requests of this connection itself.
-            Method::Basic(Basic::Consume(method)) if method.queue.starts_with(REPLY_PREFIX) => Ok(()),
+            Method::Basic(Basic::Consume(method)) if method.queue == PSEUDO_QUEUE => Ok(()),
             Method::Basic(Basic::Consume(method)) => self.check_queue(number, Action::Read, &method.queue),
             Method::Basic(Basic::Get(method)) => self.check_queue(number, Action::Read, &method.queue),
-            // Checked with its content.
-            Method::Basic(Basic::Publish(_)) => Ok(()),
             Method::Basic(
-                Basic::Qos(_)
+                // Checked with its content.
+                Basic::Publish(_)
+                | Basic::Qos(_)
                 | Basic::Cancel(_)
                 | Basic::Ack(_)
                 | Basic::Nack(_)
@@ -91,13 +96,10 @@ impl Session {
                 self.check_named_exchange(Action::Write, &alternate)
             }
             Exchange::Delete(method) => self.check_named_exchange(Action::Delete, &method.exchange),
-            Exchange::Bind(method) => {
-                self.check_named_exchange(Action::Write, &method.destination)?;
-                self.check_named_exchange(Action::Read, &method.source)
-            }
-            Exchange::Unbind(method) => {
-                self.check_named_exchange(Action::Write, &method.destination)?;
-                self.check_named_exchange(Action::Read, &method.source)
+            Exchange::Bind(exchange::Bind { destination, source, .. })
+            | Exchange::Unbind(exchange::Unbind { destination, source, .. }) => {
+                self.check_named_exchange(Action::Write, destination)?;
+                self.check_named_exchange(Action::Read, source)
             }
             Exchange::DeclareOk(_) | Exchange::DeleteOk(_) | Exchange::BindOk(_) | Exchange::UnbindOk(_) => {
                 Ok(())
@@ -107,30 +109,21 @@ impl Session {
 
     fn check_queue_method(&mut self, number: u16, method: &Queue) -> Result<(), MethodError> {
         match method {
-            Queue::Declare(method) if method.passive => Ok(()),
-            Queue::Declare(method) => {
-                let generated = ByteString::from_static(GENERATED_PREFIX);
-                let queue = if method.queue.is_empty() {
-                    &generated
-                } else {
-                    &method.queue
-                };
-                self.check_named_queue(Action::Create, queue)?;
-                if let Some(exchange) = text(&method.arguments, "x-dead-letter-exchange") {
-                    self.check_named_queue(Action::Read, queue)?;
-                    self.check_named_exchange(Action::Write, &exchange)?;
-                }
-                Ok(())
+            Queue::Declare(method) if method.passive => {
+                let name = self.queue_name(number, method.queue.clone())?;
+                Ok(self.check_topic_behind(Action::Describe, &name)?)
             }
+            Queue::Declare(method) => Ok(self.check_declaration(method)?),
             Queue::Delete(method) => self.check_queue(number, Action::Delete, &method.queue),
             Queue::Purge(method) => self.check_queue(number, Action::Read, &method.queue),
-            Queue::Bind(method) => {
-                self.check_queue(number, Action::Write, &method.queue)?;
-                Ok(self.check_named_exchange(Action::Read, &method.exchange)?)
-            }
-            Queue::Unbind(method) => {
-                self.check_queue(number, Action::Write, &method.queue)?;
-                Ok(self.check_named_exchange(Action::Read, &method.exchange)?)
+            Queue::Bind(queue::Bind { queue, exchange, arguments, .. })
+            | Queue::Unbind(queue::Unbind { queue, exchange, arguments, .. }) => {
+                if leads_to_topic(arguments) {
+                    self.check_topic(Action::Write, queue)?;
+                } else {
+                    self.check_queue(number, Action::Write, queue)?;
+                }
+                Ok(self.check_named_exchange(Action::Read, exchange)?)
             }
             Queue::DeclareOk(_)
             | Queue::DeleteOk(_)
@@ -138,6 +131,44 @@ impl Session {
             | Queue::BindOk(_)
             | Queue::UnbindOk(_) => Ok(()),
         }
+    }
+
+    fn check_declaration(&self, method: &queue::Declare) -> Result<(), Exception> {
+        let generated = ByteString::from_static(GENERATED_PREFIX);
+        let queue = if method.queue.is_empty() {
+            &generated
+        } else {
+            &method.queue
+        };
+        self.check_named_queue(Action::Create, queue)?;
+        self.check_topic_behind(Action::Create, queue)?;
+        if let Some(topic) = text(&method.arguments, TOPIC) {
+            let topic = self.topic_named(&topic).map_or(topic, |known| (*known.name).into());
+            self.check_topic(Action::Read, &topic)?;
+        }
+        let Some(exchange) = text(&method.arguments, "x-dead-letter-exchange") else {
+            return Ok(());
+        };
+        self.check_named_queue(Action::Read, queue)?;
+        self.check_named_exchange(Action::Write, &exchange)?;
+        if !exchange.is_empty() {
+            return Ok(());
+        }
+        match text(&method.arguments, "x-dead-letter-routing-key") {
+            Some(key) => self.check_topic_behind(Action::Write, &key),
+            // Messages keep the keys that they were published with, so each name is possible.
+            None => self.check_topic(Action::Write, ""),
+        }
+    }
+
+    /// Refuses a message that the exchange without a name leads to a topic that the user may not write to.
+    pub(super) fn check_keys(&self, incoming: &Incoming) -> Result<(), Exception> {
+        let message = &incoming.message;
+        if self.caller.is_unrestricted() || !message.exchange.is_empty() {
+            return Ok(());
+        }
+        let mut keys = incoming.more_keys.iter().chain([&message.routing_key]);
+        keys.try_for_each(|key| self.check_topic_behind(Action::Write, key))
     }
 
     /// Refuses a message to an exchange that the user may not write to.
@@ -151,7 +182,21 @@ impl Session {
     /// Checks a queue; without a name, the last one that was declared.
     fn check_queue(&mut self, number: u16, action: Action, name: &ByteString) -> Result<(), MethodError> {
         let name = self.queue_name(number, name.clone())?;
-        Ok(self.check_named_queue(action, &name)?)
+        self.check_named_queue(action, &name)?;
+        Ok(self.check_topic_behind(action, &name)?)
+    }
+
+    /// Checks the topic that a name of this virtual host stands for, if it has rules of its own.
+    fn check_topic_behind(&self, action: Action, name: &str) -> Result<(), Exception> {
+        match self.stream(name).filter(|topic| topic.settings.declared.is_none()) {
+            Some(topic) => self.check_topic(action, &topic.name),
+            None => Ok(()),
+        }
+    }
+
+    fn check_topic(&self, action: Action, name: &str) -> Result<(), Exception> {
+        let checked = self.caller.check(action, &Resource::topic(name));
+        checked.map_err(|_| self.refused(action, "topic", name))
     }
 
     fn check_named_queue(&self, action: Action, name: &str) -> Result<(), Exception> {
@@ -168,24 +213,54 @@ impl Session {
     }
 
     fn refused(&self, action: Action, kind: &str, name: &str) -> Exception {
-        let right = match action {
-            Action::Read => "read",
-            Action::Write => "write",
-            _ => "configure",
+        let right = if action == Action::Read || action == Action::Write {
+            action.word()
+        } else {
+            "configure"
         };
         let (vhost, user) = (self.namespace.as_str(), &self.agreed.user);
         let text = format!("{right} access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'");
         Exception::refused(text).ending(Scope::Channel)
     }
 
-    /// Closes the connection of a user that was deleted, or of `guest` once there is an administrator.
-    pub(crate) fn end_without_user(&mut self) -> Result<(), ConnectionEnd> {
-        if self.is_closing() || self.caller.is_valid() {
+    /// After a change of users or rules: closes the connection of a user that was deleted or may no longer enter
+    /// the virtual host, and of `guest` once there is an administrator; ends consumers without the right to
+    /// read. Called before anything is delivered.
+    pub(crate) fn end_without_rights(&mut self) -> Result<(), ConnectionEnd> {
+        let generation = self.context.broker.access().directory().generation();
+        if self.rights_of == generation || self.is_closing() {
             return Ok(());
         }
-        let text = format!("user '{}' is deleted", self.agreed.user);
-        let exception = Exception::new(ReplyCode::ConnectionForced, text);
-        self.fail(0, exception.ending(Scope::Connection))
+        self.rights_of = generation;
+        if self.caller.is_unrestricted() {
+            return Ok(());
+        }
+        let (user, vhost) = (&self.agreed.user, self.namespace.as_str());
+        let why = if !self.caller.is_valid() {
+            Some(format!("user '{user}' is deleted"))
+        } else if !self.caller.may(Action::Read, &Resource::namespace(vhost)) {
+            Some(format!("access to vhost '{vhost}' refused for user '{user}'"))
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            let exception = Exception::new(ReplyCode::ConnectionForced, why);
+            return self.fail(0, exception.ending(Scope::Connection));
+        }
+        let held = self.token_owners.iter();
+        let refused = held.filter(|(_, holder)| !self.may_read(&holder.queue));
+        let refused: Vec<u64> = refused.map(|(token, _)| *token).collect();
+        for token in refused {
+            self.on_consumer_gone(token);
+        }
+        Ok(())
+    }
+
+    fn may_read(&self, queue: &str) -> bool {
+        let resource = Resource::queue(self.namespace.as_str(), queue);
+        let topic = self.stream(queue).filter(|topic| topic.settings.declared.is_none());
+        self.caller.may(Action::Read, &resource)
+            && topic.is_none_or(|topic| self.caller.may(Action::Read, &Resource::topic(&topic.name)))
     }
 }
 

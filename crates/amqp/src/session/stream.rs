@@ -159,6 +159,7 @@ impl Session {
         let holder = TokenOwner {
             channel: number,
             tag: tag.clone(),
+            queue: name.clone(),
             settles: true,
             counts_deliveries: false,
             shares_credit: false,

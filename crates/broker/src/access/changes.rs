@@ -182,7 +182,7 @@ impl AccessControl {
             }
         }
         for rule in &changes {
-            self.audit_rule(by, rule);
+            audit_rule(by, rule);
         }
         self.store(changes.into_iter().map(Change::SetRule).collect())
             .await
@@ -212,14 +212,10 @@ impl AccessControl {
             }
         }
         for rule in &changed {
-            self.audit_rule(by, rule);
+            audit_rule(by, rule);
         }
         self.store(changed.into_iter().map(Change::SetRule).collect())
             .await
-    }
-
-    fn audit_rule(&self, by: &Caller, rule: &Rule) {
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), ?rule, "rule set");
     }
 
     fn check_keeps_administrator(&self, name: &str) -> Result<(), AccessError> {
@@ -249,6 +245,10 @@ impl AccessControl {
         self.directory.apply(changes);
         Ok(())
     }
+}
+
+fn audit_rule(by: &Caller, rule: &Rule) {
+    tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), ?rule, "rule set");
 }
 
 fn frame(change: &Change) -> Frame {

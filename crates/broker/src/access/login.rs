@@ -117,13 +117,12 @@ impl AccessControl {
     async fn user_of_token(&self, token: &[u8], peer: IpAddr) -> Result<Box<str>, LoginError> {
         // A token is too long to be guessed; still, guessing is not for free.
         self.wait(peer, "").await;
-        match self.directory.token(TokenHash::of(token), wall_ms()) {
-            Some((_, user)) => Ok(user.name.clone()),
-            None => {
-                self.on_failure("", peer);
-                Err(LoginError::BadToken)
-            }
-        }
+        let known = self.directory.token(TokenHash::of(token), wall_ms());
+        let Some((_, user)) = known else {
+            self.on_failure("", peer);
+            return Err(LoginError::BadToken);
+        };
+        Ok(user.name.clone())
     }
 
     /// Begins a SCRAM login, and returns the answer to the client's first message.

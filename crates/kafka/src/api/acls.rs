@@ -115,7 +115,7 @@ pub(super) fn create_acls(context: &RequestContext, call: Call, body: Decoder) -
                 Err((code, why)) => Some((code, why.to_owned())),
                 Ok(_) => done
                     .next()
-                    .and_then(|done| done.err())
+                    .and_then(Result::err)
                     .map(|why| (code_of(&why), why.to_string())),
             };
             let (code, message) = failed.map_or((ErrorCode::None, None), |(code, why)| (code, Some(why)));

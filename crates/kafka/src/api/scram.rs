@@ -127,13 +127,10 @@ pub(super) fn alter_user_scram_credentials(
     let altered = then(move |context: &RequestContext, done: Vec<Changed>| {
         let mut done = done.into_iter();
         let results = changed.into_iter().map(|(user, planned)| {
-            let failed = match planned {
-                Err(refused) => Some(refused),
-                Ok(_) => {
-                    let failed = done.next().and_then(Result::err);
-                    failed.map(|why| (ErrorCode::UnacceptableCredential, why.to_string()))
-                }
-            };
+            let failed = planned.err().or_else(|| {
+                let failed = done.next().and_then(Result::err);
+                failed.map(|why| (ErrorCode::UnacceptableCredential, why.to_string()))
+            });
             let (code, message) = failed.map_or((ErrorCode::None, None), |(code, why)| (code, Some(why)));
             AlterUserScramCredentialsResult {
                 user,

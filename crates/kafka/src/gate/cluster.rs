@@ -31,7 +31,7 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{ApiKey, ErrorCode};
 
-use super::{Checked, Gate};
+use super::{Checked, Gate, Right};
 use crate::resources;
 
 /// Checks a right on the cluster; the answer has one code.
@@ -47,87 +47,83 @@ macro_rules! cluster {
     };
 }
 
-pub(super) fn right(gate: Gate<'_>, api: ApiKey) -> Option<Checked> {
-    Some(match api {
-        ApiKey::DescribeAcls => cluster!(gate, Describe, DescribeAclsRequest, DescribeAclsResponse),
-        ApiKey::DescribeLogDirs => cluster!(gate, Describe, DescribeLogDirsRequest, DescribeLogDirsResponse),
-        ApiKey::DescribeQuorum => cluster!(gate, Describe, DescribeQuorumRequest, DescribeQuorumResponse),
-        ApiKey::DescribeClientQuotas => cluster!(
-            gate,
-            DescribeSettings,
-            DescribeClientQuotasRequest,
-            DescribeClientQuotasResponse
-        ),
-        ApiKey::DescribeUserScramCredentials => cluster!(
-            gate,
-            Describe,
-            DescribeUserScramCredentialsRequest,
-            DescribeUserScramCredentialsResponse
-        ),
-        ApiKey::ListPartitionReassignments => cluster!(
-            gate,
-            Describe,
-            ListPartitionReassignmentsRequest,
-            ListPartitionReassignmentsResponse
-        ),
-        ApiKey::ListConfigResources => cluster!(
-            gate,
-            DescribeSettings,
-            ListConfigResourcesRequest,
-            ListConfigResourcesResponse
-        ),
-        ApiKey::ElectLeaders => cluster!(gate, Alter, ElectLeadersRequest, ElectLeadersResponse),
-        ApiKey::AlterPartitionReassignments => cluster!(
-            gate,
-            Alter,
-            AlterPartitionReassignmentsRequest,
-            AlterPartitionReassignmentsResponse
-        ),
-        ApiKey::UpdateFeatures => cluster!(gate, Alter, UpdateFeaturesRequest, UpdateFeaturesResponse),
-        ApiKey::UnregisterBroker => cluster!(gate, Alter, UnregisterBrokerRequest, UnregisterBrokerResponse),
-        _ => return of_many(gate, api),
-    })
+pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
+    (ApiKey::DescribeAcls, |gate| {
+        cluster!(gate, Describe, DescribeAclsRequest, DescribeAclsResponse)
+    }),
+    (ApiKey::DescribeLogDirs, |gate| {
+        cluster!(gate, Describe, DescribeLogDirsRequest, DescribeLogDirsResponse)
+    }),
+    (ApiKey::DescribeQuorum, |gate| {
+        cluster!(gate, Describe, DescribeQuorumRequest, DescribeQuorumResponse)
+    }),
+    (ApiKey::DescribeClientQuotas, |gate| {
+        cluster!(gate, DescribeSettings, DescribeClientQuotasRequest, DescribeClientQuotasResponse)
+    }),
+    (ApiKey::DescribeUserScramCredentials, |gate| {
+        cluster!(gate, Describe, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse)
+    }),
+    (ApiKey::ListPartitionReassignments, |gate| {
+        cluster!(gate, Describe, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
+    }),
+    (ApiKey::ListConfigResources, |gate| {
+        cluster!(gate, DescribeSettings, ListConfigResourcesRequest, ListConfigResourcesResponse)
+    }),
+    (ApiKey::ElectLeaders, |gate| {
+        cluster!(gate, Alter, ElectLeadersRequest, ElectLeadersResponse)
+    }),
+    (ApiKey::AlterPartitionReassignments, |gate| {
+        cluster!(gate, Alter, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse)
+    }),
+    (ApiKey::UpdateFeatures, |gate| {
+        cluster!(gate, Alter, UpdateFeaturesRequest, UpdateFeaturesResponse)
+    }),
+    (ApiKey::UnregisterBroker, |gate| {
+        cluster!(gate, Alter, UnregisterBrokerRequest, UnregisterBrokerResponse)
+    }),
+    (ApiKey::CreateAcls, create_acls),
+    (ApiKey::DeleteAcls, delete_acls),
+    (ApiKey::AlterUserScramCredentials, alter_scram),
+    (ApiKey::AlterClientQuotas, alter_quotas),
+    (ApiKey::AlterReplicaLogDirs, alter_log_dirs),
+    (ApiKey::WriteTxnMarkers, write_markers),
+    (ApiKey::DescribeConfigs, describe_configs),
+    (ApiKey::AlterConfigs, alter_configs),
+    (ApiKey::IncrementalAlterConfigs, incremental_alter_configs),
+    (ApiKey::InitProducerId, init_producer_id),
+    (ApiKey::EndTxn, end_transaction),
+    (ApiKey::AddOffsetsToTxn, add_offsets),
+    (ApiKey::DescribeTransactions, describe_transactions),
+    (ApiKey::FindCoordinator, find_coordinator),
+];
+
+fn end_transaction(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |asked: &EndTxnRequest| {
+            gate.context
+                .check_transaction(Action::Write, &asked.transactional_id)
+        },
+        |_, error_code| EndTxnResponse {
+            error_code,
+            producer_id: -1,
+            producer_epoch: -1,
+            ..EndTxnResponse::default()
+        },
+    )
 }
 
-fn of_many(gate: Gate<'_>, api: ApiKey) -> Option<Checked> {
-    Some(match api {
-        ApiKey::CreateAcls => create_acls(gate),
-        ApiKey::DeleteAcls => delete_acls(gate),
-        ApiKey::AlterUserScramCredentials => alter_scram(gate),
-        ApiKey::AlterClientQuotas => alter_quotas(gate),
-        ApiKey::AlterReplicaLogDirs => alter_log_dirs(gate),
-        ApiKey::WriteTxnMarkers => write_markers(gate),
-        ApiKey::DescribeConfigs => describe_configs(gate),
-        ApiKey::AlterConfigs => alter_configs(gate),
-        ApiKey::IncrementalAlterConfigs => incremental_alter_configs(gate),
-        ApiKey::InitProducerId => init_producer_id(gate),
-        ApiKey::EndTxn => gate.check(
-            |asked: &EndTxnRequest| {
-                gate.context
-                    .check_transaction(Action::Write, &asked.transactional_id)
-            },
-            |_, error_code| EndTxnResponse {
-                error_code,
-                producer_id: -1,
-                producer_epoch: -1,
-                ..EndTxnResponse::default()
-            },
-        ),
-        ApiKey::AddOffsetsToTxn => gate.check(
-            |asked: &AddOffsetsToTxnRequest| {
-                gate.context
-                    .check_transaction(Action::Write, &asked.transactional_id)?;
-                gate.context.check_group(Action::Read, &asked.group_id)
-            },
-            |_, error_code| AddOffsetsToTxnResponse {
-                error_code,
-                ..AddOffsetsToTxnResponse::default()
-            },
-        ),
-        ApiKey::DescribeTransactions => describe_transactions(gate),
-        ApiKey::FindCoordinator => find_coordinator(gate),
-        _ => return None,
-    })
+fn add_offsets(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |asked: &AddOffsetsToTxnRequest| {
+            gate.context
+                .check_transaction(Action::Write, &asked.transactional_id)?;
+            gate.context.check_group(Action::Read, &asked.group_id)
+        },
+        |_, error_code| AddOffsetsToTxnResponse {
+            error_code,
+            ..AddOffsetsToTxnResponse::default()
+        },
+    )
 }
 
 fn create_acls(gate: Gate<'_>) -> Checked {

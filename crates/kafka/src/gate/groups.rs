@@ -27,7 +27,7 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{ApiKey, ErrorCode, Str, Uuid};
 use stafett_topics::TopicId;
 
-use super::{Checked, Gate};
+use super::{Checked, Gate, Right};
 
 /// First version of `OffsetCommit` and `OffsetFetch` that names topics by id.
 const IDS_FROM: i16 = 10;
@@ -72,110 +72,97 @@ macro_rules! descriptions {
     };
 }
 
-pub(super) fn right(gate: Gate<'_>, api: ApiKey) -> Option<Checked> {
-    Some(match api {
-        ApiKey::JoinGroup => group!(gate, Read, JoinGroupRequest, JoinGroupResponse),
-        ApiKey::SyncGroup => group!(gate, Read, SyncGroupRequest, SyncGroupResponse),
-        ApiKey::Heartbeat => group!(gate, Read, HeartbeatRequest, HeartbeatResponse),
-        ApiKey::LeaveGroup => group!(gate, Read, LeaveGroupRequest, LeaveGroupResponse),
-        ApiKey::ConsumerGroupHeartbeat => group!(
-            gate,
-            Read,
-            ConsumerGroupHeartbeatRequest,
-            ConsumerGroupHeartbeatResponse
-        ),
-        ApiKey::ShareGroupHeartbeat => {
-            group!(
-                gate,
-                Read,
-                ShareGroupHeartbeatRequest,
-                ShareGroupHeartbeatResponse
-            )
-        }
-        ApiKey::DescribeGroups => descriptions!(
-            gate,
-            DescribeGroupsRequest,
-            groups,
-            DescribeGroupsResponse,
-            classic::DescribedGroup
-        ),
-        ApiKey::ConsumerGroupDescribe => descriptions!(
-            gate,
-            ConsumerGroupDescribeRequest,
-            group_ids,
-            ConsumerGroupDescribeResponse,
-            consumers::DescribedGroup
-        ),
-        ApiKey::ShareGroupDescribe => descriptions!(
-            gate,
-            ShareGroupDescribeRequest,
-            group_ids,
-            ShareGroupDescribeResponse,
-            shares::DescribedGroup
-        ),
-        _ => return of_commits(gate, api),
-    })
+pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
+    (ApiKey::JoinGroup, |gate| group!(gate, Read, JoinGroupRequest, JoinGroupResponse)),
+    (ApiKey::SyncGroup, |gate| group!(gate, Read, SyncGroupRequest, SyncGroupResponse)),
+    (ApiKey::Heartbeat, |gate| group!(gate, Read, HeartbeatRequest, HeartbeatResponse)),
+    (ApiKey::LeaveGroup, |gate| group!(gate, Read, LeaveGroupRequest, LeaveGroupResponse)),
+    (ApiKey::ConsumerGroupHeartbeat, |gate| group!(gate, Read, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)),
+    (ApiKey::ShareGroupHeartbeat, |gate| group!(gate, Read, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse)),
+    (ApiKey::DescribeGroups, |gate| {
+        descriptions!(gate, DescribeGroupsRequest, groups, DescribeGroupsResponse, classic::DescribedGroup)
+    }),
+    (ApiKey::ConsumerGroupDescribe, |gate| {
+        descriptions!(gate, ConsumerGroupDescribeRequest, group_ids, ConsumerGroupDescribeResponse, consumers::DescribedGroup)
+    }),
+    (ApiKey::ShareGroupDescribe, |gate| {
+        descriptions!(gate, ShareGroupDescribeRequest, group_ids, ShareGroupDescribeResponse, shares::DescribedGroup)
+    }),
+    (ApiKey::OffsetCommit, offset_commit),
+    (ApiKey::OffsetFetch, offset_fetch),
+    (ApiKey::TxnOffsetCommit, txn_offset_commit),
+    (ApiKey::DeleteGroups, delete_groups),
+    (ApiKey::OffsetDelete, offset_delete),
+    (ApiKey::AlterShareGroupOffsets, alter_share_offsets),
+    (ApiKey::DeleteShareGroupOffsets, delete_share_offsets),
+    (ApiKey::DescribeShareGroupOffsets, describe_share_offsets),
+    (ApiKey::ShareFetch, share_fetch),
+    (ApiKey::ShareAcknowledge, share_acknowledge),
+];
+
+fn offset_delete(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |asked: &OffsetDeleteRequest| {
+            gate.context.check_group(Action::Delete, &asked.group_id)?;
+            gate.topics(Action::Read, asked.topics.iter().map(|topic| &*topic.name))
+        },
+        |_, error_code| OffsetDeleteResponse {
+            error_code,
+            ..OffsetDeleteResponse::default()
+        },
+    )
 }
 
-fn of_commits(gate: Gate<'_>, api: ApiKey) -> Option<Checked> {
-    Some(match api {
-        ApiKey::OffsetCommit => offset_commit(gate),
-        ApiKey::OffsetFetch => offset_fetch(gate),
-        ApiKey::TxnOffsetCommit => txn_offset_commit(gate),
-        ApiKey::DeleteGroups => delete_groups(gate),
-        ApiKey::OffsetDelete => gate.check(
-            |asked: &OffsetDeleteRequest| {
-                gate.context.check_group(Action::Delete, &asked.group_id)?;
-                gate.topics(Action::Read, asked.topics.iter().map(|topic| &*topic.name))
-            },
-            |_, error_code| OffsetDeleteResponse {
-                error_code,
-                ..OffsetDeleteResponse::default()
-            },
-        ),
-        ApiKey::AlterShareGroupOffsets => gate.check(
-            |asked: &AlterShareGroupOffsetsRequest| {
-                gate.context.check_group(Action::Read, &asked.group_id)?;
-                gate.topics(Action::Read, asked.topics.iter().map(|topic| &*topic.topic_name))
-            },
-            |_, error_code| AlterShareGroupOffsetsResponse {
-                error_code,
-                ..AlterShareGroupOffsetsResponse::default()
-            },
-        ),
-        ApiKey::DeleteShareGroupOffsets => gate.check(
-            |asked: &DeleteShareGroupOffsetsRequest| {
-                gate.context.check_group(Action::Delete, &asked.group_id)?;
-                gate.topics(Action::Read, asked.topics.iter().map(|topic| &*topic.topic_name))
-            },
-            |_, error_code| DeleteShareGroupOffsetsResponse {
-                error_code,
-                ..DeleteShareGroupOffsetsResponse::default()
-            },
-        ),
-        ApiKey::DescribeShareGroupOffsets => describe_share_offsets(gate),
-        ApiKey::ShareFetch => gate.check(
-            |asked: &ShareFetchRequest| {
-                let ids = asked.topics.iter().map(|topic| topic.topic_id);
-                shared(gate, asked.group_id.as_ref(), ids)
-            },
-            |_, error_code| ShareFetchResponse {
-                error_code,
-                ..ShareFetchResponse::default()
-            },
-        ),
-        ApiKey::ShareAcknowledge => gate.check(
-            |asked: &ShareAcknowledgeRequest| {
-                let ids = asked.topics.iter().map(|topic| topic.topic_id);
-                shared(gate, asked.group_id.as_ref(), ids)
-            },
-            |_, error_code| ShareAcknowledgeResponse {
-                error_code,
-                ..ShareAcknowledgeResponse::default()
-            },
-        ),
-        _ => return None,
-    })
+fn alter_share_offsets(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |asked: &AlterShareGroupOffsetsRequest| {
+            gate.context.check_group(Action::Read, &asked.group_id)?;
+            gate.topics(Action::Read, asked.topics.iter().map(|topic| &*topic.topic_name))
+        },
+        |_, error_code| AlterShareGroupOffsetsResponse {
+            error_code,
+            ..AlterShareGroupOffsetsResponse::default()
+        },
+    )
+}
+
+fn delete_share_offsets(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |asked: &DeleteShareGroupOffsetsRequest| {
+            gate.context.check_group(Action::Delete, &asked.group_id)?;
+            gate.topics(Action::Read, asked.topics.iter().map(|topic| &*topic.topic_name))
+        },
+        |_, error_code| DeleteShareGroupOffsetsResponse {
+            error_code,
+            ..DeleteShareGroupOffsetsResponse::default()
+        },
+    )
+}
+
+fn share_fetch(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |asked: &ShareFetchRequest| {
+            let ids = asked.topics.iter().map(|topic| topic.topic_id);
+            shared(gate, asked.group_id.as_ref(), ids)
+        },
+        |_, error_code| ShareFetchResponse {
+            error_code,
+            ..ShareFetchResponse::default()
+        },
+    )
+}
+
+fn share_acknowledge(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |asked: &ShareAcknowledgeRequest| {
+            let ids = asked.topics.iter().map(|topic| topic.topic_id);
+            shared(gate, asked.group_id.as_ref(), ids)
+        },
+        |_, error_code| ShareAcknowledgeResponse {
+            error_code,
+            ..ShareAcknowledgeResponse::default()
+        },
+    )
 }
 
 /// Checks a request of a member of a share group.
@@ -220,10 +207,9 @@ fn offset_commit(gate: Gate<'_>) -> Checked {
         |asked: &OffsetCommitRequest| {
             gate.context.check_group(Action::Read, &asked.group_id)?;
             let topics = asked.topics.iter();
-            let names: Vec<Str> = topics
-                .filter_map(|topic| named(&topic.name, topic.topic_id))
-                .collect();
-            gate.topics(Action::Read, names.iter().map(|name| &**name))
+            let known = topics.filter_map(|topic| named(&topic.name, topic.topic_id));
+            let known: Vec<Str> = known.collect();
+            gate.topics(Action::Read, known.iter().map(|name| &**name))
         },
         |asked, code| {
             let topics = asked.topics.into_iter().map(|topic| {

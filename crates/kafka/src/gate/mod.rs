@@ -1,6 +1,6 @@
 //! Rights that each request needs, checked before its handler runs.
 //!
-//! Every served API has a line in [`check`]; one without is refused, and a test names it. Requests about many
+//! Every served API has a line in a table; one without is refused, and a test names it. Requests about many
 //! things are executed as a whole or not at all: if one of the things is refused, the others are answered
 //! with `OPERATION_NOT_ATTEMPTED`. Where Kafka answers for each thing and clients depend on it, the handler
 //! checks (`Produce`, `Fetch`, `Metadata`, lists).
@@ -19,6 +19,9 @@ use crate::context::RequestContext;
 
 /// The answer to a refused request. `None` if the request is to be executed.
 pub(crate) type Checked = Result<Option<EncodedResponse>, Close>;
+
+/// Function that checks the requests of an API.
+type Right = fn(Gate<'_>) -> Checked;
 
 /// A request that is checked.
 #[derive(Clone, Copy)]
@@ -44,29 +47,37 @@ pub(crate) fn check(context: &RequestContext, call: Call, body: &Decoder) -> Che
     right(gate).unwrap_or(Err(Close::NotServed(call.api)))
 }
 
+/// APIs whose handlers check rights, and those that need none.
+const BY_HANDLER: &[ApiKey] = &[
+    // Per topic.
+    ApiKey::Produce,
+    ApiKey::Fetch,
+    ApiKey::Metadata,
+    ApiKey::DescribeTopicPartitions,
+    // Lists: what may not be seen is left out.
+    ApiKey::ListGroups,
+    ApiKey::ListTransactions,
+    // Addresses of brokers, and what a client tells of itself.
+    ApiKey::DescribeCluster,
+    ApiKey::GetTelemetrySubscriptions,
+    ApiKey::PushTelemetry,
+    // Answered alike to all: there are no delegation tokens.
+    ApiKey::CreateDelegationToken,
+    ApiKey::RenewDelegationToken,
+    ApiKey::ExpireDelegationToken,
+    ApiKey::DescribeDelegationToken,
+];
+
 /// Checks a request. `None` for an API without declared rights.
 fn right(gate: Gate<'_>) -> Option<Checked> {
     let api = gate.call.api;
-    let checked = topics::right(gate, api).or_else(|| groups::right(gate, api));
-    let checked = checked.or_else(|| cluster::right(gate, api));
-    checked.or_else(|| is_checked_by_handler(api).then_some(Ok(None)))
-}
-
-/// APIs whose handlers check rights for each thing, and those that need none.
-fn is_checked_by_handler(api: ApiKey) -> bool {
-    match api {
-        // Per topic.
-        ApiKey::Produce | ApiKey::Fetch | ApiKey::Metadata | ApiKey::DescribeTopicPartitions => true,
-        // Lists: what may not be seen is left out.
-        ApiKey::ListGroups | ApiKey::ListTransactions => true,
-        // Addresses of brokers, and what a client tells of itself.
-        ApiKey::DescribeCluster | ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => true,
-        // Answered alike to all: there are no delegation tokens.
-        ApiKey::CreateDelegationToken
-        | ApiKey::RenewDelegationToken
-        | ApiKey::ExpireDelegationToken
-        | ApiKey::DescribeDelegationToken => true,
-        _ => false,
+    let mut rights = topics::RIGHTS
+        .iter()
+        .chain(groups::RIGHTS)
+        .chain(cluster::RIGHTS);
+    match rights.find(|(known, _)| *known == api) {
+        Some((_, check)) => Some(check(gate)),
+        None => BY_HANDLER.contains(&api).then_some(Ok(None)),
     }
 }
 

@@ -21,24 +21,21 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{ApiKey, ErrorCode, Str, Uuid};
 use stafett_topics::TopicId;
 
-use super::{Checked, Gate};
+use super::{Checked, Gate, Right};
 
 /// First version that may name topics by id.
 const IDS_FROM: i16 = 6;
 
-pub(super) fn right(gate: Gate<'_>, api: ApiKey) -> Option<Checked> {
-    Some(match api {
-        ApiKey::ListOffsets => list_offsets(gate),
-        ApiKey::CreateTopics => create_topics(gate),
-        ApiKey::DeleteTopics => delete_topics(gate),
-        ApiKey::DeleteRecords => delete_records(gate),
-        ApiKey::OffsetForLeaderEpoch => leader_epochs(gate),
-        ApiKey::AddPartitionsToTxn => add_partitions(gate),
-        ApiKey::CreatePartitions => create_partitions(gate),
-        ApiKey::DescribeProducers => describe_producers(gate),
-        _ => return None,
-    })
-}
+pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
+    (ApiKey::ListOffsets, list_offsets),
+    (ApiKey::CreateTopics, create_topics),
+    (ApiKey::DeleteTopics, delete_topics),
+    (ApiKey::DeleteRecords, delete_records),
+    (ApiKey::OffsetForLeaderEpoch, leader_epochs),
+    (ApiKey::AddPartitionsToTxn, add_partitions),
+    (ApiKey::CreatePartitions, create_partitions),
+    (ApiKey::DescribeProducers, describe_producers),
+];
 
 fn list_offsets(gate: Gate<'_>) -> Checked {
     let action = Action::Describe;
@@ -55,7 +52,6 @@ fn list_offsets(gate: Gate<'_>) -> Checked {
                         timestamp: -1,
                         offset: -1,
                         leader_epoch: -1,
-                        ..ListOffsetsPartitionResponse::default()
                     });
                     refused.collect()
                 },

@@ -71,7 +71,7 @@ struct Unparsed {
 /// Beginning of a frame: the length prefix while that is incomplete, then the whole frame.
 #[derive(Debug)]
 struct Partial {
-    /// Its capacity is what is reserved.
+    /// Its capacity is reserved.
     buffer: Vec<u8>,
     /// Size of the complete buffer.
     expected: usize,
