@@ -57,7 +57,10 @@ fn sessions_come_out_once_though_a_worker_and_the_broker_are_killed() {
     come_out(all, &broker);
     script(&["verify", &all.to_string()], &broker);
     peer::run(Command::new("kill").arg("-TERM").arg(kept.0.id().to_string()));
-    assert!(kept.0.wait().unwrap().success(), "a worker ends by itself when it is asked to");
+    assert!(
+        kept.0.wait().unwrap().success(),
+        "a worker ends by itself when it is asked to"
+    );
     assert!(broker.stop_and_check().status.success());
 }
 
