@@ -50,6 +50,24 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(ended, [("s1", ["a"], True), ("s1", ["b", "c"], False)])
 
 
+class Examples(unittest.IsolatedAsyncioTestCase):
+    async def test_once(self) -> None:
+        memory = MemoryApp(example("once").app, partitions=2)
+        await memory.feed("raw", [("a", 1, 0), ("b", 2, 1), ("a", 3, 2)])
+        memory.lose_next_commit()
+        await memory.feed("raw", [("b", 4, 3), ("c", 5, 4)])
+        self.assertEqual(sorted(value for _, value in memory.emitted("clean")), [1, 2, 5])
+
+    async def test_paid(self) -> None:
+        memory = MemoryApp(example("paid").app, partitions=2)
+        await memory.feed("orders", [("a", 1, 0), ("b", 2, 1)])
+        await memory.feed("payments", [("b", 20, 2), ("c", 30, 3)])
+        await memory.feed("orders", [("c", 3, 4)])
+        pairs = sorted((key, value["orders"], value["payments"]) for key, value in memory.emitted("paid"))
+        self.assertEqual(pairs, [("b", 2, 20), ("c", 3, 30)])
+        self.assertEqual(memory.state("waiting", "a"), {"orders": 1})
+
+
 class Failures(unittest.IsolatedAsyncioTestCase):
     async def test_a_failing_record_takes_nothing_else_with_it(self) -> None:
         app = App("sum", topics=["in"], tables=["sums"], attempts_max=3)
