@@ -67,6 +67,8 @@ class Batch:
     def _begin(self) -> None:
         self._changed: dict[tuple[str, Key], Any] = {}
         self._timers: dict[tuple[Key, Key], int | None] = {}
+        # No timer of the batch is earlier; one that was cleared may have been.
+        self._first_due: int | None = None
         self._emit: list[Emit] = []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
 
@@ -93,6 +95,8 @@ class Batch:
 
     def set_timer(self, key: Key, name: Key, due: int | None) -> None:
         self._set(self._timers, (key, name), due)
+        if due is not None and (self._first_due is None or due < self._first_due):
+            self._first_due = due
 
     async def work(self, delivery: Delivery) -> None:
         """Handles a delivery, and commits it: all of it, or up to a record that failed or a timer that fell due."""
@@ -126,9 +130,10 @@ class Batch:
 
     def _falls_due(self, timestamp: int) -> bool:
         grace = self._handlers.grace_ms
-        if grace is None or not self._timers:
+        if grace is None or self._first_due is None or self._first_due > timestamp - grace:
             return False
-        return any(due is not None and due <= timestamp - grace for due in self._timers.values())
+        self._first_due = min((due for due in self._timers.values() if due is not None), default=None)
+        return self._first_due is not None and self._first_due <= timestamp - grace
 
     def _set(self, where: dict[Any, Any], key: Any, value: Any) -> None:
         self._undo.append((where, key, where.get(key, ABSENT)))
