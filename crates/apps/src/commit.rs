@@ -148,7 +148,8 @@ impl Build {
 }
 
 impl CommitContext<'_> {
-    /// Checks a commit against the state, and builds its append, with a failure of the record at the position.
+    /// Checks a commit against the state, and builds its append, with a failure of the record at its
+    /// position.
     pub(crate) fn prepare(
         self,
         state: &TaskState,

@@ -327,6 +327,11 @@ impl Mark {
         behind.is_some_and(|behind| record.offset.0 < *behind)
     }
 
+    /// True if a record that fails waits for its next attempt.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.holds.iter().any(Option::is_some)
+    }
+
     /// Returns the offset that no delivery of an input reaches now.
     fn hold(&self, input: usize) -> u64 {
         self.holds.get(input).copied().flatten().unwrap_or(u64::MAX)

@@ -13,9 +13,13 @@ use stafett_topics::{NewRecord, ReadEnd, RecordItem, RecordTail};
 
 use crate::app::{App, Claim, Session};
 use crate::commit::{CommitContext, NewCommit};
+use crate::definition::Definition;
+use crate::entry::Position;
 use crate::error::AppError;
 use crate::failure::{Attempt, ERROR_BYTES_MAX, Failure};
 use crate::slot::Slot;
+use crate::state::TaskState;
+use crate::task::TaskId;
 use crate::work::is_repeated;
 
 /// Bytes of the read that finds the record.
@@ -71,60 +75,40 @@ impl App {
         let _turn = slot.turn().await;
         self.claimed(session, claim)?;
         slot.load(&self.parts.catalog, &self.topics()?).await?;
+        let definition = self.stored().definition.clone();
         let input = u8::try_from(new.input).unwrap_or(u8::MAX);
-        let (repeated, known, next, safe) = slot.with_state(|state| {
+        let (repeated, known, position) = slot.with_state(|state| {
             let repeated = is_repeated(&state.position, claim, new.seq)?;
             let known = state.failures().get(&input).cloned();
-            let Some(next) = state.position.next.get(new.input).copied() else {
-                return Err(AppError::Bad {
-                    field: "topic",
-                    why: "the app does not read this topic".to_owned(),
-                });
-            };
-            Ok((repeated, known, next, state.position.safe.clone()))
+            Ok((repeated, known, state.position.clone()))
         })?;
         let known = known.filter(|known| known.offset == new.offset);
-        let definition = self.stored().definition.clone();
         if repeated {
             let dead_letter = definition.dead_letter.filter(|_| known.is_none());
             return Ok(answer(new.seq, true, &known.unwrap_or_default(), dead_letter));
         }
+        let next = position.next.get(new.input).copied().unwrap_or(0);
         let record = self.record_at(&slot, &new, next).await?;
-        let now_ms = self.parts.clock.wall_ms();
         let mut failure = known.unwrap_or_else(|| Failure {
             offset: new.offset,
             ..Failure::default()
         });
         let is_last = !new.retry || failure.attempts.saturating_add(1) >= definition.attempts_max;
-        failure.note(
-            Attempt {
-                at_ms: now_ms,
-                worker: session.worker.into(),
-                error: cut(&new.error).into(),
-            },
-            is_last,
-        );
-        let dead_letter = definition.dead_letter.clone().filter(|_| is_last);
-        let mut commit = NewCommit {
-            seq: new.seq,
-            ..NewCommit::default()
+        let attempt = Attempt {
+            at_ms: self.parts.clock.wall_ms(),
+            worker: session.worker.into(),
+            error: cut(&new.error).into(),
         };
-        let stored_failure = match &dead_letter {
+        failure.note(attempt, is_last);
+        let dead_letter = definition.dead_letter.clone().filter(|_| is_last);
+        let (commit, kept) = match &dead_letter {
             Some(topic) => {
-                let beside =
-                    |(at, safe): (usize, &u64)| Some(*safe).filter(|safe| at != new.input || *safe < next);
-                commit.next = vec![None; safe.len()];
-                if let Some(place) = commit.next.get_mut(new.input) {
-                    *place = Some(new.offset + 1);
-                }
-                commit.safe = safe.iter().enumerate().map(beside).collect();
-                let input = definition.topic(new.input);
-                commit
-                    .emit
-                    .push((topic.clone(), self.letter(claim, &input, record, &failure)));
-                None
+                let letter = self.letter(claim, &definition.topic(new.input), record, &failure);
+                let mut commit = passing(&new, &position);
+                commit.emit.push((topic.clone(), letter));
+                (commit, None)
             }
-            None => Some((input, failure.clone())),
+            None => (numbered(new.seq), Some((input, failure.clone()))),
         };
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
         let reached = self.reached(&slot, delivers)?;
@@ -135,14 +119,15 @@ impl App {
             epoch: claim.epoch,
             reached: &reached,
             delivery: &slot.delivery.lock().clone(),
-            now_ms,
+            now_ms: self.parts.clock.wall_ms(),
         };
-        let prepared = slot.with_state(|state| context.prepare(state, &commit, stored_failure))?;
+        let prepared = slot.with_state(|state| context.prepare(state, &commit, kept))?;
         self.store(&slot, claim, prepared).await?;
         self.parts.metrics.failed.inc();
-        if dead_letter.is_some() {
-            self.parts.metrics.dead_lettered.inc();
-        }
+        self.parts
+            .metrics
+            .dead_lettered
+            .inc_by(u64::from(dead_letter.is_some()));
         Ok(answer(new.seq, false, &failure, dead_letter))
     }
 
@@ -205,6 +190,47 @@ impl App {
             timestamp: Some(record.timestamp),
         }
     }
+}
+
+fn numbered(seq: u64) -> NewCommit {
+    NewCommit {
+        seq,
+        ..NewCommit::default()
+    }
+}
+
+/// Returns a commit whose position is behind the record. Places from which a restart reads stay, unless they are
+/// at the record.
+fn passing(new: &NewFailure, position: &Position) -> NewCommit {
+    let mut commit = numbered(new.seq);
+    for (input, (next, safe)) in position.next.iter().zip(&position.safe).enumerate() {
+        let is_here = input == new.input;
+        commit.next.push(is_here.then_some(new.offset + 1));
+        commit
+            .safe
+            .push(Some(*safe).filter(|safe| !is_here || safe < next));
+    }
+    commit
+}
+
+/// Returns an error if a record has failed for the last time, and there is no topic for it.
+pub(crate) fn refuse_stopped(
+    task: TaskId,
+    state: &TaskState,
+    definition: &Definition,
+) -> Result<(), AppError> {
+    let stopped = state.failures().iter().find(|(_, failure)| failure.is_last());
+    let stopped = stopped.filter(|_| definition.dead_letter.is_none());
+    let Some((input, failure)) = stopped else {
+        return Ok(());
+    };
+    Err(AppError::Failed {
+        task,
+        topic: definition.topic(usize::from(*input)),
+        offset: failure.offset,
+        attempts: failure.attempts,
+        error: failure.last_error().into(),
+    })
 }
 
 fn answer(seq: u64, repeated: bool, failure: &Failure, dead_letter: Option<Box<str>>) -> Failed {

@@ -13,9 +13,10 @@ use crate::definition::Definition;
 use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
 use crate::entry::Position;
 use crate::error::AppError;
+use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
 use crate::slot::Slot;
-use crate::state::{DueTimer, Entry, Scan, TaskState, entry_of, read_places, read_table, timer_of};
+use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
 use crate::task::TaskId;
 
 impl App {
@@ -47,6 +48,10 @@ impl App {
             }
             let fetched = self.fetch_once(&slot, claim, from, limits, &logs).await?;
             let is_found = !fetched.records.is_empty() || !fetched.due.is_empty() || fetched.gap.is_some();
+            if !is_found {
+                let stored = self.stored();
+                slot.with_state(|state| refuse_stopped(claim.task, state, &stored.definition))?;
+            }
             if is_found || is_over {
                 self.parts.metrics.delivered.inc_by(fetched.records.len() as u64);
                 self.parts.metrics.ignored.inc_by(fetched.ignored);
@@ -143,28 +148,21 @@ impl App {
             ReadEnd::NoSuchLog => AppError::NoSuchTopic(definition.topic(0)),
             why @ (ReadEnd::AtEnd | ReadEnd::Failed(_) | ReadEnd::Stopped) => AppError::Input(why),
         })?;
-        self.note_idle(&mut delivery, found, &definition.time);
+        self.note_idle(&mut delivery, found || mark.holds_any(), &definition.time);
         fetched.due = self.timers(slot, &due).await?;
-        if fetched.records.is_empty() && fetched.due.is_empty() && stops {
-            slot.with_state(|state| refuse_stopped(claim.task, state, &definition))?;
-        }
         fetched.time = delivery.time_at(definition.time, &fetched.next);
-        let gap = delivery.gap;
+        let gap = delivery.gap.filter(|_| fetched.due.is_empty());
         self.keep(slot, claim, delivery)?;
-        match gap {
-            Some(gap) if fetched.due.is_empty() => {
-                if !had_gap {
-                    self.parts.metrics.gaps.inc();
-                }
-                Err(AppError::Gap {
-                    task: claim.task,
-                    topic: definition.topic(gap.input),
-                    from: gap.from,
-                    to: gap.to,
-                })
-            }
-            _ => Ok(fetched),
+        let Some(gap) = gap else { return Ok(fetched) };
+        if !had_gap {
+            self.parts.metrics.gaps.inc();
         }
+        Err(AppError::Gap {
+            task: claim.task,
+            topic: definition.topic(gap.input),
+            from: gap.from,
+            to: gap.to,
+        })
     }
 
     /// When nothing waits in any input, task time goes on with the clock.
@@ -459,21 +457,6 @@ pub(crate) fn is_repeated(position: &Position, claim: Claim, seq: u64) -> Result
         task: claim.task,
         expected,
         given: seq,
-    })
-}
-
-/// Returns an error if a record has failed for the last time, and there is no topic for it.
-fn refuse_stopped(task: TaskId, state: &TaskState, definition: &Definition) -> Result<(), AppError> {
-    let stopped = state.failures().iter().find(|(_, failure)| failure.is_last());
-    let Some((input, failure)) = stopped else {
-        return Ok(());
-    };
-    Err(AppError::Failed {
-        task,
-        topic: definition.topic(usize::from(*input)),
-        offset: failure.offset,
-        attempts: failure.attempts,
-        error: failure.last_error().into(),
     })
 }
 

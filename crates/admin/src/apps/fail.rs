@@ -42,7 +42,8 @@ struct Failed {
     repeated: bool,
     /// Attempts until now; 0 if the record went to the dead letters and this is a repetition.
     attempts: u32,
-    /// Time of the next attempt, ms since 1970. Null: the record is with the dead letters, or the task stops at it.
+    /// Time of the next attempt, ms since 1970. Null if there is none: the record is with the dead letters, or the
+    /// task stops at it.
     retry: Option<i64>,
     /// Topic of the dead letters, once the record is there.
     dead_letter: Option<String>,

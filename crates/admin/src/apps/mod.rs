@@ -1,7 +1,8 @@
 //! Apps: stateful consumers. Declared, shown, looked after; and the commands of their workers.
 //!
 //! - `shape`: keys, offsets and values in requests and answers
-//! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions; `show`: apps, tasks and workers
+//! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
+//!   `show`: apps, tasks and workers
 //! - `manage`: pauses, drains, pins and rebalancing
 //! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `fail`: records that fail;
 //!   `state`: state from inside and outside

@@ -171,10 +171,10 @@ async fn a_commit_behind_a_failing_record_forgets_its_attempts() {
     assert!(app.failure(TASK).is_none());
 }
 
-#[tokio::test]
-async fn a_reset_sets_positions_with_or_without_the_state() {
+/// An app whose worker has done everything and stored an entry.
+async fn done() -> (World, Arc<App>, Worker, NewCommit) {
     let (world, app) = world(None).await;
-    let mut worker = Worker::join(&app, "w").has(&app, 1).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
     worker.fetch(&app, TASK).await.unwrap();
     let done = NewCommit {
         seq: 1,
@@ -183,7 +183,19 @@ async fn a_reset_sets_positions_with_or_without_the_state() {
         ..NewCommit::default()
     };
     worker.commit(&app, TASK, done.clone()).await.unwrap();
-    let mut reset = Reset {
+    (world, app, worker, done)
+}
+
+async fn claims_again(worker: &mut Worker, app: &App, old: Claim) {
+    while worker.claims.get(&TASK).is_none_or(|epoch| *epoch == old.epoch) {
+        worker.poll(app).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reset_sets_positions_and_keeps_the_state() {
+    let (world, app, mut worker, done) = done().await;
+    let reset = Reset {
         to: ResetTo::Place(Start::Time(2)),
         task: None,
         drops_state: false,
@@ -200,44 +212,37 @@ async fn a_reset_sets_positions_with_or_without_the_state() {
     );
     assert_eq!(world.apps.reset("app", reset.clone()).await.unwrap(), plan);
     let old = worker.claim(TASK);
-    while worker.claims.get(&TASK).is_none_or(|epoch| *epoch == old.epoch) {
-        worker.poll(&app).await;
-    }
-    world.apps.pause("app", false).await.unwrap();
-    let stale = app
-        .commit(
-            worker.session(),
-            old,
-            NewCommit {
-                seq: 2,
-                ..done.clone()
-            },
-        )
-        .await;
-    assert!(stale.is_err(), "{stale:?}");
-    assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [1, 2]);
-    assert_eq!(worker.get(&app, TASK, "a").await.as_deref(), Some("1"));
-
-    world.apps.pause("app", true).await.unwrap();
-    reset = Reset {
+    claims_again(&mut worker, &app, old).await;
+    let beyond = Reset {
         to: ResetTo::Offsets(vec![Some(4)]),
         ..reset
     };
-    let beyond = world.apps.reset("app", reset.clone()).await;
+    let beyond = world.apps.reset("app", beyond).await;
     assert!(
         matches!(beyond, Err(AppError::BadOffset { to: 3, .. })),
         "{beyond:?}"
     );
-    reset = Reset {
+    world.apps.pause("app", false).await.unwrap();
+    let stale = app
+        .commit(worker.session(), old, NewCommit { seq: 2, ..done })
+        .await;
+    assert!(stale.is_err(), "{stale:?}");
+    assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [1, 2]);
+    assert_eq!(worker.get(&app, TASK, "a").await.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_reset_that_drops_the_state_survives_a_kill() {
+    let (world, app, mut worker, _) = done().await;
+    world.apps.pause("app", true).await.unwrap();
+    let old = worker.claim(TASK);
+    let reset = Reset {
         to: ResetTo::Place(Start::Earliest),
+        task: Some(TASK),
         drops_state: true,
-        ..reset
     };
-    let Claim { epoch, .. } = worker.claim(TASK);
     world.apps.reset("app", reset).await.unwrap();
-    while worker.claims.get(&TASK).is_none_or(|now| *now == epoch) {
-        worker.poll(&app).await;
-    }
+    claims_again(&mut worker, &app, old).await;
     world.apps.pause("app", false).await.unwrap();
     assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [0, 1, 2]);
     assert_eq!(worker.get(&app, TASK, "a").await, None);
