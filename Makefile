@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture clean console console-dev console-shots
+.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture clean console console-dev console-shots packages
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -19,6 +19,7 @@ help:
 	@echo 'make console build the pages of the console anew (console/dist, which is committed)'
 	@echo 'make console-dev BROKER=url show them from their sources, over a running broker'
 	@echo 'make console-shots make the screenshots of docs/console.md anew'
+	@echo 'make packages build the library for Python: target/packages/*.whl'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
 
 run:
@@ -78,6 +79,9 @@ console-dev:
 
 console-shots:
 	scripts/console-shots
+
+packages:
+	scripts/packages
 
 clean:
 	cargo clean

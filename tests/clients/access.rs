@@ -191,6 +191,38 @@ fn tools_of_kafka_set_credentials_and_acls_that_act() {
 }
 
 #[test]
+fn a_worker_passes_results_only_to_topics_that_it_may_write() {
+    let closed = Closed::start();
+    let put = |path: &str, body: &str| closed.curl(&["-u", "root:pw-root", "-X", "PUT", "-d", body], path);
+    for topic in ["in", "orders-out", "secret"] {
+        put(&format!("/v1/topics/{topic}"), r#"{"partitions": 1}"#);
+    }
+    put("/v1/apps/job", r#"{"topics": ["in"]}"#);
+    let ask = |command: &str, token: &str, body: &str| -> serde_json::Value {
+        let token = format!("Stafett-Worker: {token}");
+        let path = format!("/v1/apps/job/workers/w/{command}");
+        let answer = closed.curl(&["-u", "ann:pw-ann", "-H", &token, "-d", body], &path);
+        serde_json::from_str(&answer).unwrap()
+    };
+    let unseen = ask("join", "-", "{}");
+    assert_eq!(unseen["code"], "no_such_app", "{unseen}");
+    closed.stafett("acl add user:ann --action write --on app --prefix job", true);
+    let joined = ask("join", "-", "{}");
+    let token = joined["token"].as_str().unwrap();
+    let polled = ask("poll", token, r#"{"after": 0, "wait_ms": 5000}"#);
+    assert_eq!(polled["events"][0]["event"], "claimed", "{polled}");
+    let emit = |topic: &str| {
+        let commit =
+            format!(r#"{{"task": "0", "epoch": 1, "seq": 1, "emit": [{{"topic": "{topic}", "value": 1}}]}}"#);
+        ask("commit", token, &commit)
+    };
+    let refused = emit("secret");
+    assert_eq!(refused["code"], "forbidden", "{refused}");
+    let stored = emit("orders-out");
+    assert_eq!(stored["seq"], 1, "{stored}");
+}
+
+#[test]
 fn pika_has_the_permissions_that_the_management_api_set() {
     let Some(python) = peer::python_with_amqp() else {
         return;

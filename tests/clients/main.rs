@@ -14,6 +14,7 @@ mod admin;
 mod amqp;
 mod amqp_kill;
 mod amqp_languages;
+mod apps;
 mod assigned;
 mod broker;
 mod commands;

@@ -280,6 +280,11 @@ impl App {
         self.parts.clock.now_ms()
     }
 
+    /// Returns the time of the clock, ms since 1970.
+    pub fn wall_ms(&self) -> i64 {
+        self.parts.clock.wall_ms()
+    }
+
     /// Returns the position of a task, which is read if it has to be.
     pub async fn position(&self, task: TaskId) -> Result<Position, AppError> {
         let slot = self.readable(task).await?;
@@ -298,6 +303,14 @@ impl App {
     /// Returns the gap at which a task rests.
     pub fn gap(&self, task: TaskId) -> Option<crate::delivery::Gap> {
         self.slot(task)?.delivery.lock().gap
+    }
+
+    /// Returns a record that fails, if there is one, and its input.
+    pub fn failure(&self, task: TaskId) -> Option<(usize, crate::failure::Failure)> {
+        let slot = self.slot(task)?;
+        let state = slot.state.lock();
+        let (input, failure) = state.as_ref()?.failures().first_key_value()?;
+        Some((usize::from(*input), failure.clone()))
     }
 
     /// Returns position and state of a claim. `None` if the worker does not have it any more.

@@ -11,6 +11,7 @@ use crate::definition::Definition;
 use crate::delivery::Delivery;
 use crate::entry::{NEVER, POSITION, Position, done_key, offsets_value, state_key, state_value, timer_key};
 use crate::error::AppError;
+use crate::failure::Failure;
 use crate::index::OFFSETS_MAX;
 use crate::state::{Applied, TaskState};
 
@@ -93,14 +94,22 @@ pub(crate) struct CommitContext<'a> {
 }
 
 /// Records of the task's log under construction.
-struct Build {
+pub(crate) struct Build {
     batch: BatchBuilder,
     changes: Vec<Applied>,
     now_ms: i64,
 }
 
 impl Build {
-    fn push(&mut self, key: &[u8], value: Option<&[u8]>, change: Applied) -> Result<(), AppError> {
+    pub(crate) fn new(now_ms: i64) -> Self {
+        Self {
+            batch: BatchBuilder::new(Codec::None),
+            changes: Vec::new(),
+            now_ms,
+        }
+    }
+
+    pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>, change: Applied) -> Result<(), AppError> {
         let too_large = AppError::TooLarge {
             what: "the commit",
             max: COMMIT_BYTES_MAX as u64,
@@ -118,37 +127,60 @@ impl Build {
         self.changes.push(change);
         Ok(())
     }
+
+    /// Stores what is known of the failing record of an input, or forgets it.
+    pub(crate) fn push_failure(&mut self, input: u8, failure: Option<Failure>) -> Result<(), AppError> {
+        let value = failure.as_ref().map(Failure::encode);
+        self.push(&[b'f', input], value.as_deref(), Applied::Failure(input, failure))
+    }
+
+    /// Returns the append to the task's log under an epoch, and what it changes.
+    pub(crate) fn finish(self, log: LogId, epoch: u64) -> Result<(Append, Vec<Applied>), AppError> {
+        let body = self.batch.finish().map_err(|why| AppError::Bad {
+            field: "commit",
+            why: why.to_string(),
+        })?;
+        let mut append = Append::batch(log, body);
+        let owner = OwnerEpoch(epoch);
+        append.frames.insert(0, Frame::Claim { log, owner });
+        Ok((append, self.changes))
+    }
 }
 
 impl CommitContext<'_> {
-    /// Checks a commit against the state, and builds its append.
-    pub(crate) fn prepare(self, state: &TaskState, commit: &NewCommit) -> Result<Prepared, AppError> {
+    /// Checks a commit against the state, and builds its append, with a failure of the record at its
+    /// position.
+    pub(crate) fn prepare(
+        self,
+        state: &TaskState,
+        commit: &NewCommit,
+        failure: Option<(u8, Failure)>,
+    ) -> Result<Prepared, AppError> {
         let position = self.position(state, commit)?;
-        let mut build = Build {
-            batch: BatchBuilder::new(Codec::None),
-            changes: Vec::new(),
-            now_ms: self.now_ms,
-        };
+        let mut build = Build::new(self.now_ms);
         build.push(POSITION, Some(&position.encode()), Applied::Position)?;
         self.push_done(state, commit, &position, &mut build)?;
         self.push_entries(state, commit, &mut build)?;
         Self::push_timers(state, commit, &mut build)?;
+        for (input, known) in state.failures() {
+            let next = position.next.get(usize::from(*input));
+            if next.is_some_and(|next| known.offset < *next) {
+                build.push_failure(*input, None)?;
+            }
+        }
+        if let Some((input, failure)) = failure {
+            build.push_failure(input, Some(failure))?;
+        }
         if state.end() + build.changes.len() as u64 >= OFFSETS_MAX {
             let max = OFFSETS_MAX;
             return Err(AppError::TooLarge { what: "the log", max });
         }
-        let body = build.batch.finish().map_err(|why| AppError::Bad {
-            field: "commit",
-            why: why.to_string(),
-        })?;
-        let mut append = Append::batch(self.log, body);
-        let owner = OwnerEpoch(self.epoch);
-        append.frames.insert(0, Frame::Claim { log: self.log, owner });
+        let (mut append, changes) = build.finish(self.log, self.epoch)?;
         let emitted = self.emit(commit, &mut append)?;
         Ok(Prepared {
             append,
             position,
-            changes: build.changes,
+            changes,
             emitted,
         })
     }

@@ -4,6 +4,7 @@
 //! version 1 · flags u8 (1 record clock, 2 stop at a gap, 4 manual rebalancing, 8 paused) · balance u8
 //! guarantee u8 · durability text (empty: the broker's) · from text (empty: earliest)
 //! worker timeout, revoke, grace, idle u64, in ms · state bytes u64
+//! attempts u32 · dead letters text (empty: none)
 //! topics u32 · (name, id u128)* · tables u32 · (name, format u8, ttl u64, 0 for none)*
 //! tasks u32 · (name, log u64, starts u32 · u64*)*
 //! ```
@@ -46,6 +47,10 @@ pub struct Definition {
     pub state_bytes_max: u64,
     /// True if a task stops where retention has overtaken it.
     pub stops_at_gap: bool,
+    /// Attempts at a record that fails.
+    pub attempts_max: u32,
+    /// Topic of the records that failed for the last time; without one their task stops.
+    pub dead_letter: Option<Box<str>>,
 }
 
 /// Order of results and position.
@@ -118,6 +123,8 @@ impl Default for Definition {
             tables: BTreeMap::new(),
             state_bytes_max: 256 << 20,
             stops_at_gap: true,
+            attempts_max: 5,
+            dead_letter: None,
         }
     }
 }
@@ -152,6 +159,8 @@ impl Definition {
             ("tables", self.tables != other.tables),
             ("state_bytes_max", self.state_bytes_max != other.state_bytes_max),
             ("on_gap", self.stops_at_gap != other.stops_at_gap),
+            ("attempts_max", self.attempts_max != other.attempts_max),
+            ("dead_letter", self.dead_letter != other.dead_letter),
         ];
         checks
             .into_iter()
@@ -182,6 +191,8 @@ impl StoredApp {
             it.state_bytes_max,
         ];
         out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        out.extend_from_slice(&it.attempts_max.to_le_bytes());
+        put_text(it.dead_letter.as_deref().unwrap_or_default(), &mut out);
         put_count(it.topics.len(), &mut out);
         for (name, id) in it.topics.iter().zip(&self.topics) {
             put_text(name, &mut out);
@@ -220,6 +231,9 @@ impl StoredApp {
         let mut number = || Some(u64::from_le_bytes(get(rest)?));
         let (worker_timeout_ms, revoke_ms) = (number()?, number()?);
         let (grace_ms, idle_ms, state_bytes_max) = (number()?, number()?, number()?);
+        let attempts_max = u32::from_le_bytes(get(rest)?);
+        let dead_letter = Some(get_text(rest)?).filter(|name| !name.is_empty());
+        let dead_letter = dead_letter.map(Into::into);
         let (mut names, mut topics) = (Vec::new(), Vec::new());
         for _ in 0..u32::from_le_bytes(get(rest)?) {
             names.push(get_text(rest)?.into());
@@ -260,6 +274,8 @@ impl StoredApp {
             tables,
             state_bytes_max,
             stops_at_gap: flags & 2 != 0,
+            attempts_max,
+            dead_letter,
         };
         rest.is_empty().then_some(Self {
             definition,
@@ -287,6 +303,8 @@ mod tests {
             durability: Some(Durability::Os),
             balance: Balance::Load,
             manual_rebalance: true,
+            attempts_max: 3,
+            dead_letter: Some("dead".into()),
             tables: BTreeMap::from([("open".into(), table), ("shut".into(), Table::default())]),
             ..Definition::default()
         };

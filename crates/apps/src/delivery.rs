@@ -213,9 +213,10 @@ impl Delivery {
         };
         let began = *next;
         let mut tail = RecordTail::new(*log, Offset(began), limits.bytes.max(1), Visibility::Committed);
-        let mut bytes = 0;
+        let (mut bytes, hold) = (0, mark.hold(input));
         while fetched.records.len() < limits.records && bytes < limits.bytes {
             match tail.item() {
+                Some(RecordItem::Record(record)) if record.offset.0 >= hold => break,
                 Some(RecordItem::Record(record)) => {
                     *next = record.offset.0 + 1;
                     if !source.slice.has(record.key.as_deref()) {
@@ -298,14 +299,22 @@ pub(crate) struct Mark {
     done: Arc<HashMap<Bytes, Box<[u64]>>>,
     /// Time of the earliest stored timer that was not delivered.
     next_timer: Option<i64>,
+    /// Record that fails and is not delivered yet, per input.
+    holds: Vec<Option<u64>>,
 }
 
 impl Mark {
-    pub(crate) fn of(state: &TaskState, told: &BTreeSet<(i64, u64)>) -> Self {
+    pub(crate) fn of(state: &TaskState, told: &BTreeSet<(i64, u64)>, now_ms: i64, stops: bool) -> Self {
+        let inputs = 0..u8::try_from(state.position.next.len()).unwrap_or(u8::MAX);
+        let hold = |input| {
+            let failure = state.failures().get(&input)?;
+            failure.is_held(now_ms, stops).then_some(failure.offset)
+        };
         Self {
             next: state.position.next.clone(),
             done: Arc::clone(state.done()),
             next_timer: state.next_timer_but(told),
+            holds: inputs.map(hold).collect(),
         }
     }
 
@@ -316,6 +325,16 @@ impl Mark {
         };
         let behind = self.done.get(key).and_then(|behind| behind.get(input));
         behind.is_some_and(|behind| record.offset.0 < *behind)
+    }
+
+    /// True if a record that fails waits for its next attempt.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.holds.iter().any(Option::is_some)
+    }
+
+    /// Returns the offset that no delivery of an input reaches now.
+    fn hold(&self, input: usize) -> u64 {
+        self.holds.get(input).copied().flatten().unwrap_or(u64::MAX)
     }
 
     /// True for a record before the stored position, which was done and is read again.

@@ -6,6 +6,8 @@
 //! d key                                    offset u64 of the last record, per input
 //! t key length u32 · key · name            due i64, ms since 1970
 //! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
+//! f input u8                               record that fails: offset u64 · retry i64 (MAX for never) · attempts u32
+//!                                          · last ones u8 · (time i64, worker text, error text)*
 //! ```
 //!
 //! Numbers are little-endian. A record without a value deletes its key. The log is compacted by key.
@@ -40,6 +42,7 @@ pub(crate) enum EntryKey {
     Done(Bytes),
     Timer { key: Bytes, name: Bytes },
     State { table: u16, key: Bytes },
+    Failure { input: u8 },
 }
 
 impl EntryKey {
@@ -62,6 +65,10 @@ impl EntryKey {
                 let table = u16::from_le_bytes(get(&mut rest)?);
                 let key = tail(rest);
                 Some(Self::State { table, key })
+            }
+            b'f' => {
+                let [input] = get(&mut rest)?;
+                rest.is_empty().then_some(Self::Failure { input })
             }
             _ => None,
         }

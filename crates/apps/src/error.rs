@@ -15,6 +15,8 @@ pub enum AppError {
     ExistsDifferently(&'static str),
     #[error("workers hold tasks of the app")]
     InUse,
+    #[error("the app is not paused")]
+    NotPaused,
     #[error("the app is paused")]
     Paused,
     #[error("{why}")]
@@ -60,6 +62,16 @@ pub enum AppError {
         topic: Box<str>,
         from: u64,
         to: u64,
+    },
+    #[error(
+        "task {task} stops at offset {offset} of topic {topic:?}, which failed {attempts} times: {error}"
+    )]
+    Failed {
+        task: TaskId,
+        topic: Box<str>,
+        offset: u64,
+        attempts: u32,
+        error: Box<str>,
     },
     #[error("the log of task {task} cannot be read: {why}")]
     Unreadable { task: TaskId, why: String },

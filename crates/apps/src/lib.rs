@@ -10,6 +10,8 @@
 //! - `app`: one app and the commands of workers; `work`: records, state and commits
 //! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
 //!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
+//! - `failure`: a record that fails, as it is stored; `fail`: attempts and dead letters
+//! - `reset`: positions set by an operator, and settings changed
 //! - `deadlines`: the task that keeps time; `error`, `metrics`
 //!
 //! This crate knows no protocol and no connection.
@@ -22,10 +24,13 @@ mod definition;
 mod delivery;
 mod entry;
 mod error;
+mod fail;
+mod failure;
 mod index;
 pub mod machine;
 mod metrics;
 mod registry;
+mod reset;
 mod slot;
 mod state;
 mod task;
@@ -39,6 +44,9 @@ pub use definition::{
 pub use delivery::{Delivered, FetchLimits, Fetched, Gap};
 pub use entry::Position;
 pub use error::AppError;
+pub use fail::{Failed, NewFailure};
+pub use failure::{Attempt, Failure};
 pub use registry::{Apps, Start};
+pub use reset::{Reset, ResetTo, TaskReset};
 pub use state::{DueTimer, Entry, Scan, StateTotals};
 pub use task::{NotATask, SLICE_BITS_MAX, Slice, TaskId};

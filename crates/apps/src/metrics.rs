@@ -16,6 +16,8 @@ pub(crate) struct Metrics {
     pub(crate) fenced: Count,
     pub(crate) emitted: Count,
     pub(crate) gaps: Count,
+    pub(crate) failed: Count,
+    pub(crate) dead_lettered: Count,
 }
 
 impl Metrics {
@@ -44,5 +46,11 @@ impl Metrics {
         );
         add("apps_emitted", "Results stored by commits", &self.emitted);
         add("apps_gaps", "Gaps that stopped a task", &self.gaps);
+        add("apps_failed", "Attempts at records that failed", &self.failed);
+        add(
+            "apps_dead_lettered",
+            "Records that went to a topic of dead letters",
+            &self.dead_lettered,
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use prometheus_client::registry::Registry;
 use stafett_journal::{Compaction, Frame, Journal, LogSpec, OwnerEpoch, StateUnreadable};
-use stafett_model::{LogId, SharedLock};
+use stafett_model::{Durability, LogId, SharedLock};
 use stafett_store::{Changes, Changing, Clock, NotStored, spaces, store_synced};
 use stafett_topics::{Topic, TopicCatalog, TopicId, offset_at_time};
 use tokio::sync::Semaphore;
@@ -39,9 +39,9 @@ pub enum Start {
 /// All apps of a broker.
 #[derive(Debug)]
 pub struct Apps {
-    this: Weak<Self>,
-    journal: Arc<dyn Journal>,
-    parts: Arc<Parts>,
+    pub(crate) this: Weak<Self>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) parts: Arc<Parts>,
     by_name: SharedLock<BTreeMap<Box<str>, Arc<App>>>,
     /// Declarations and deletions follow each other.
     turn: Semaphore,
@@ -150,6 +150,7 @@ impl Apps {
         if self.by_name.read().len() >= APPS_MAX {
             return Err(AppError::TooManyApps { max: APPS_MAX });
         }
+        self.check_dead_letter(&definition)?;
         let topics = self.inputs(&definition)?;
         let partitions = topics.first().map_or(0, |topic| topic.partitions());
         if partitions as usize > TASKS_MAX {
@@ -173,11 +174,7 @@ impl Apps {
             tasks,
             paused: false,
         };
-        let spec = LogSpec {
-            durability: durability.unwrap_or_else(|| self.parts.catalog.defaults().logs.durability),
-            compaction: Some(Compaction::default()),
-            ..LogSpec::default()
-        };
+        let spec = log_spec(durability.unwrap_or_else(|| self.parts.catalog.defaults().logs.durability));
         let logs = Frame::CreateLogs {
             first,
             count: partitions,
@@ -191,9 +188,18 @@ impl Apps {
         Ok((app, true))
     }
 
-    async fn turn(&self) -> tokio::sync::SemaphorePermit<'_> {
+    pub(crate) async fn turn(&self) -> tokio::sync::SemaphorePermit<'_> {
         let turn = self.turn.acquire().await;
         turn.expect("the turn is never closed")
+    }
+
+    pub(crate) fn check_dead_letter(&self, definition: &Definition) -> Result<(), AppError> {
+        let Some(name) = &definition.dead_letter else {
+            return Ok(());
+        };
+        let topic = self.parts.catalog.topics().named(name);
+        let topic = topic.filter(|topic| !topic.id.is_queue());
+        topic.map(drop).ok_or_else(|| AppError::NoSuchTopic(name.clone()))
     }
 
     fn inputs(&self, definition: &Definition) -> Result<Vec<Arc<Topic>>, AppError> {
@@ -219,7 +225,8 @@ impl Apps {
         Ok(topics)
     }
 
-    async fn starts(&self, topics: &[Arc<Topic>], partition: u32, start: Start) -> Vec<u64> {
+    /// Returns the offsets of a start per input; none for the earliest.
+    pub(crate) async fn starts(&self, topics: &[Arc<Topic>], partition: u32, start: Start) -> Vec<u64> {
         let mut starts = Vec::new();
         for topic in topics {
             let Some(log) = topic.log(partition) else { continue };
@@ -245,7 +252,7 @@ impl Apps {
             }
             let stored = app.stored();
             let row = spaces::APPS.delete(name.as_bytes().to_vec());
-            let frames: Vec<Frame> = deletions(&stored).into_iter().chain([row]).collect();
+            let frames: Vec<Frame> = deletions(&stored.tasks).into_iter().chain([row]).collect();
             store_synced(&*apps.journal, frames).await?;
             app.is_deleted.store(true, Ordering::Release);
             apps.by_name.write().remove(&name);
@@ -273,8 +280,8 @@ impl Apps {
 }
 
 /// Frames that delete the logs of an app's tasks, one for each run of ids.
-fn deletions(stored: &StoredApp) -> Vec<Frame> {
-    let mut logs: Vec<u64> = stored.tasks.values().map(|task| task.log.0).collect();
+pub(crate) fn deletions(tasks: &BTreeMap<TaskId, StoredTask>) -> Vec<Frame> {
+    let mut logs: Vec<u64> = tasks.values().map(|task| task.log.0).collect();
     logs.sort_unstable();
     let runs = logs.chunk_by(|one, next| one + 1 == *next);
     let frame = |run: &[u64]| Frame::DeleteLogs {
@@ -284,26 +291,38 @@ fn deletions(stored: &StoredApp) -> Vec<Frame> {
     runs.map(frame).collect()
 }
 
+/// Returns the settings of a task's log.
+pub(crate) fn log_spec(durability: Durability) -> LogSpec {
+    LogSpec {
+        durability,
+        compaction: Some(Compaction::default()),
+        ..LogSpec::default()
+    }
+}
+
+/// Returns the rules of an app's machine.
+pub(crate) fn rules(definition: &Definition) -> Rules {
+    Rules {
+        balance: definition.balance,
+        auto: !definition.manual_rebalance,
+        worker_timeout_ms: definition.worker_timeout_ms,
+        revoke_ms: definition.revoke_ms,
+        workers_max: WORKERS_MAX,
+    }
+}
+
 /// Creates the machine of an app. The epochs of its tasks are those of their logs.
 fn machine(journal: &dyn Journal, stored: &StoredApp) -> Machine {
-    let it = &stored.definition;
-    let rules = Rules {
-        balance: it.balance,
-        auto: !it.manual_rebalance,
-        worker_timeout_ms: it.worker_timeout_ms,
-        revoke_ms: it.revoke_ms,
-        workers_max: WORKERS_MAX,
-    };
     let tasks = stored.tasks.iter().map(|(id, task)| {
         let OwnerEpoch(epoch) = journal.owner(task.log).unwrap_or_default();
         (*id, epoch)
     });
     // A session of an earlier run is never taken for one of this run.
     let first_session = RandomState::new().hash_one(stored.topics.len());
-    Machine::new(rules, tasks).with_sessions_from(first_session)
+    Machine::new(rules(&stored.definition), tasks).with_sessions_from(first_session)
 }
 
-fn check_names(name: &str, definition: &Definition) -> Result<(), AppError> {
+pub(crate) fn check_names(name: &str, definition: &Definition) -> Result<(), AppError> {
     let bad = |field, why: &str| AppError::Bad {
         field,
         why: why.to_owned(),
@@ -336,6 +355,9 @@ fn check_names(name: &str, definition: &Definition) -> Result<(), AppError> {
     }
     if definition.revoke_ms > 3_600_000 {
         return Err(bad("revoke_ms", "revoke_ms is at most 3600000"));
+    }
+    if definition.attempts_max == 0 {
+        return Err(bad("attempts_max", "attempts_max is at least 1"));
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use stafett_model::{LogId, Offset, StoredRecord, records};
 use stafett_topics::{LogRead, ReadEnd, RecordItem, RecordTail, SkipReason, TopicCatalog};
 
 use crate::entry::{EntryKey, Position, read_offsets, split_value, state_key, timer_key};
+use crate::failure::Failure;
 use crate::index::{KeyHash, KeyHasher, KeyIndex};
 
 /// Bytes of one read while a log is read back.
@@ -30,6 +31,8 @@ pub(crate) struct TaskState {
     timers: Timers,
     /// Finished keys, with the offset of their last record per input.
     done: Arc<HashMap<Bytes, Box<[u64]>>>,
+    /// Record that fails, per input.
+    failures: BTreeMap<u8, Failure>,
     /// Offset of the next commit.
     end: u64,
 }
@@ -72,6 +75,7 @@ pub(crate) enum Applied {
     Timer(KeyHash, Option<i64>),
     /// With the bytes of the record, or none if it is deleted.
     State(KeyHash, Option<usize>),
+    Failure(u8, Option<Failure>),
 }
 
 /// Totals of a task's state.
@@ -94,6 +98,7 @@ impl TaskState {
             index: KeyIndex::default(),
             timers: Timers::default(),
             done: Arc::default(),
+            failures: BTreeMap::new(),
             end: bounds.end.0,
         };
         let mut tail = RecordTail::new(log, bounds.start, READ_BYTES, Visibility::Stored);
@@ -137,6 +142,13 @@ impl TaskState {
                 });
                 Applied::Timer(self.hasher.hash(key), due.transpose()?)
             }
+            EntryKey::Failure { input } => {
+                let failure = record
+                    .value
+                    .as_deref()
+                    .map(|value| Failure::decode(value).ok_or_else(unknown));
+                Applied::Failure(input, failure.transpose()?)
+            }
             EntryKey::State { .. } => {
                 let bytes = record.value.as_ref().map(|value| key.len() + value.len());
                 Applied::State(self.hasher.hash(key), bytes)
@@ -163,6 +175,8 @@ impl TaskState {
             Applied::Timer(key, due) => self.timers.set(key, due.map(|due| (due, offset))),
             Applied::State(key, Some(bytes)) => self.index.insert(key, offset, bytes),
             Applied::State(key, None) => drop(self.index.remove(key)),
+            Applied::Failure(input, Some(failure)) => drop(self.failures.insert(input, failure)),
+            Applied::Failure(input, None) => drop(self.failures.remove(&input)),
         }
     }
 
@@ -176,6 +190,10 @@ impl TaskState {
 
     pub(crate) fn done(&self) -> &Arc<HashMap<Bytes, Box<[u64]>>> {
         &self.done
+    }
+
+    pub(crate) fn failures(&self) -> &BTreeMap<u8, Failure> {
+        &self.failures
     }
 
     pub(crate) fn has_timer(&self, key: &[u8], name: &[u8]) -> bool {
@@ -335,6 +353,6 @@ pub(crate) fn entry_of(record: &StoredRecord, now_ms: i64) -> Option<Entry> {
 pub(crate) fn timer_of(record: &StoredRecord, due: i64) -> Option<DueTimer> {
     match EntryKey::decode(record.key.as_ref()?)? {
         EntryKey::Timer { key, name } => Some(DueTimer { key, name, due }),
-        EntryKey::Position | EntryKey::Done(_) | EntryKey::State { .. } => None,
+        EntryKey::Position | EntryKey::Done(_) | EntryKey::State { .. } | EntryKey::Failure { .. } => None,
     }
 }

@@ -11,7 +11,9 @@ use crate::app::{App, Claim, Session};
 use crate::commit::{CommitContext, Committed, Emitted, NewCommit, Prepared};
 use crate::definition::Definition;
 use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
+use crate::entry::Position;
 use crate::error::AppError;
+use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
 use crate::slot::Slot;
 use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
@@ -46,6 +48,10 @@ impl App {
             }
             let fetched = self.fetch_once(&slot, claim, from, limits, &logs).await?;
             let is_found = !fetched.records.is_empty() || !fetched.due.is_empty() || fetched.gap.is_some();
+            if !is_found {
+                let stored = self.stored();
+                slot.with_state(|state| refuse_stopped(claim.task, state, &stored.definition))?;
+            }
             if is_found || is_over {
                 self.parts.metrics.delivered.inc_by(fetched.records.len() as u64);
                 self.parts.metrics.ignored.inc_by(fetched.ignored);
@@ -64,21 +70,31 @@ impl App {
         const LOOK_MS: u64 = 1000;
         let stored = self.stored();
         let told = slot.delivery.lock().told.clone();
-        let next = slot
-            .with_state(|state| Ok(state.next_timer_but(&told)))
-            .ok()
-            .flatten();
+        let now_ms = self.parts.clock.wall_ms();
+        let look = slot.with_state(|state| {
+            let retries = state
+                .failures()
+                .values()
+                .map(|failure| failure.retry_ms.saturating_sub(now_ms));
+            let retry = retries.filter(|wait| *wait > 0).min();
+            Ok((state.next_timer_but(&told), retry))
+        });
+        let (next, retry) = look.unwrap_or_default();
+        let look_ms = retry
+            .and_then(|wait| u64::try_from(wait).ok())
+            .unwrap_or(LOOK_MS)
+            .min(LOOK_MS);
         let rules = stored.definition.time;
         let Some(due) = next else {
-            return std::time::Duration::from_millis(LOOK_MS);
+            return std::time::Duration::from_millis(look_ms);
         };
         let until = due
             .saturating_add_unsigned(if rules.of_records { rules.grace_ms } else { 0 })
-            .saturating_sub(self.parts.clock.wall_ms());
+            .saturating_sub(now_ms);
         let until = u64::try_from(until)
             .unwrap_or(0)
             .max(rules.idle_ms.min(LOOK_MS) / 4);
-        std::time::Duration::from_millis(until.clamp(10, LOOK_MS))
+        std::time::Duration::from_millis(until.clamp(10, LOOK_MS).min(look_ms))
     }
 
     async fn fetch_once(
@@ -107,11 +123,12 @@ impl App {
             delivery.idle_ms = self.parts.clock.wall_ms();
         }
         fetched.time = delivery.time_at(definition.time, &fetched.next);
+        let (now_ms, stops) = (self.parts.clock.wall_ms(), definition.dead_letter.is_none());
         let (due, mark, begins) = slot.with_state(|state| {
             let due = state.due(fetched.time, &delivery.told, DUE_MAX);
             delivery.told.extend(due.iter().copied());
             let begins = state.position.seq == 0 && slot.begins_at_earliest();
-            Ok((due, Mark::of(state, &delivery.told), begins))
+            Ok((due, Mark::of(state, &delivery.told, now_ms, stops), begins))
         })?;
         let source = Source {
             catalog,
@@ -131,25 +148,21 @@ impl App {
             ReadEnd::NoSuchLog => AppError::NoSuchTopic(definition.topic(0)),
             why @ (ReadEnd::AtEnd | ReadEnd::Failed(_) | ReadEnd::Stopped) => AppError::Input(why),
         })?;
-        self.note_idle(&mut delivery, found, &definition.time);
+        self.note_idle(&mut delivery, found || mark.holds_any(), &definition.time);
         fetched.due = self.timers(slot, &due).await?;
         fetched.time = delivery.time_at(definition.time, &fetched.next);
-        let gap = delivery.gap;
+        let gap = delivery.gap.filter(|_| fetched.due.is_empty());
         self.keep(slot, claim, delivery)?;
-        match gap {
-            Some(gap) if fetched.due.is_empty() => {
-                if !had_gap {
-                    self.parts.metrics.gaps.inc();
-                }
-                Err(AppError::Gap {
-                    task: claim.task,
-                    topic: definition.topic(gap.input),
-                    from: gap.from,
-                    to: gap.to,
-                })
-            }
-            _ => Ok(fetched),
+        let Some(gap) = gap else { return Ok(fetched) };
+        if !had_gap {
+            self.parts.metrics.gaps.inc();
         }
+        Err(AppError::Gap {
+            task: claim.task,
+            topic: definition.topic(gap.input),
+            from: gap.from,
+            to: gap.to,
+        })
     }
 
     /// When nothing waits in any input, task time goes on with the clock.
@@ -332,19 +345,10 @@ impl App {
             now_ms: self.parts.clock.wall_ms(),
         };
         let prepared = slot.with_state(|state| {
-            let position = &state.position;
-            if commit.seq == position.seq && position.epoch == claim.epoch && commit.seq > 0 {
+            if is_repeated(&state.position, claim, commit.seq)? {
                 return Ok(None);
             }
-            let expected = position.seq + 1;
-            if commit.seq != expected {
-                return Err(AppError::OutOfOrder {
-                    task: claim.task,
-                    expected,
-                    given: commit.seq,
-                });
-            }
-            context.prepare(state, &commit).map(Some)
+            context.prepare(state, &commit, None).map(Some)
         })?;
         let Some(prepared) = prepared else {
             metrics.repeated.inc();
@@ -358,7 +362,7 @@ impl App {
     }
 
     /// Bounds of the offsets that a commit may name.
-    fn reached(&self, slot: &Slot, delivers: bool) -> Result<Vec<u64>, AppError> {
+    pub(crate) fn reached(&self, slot: &Slot, delivers: bool) -> Result<Vec<u64>, AppError> {
         if delivers {
             return Ok(slot.delivery.lock().reached.clone());
         }
@@ -373,45 +377,37 @@ impl App {
             .collect())
     }
 
-    async fn store(&self, slot: &Slot, claim: Claim, prepared: Prepared) -> Result<Committed, AppError> {
-        let Prepared {
-            append,
-            position,
-            changes,
-            emitted,
-        } = prepared;
-        let outcome = self.parts.catalog.append(vec![append]).await.pop();
-        let placed = match outcome {
-            Some(Outcome::Committed(placed)) => placed,
-            Some(Outcome::Refused(Refusal::StaleOwner { .. })) => {
+    pub(crate) async fn store(
+        &self,
+        slot: &Slot,
+        claim: Claim,
+        mut prepared: Prepared,
+    ) -> Result<Committed, AppError> {
+        let emitted = std::mem::take(&mut prepared.emitted);
+        let Position {
+            seq, time, ref next, ..
+        } = prepared.position;
+        let next = next.clone();
+        let bases = match self.store_prepared(slot, prepared).await {
+            Err(AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { .. }))) => {
                 self.parts.metrics.fenced.inc();
                 let reason = "fenced";
                 self.step(|machine, _, effects| machine.lose(claim.task, claim.epoch, reason, effects));
                 return Err(self.lost(claim));
             }
-            Some(Outcome::Refused(why)) => return Err(NotStored::Refused(why).into()),
-            Some(Outcome::Unknown) | None => {
-                *slot.state.lock() = None;
-                return Err(NotStored::Unknown.into());
-            }
+            bases => bases?,
         };
-        let (seq, next, time) = (position.seq, position.next.clone(), position.time);
-        let base = placed.first().map_or(0, |batch| batch.base.0);
-        slot.with_state(|state| {
-            state.apply(base, position, changes);
-            Ok(())
-        })?;
         let mut delivery = slot.delivery.lock();
         if delivery.epoch == claim.epoch {
             delivery.on_commit(&next, time);
         }
         drop(delivery);
-        let results = emitted.into_iter().zip(placed.iter().skip(1));
+        let results = emitted.into_iter().zip(bases);
         let emitted: Vec<Emitted> = results
-            .map(|((topic, partition, count), batch)| Emitted {
+            .map(|((topic, partition, count), base)| Emitted {
                 topic,
                 partition,
-                base: batch.base.0,
+                base,
                 count,
             })
             .collect();
@@ -424,6 +420,44 @@ impl App {
             emitted,
         })
     }
+}
+
+impl App {
+    /// Stores an append of a task in its turn, and applies it to the state. Returns the bases of the results'
+    /// batches.
+    pub(crate) async fn store_prepared(&self, slot: &Slot, prepared: Prepared) -> Result<Vec<u64>, AppError> {
+        let outcome = self.parts.catalog.append(vec![prepared.append]).await.pop();
+        let placed = match outcome {
+            Some(Outcome::Committed(placed)) => placed,
+            Some(Outcome::Refused(why)) => return Err(NotStored::Refused(why).into()),
+            Some(Outcome::Unknown) | None => {
+                *slot.state.lock() = None;
+                return Err(NotStored::Unknown.into());
+            }
+        };
+        let base = placed.first().map_or(0, |batch| batch.base.0);
+        slot.with_state(|state| {
+            state.apply(base, prepared.position, prepared.changes);
+            Ok(())
+        })?;
+        Ok(placed.iter().skip(1).map(|batch| batch.base.0).collect())
+    }
+}
+
+/// Compares the number of a commit with the last one. Returns true if this one was stored before.
+pub(crate) fn is_repeated(position: &Position, claim: Claim, seq: u64) -> Result<bool, AppError> {
+    if seq == position.seq && position.epoch == claim.epoch && seq > 0 {
+        return Ok(true);
+    }
+    let expected = position.seq + 1;
+    if seq == expected {
+        return Ok(false);
+    }
+    Err(AppError::OutOfOrder {
+        task: claim.task,
+        expected,
+        given: seq,
+    })
 }
 
 /// Moves the places at which a fetch begins to those that its worker names, within what was delivered.

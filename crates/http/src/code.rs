@@ -181,6 +181,10 @@ codes! {
         "Commits of a task are numbered without gaps. The refusal has the number that is expected."
     Gap "gap" 409 Never
         "Records at the position of the task are gone, and the app stops at gaps. POST /v1/apps/APP/tasks/TASK/accept-gap lets it go on."
+    RecordFailed "record_failed" 409 Never
+        "A record failed as often as it may, and the app has no topic for dead letters, so its task stops. PATCH /v1/apps/APP sets a topic; POST /v1/apps/APP/reset passes the record."
+    NotPaused "not_paused" 409 Never
+        "Positions are reset while the app is paused: POST /v1/apps/APP/pause."
     BadOffset "bad_offset" 400 Never
         "An offset is not between the position of the task and what was delivered. The refusal has both bounds."
     TooLarge "too_large" 413 Never

@@ -91,7 +91,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/transactions/{id}" => Needs::Named(Describe, Kind::TransactionalId),
         "/apps" => Needs::Cluster(Describe),
         // An app reads and writes the topics that its definition names: who defines it may do that with all.
-        "/apps/{app}" if puts => Needs::Cluster(Operate),
+        "/apps/{app}" if puts || *method == Method::PATCH => Needs::Cluster(Operate),
         "/apps/{app}" => named(Kind::App),
         _ if rest.starts_with("/apps/{app}/state/") => Needs::Named(Read, Kind::App),
         _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => {

@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use stafett_access::{Action, Kind, Resource};
 use stafett_apps::{App, Definition, Format, NewCommit, NewEntry};
 use stafett_broker::Broker;
 use stafett_http::api::post;
@@ -23,7 +24,7 @@ use super::shape::{Key, Offsets, decoded};
 use super::worker::{NamedClaim, Names, command};
 use super::{WORKERS, find, of_app, session};
 use crate::content::{self, Headers};
-use crate::{Routes, answer, refusals};
+use crate::{Routes, access, answer, refusals};
 
 /// A commit: all of it is stored together, or nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -168,6 +169,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             Code::BadOffset,
             Code::NoSuchTable,
             Code::NoSuchTopic,
+            Code::Forbidden,
             Code::Unreadable,
         ]),
         commit,
@@ -182,7 +184,15 @@ async fn commit(
 ) -> Result<Response, Problem> {
     let wanted: Commit = body::json(request).await?;
     let session = session(&worker, &headers)?;
-    let app = find(&*broker.get()?, &name)?;
+    let broker = broker.get()?;
+    let app = find(&broker, &name)?;
+    let mut allowed = "";
+    for Object(result) in &wanted.emit {
+        if result.topic != allowed {
+            allowed = &result.topic;
+            access::check(&broker, Action::Write, &Resource::new(Kind::Topic, allowed))?;
+        }
+    }
     let claim = NamedClaim {
         task: wanted.task.clone(),
         epoch: wanted.epoch,

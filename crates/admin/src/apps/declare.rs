@@ -46,18 +46,32 @@ struct Wanted {
     state_bytes_max: Option<u64>,
     /// `stop`, the default, or `skip`, when retention has overtaken a task.
     on_gap: Option<String>,
+    /// Attempts at a record that fails; 5 by default.
+    attempts_max: Option<u32>,
+    /// Topic of the records that failed for the last time. Without one their task stops.
+    dead_letter: Option<String>,
 }
+
+pub(super) const BALANCES: [(&str, Balance); 4] = [
+    ("count", Balance::Count),
+    ("weight", Balance::Weight),
+    ("load", Balance::Load),
+    ("manual", Balance::Manual),
+];
+pub(super) const REBALANCES: [(&str, bool); 2] = [("auto", false), ("manual", true)];
+pub(super) const CLOCKS: [(&str, bool); 2] = [("record", true), ("wall", false)];
+pub(super) const GAPS: [(&str, bool); 2] = [("stop", true), ("skip", false)];
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AppTime")]
-struct Time {
+pub(super) struct Time {
     /// `record`, the default, or `wall`.
-    clock: Option<String>,
+    pub(super) clock: Option<String>,
     /// Time by which records may be out of order; 5,000 by default.
-    grace_ms: Option<u64>,
+    pub(super) grace_ms: Option<u64>,
     /// Time without records after which the clock goes on; 1,000 by default.
-    idle_ms: Option<u64>,
+    pub(super) idle_ms: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -114,7 +128,11 @@ pub(super) fn routes(routes: Routes) -> Routes {
         )
 }
 
-fn word<T: Copy>(field: &'static str, given: Option<&str>, words: &[(&str, T)]) -> Result<T, Problem> {
+pub(super) fn word<T: Copy>(
+    field: &'static str,
+    given: Option<&str>,
+    words: &[(&str, T)],
+) -> Result<T, Problem> {
     let first = words.first().map(|(_, value)| *value);
     let found = match given {
         None => first,
@@ -159,41 +177,25 @@ impl Wanted {
             ("exactly-once", Guarantee::ExactlyOnce),
             ("at-least-once", Guarantee::AtLeastOnce),
         ];
-        let balances = [
-            ("count", Balance::Count),
-            ("weight", Balance::Weight),
-            ("load", Balance::Load),
-            ("manual", Balance::Manual),
-        ];
         let definition = Definition {
             topics: self.topics.into_iter().map(Into::into).collect(),
             from: from.into(),
             guarantee: word("guarantee", self.guarantee.as_deref(), &guarantees)?,
             durability,
-            balance: word("balance", self.balance.as_deref(), &balances)?,
-            manual_rebalance: word(
-                "rebalance",
-                self.rebalance.as_deref(),
-                &[("auto", false), ("manual", true)],
-            )?,
+            balance: word("balance", self.balance.as_deref(), &BALANCES)?,
+            manual_rebalance: word("rebalance", self.rebalance.as_deref(), &REBALANCES)?,
             worker_timeout_ms: self.worker_timeout_ms.unwrap_or(defaults.worker_timeout_ms),
             revoke_ms: self.revoke_ms.unwrap_or(defaults.revoke_ms),
             time: TimeRules {
-                of_records: word(
-                    "time.clock",
-                    time.clock.as_deref(),
-                    &[("record", true), ("wall", false)],
-                )?,
+                of_records: word("time.clock", time.clock.as_deref(), &CLOCKS)?,
                 grace_ms: time.grace_ms.unwrap_or(defaults.time.grace_ms),
                 idle_ms: time.idle_ms.unwrap_or(defaults.time.idle_ms),
             },
             tables,
             state_bytes_max: self.state_bytes_max.unwrap_or(defaults.state_bytes_max),
-            stops_at_gap: word(
-                "on_gap",
-                self.on_gap.as_deref(),
-                &[("stop", true), ("skip", false)],
-            )?,
+            stops_at_gap: word("on_gap", self.on_gap.as_deref(), &GAPS)?,
+            attempts_max: self.attempts_max.unwrap_or(defaults.attempts_max),
+            dead_letter: self.dead_letter.map(Into::into),
         };
         Ok((definition, start))
     }

@@ -1,15 +1,19 @@
 //! Apps: stateful consumers. Declared, shown, looked after; and the commands of their workers.
 //!
 //! - `shape`: keys, offsets and values in requests and answers
-//! - `declare`: apps declared and deleted; `show`: apps, tasks and workers
+//! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
+//!   `show`: apps, tasks and workers
 //! - `manage`: pauses, drains, pins and rebalancing
-//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits;
+//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `fail`: records that fail;
 //!   `state`: state from inside and outside
 
+mod change;
 mod commit;
 mod declare;
+mod fail;
 mod fetch;
 mod manage;
+mod reset;
 mod shape;
 mod show;
 mod state;
@@ -46,6 +50,9 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .with(worker::routes)
         .with(fetch::routes)
         .with(commit::routes)
+        .with(fail::routes)
+        .with(change::routes)
+        .with(reset::routes)
         .with(state::routes)
 }
 
@@ -79,6 +86,7 @@ fn of_app(error: &AppError) -> Problem {
         AppError::ExistsDifferently(field) => problem(Code::ExistsDifferently).with("field", *field),
         AppError::InUse => problem(Code::InUse),
         AppError::Paused => problem(Code::Paused),
+        AppError::NotPaused => problem(Code::NotPaused),
         AppError::Bad { field, .. } => problem(Code::BadRequest).with("field", *field),
         AppError::NoSuchTopic(name) => problem(Code::NoSuchTopic).with("topic", &**name),
         AppError::NotCopartitioned {
@@ -105,6 +113,17 @@ fn of_app(error: &AppError) -> Problem {
             .with("topic", &**topic)
             .with("from", *from)
             .with("to", *to),
+        AppError::Failed {
+            topic,
+            offset,
+            attempts,
+            error,
+            ..
+        } => problem(Code::RecordFailed)
+            .with("topic", &**topic)
+            .with("offset", *offset)
+            .with("attempts", *attempts)
+            .with("error", &**error),
         AppError::Unreadable { .. } | AppError::Input(_) => problem(Code::Unreadable),
         AppError::NotStored(NotStored::Refused(Refusal::TooLarge { limit, .. })) => problem(Code::TooLarge)
             .with("what", "the commit")

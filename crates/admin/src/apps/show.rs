@@ -30,7 +30,7 @@ pub(super) struct AppEntry {
     /// Records between positions and ends.
     lag: u64,
     paused: bool,
-    /// Tasks that rest at a gap.
+    /// Tasks that rest at a gap or at a record that fails.
     stopped: usize,
 }
 
@@ -59,7 +59,7 @@ const LIST: List<Row, AppEntry> = List {
             .count(),
         lag: row.shown.lag,
         paused: row.shown.paused,
-        stopped: row.shown.tasks.iter().filter(|task| task.gap.is_some()).count(),
+        stopped: row.shown.tasks.iter().filter(|task| task.rests()).count(),
     },
 };
 
@@ -96,6 +96,21 @@ struct TaskShown {
     position: Option<TaskPosition>,
     /// Offsets that are gone, at which the task rests: topic, from, to.
     gap: Option<(String, u64, u64)>,
+    /// Record that fails.
+    failure: Option<TaskFailure>,
+}
+
+/// A record that keeps failing.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AppTaskFailure")]
+struct TaskFailure {
+    topic: String,
+    offset: u64,
+    attempts: u32,
+    /// Error of the last attempt.
+    error: String,
+    /// Time of the next attempt, ms since 1970; null if there is none.
+    retry: Option<i64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -208,6 +223,11 @@ impl Shown {
 }
 
 impl TaskShown {
+    fn rests(&self) -> bool {
+        let has_failed = |failure: &TaskFailure| failure.retry.is_none();
+        self.gap.is_some() || self.failure.as_ref().is_some_and(has_failed)
+    }
+
     fn of(broker: &Broker, app: &App, view: TaskView) -> Self {
         let stored = app.stored();
         let definition = &stored.definition;
@@ -242,6 +262,13 @@ impl TaskShown {
                 gap.to,
             )
         });
+        let failure = app.failure(view.task).map(|(input, failure)| TaskFailure {
+            topic: definition.topic(input).into(),
+            offset: failure.offset,
+            attempts: failure.attempts,
+            error: failure.last_error().to_owned(),
+            retry: Some(failure.retry_ms).filter(|at| *at < i64::MAX),
+        });
         Self {
             task: view.task.to_string(),
             state: view.state,
@@ -251,6 +278,7 @@ impl TaskShown {
             moves: view.moves,
             position,
             gap,
+            failure,
         }
     }
 }

@@ -347,3 +347,75 @@ async fn a_drained_worker_hands_over_what_it_has() {
         (&json!(2), &json!(0))
     );
 }
+
+#[tokio::test]
+async fn a_failing_record_goes_to_the_dead_letters_and_a_reset_brings_it_back() {
+    let world = world().await;
+    produce(&world, 0, &[("a", 1), ("b", 2)]).await;
+    let mut one = Worker::join(&world, "one").await;
+    one.claims(2).await;
+    let fail = |seq: u64, offset: u64| {
+        let failed =
+            json!({"task": "0", "epoch": 1, "seq": seq, "offset": offset, "error": "odd", "retry": false});
+        one.ask("fail", failed)
+    };
+    let fetch = json!({"task": "0", "epoch": 1});
+    one.ask("fetch", fetch.clone()).await;
+    let (status, refused) = fail(1, 1).await;
+    assert_eq!((status.as_u16(), &refused["code"]), (400, &json!("bad_offset")));
+    let (status, failed) = fail(1, 0).await;
+    assert_eq!(
+        (status.as_u16(), &failed["retry"]),
+        (200, &Value::Null),
+        "{failed}"
+    );
+    let (status, stopped) = one.ask("fetch", fetch.clone()).await;
+    assert_eq!(
+        (status.as_u16(), &stopped["code"]),
+        (409, &json!("record_failed")),
+        "{stopped}"
+    );
+    let (_, shown) = world.ask("GET /v1/apps/sum").await;
+    assert_eq!(shown["tasks"][0]["failure"]["error"], "odd", "{shown}");
+
+    for (body, status) in [
+        (r#"{"dead_letter": "none"}"#, 404),
+        (r#"{"attempts_max": 0}"#, 400),
+        (r#"{"topics": ["out"]}"#, 400),
+        (r#"{"dead_letter": "out", "attempts_max": 1}"#, 200),
+    ] {
+        let (given, answer) = world.send("PATCH /v1/apps/sum", body).await;
+        assert_eq!(given.as_u16(), status, "{body}: {answer}");
+    }
+    let (_, failed) = fail(2, 0).await;
+    assert_eq!(
+        (&failed["dead_letter"], &failed["attempts"]),
+        (&json!("out"), &json!(2))
+    );
+    let (_, letters) = world.ask("GET /v1/topics/out/partitions/0/records?as=json").await;
+    assert_eq!(letters["records"][0]["value"], 1, "{letters}");
+
+    let reset = r#"{"to": "earliest"}"#;
+    let (status, refused) = world.send("POST /v1/apps/sum/reset", reset).await;
+    assert_eq!((status.as_u16(), &refused["code"]), (409, &json!("not_paused")));
+    let (_, plan) = world.send("POST /v1/apps/sum/reset?dry_run=true", reset).await;
+    assert_eq!(
+        plan["tasks"][0],
+        json!({"task": "0", "from": {"in": 1}, "to": {"in": 0}})
+    );
+    world.send("POST /v1/apps/sum/pause", "").await;
+    for (body, status) in [
+        (r#"{"to": "some day"}"#, 400),
+        (r#"{"to": 9, "task": "0"}"#, 400),
+        (r#"{"to": 0, "task": "9"}"#, 404),
+        (r#"{"to": "-1h"}"#, 200),
+        (r#"{"to": {"in": 1}, "task": "0", "state": "drop"}"#, 200),
+        (reset, 200),
+    ] {
+        let (given, answer) = world.send("POST /v1/apps/sum/reset", body).await;
+        assert_eq!(given.as_u16(), status, "{body}: {answer}");
+    }
+    world.send("POST /v1/apps/sum/resume", "").await;
+    let (_, shown) = world.ask("GET /v1/apps/sum").await;
+    assert_eq!(shown["lag"], 2, "{shown}");
+}

@@ -22,6 +22,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_topics::{Topic, TopicCatalog, is_internal};
 
+pub(crate) use self::settings::given;
 use crate::{Routes, answer};
 pub(crate) use changes::RefusedEdit;
 pub(crate) use partitions::no_such_partition;

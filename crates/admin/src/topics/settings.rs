@@ -144,7 +144,9 @@ pub(super) struct FieldChange {
 }
 
 /// Reads a field that is present, so that null is not absent.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(reader: D) -> Result<Option<Option<T>>, D::Error> {
+pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    reader: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(reader).map(Some)
 }
 

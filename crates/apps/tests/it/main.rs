@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod failures;
 mod model;
 mod power;
 mod takeover;

@@ -112,8 +112,25 @@ impl World {
             .0
     }
 
+    /// Returns the headers of a partition's last record.
+    pub(crate) async fn headers(&self, topic: &str, partition: u32) -> Vec<(String, String)> {
+        let last = self.records(topic, partition).await.pop().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let headers = last.headers.iter();
+        headers
+            .map(|(name, value)| (text(name), text(value.unwrap_or_default())))
+            .collect()
+    }
+
     /// Returns the values of a topic's partition.
     pub(crate) async fn values(&self, topic: &str, partition: u32) -> Vec<String> {
+        let records = self.records(topic, partition).await.into_iter();
+        records
+            .map(|record| String::from_utf8(record.value.unwrap().to_vec()).unwrap())
+            .collect()
+    }
+
+    async fn records(&self, topic: &str, partition: u32) -> Vec<stafett_model::StoredRecord> {
         let log = self
             .catalog
             .topics()
@@ -123,13 +140,13 @@ impl World {
             .unwrap();
         let visibility = stafett_topics::Visibility::Committed;
         let mut tail = stafett_topics::RecordTail::new(log, stafett_model::Offset(0), 1 << 20, visibility);
-        let mut values = Vec::new();
+        let mut records = Vec::new();
         loop {
             while let Some(stafett_topics::RecordItem::Record(record)) = tail.item() {
-                values.push(String::from_utf8(record.value.unwrap().to_vec()).unwrap());
+                records.push(record);
             }
             if tail.read(&self.catalog).await.is_err() {
-                return values;
+                return records;
             }
         }
     }

@@ -18,6 +18,10 @@ const KEY: &str = "KEY";
 const OVER: &str = "over";
 const CANCEL: &str = "cancel";
 const FORCE: &str = "force";
+const TO: &str = "to";
+const ONLY: &str = "task";
+const DROP: &str = "drop-state";
+const DRY_RUN: &str = "dry-run";
 
 /// Fields of a task that tables show: title, place in the answer, side.
 const TASKS: [(&str, &str, Side); 8] = [
@@ -43,6 +47,11 @@ const LIST: [(&str, &str, Side); 6] = [
     ("FREE", "/free", Side::Right),
     ("LAG", "/lag", Side::Right),
     ("PAUSED", "/paused", Side::Left),
+];
+const RESETS: [(&str, &str, Side); 3] = [
+    ("TASK", "/task", Side::Left),
+    ("FROM", "/from", Side::Left),
+    ("TO", "/to", Side::Left),
 ];
 const ENTRIES: [(&str, &str, Side); 3] = [
     ("KEY", "/key", Side::Left),
@@ -82,6 +91,15 @@ pub(super) fn describe() -> Command {
                 .arg(app())
                 .arg(argument(TASK, "The task"))
                 .arg(Arg::new(WORKER).help("The worker")),
+            Command::new("reset")
+                .about("Set the positions of an app, which is paused for it")
+                .arg(app())
+                .arg(option(TO, "PLACE", "earliest, latest, a time, or an age such as -1h").required(true))
+                .arg(option(ONLY, "TASK", "The only task to reset"))
+                .arg(flag(DROP, "Also drop tables and timers"))
+                .arg(flag(DRY_RUN, "Only show which positions it would be"))
+                .arg(deletion::yes())
+                .after_help("Examples:\n  stafett app reset sessions --to=-1h --dry-run"),
             Command::new("state")
                 .about("Show the entries of a table, as of the last commits")
                 .arg(app())
@@ -105,6 +123,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("lag", matches)) => tasks(matches, &LAGS),
         Some(("drain", matches)) => drain(matches),
         Some(("assign", matches)) => assign(matches),
+        Some(("reset", matches)) => reset(matches),
         Some(("state", matches)) => state(matches),
         Some(("delete", matches)) => delete(matches),
         _ => Ok(()),
@@ -169,6 +188,28 @@ fn assign(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let answer = http::ask(matches, question)?;
     Ok(http::done(matches, &answer, &words)?)
+}
+
+fn reset(matches: &ArgMatches) -> Result<(), Failure> {
+    let app = options::text(matches, APP);
+    let only_plans = matches.get_flag(DRY_RUN);
+    let drops = matches.get_flag(DROP);
+    let state = if drops { "drop" } else { "keep" };
+    let body = json!({
+        "to": options::text(matches, TO),
+        "task": matches.get_one::<String>(ONLY),
+        "state": state,
+    });
+    let mut question = about(matches, Method::POST).at("reset").with_body(body);
+    if only_plans {
+        question = question.with("dry_run", "true");
+    } else if drops && !deletion::is_agreed(matches) {
+        deletion::confirm(&format!("drop the state of the app {app}?"))?;
+    }
+    let mut answer = http::ask(matches, question)?;
+    let tasks = answer.get_mut("tasks").map(Value::take);
+    let tasks = tasks.and_then(|tasks| tasks.as_array().cloned()).unwrap_or_default();
+    show(matches, &RESETS, &tasks, "no tasks")
 }
 
 fn state(matches: &ArgMatches) -> Result<(), Failure> {

@@ -1,0 +1,158 @@
+"""An app in a test: topics, state, timers and commits in memory, no broker.
+
+Handlers run through the same code as in a worker. What is stored is what was committed: `lose_next_commit` is a
+worker that dies before its commit, and another that begins at the commit before.
+"""
+
+import json
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from .batch import Batch, Delivery
+from .types import Key, Record, Timer, read_key, read_value
+
+if TYPE_CHECKING:
+    from .app import App
+
+
+class WorkerDied(Exception):
+    """A worker died before its commit."""
+
+
+class MemoryApp:
+    """Runs an app over partitions in memory. A key is always in one partition, though not in that of the broker."""
+
+    def __init__(self, app: "App", partitions: int = 1):
+        self._app = app
+        self._handlers = app.handlers()
+        self._emitted: list[dict[str, Any]] = []
+        self._dead: list[tuple[Record, str]] = []
+        self._loses = False
+        self._tasks = [MemoryTask(self, partition) for partition in range(partitions)]
+
+    async def feed(self, topic: str, records: list[tuple[Any, ...]]) -> None:
+        """Stores records - (key, value, timestamp) and, if there are any, headers - and has them worked through."""
+        if topic not in self._app.definition["topics"]:
+            raise ValueError(f"the app does not read {topic!r}")
+        for key, value, timestamp, *headers in records:
+            number = key.encode() if isinstance(key, str) else key
+            task = self._tasks[zlib.crc32(number) % len(self._tasks)]
+            place = (topic, task.partition, len(task.records[topic]))
+            # As the broker keeps it: JSON has no tuples.
+            kept = value if isinstance(value, bytes) else json.loads(json.dumps(value))
+            task.records[topic].append(Record(*place, key, kept, timestamp, headers[0] if headers else {}))
+        await self._run()
+
+    async def advance(self, to: int) -> None:
+        """Lets time go on without records, to ms since 1970: timers fire."""
+        for task in self._tasks:
+            task.time = max(task.time, to)
+        await self._run()
+
+    def lose_next_commit(self) -> None:
+        """The worker dies before its next commit; another goes on from the commit before."""
+        self._loses = True
+
+    def emitted(self, topic: str) -> list[tuple[Key | None, Any]]:
+        """Returns keys and values of all results for a topic."""
+        found = [emit for emit in self._emitted if emit["topic"] == topic]
+        return [(read_key(emit["key"]) if "key" in emit else None, read_value(emit)) for emit in found]
+
+    def state(self, table: str, key: Key) -> Any:
+        """Returns an entry, or None."""
+        found = [task.entries[table, key] for task in self._tasks if (table, key) in task.entries]
+        return json.loads(found[0]) if found else None
+
+    @property
+    def dead_letters(self) -> list[tuple[Record, str]]:
+        """Records that failed as often as they may, with the error."""
+        return list(self._dead)
+
+    async def _run(self) -> None:
+        for task in self._tasks:
+            await task.run()
+
+
+class MemoryTask:
+    """A task: a source of deliveries."""
+
+    def __init__(self, memory: MemoryApp, partition: int):
+        self._memory = memory
+        self.partition = partition
+        self.records: dict[str, list[Record]] = {topic: [] for topic in memory._app.definition["topics"]}
+        self.entries: dict[tuple[str, Key], str] = {}
+        self.timers: dict[tuple[Key, Key], int] = {}
+        self.time = -(1 << 63)
+        self._next: dict[str, int] = dict.fromkeys(self.records, 0)
+        self._high: dict[str, int] = {}
+        self._attempts = 0
+
+    async def run(self) -> None:
+        batch = Batch(self, self._memory._handlers, {})
+        while (delivery := self._delivery()) is not None:
+            try:
+                await batch.work(delivery)
+            except WorkerDied:
+                batch = Batch(self, self._memory._handlers, {})
+
+    def _delivery(self) -> Delivery | None:
+        """Timers that are due, then records of one topic up to the one at which a stored timer falls due."""
+        ready = sorted((at, key, name) for (key, name), at in self.timers.items() if at <= self.time)
+        due = [Timer(key, at, name) for at, key, name in ready]
+        waiting = [topic for topic, records in self.records.items() if self._next[topic] < len(records)]
+        if not due and not waiting:
+            return None
+        if due or not waiting:
+            return Delivery(next(iter(self.records)), due, [], {})
+        # The oldest record first, so that topics go on together.
+        topic = min(waiting, key=lambda topic: self.records[topic][self._next[topic]].timestamp)
+        grace = self._memory._handlers.grace_ms
+        first = min(self.timers.values(), default=None)
+        taken: list[Record] = []
+        for record in self.records[topic][self._next[topic] :]:
+            taken.append(record)
+            if grace is not None and first is not None and record.timestamp - grace >= first:
+                break
+        return Delivery(topic, [], taken, {topic: taken[-1].offset + 1})
+
+    async def get(self, table: str, keys: list[Key]) -> list[Any]:
+        found = [self.entries.get((table, key)) for key in keys]
+        return [None if value is None else json.loads(value) for value in found]
+
+    async def commit(self, commit: dict[str, Any]) -> None:
+        if self._memory._loses:
+            self._memory._loses = False
+            raise WorkerDied
+        # As the broker reads it.
+        commit = json.loads(json.dumps(commit))
+        for table, entries in commit["put"].items():
+            self.entries.update(((table, read_key(key)), json.dumps(value)) for key, value in entries)
+        for table, keys in commit["delete"].items():
+            for key in keys:
+                self.entries.pop((table, read_key(key)), None)
+        for key, at, *name in commit["timers"]:
+            place = (read_key(key), read_key(name[0]) if name else "")
+            if at is None:
+                self.timers.pop(place, None)
+            else:
+                self.timers[place] = at
+        self._memory._emitted += commit["emit"]
+        self._pass(commit["next"])
+
+    def _pass(self, places: dict[str, int]) -> None:
+        for topic, place in places.items():
+            done = self.records[topic][self._next[topic] : place]
+            if done:
+                self._attempts = 0
+                self._high[topic] = max([self._high.get(topic, done[0].timestamp), *(it.timestamp for it in done)])
+            self._next[topic] = place
+        grace = self._memory._handlers.grace_ms
+        if grace is not None and len(self._high) == len(self.records):
+            self.time = max(self.time, min(self._high.values()) - grace)
+
+    async def fail(self, topic: str, offset: int, error: str, retry: bool) -> None:
+        self._attempts += 1
+        if retry and self._attempts < self._memory._app.definition.get("attempts_max", 5):
+            return
+        self._memory._dead.append((self.records[topic][offset], error))
+        self._pass({topic: offset + 1})

@@ -1,0 +1,149 @@
+//! A record that keeps failing: its attempts, and the time of the next one. Stored with the task, so a
+//! take-over does not begin to count anew.
+
+use stafett_model::codec::{get, get_text, put_text};
+
+/// Last attempts of which worker and error are kept.
+const KEPT_MAX: usize = 20;
+/// Limit on the text of an error, in bytes; a longer one is cut.
+pub(crate) const ERROR_BYTES_MAX: usize = 1000;
+/// Time of a retry that never comes.
+const NEVER: i64 = i64::MAX;
+const RETRY_MS_MAX: i64 = 60_000;
+
+/// Record at the position of a task that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Failure {
+    pub offset: u64,
+    /// Time of the next attempt, ms since 1970; the largest number if there is none.
+    pub retry_ms: i64,
+    /// Number of attempts.
+    pub attempts: u32,
+    /// The last of them.
+    pub history: Vec<Attempt>,
+}
+
+/// An attempt at a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
+    pub worker: Box<str>,
+    pub error: Box<str>,
+}
+
+impl Failure {
+    /// Notes an attempt. The next one is 1, 2, 4, … s later, at most a minute.
+    pub(crate) fn note(&mut self, attempt: Attempt, is_last: bool) {
+        let wait_ms = 1000_i64
+            .checked_shl(self.attempts)
+            .unwrap_or(RETRY_MS_MAX)
+            .clamp(1000, RETRY_MS_MAX);
+        self.retry_ms = if is_last { NEVER } else { attempt.at_ms + wait_ms };
+        self.attempts = self.attempts.saturating_add(1);
+        if self.history.len() >= KEPT_MAX {
+            self.history.remove(0);
+        }
+        self.history.push(attempt);
+    }
+
+    /// True if the task stops at the record.
+    pub(crate) fn is_last(&self) -> bool {
+        self.retry_ms == NEVER
+    }
+
+    /// True if the record is not to be delivered now. One that failed for the last time is held only if
+    /// the app `stops` at it.
+    pub(crate) fn is_held(&self, now_ms: i64, stops: bool) -> bool {
+        if self.is_last() {
+            stops
+        } else {
+            now_ms < self.retry_ms
+        }
+    }
+
+    /// Returns the error of the last attempt.
+    pub fn last_error(&self) -> &str {
+        self.history.last().map_or("", |attempt| &attempt.error)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = self.offset.to_le_bytes().to_vec();
+        out.extend_from_slice(&self.retry_ms.to_le_bytes());
+        out.extend_from_slice(&self.attempts.to_le_bytes());
+        out.push(u8::try_from(self.history.len()).unwrap_or(u8::MAX));
+        for attempt in &self.history {
+            out.extend_from_slice(&attempt.at_ms.to_le_bytes());
+            put_text(&attempt.worker, &mut out);
+            put_text(&attempt.error, &mut out);
+        }
+        out
+    }
+
+    pub(crate) fn decode(mut rest: &[u8]) -> Option<Self> {
+        let rest = &mut rest;
+        let offset = u64::from_le_bytes(get(rest)?);
+        let retry_ms = i64::from_le_bytes(get(rest)?);
+        let attempts = u32::from_le_bytes(get(rest)?);
+        let [count] = get(rest)?;
+        let mut history = Vec::new();
+        for _ in 0..count {
+            history.push(Attempt {
+                at_ms: i64::from_le_bytes(get(rest)?),
+                worker: get_text(rest)?.into(),
+                error: get_text(rest)?.into(),
+            });
+        }
+        rest.is_empty().then_some(Self {
+            offset,
+            retry_ms,
+            attempts,
+            history,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(at_ms: i64) -> Attempt {
+        Attempt {
+            at_ms,
+            worker: "w".into(),
+            error: format!("error {at_ms}").into(),
+        }
+    }
+
+    #[test]
+    fn retries_come_later_each_time_and_the_last_attempts_are_kept() {
+        let mut failure = Failure::default();
+        let mut waits = Vec::new();
+        for at_ms in 0..40 {
+            failure.note(attempt(at_ms), false);
+            waits.push(failure.retry_ms - at_ms);
+        }
+        assert_eq!(waits[..7], [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000]);
+        assert_eq!(waits[39], 60_000);
+        assert_eq!((failure.attempts, failure.history.len()), (40, KEPT_MAX));
+        assert_eq!(failure.last_error(), "error 39");
+        assert!(failure.is_held(failure.retry_ms - 1, true) && !failure.is_held(failure.retry_ms, true));
+        failure.note(attempt(50), true);
+        assert!(failure.is_last() && failure.is_held(i64::MAX, true) && !failure.is_held(0, false));
+    }
+
+    #[test]
+    fn a_failure_is_read_back_and_a_cut_one_refused() {
+        let mut failure = Failure {
+            offset: 7,
+            ..Failure::default()
+        };
+        failure.note(attempt(1), false);
+        failure.note(attempt(2), true);
+        let bytes = failure.encode();
+        assert_eq!(Failure::decode(&bytes), Some(failure));
+        for end in 0..bytes.len() {
+            assert_eq!(Failure::decode(&bytes[..end]), None);
+        }
+    }
+}

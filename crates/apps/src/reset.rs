@@ -1,0 +1,236 @@
+//! Positions set by an operator, and settings changed.
+//!
+//! A reset is refused unless the app is paused. Claims end: workers claim the tasks again, at their new
+//! positions. With its state, a task gets a commit of the broker's own; without, it gets a new log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stafett_journal::Frame;
+use stafett_model::LogId;
+use stafett_store::{Changing, NotStored, spaces, store_synced};
+use stafett_topics::Topic;
+
+use crate::app::App;
+use crate::commit::{Build, Prepared};
+use crate::definition::{Definition, StoredApp};
+use crate::entry::{POSITION, Position, done_key};
+use crate::error::AppError;
+use crate::registry::{Apps, Start, check_names, deletions, log_spec, rules};
+use crate::slot::Slot;
+use crate::state::{Applied, TaskState};
+use crate::task::TaskId;
+
+/// A reset of positions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reset {
+    pub to: ResetTo,
+    /// The only task to reset.
+    pub task: Option<TaskId>,
+    /// True if tables and timers are dropped, too.
+    pub drops_state: bool,
+}
+
+/// Place of a reset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResetTo {
+    Place(Start),
+    /// Offsets per input; absent ones stay.
+    Offsets(Vec<Option<u64>>),
+}
+
+/// Positions of a task before and after, per input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskReset {
+    pub task: TaskId,
+    pub from: Vec<u64>,
+    pub to: Vec<u64>,
+}
+
+impl Apps {
+    /// Returns the positions that a reset would set.
+    pub async fn planned_reset(&self, name: &str, reset: &Reset) -> Result<Vec<TaskReset>, AppError> {
+        let app = self.named(name)?;
+        let topics = app.topics()?;
+        let tasks: Vec<TaskId> = match reset.task {
+            Some(task) => vec![task],
+            None => app.stored().tasks.keys().copied().collect(),
+        };
+        let mut plan = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let from = app.position(task).await?.next;
+            let to = match &reset.to {
+                ResetTo::Offsets(offsets) => {
+                    let given = |(at, was): (usize, &u64)| offsets.get(at).copied().flatten().unwrap_or(*was);
+                    from.iter().enumerate().map(given).collect()
+                }
+                ResetTo::Place(start) => self.places(&topics, task.partition, *start).await,
+            };
+            self.check_places(&topics, task, &to)?;
+            plan.push(TaskReset { task, from, to });
+        }
+        Ok(plan)
+    }
+
+    async fn places(&self, topics: &[Arc<Topic>], partition: u32, start: Start) -> Vec<u64> {
+        let starts = self.starts(topics, partition, start).await;
+        if !starts.is_empty() {
+            return starts;
+        }
+        let first = |topic: &Arc<Topic>| Some(self.journal.bounds(topic.log(partition)?)?.start.0);
+        topics.iter().map(|topic| first(topic).unwrap_or(0)).collect()
+    }
+
+    fn check_places(&self, topics: &[Arc<Topic>], task: TaskId, places: &[u64]) -> Result<(), AppError> {
+        for (topic, given) in topics.iter().zip(places) {
+            let bounds = topic.log(task.partition).and_then(|log| self.journal.bounds(log));
+            let (from, to) = bounds.map_or((0, 0), |bounds| (bounds.start.0, bounds.stable.0));
+            if !(from..=to).contains(given) {
+                return Err(AppError::BadOffset {
+                    field: "to",
+                    topic: topic.name.clone(),
+                    given: *given,
+                    from,
+                    to,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the positions of a paused app. Returns them.
+    pub fn reset(&self, name: &str, reset: Reset) -> Changing<Vec<TaskReset>, AppError> {
+        let (this, name) = (self.this.clone(), Box::<str>::from(name));
+        self.parts.changes.begin(async move {
+            let apps = this.upgrade().ok_or(NotStored::Unknown)?;
+            let _turn = apps.turn().await;
+            let app = apps.named(&name)?;
+            if !app.stored().paused {
+                return Err(AppError::NotPaused);
+            }
+            let plan = apps.planned_reset(&name, &reset).await?;
+            if reset.drops_state {
+                apps.drop_state(&app, &plan).await?;
+            } else {
+                for task in &plan {
+                    app.reset_task(task).await?;
+                }
+            }
+            Ok(plan)
+        })
+    }
+
+    /// Gives tasks new logs that begin at the new places.
+    async fn drop_state(&self, app: &App, plan: &[TaskReset]) -> Result<(), AppError> {
+        let slots: Vec<Arc<Slot>> = plan.iter().filter_map(|reset| app.slot(reset.task)).collect();
+        let mut turns = Vec::with_capacity(slots.len());
+        for slot in &slots {
+            turns.push(slot.turn().await);
+        }
+        let mut stored = (*app.stored()).clone();
+        let count = u32::try_from(plan.len()).unwrap_or(u32::MAX);
+        let first = self.journal.allocate(count);
+        let mut old = BTreeMap::new();
+        for (reset, log) in plan.iter().zip(first.0..) {
+            if let Some(task) = stored.tasks.get_mut(&reset.task) {
+                old.insert(reset.task, task.clone());
+                (task.log, task.starts) = (LogId(log), reset.to.clone());
+            }
+        }
+        let spec = log_spec(app.durability());
+        let logs = Frame::CreateLogs { first, count, spec };
+        let row = spaces::APPS.put(app.name.as_bytes().to_vec(), stored.encode());
+        let frames: Vec<Frame> = [logs].into_iter().chain(deletions(&old)).chain([row]).collect();
+        store_synced(&*self.journal, frames).await?;
+        let stored = Arc::new(stored);
+        *app.stored.write() = Arc::clone(&stored);
+        for reset in plan {
+            let Some(task) = stored.tasks.get(&reset.task) else {
+                continue;
+            };
+            // Nothing is stored in the new log under the claim that ends.
+            let slot = Slot::new(reset.task, task);
+            let _turn = slot.turn().await;
+            app.slots.write().insert(reset.task, Arc::clone(&slot));
+            app.end_claim(reset.task);
+        }
+        Ok(())
+    }
+
+    /// Changes what may change of a definition.
+    pub fn change(&self, name: &str, definition: Definition) -> Changing<(), AppError> {
+        let (this, name) = (self.this.clone(), Box::<str>::from(name));
+        self.parts.changes.begin(async move {
+            let apps = this.upgrade().ok_or(NotStored::Unknown)?;
+            let _turn = apps.turn().await;
+            let app = apps.named(&name)?;
+            check_names(&name, &definition)?;
+            apps.check_dead_letter(&definition)?;
+            let stored = StoredApp {
+                definition,
+                ..(*app.stored()).clone()
+            };
+            let row = spaces::APPS.put(name.as_bytes().to_vec(), stored.encode());
+            store_synced(&*apps.journal, [row]).await?;
+            let rules = rules(&stored.definition);
+            *app.stored.write() = Arc::new(stored);
+            app.step(|machine, now, effects| machine.set_rules(rules, now, effects));
+            Ok(())
+        })
+    }
+}
+
+impl App {
+    /// Takes a task from its worker, which is told.
+    fn end_claim(&self, task: TaskId) {
+        self.step(|machine, now, effects| {
+            let epoch = machine.task(task).map_or(0, |task| task.epoch);
+            machine.lose(task, epoch, "reset", effects);
+            machine.on_time(now, effects);
+        });
+    }
+
+    /// Sets the position of a task, and forgets what was finished behind it or failed at it.
+    async fn reset_task(&self, reset: &TaskReset) -> Result<(), AppError> {
+        let slot = self.slot(reset.task).ok_or(AppError::NoSuchTask(reset.task))?;
+        let _turn = slot.turn().await;
+        slot.load(&self.parts.catalog, &self.topics()?).await?;
+        let known = self.with_machine(|machine| machine.task(reset.task));
+        let epoch = known.map_or(0, |task| task.epoch);
+        let now_ms = self.parts.clock.wall_ms();
+        let prepared =
+            slot.with_state(|state| prepare(&slot, state, reset.to.clone(), epoch, Build::new(now_ms)))?;
+        self.end_claim(reset.task);
+        self.store_prepared(&slot, prepared).await?;
+        Ok(())
+    }
+}
+
+fn prepare(
+    slot: &Slot,
+    state: &TaskState,
+    to: Vec<u64>,
+    epoch: u64,
+    mut build: Build,
+) -> Result<Prepared, AppError> {
+    // Task time begins anew, else all that is read again would be late.
+    let position = Position {
+        seq: state.position.seq + 1,
+        epoch,
+        ..Position::start(to)
+    };
+    build.push(POSITION, Some(&position.encode()), Applied::Position)?;
+    for key in state.done().keys() {
+        build.push(&done_key(key), None, Applied::Done(key.clone(), None))?;
+    }
+    for input in state.failures().keys() {
+        build.push_failure(*input, None)?;
+    }
+    let (append, changes) = build.finish(slot.log, epoch)?;
+    Ok(Prepared {
+        append,
+        position,
+        changes,
+        emitted: Vec::new(),
+    })
+}
