@@ -29,7 +29,9 @@ fn script(name: &str) -> PathBuf {
 
 #[test]
 fn the_console_is_used_in_a_browser_and_outlives_its_broker() {
-    let Some((chromium, modules)) = browser() else { return };
+    let Some((chromium, modules)) = browser() else {
+        return;
+    };
     let mut broker = Broker::start();
     let mut driver = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "timeout", "-k", "5", "600", "node"])

@@ -6,13 +6,16 @@ use stafett_http::{Code, Problem};
 use stafett_model::compression::{decompress, ratio_max};
 use stafett_model::{BatchError, Codec};
 
+/// Unpacks bytes, up to a bound.
+type Unpack = fn(&[u8], usize) -> Result<Vec<u8>, Problem>;
+
 /// Returns how a body is packed; `None` if it is not.
 pub(crate) fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Problem> {
     let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
         return Ok(None);
     };
     let word = coding.to_str().unwrap_or_default().trim().to_ascii_lowercase();
-    let (codec, unpack): (_, fn(&[u8], usize) -> Result<Vec<u8>, Problem>) = match word.as_str() {
+    let (codec, unpack): (_, Unpack) = match word.as_str() {
         "identity" => return Ok(None),
         "gzip" | "x-gzip" => (Codec::Gzip, |bytes, max| unpack(Codec::Gzip, bytes, max)),
         "zstd" => (Codec::Zstd, |bytes, max| unpack(Codec::Zstd, bytes, max)),

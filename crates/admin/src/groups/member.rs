@@ -76,10 +76,12 @@ async fn end(
         None => leave_classic(groups, &name, &id),
         Some(shares) => leave_assigned(groups, &name, &id, shown.instance.as_deref(), shares).await,
     };
-    left.map_err(|why| match why {
-        // It has left meanwhile.
-        GroupError::UnknownMember => none(),
-        why => of_group(&why, &name),
+    left.map_err(|why| {
+        if why == GroupError::UnknownMember {
+            // It has left meanwhile.
+            return none();
+        }
+        of_group(&why, &name)
     })?;
     Ok(answer(StatusCode::OK, &shown))
 }

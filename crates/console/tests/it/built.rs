@@ -54,10 +54,12 @@ fn the_committed_build_is_of_the_sources_that_are_there() {
     }
     let mut expected = String::new();
     for (name, bytes) in sources {
-        let hash = Sha256::digest(&bytes).iter().fold(String::new(), |mut text, byte| {
-            write!(text, "{byte:02x}").unwrap();
-            text
-        });
+        let hash = Sha256::digest(&bytes)
+            .iter()
+            .fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").unwrap();
+                text
+            });
         writeln!(expected, "{hash}  {name}").unwrap();
     }
     let listed = fs::read_to_string(root.join("dist/sources.sha256")).unwrap();
@@ -86,7 +88,8 @@ fn scripts_are_small() {
 fn another_build_has_the_same_bytes() {
     let vite = console().join("node_modules/vite/bin/vite.js");
     if !vite.exists() {
-        let line = "skipped: another_build_has_the_same_bytes: Vite is not there (install with: scripts/setup)\n";
+        let line =
+            "skipped: another_build_has_the_same_bytes: Vite is not there (install with: scripts/setup)\n";
         io::stderr().write_all(line.as_bytes()).unwrap();
         let folder = console().join("../target/clients");
         fs::create_dir_all(&folder).unwrap();
@@ -105,11 +108,18 @@ fn another_build_has_the_same_bytes() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let (fresh, committed) = (built(folder.path()), built(&console().join("dist")));
     let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&fresh), names(&committed));
     for (name, bytes) in fresh {
-        assert!(committed.get(&name) == Some(&bytes), "{name} differs: npm run build in console/");
+        assert!(
+            committed.get(&name) == Some(&bytes),
+            "{name} differs: npm run build in console/"
+        );
     }
 }

@@ -35,7 +35,10 @@ async fn every_path_of_a_page_is_the_page_which_is_asked_for_anew() {
         assert_eq!(headers[header::CACHE_CONTROL], "no-cache");
         assert_eq!(headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
         let policy = headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
-        assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self';"),
+            "{policy}"
+        );
         assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
         assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
     }
@@ -46,12 +49,27 @@ async fn named_files_are_cached_and_compressed_for_clients_that_take_it() {
     let path = script().await;
     let plain = ask(&path, "identity").await;
     assert_eq!(plain.headers().get(header::CONTENT_ENCODING), None);
-    assert_eq!(plain.headers()[header::CACHE_CONTROL], "public, max-age=31536000, immutable");
-    assert_eq!(plain.headers()[header::CONTENT_TYPE], "text/javascript; charset=utf-8");
+    assert_eq!(
+        plain.headers()[header::CACHE_CONTROL],
+        "public, max-age=31536000, immutable"
+    );
+    assert_eq!(
+        plain.headers()[header::CONTENT_TYPE],
+        "text/javascript; charset=utf-8"
+    );
     let plain = to_bytes(plain.into_body(), 1 << 22).await.unwrap();
-    for (codings, takes) in [("gzip, deflate, br", true), ("br;q=1, GZIP;q=0.5", true), ("gzip;q=0", false), ("br", false)] {
+    for (codings, takes) in [
+        ("gzip, deflate, br", true),
+        ("br;q=1, GZIP;q=0.5", true),
+        ("gzip;q=0", false),
+        ("br", false),
+    ] {
         let response = ask(&path, codings).await;
-        assert_eq!(response.headers().contains_key(header::CONTENT_ENCODING), takes, "{codings}");
+        assert_eq!(
+            response.headers().contains_key(header::CONTENT_ENCODING),
+            takes,
+            "{codings}"
+        );
         assert_eq!(response.headers()[header::VARY], "accept-encoding");
         let body = to_bytes(response.into_body(), 1 << 22).await.unwrap();
         assert_eq!(body.len() < plain.len(), takes, "{codings}");

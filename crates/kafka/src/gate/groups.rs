@@ -73,20 +73,60 @@ macro_rules! descriptions {
 }
 
 pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
-    (ApiKey::JoinGroup, |gate| group!(gate, Read, JoinGroupRequest, JoinGroupResponse)),
-    (ApiKey::SyncGroup, |gate| group!(gate, Read, SyncGroupRequest, SyncGroupResponse)),
-    (ApiKey::Heartbeat, |gate| group!(gate, Read, HeartbeatRequest, HeartbeatResponse)),
-    (ApiKey::LeaveGroup, |gate| group!(gate, Read, LeaveGroupRequest, LeaveGroupResponse)),
-    (ApiKey::ConsumerGroupHeartbeat, |gate| group!(gate, Read, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)),
-    (ApiKey::ShareGroupHeartbeat, |gate| group!(gate, Read, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse)),
+    (ApiKey::JoinGroup, |gate| {
+        group!(gate, Read, JoinGroupRequest, JoinGroupResponse)
+    }),
+    (ApiKey::SyncGroup, |gate| {
+        group!(gate, Read, SyncGroupRequest, SyncGroupResponse)
+    }),
+    (ApiKey::Heartbeat, |gate| {
+        group!(gate, Read, HeartbeatRequest, HeartbeatResponse)
+    }),
+    (ApiKey::LeaveGroup, |gate| {
+        group!(gate, Read, LeaveGroupRequest, LeaveGroupResponse)
+    }),
+    (ApiKey::ConsumerGroupHeartbeat, |gate| {
+        group!(
+            gate,
+            Read,
+            ConsumerGroupHeartbeatRequest,
+            ConsumerGroupHeartbeatResponse
+        )
+    }),
+    (ApiKey::ShareGroupHeartbeat, |gate| {
+        group!(
+            gate,
+            Read,
+            ShareGroupHeartbeatRequest,
+            ShareGroupHeartbeatResponse
+        )
+    }),
     (ApiKey::DescribeGroups, |gate| {
-        descriptions!(gate, DescribeGroupsRequest, groups, DescribeGroupsResponse, classic::DescribedGroup)
+        descriptions!(
+            gate,
+            DescribeGroupsRequest,
+            groups,
+            DescribeGroupsResponse,
+            classic::DescribedGroup
+        )
     }),
     (ApiKey::ConsumerGroupDescribe, |gate| {
-        descriptions!(gate, ConsumerGroupDescribeRequest, group_ids, ConsumerGroupDescribeResponse, consumers::DescribedGroup)
+        descriptions!(
+            gate,
+            ConsumerGroupDescribeRequest,
+            group_ids,
+            ConsumerGroupDescribeResponse,
+            consumers::DescribedGroup
+        )
     }),
     (ApiKey::ShareGroupDescribe, |gate| {
-        descriptions!(gate, ShareGroupDescribeRequest, group_ids, ShareGroupDescribeResponse, shares::DescribedGroup)
+        descriptions!(
+            gate,
+            ShareGroupDescribeRequest,
+            group_ids,
+            ShareGroupDescribeResponse,
+            shares::DescribedGroup
+        )
     }),
     (ApiKey::OffsetCommit, offset_commit),
     (ApiKey::OffsetFetch, offset_fetch),

@@ -64,7 +64,13 @@ fn each_router_has_its_rules_for_pages_and_names() {
             }
         }
         // Files and figures, no data: for everyone.
-        for request in ["GET /", "GET /health", "GET /metrics", "GET /live/try", "GET /console/"] {
+        for request in [
+            "GET /",
+            "GET /health",
+            "GET /metrics",
+            "GET /live/try",
+            "GET /console/",
+        ] {
             assert_eq!(ask(http, request, headers, "").0, 200, "{request} {headers:?}");
         }
         assert_eq!(ask(http, "GET /none", headers, "").0, 404, "{headers:?}");
@@ -161,7 +167,11 @@ fn the_root_path_takes_a_websocket_under_the_rules_of_live_topics() {
     assert_eq!(found, (426, "no_websocket".to_owned()), "without a key");
     let (status, head, _) = ask(http, "GET /", &[&host, "accept: text/html"], "");
     assert_eq!(status, 302);
-    for header in ["location: /console/", "vary: accept, upgrade", "cache-control: no-store"] {
+    for header in [
+        "location: /console/",
+        "vary: accept, upgrade",
+        "cache-control: no-store",
+    ] {
         assert!(head.contains(header), "{head}");
     }
     let (_, _, text) = ask(http, "GET /", &[&host], "");
