@@ -254,10 +254,11 @@ impl Operation {
             Self::DeleteTopics(ids, then) => then.on_done(context, delete_topics(shared, ids).await),
             Self::Truncate(logs, then) => then.on_done(context, catalog.truncate(&logs).await),
             Self::Alter(changes, then) => {
-                let altered = changes
-                    .into_iter()
-                    .map(|(target, change)| target.alter(broker, change));
-                then.on_done(context, in_order(altered).await)
+                let altered = changes.into_iter();
+                then.on_done(
+                    context,
+                    in_order(altered.map(|(it, to)| it.alter(broker, to))).await,
+                )
             }
             Self::NewProducerId(then) => then.on_done(context, catalog.new_producer_id().await),
             Self::CreateOffsetsTopic(then) => {
