@@ -39,6 +39,9 @@ use standing::Standing;
 
 use crate::caller::CLIENT;
 
+/// Name of the exchange without a name, in rules.
+const DEFAULT_EXCHANGE: &str = "amq.default";
+
 /// Name of the cookie of a session.
 pub(crate) const COOKIE: &str = "stafett";
 
@@ -93,6 +96,39 @@ pub(crate) fn check_queue(
     name: &str,
 ) -> Result<(), Problem> {
     check(broker, action, &Resource::queue(namespace.as_str(), name))
+}
+
+/// Refuses a definition that would have messages written to an exchange by the broker: dead letters of a queue, or
+/// what an exchange cannot route. `key` is the routing key; `None` for the keys of messages.
+pub(crate) fn check_forwarding(
+    broker: &Broker,
+    namespace: &Namespace,
+    exchange: &str,
+    key: Option<&str>,
+) -> Result<(), Problem> {
+    if !exchange.is_empty() {
+        return check(
+            broker,
+            Action::Write,
+            &Resource::exchange(namespace.as_str(), exchange),
+        );
+    }
+    check(
+        broker,
+        Action::Write,
+        &Resource::exchange(namespace.as_str(), DEFAULT_EXCHANGE),
+    )?;
+    let Some(key) = key else {
+        // Any name of a topic is possible.
+        return check(broker, Action::Write, &Resource::topic(""));
+    };
+    let is_queue = broker.messaging().queues().get(namespace, key).is_some();
+    let topic = broker.topics().in_namespace(namespace, key).filter(|_| !is_queue);
+    // A topic that was declared as a stream has the rights of queues.
+    match topic.filter(|topic| topic.settings.declared.is_none()) {
+        Some(topic) => check(broker, Action::Write, &Resource::topic(&topic.name)),
+        None => Ok(()),
+    }
 }
 
 async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Next) -> Response {
