@@ -173,7 +173,11 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         return problem.into_response();
     }
     request.extensions_mut().insert(Arc::clone(&caller));
-    let handovers = standing::intercept(&mut request);
+    let handovers = if rights::is_upgrade(&request) {
+        standing::intercept(&mut request)
+    } else {
+        None
+    };
     let scope = Scope {
         caller,
         standing: Some(Arc::clone(&standing)),
