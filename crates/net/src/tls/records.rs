@@ -13,6 +13,8 @@ pub(super) struct Session {
     connection: UnbufferedServerConnection,
     /// Encrypted bytes that the socket did not take yet.
     outgoing: BytesMut,
+    /// It takes and gives nothing more: the alert that says so is among the encrypted bytes.
+    has_failed: bool,
 }
 
 impl std::fmt::Debug for Session {
@@ -36,6 +38,7 @@ impl Session {
         Self {
             connection,
             outgoing: BytesMut::new(),
+            has_failed: false,
         }
     }
 
@@ -51,8 +54,22 @@ impl Session {
         TlsSession::of(&self.connection, rule)
     }
 
-    /// Processes received bytes and gives decrypted ones to `put`, a record at a time.
+    /// Processes received bytes and gives decrypted ones to `put`, a record at a time. After an error, the
+    /// session is over.
     pub(super) fn process(
+        &mut self,
+        bytes: &mut [u8],
+        put: &mut dyn FnMut(&[u8]),
+    ) -> Result<Processed, rustls::Error> {
+        if self.has_failed {
+            return Err(rustls::Error::General("the session is over".to_owned()));
+        }
+        let processed = self.process_records(bytes, put);
+        self.has_failed = processed.is_err();
+        processed
+    }
+
+    fn process_records(
         &mut self,
         bytes: &mut [u8],
         put: &mut dyn FnMut(&[u8]),
@@ -66,7 +83,7 @@ impl Session {
             let rest = bytes.get_mut(processed.used..).unwrap_or_default();
             let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(rest);
             let is_over = match state {
-                // The alert follows the error.
+                // The alert follows the error: one more step. Another would process the same bytes again.
                 Err(error) if failed.is_none() => {
                     failed = Some(error);
                     false
@@ -82,7 +99,7 @@ impl Session {
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     encode(&mut self.outgoing, |into| data.encode(into))?;
-                    false
+                    failed.is_some()
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => {
                     data.done();
@@ -143,6 +160,9 @@ impl Session {
         into: &mut [u8],
         write: impl FnOnce(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> io::Result<usize> {
+        if self.has_failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let mut filled = 0;
         loop {
             let rest = into.get_mut(filled..).unwrap_or_default();
