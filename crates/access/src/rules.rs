@@ -359,16 +359,19 @@ mod tests {
             let mut found = rules.iter().filter(about).filter(|rule| rule.effect == effect);
             found.any(|rule| rule.actions.has_any(set))
         };
-        let allowing: &[Action] = match action {
-            Action::Describe => &[
+        let own = [action];
+        let allowing: &[Action] = if action == Action::Describe {
+            &[
                 Action::Describe,
                 Action::Read,
                 Action::Write,
                 Action::Alter,
                 Action::Delete,
-            ],
-            Action::DescribeSettings => &[Action::DescribeSettings, Action::AlterSettings],
-            other => &[other],
+            ]
+        } else if action == Action::DescribeSettings {
+            &[Action::DescribeSettings, Action::AlterSettings]
+        } else {
+            &own
         };
         if has(Effect::Deny, &[action]) {
             Verdict::Forbidden

@@ -6,7 +6,7 @@ use stafett_http::{Code, Problem};
 use stafett_model::compression::{decompress, ratio_max};
 use stafett_model::{BatchError, Codec};
 
-/// Unpacks a body, up to a maximum of bytes.
+/// Unpacks bytes, up to a bound.
 type Unpack = fn(&[u8], usize) -> Result<Vec<u8>, Problem>;
 
 /// Returns how a body is packed; `None` if it is not.

@@ -5,14 +5,16 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::put;
 use stafett_http::{Code, Path, Problem, Query, Slot, body};
 use stafett_messaging::queues::{
     DeadLetter, Declare, DeclareError, Overflow, Queue, QueueSettings, TopicQueueSpec,
 };
-use stafett_model::Durability;
+use stafett_model::{Durability, Namespace};
 
+use crate::access;
 use crate::queues::{NAMESPACE, QueueStatus, shown};
 use crate::refusals::{self, of_storage};
 use crate::{Routes, answer, namespace};
@@ -196,6 +198,9 @@ async fn make(
     let broker = broker.get()?;
     let namespace = namespace(&query);
     let queues = broker.messaging().queues();
+    if let Some(to) = &wanted.dead_letter {
+        to.check(&broker, &namespace, &name)?;
+    }
     let mut declare = wanted.declare(&broker)?;
     if let Some(existing) = queues.get(&namespace, &name) {
         // Of a queue that another protocol has made, the settings are compared.
@@ -302,6 +307,14 @@ pub(crate) fn check_expires(ms: Option<u64>) -> Result<(), Problem> {
     Err(problem.with("min", 1).with("max", u64::MAX))
 }
 
+impl DeadLetterTo {
+    /// Dead letters are read from the queue and written to the exchange.
+    pub(crate) fn check(&self, broker: &Broker, namespace: &Namespace, queue: &str) -> Result<(), Problem> {
+        access::check_queue(broker, Action::Read, namespace, queue)?;
+        access::check_forwarding(broker, namespace, &self.exchange, self.routing_key.as_deref())
+    }
+}
+
 impl Over {
     fn spec(&self, broker: &Broker) -> Result<TopicQueueSpec, Problem> {
         let from_end = match self.from.as_deref() {
@@ -312,6 +325,7 @@ impl Over {
                 return Err(Problem::bad_request(why));
             }
         };
+        access::check(broker, Action::Read, &Resource::topic(&self.topic))?;
         let topic = broker.topics().named(&self.topic);
         let topic = topic.ok_or_else(|| {
             let why = format!("there is no topic {:?}", self.topic);

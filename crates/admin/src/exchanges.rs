@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, get, put};
 use stafett_http::list::List;
@@ -16,6 +17,7 @@ use stafett_messaging::{Destination, Exchange, NewExchange};
 use stafett_model::Namespace;
 use stafett_routing::{ExchangeKind, HashOn, Property};
 
+use crate::access;
 use crate::refusals::{self, of_storage};
 use crate::{Routes, answer, namespace};
 
@@ -241,6 +243,11 @@ async fn make(
             "an exchange's name is not empty, has no control characters, and does not begin with {RESERVED}"
         );
         return Err(Problem::bad_request(why));
+    }
+    if let Some(alternate) = wanted.alternate.as_deref() {
+        let named = Resource::exchange(namespace.as_str(), &name);
+        access::check(&broker, Action::Read, &named)?;
+        access::check_forwarding(&broker, &namespace, alternate, None)?;
     }
     let declared = exchanges.declare(&namespace, &name, wanted.exchange()?);
     let (exchange, stored) = declared.map_err(|why| match &why {

@@ -118,7 +118,11 @@ async fn change(
         None => None,
     };
     let broker = broker.get()?;
-    let queue = find(&broker, &namespace(&query), &name)?;
+    let namespace = namespace(&query);
+    if let Some(Some(to)) = &wanted.dead_letter {
+        to.check(&broker, &namespace, &name)?;
+    }
+    let queue = find(&broker, &namespace, &name)?;
     let change = |in_force: &QueueSettings| {
         let mut settings = wanted.settings(in_force);
         settings.extend(durability.map(Setting::Durability));

@@ -328,6 +328,7 @@ impl<'a> Sender<'a> {
         let clients = clients.iter().map(|client| self.client(client));
         for queue in queues.chain(clients) {
             let queue = queue?;
+            access::check_queue(self.broker, Action::Write, &self.namespace, &queue.name)?;
             let max = queue.declared.priority_max;
             let priority = message.priority.unwrap_or(0);
             if priority > max && !queue.declared.two_priorities && queue.over.is_none() {
@@ -339,7 +340,6 @@ impl<'a> Sender<'a> {
                 return Err(problem.with("min", 0).with("max", max));
             }
             level = level.or_higher(queue.durability().unwrap_or(Durability::Sync));
-            access::check_queue(self.broker, Action::Write, &self.namespace, &queue.name)?;
             names.push(queue.name.to_string());
         }
         Ok((names, level))

@@ -1,4 +1,5 @@
-//! Authentication of clients: the SASL mechanisms PLAIN, AMQPLAIN and ANONYMOUS.
+//! Authentication of clients: the SASL mechanisms PLAIN, AMQPLAIN and ANONYMOUS, and EXTERNAL, which is the
+//! user of a client's certificate.
 //!
 //! While no user is an administrator there is `guest` with the password `guest`, from this machine only, and
 //! an anonymous client is `guest`.
@@ -13,16 +14,19 @@ use stafett_access::Caller;
 use stafett_amqp_wire::{Table, Value};
 use stafett_broker::access::{AccessControl, Proof};
 
-/// Returns the offered mechanisms in the order of preference. `is_open`: clients need no name.
-pub(crate) fn mechanisms(peer: IpAddr, is_open: bool) -> &'static str {
-    if is_open && is_here(peer) {
-        "PLAIN AMQPLAIN ANONYMOUS"
-    } else {
-        "PLAIN AMQPLAIN"
+/// Returns the offered mechanisms in the order of preference. `is_open`: clients need no name; `is_known`: the
+/// certificate of the client is of a user.
+pub(crate) fn mechanisms(peer: IpAddr, is_open: bool, is_known: bool) -> &'static str {
+    match (is_open && is_here(peer), is_known) {
+        (true, false) => "PLAIN AMQPLAIN ANONYMOUS",
+        (true, true) => "EXTERNAL PLAIN AMQPLAIN ANONYMOUS",
+        (false, false) => "PLAIN AMQPLAIN",
+        (false, true) => "EXTERNAL PLAIN AMQPLAIN",
     }
 }
 
 pub(crate) const GUEST: &str = "guest";
+pub(crate) const EXTERNAL: &str = "EXTERNAL";
 
 /// Reasons why a client is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +85,15 @@ pub(crate) fn credentials(mechanism: &str, response: &[u8]) -> Result<Credential
 /// Returns true for an address of this machine.
 pub(crate) fn is_here(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()
+}
+
+/// Takes the user of a certificate.
+pub(crate) fn trust(trusted: Option<&Arc<Caller>>) -> Result<LoggedIn, AuthError> {
+    let caller = trusted.ok_or(AuthError::UnknownMechanism)?;
+    Ok(LoggedIn {
+        user: caller.name().unwrap_or_default().into(),
+        caller: Arc::clone(caller),
+    })
 }
 
 /// Checks credentials. While no user is an administrator, `guest` may do everything, from this machine.
@@ -241,9 +254,9 @@ mod tests {
             Ok("guest")
         );
         let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        assert!(mechanisms(HERE, true).contains("ANONYMOUS"));
-        assert!(!mechanisms(elsewhere, true).contains("ANONYMOUS"));
-        assert!(!mechanisms(HERE, false).contains("ANONYMOUS"));
+        assert!(mechanisms(HERE, true, false).contains("ANONYMOUS"));
+        assert!(!mechanisms(elsewhere, true, false).contains("ANONYMOUS"));
+        assert!(!mechanisms(HERE, false, true).contains("ANONYMOUS"));
         let refused = AuthError::NotFromHere {
             user: "guest".to_owned(),
         };

@@ -14,7 +14,6 @@
 //! Before authentication, RabbitMQ closes the connection silently if it cannot trust the client; so does this
 //! handshake: [`HandshakeAction::End`].
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -81,6 +80,8 @@ pub(crate) enum HandshakeAction {
     Send(Method),
     /// Check the credentials; the outcome goes to [`Handshake::on_login`].
     LogIn(Credentials),
+    /// Take the user of the client's certificate; the outcome goes to [`Handshake::on_login`].
+    Trust,
     /// Answer with `connection.open-ok` if the virtual host exists.
     Open(Agreed),
     /// Send the exception, then end the connection.
@@ -96,7 +97,7 @@ pub(crate) enum HandshakeAction {
 }
 
 /// Builds `connection.start`, with the properties of the server.
-pub(crate) fn start(peer: IpAddr, is_open: bool) -> Method {
+pub(crate) fn start(mechanisms: &'static str) -> Method {
     let capable = [
         "publisher_confirms",
         "exchange_exchange_bindings",
@@ -129,7 +130,7 @@ pub(crate) fn start(peer: IpAddr, is_open: bool) -> Method {
         version_major: 0,
         version_minor: 9,
         server_properties,
-        mechanisms: Bytes::from_static(auth::mechanisms(peer, is_open).as_bytes()),
+        mechanisms: Bytes::from_static(mechanisms.as_bytes()),
         locales: Bytes::from_static(b"en_US"),
     }
     .into()
@@ -173,6 +174,10 @@ impl Handshake {
     fn on_start_ok(&mut self, method: &connection::StartOk) -> HandshakeAction {
         self.client = ClientProperties::read(&method.client_properties);
         self.mechanism = owned(&method.mechanism);
+        // The response is a name to act for, which RabbitMQ does not read.
+        if &*method.mechanism == auth::EXTERNAL {
+            return HandshakeAction::Trust;
+        }
         match auth::credentials(&method.mechanism, &method.response) {
             Ok(credentials) => HandshakeAction::LogIn(credentials),
             Err(refused) => self.refuse(&refused),
@@ -300,7 +305,7 @@ fn check(what: &str, min: u32, wanted: u32, offered: u32) -> Result<(), Exceptio
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use bytes::BytesMut;
     use stafett_amqp_wire::frame;
@@ -315,13 +320,12 @@ mod tests {
 
     fn step(handshake: &mut Handshake, method: impl Into<Method>) -> HandshakeAction {
         let settings = AmqpSettings::default();
-        match handshake.on_frame(frame(method), &settings) {
-            HandshakeAction::LogIn(credentials) => {
-                let user = auth::guest(&credentials, IpAddr::V4(Ipv4Addr::LOCALHOST));
-                handshake.on_login(user, &settings)
-            }
-            other => other,
-        }
+        let action = handshake.on_frame(frame(method), &settings);
+        let HandshakeAction::LogIn(credentials) = &action else {
+            return action;
+        };
+        let user = auth::guest(credentials, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        handshake.on_login(user, &settings)
     }
 
     fn start_ok(response: &'static [u8], tells: bool) -> connection::StartOk {

@@ -7,7 +7,7 @@ use stafett_access::Caller;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{Frame, frame};
 use stafett_net::tls::{is_hello, warn_of_tls};
-use stafett_net::{Connection, WriteHalf, turn};
+use stafett_net::{Connection, TlsSession, WriteHalf, turn};
 
 use crate::auth;
 use crate::connection::Ended;
@@ -38,6 +38,9 @@ impl Opening {
         let mut handshake = Handshake::default();
         let mut caller = None;
         let access = context.broker.access();
+        let tls = entry.tls();
+        let user = tls.as_deref().and_then(TlsSession::user);
+        let trusted = user.and_then(|name| access.trusted(name, peer));
         let mut began = false;
         loop {
             let read = drain
@@ -64,12 +67,14 @@ impl Opening {
                     ));
                 }
                 began = true;
-                self.output.send(0, handshake::start(peer, access.is_open()));
+                let mechanisms = auth::mechanisms(peer, access.is_open(), trusted.is_some());
+                self.output.send(0, handshake::start(mechanisms));
             }
             while let Some(frame) = self.next_frame()? {
-                let action = act(&mut handshake, frame, context, peer, &mut caller).await;
+                let proved = (trusted.as_ref(), peer);
+                let action = act(&mut handshake, frame, context, proved, &mut caller).await;
                 match action {
-                    HandshakeAction::Nothing | HandshakeAction::LogIn(_) => {}
+                    HandshakeAction::Nothing | HandshakeAction::LogIn(_) | HandshakeAction::Trust => {}
                     HandshakeAction::Send(method) => self.output.send(0, method),
                     HandshakeAction::Open(agreed) => {
                         let caller = caller.unwrap_or_else(|| access.anonymous(peer));
@@ -125,19 +130,23 @@ impl Opening {
     }
 }
 
-/// Takes a frame, and checks the credentials in it.
+/// Takes a frame, and checks the credentials in it. `proved`: the user of the certificate, and the address.
 async fn act(
     handshake: &mut Handshake,
     frame: Frame,
     context: &AmqpContext,
-    peer: IpAddr,
+    proved: (Option<&Arc<Caller>>, IpAddr),
     caller: &mut Option<Arc<Caller>>,
 ) -> HandshakeAction {
     let action = handshake.on_frame(frame, &context.settings);
-    let HandshakeAction::LogIn(credentials) = &action else {
+    let (trusted, peer) = proved;
+    let logged_in = if let HandshakeAction::LogIn(credentials) = &action {
+        auth::log_in(context.broker.access(), credentials, peer).await
+    } else if action == HandshakeAction::Trust {
+        auth::trust(trusted)
+    } else {
         return action;
     };
-    let logged_in = auth::log_in(context.broker.access(), credentials, peer).await;
     let user = logged_in.map(|logged_in| {
         *caller = Some(logged_in.caller);
         logged_in.user

@@ -17,7 +17,7 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
-use stafett_net::{ByteBudget, Connection, ConnectionEntry, Handover, Protocol, Shedding};
+use stafett_net::{ByteBudget, Connection, ConnectionEntry, Handover, Protocol, Shedding, TlsSession};
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +84,7 @@ impl Protocol for HttpServer {
             inner: TowerToHyperService::new(self.router.clone()),
             handover: handover.clone(),
             budget: Arc::clone(&budget),
+            tls: entry.tls(),
             entry: Arc::clone(&entry),
             client: Introduction::default(),
             draining: Draining(drain.clone()),
@@ -139,6 +140,11 @@ impl Protocol for HttpServer {
 #[derive(Debug, Clone, Copy)]
 struct Peer(IpAddr);
 
+/// Returns the TLS session that a request came by. `None` if it came in plain text.
+pub fn tls<B>(request: &Request<B>) -> Option<&Arc<TlsSession>> {
+    request.extensions().get()
+}
+
 /// Returns the address that a request came from. `None` if it came by no connection, as in tests.
 pub fn peer<B>(request: &Request<B>) -> Option<IpAddr> {
     request.extensions().get().map(|Peer(address)| *address)
@@ -165,6 +171,8 @@ struct Routes {
     handover: Handover,
     budget: Arc<ByteBudget>,
     entry: Arc<ConnectionEntry>,
+    /// `None` for a connection in plain text.
+    tls: Option<Arc<TlsSession>>,
     client: Introduction,
     draining: Draining,
     /// `None` if the listener refuses nothing.
@@ -196,6 +204,9 @@ impl Service<Request<Incoming>> for Routes {
         extensions.insert(Arc::clone(&self.budget));
         extensions.insert(Peer(self.entry.peer.ip()));
         extensions.insert(self.draining.clone());
+        if let Some(tls) = &self.tls {
+            extensions.insert(Arc::clone(tls));
+        }
         if traced.is_some() {
             extensions.insert(Sampled);
         }

@@ -222,9 +222,10 @@ mod tests {
     #[test]
     fn each_acl_is_a_rule_and_the_same_acl_again() {
         for (number, kind) in KINDS {
-            let (name, forms) = match kind {
-                Kind::Cluster => (CLUSTER_NAME, &[LITERAL][..]),
-                _ => ("orders", &[LITERAL, PREFIXED][..]),
+            let (name, forms) = if kind == Kind::Cluster {
+                (CLUSTER_NAME, &[LITERAL][..])
+            } else {
+                ("orders", &[LITERAL, PREFIXED][..])
             };
             for form in forms {
                 for (operation, _) in OPERATIONS {
@@ -235,7 +236,7 @@ mod tests {
                             host: host.into(),
                             ..acl(number, name, *form)
                         };
-                        assert_eq!(Acl::of_rule(&acl.rule().unwrap()), [acl.clone()]);
+                        assert_eq!(Acl::of_rule(&acl.rule().unwrap()), std::slice::from_ref(&acl));
                     }
                 }
             }

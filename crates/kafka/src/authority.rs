@@ -1,12 +1,12 @@
 //! The caller of a connection, and its rights in Kafka's words.
 
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use stafett_access::{Action, Caller, Kind, Resource};
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::Lock;
+use stafett_net::{ConnectionEntry, TlsSession};
 
 use crate::context::RequestContext;
 use crate::sasl::Sasl;
@@ -21,9 +21,12 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    pub(crate) fn new(broker: &Broker, peer: IpAddr) -> Self {
+    /// Creates the identity of a connection before a login. It is the user of its certificate, if there is one.
+    pub(crate) fn new(broker: &Broker, entry: &ConnectionEntry) -> Self {
+        let tls = entry.tls();
+        let user = tls.as_deref().and_then(TlsSession::user);
         Self {
-            anonymous: broker.access().anonymous(peer),
+            anonymous: broker.access().before_login(user, entry.peer.ip()),
             login: OnceLock::new(),
             sasl: Lock::default(),
         }

@@ -81,7 +81,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
     let context = RequestContext {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
-        identity: Identity::new(&shared.broker, entry.peer.ip()),
+        identity: Identity::new(&shared.broker, entry),
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),

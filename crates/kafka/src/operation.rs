@@ -254,7 +254,9 @@ impl Operation {
             Self::DeleteTopics(ids, then) => then.on_done(context, delete_topics(shared, ids).await),
             Self::Truncate(logs, then) => then.on_done(context, catalog.truncate(&logs).await),
             Self::Alter(changes, then) => {
-                let altered = changes.into_iter().map(|(target, change)| target.alter(broker, change));
+                let altered = changes
+                    .into_iter()
+                    .map(|(target, change)| target.alter(broker, change));
                 then.on_done(context, in_order(altered).await)
             }
             Self::NewProducerId(then) => then.on_done(context, catalog.new_producer_id().await),

@@ -388,8 +388,8 @@ impl Process {
         let plain = ("prometheus", "amqp.prometheus", &amqp.prometheus);
         let tls = ("prometheus-tls", "amqp.tls_prometheus", &amqp.tls_prometheus);
         let opened = self.open(alone(plain, tls, connections_max)).await?;
-        let open = self.management.prometheus_router();
-        let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), open));
+        let metrics = self.management.prometheus_router();
+        let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), metrics));
         self.http.serve(opened.listeners, HttpServer::new(router));
         Ok(())
     }

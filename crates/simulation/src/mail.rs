@@ -53,7 +53,11 @@ type Work = Pin<Box<dyn Future<Output = Answer> + std::marker::Send>>;
 /// A request.
 #[derive(Debug, Clone)]
 enum Asked {
-    Send(usize),
+    Send {
+        request: usize,
+        /// It was stored before it was sent.
+        was_stored: bool,
+    },
     Receive {
         class: Option<u8>,
         count: u8,
@@ -156,11 +160,11 @@ impl Mail {
             }
         };
         match (asked, answer) {
-            (Asked::Send(request), Answer::Sent(Ok(repeated))) => {
-                self.parcels.on_sent(*request, repeated)?;
+            (Asked::Send { request, was_stored }, Answer::Sent(Ok(repeated))) => {
+                self.parcels.on_sent(*request, *was_stored, repeated)?;
                 Ok(format!("the mail has request {request}, repeated: {repeated}"))
             }
-            (Asked::Send(request), Answer::Sent(Err(why))) => {
+            (Asked::Send { request, .. }, Answer::Sent(Err(why))) => {
                 if why == SendError::NotStored(NotStored::Unknown) {
                     self.parcels.on_unknown(*request);
                 }
@@ -250,16 +254,16 @@ impl Mail {
             .broker
             .messaging()
             .send(&Namespace::default(), sends.collect(), Some(key));
-        self.parcels.on_sending(request);
+        let was_stored = self.parcels.on_sending(request);
         let work = Box::pin(async { Answer::Sent(sending.await) });
-        self.pending.push((Asked::Send(request), work));
+        self.pending.push((Asked::Send { request, was_stored }, work));
     }
 }
 
 /// Records that the answer to a request will never come.
 fn leave(parcels: &mut Parcels, asked: &Asked) {
     match asked {
-        Asked::Send(request) => parcels.on_unknown(*request),
+        Asked::Send { request, .. } => parcels.on_unknown(*request),
         Asked::Receive {
             class, count, how, ..
         } => {

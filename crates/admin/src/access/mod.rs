@@ -9,11 +9,13 @@
 //! finds names in a body asks for it where it resolves them ([`check`]).
 //!
 //! - `rights`: the right of every route
+//! - `standing`: the end of what goes on when its right is gone
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
 pub(crate) mod rights;
 mod routes;
 mod rules;
+mod standing;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -25,21 +27,34 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use stafett_access::{Action, Caller, Resource};
+use stafett_access::{Action, Caller, Resource, TokenHash};
 use stafett_broker::Broker;
 use stafett_broker::access::{AccessControl, LoginError, Proof};
 use stafett_http::{Code, Problem, Slot, server};
 use stafett_model::Namespace;
+use stafett_net::TlsSession;
 
 pub(crate) use routes::routes;
+use standing::Standing;
 
 use crate::caller::CLIENT;
+
+/// Name of the exchange without a name, in rules.
+const DEFAULT_EXCHANGE: &str = "amq.default";
 
 /// Name of the cookie of a session.
 pub(crate) const COOKIE: &str = "stafett";
 
 tokio::task_local! {
-    static CALLER: Arc<Caller>;
+    static SCOPE: Scope;
+}
+
+/// The caller of what a task executes, and the request that it executes.
+#[derive(Clone)]
+struct Scope {
+    caller: Arc<Caller>,
+    /// `None` for a connection that goes on as another protocol.
+    standing: Option<Arc<Standing>>,
 }
 
 /// Guards routes: each request is of a caller that may make it.
@@ -49,19 +64,28 @@ pub fn guard<S: Clone + Send + Sync + 'static>(broker: Slot<Broker>, routes: Rou
 
 /// Returns the caller of the request that this task executes. Without a request, one without a name.
 pub(crate) fn caller(broker: &Broker) -> Arc<Caller> {
-    let known = CALLER.try_with(Arc::clone);
+    let known = SCOPE.try_with(|scope| Arc::clone(&scope.caller));
     known.unwrap_or_else(|_| broker.access().anonymous(Ipv4Addr::LOCALHOST.into()))
 }
 
 /// Executes a task for a caller.
 pub(crate) async fn scope<F: Future>(caller: Arc<Caller>, task: F) -> F::Output {
-    CALLER.scope(caller, task).await
+    let standing = None;
+    SCOPE.scope(Scope { caller, standing }, task).await
 }
 
 /// Refuses what the caller of this task may not do to a thing that a body or a query names.
 pub(crate) fn check(broker: &Broker, action: Action, resource: &Resource<'_>) -> Result<(), Problem> {
     let checked = caller(broker).check(action, resource);
-    checked.map_err(|_| rights::forbidden(action, resource))
+    checked.map_err(|_| rights::forbidden(action, resource))?;
+    // Outside of requests nothing is noted.
+    let _ = SCOPE.try_with(|scope| {
+        scope
+            .standing
+            .as_ref()
+            .map(|standing| standing.note(action, resource))
+    });
+    Ok(())
 }
 
 /// As [`check`], for a queue.
@@ -74,8 +98,41 @@ pub(crate) fn check_queue(
     check(broker, action, &Resource::queue(namespace.as_str(), name))
 }
 
+/// Refuses a definition that would have messages written to an exchange by the broker: dead letters of a queue, or
+/// what an exchange cannot route. `key` is the routing key; `None` for the keys of messages.
+pub(crate) fn check_forwarding(
+    broker: &Broker,
+    namespace: &Namespace,
+    exchange: &str,
+    key: Option<&str>,
+) -> Result<(), Problem> {
+    if !exchange.is_empty() {
+        return check(
+            broker,
+            Action::Write,
+            &Resource::exchange(namespace.as_str(), exchange),
+        );
+    }
+    check(
+        broker,
+        Action::Write,
+        &Resource::exchange(namespace.as_str(), DEFAULT_EXCHANGE),
+    )?;
+    let Some(key) = key else {
+        // Any name of a topic is possible.
+        return check(broker, Action::Write, &Resource::topic(""));
+    };
+    let is_queue = broker.messaging().queues().get(namespace, key).is_some();
+    let topic = broker.topics().in_namespace(namespace, key).filter(|_| !is_queue);
+    // A topic that was declared as a stream has the rights of queues.
+    match topic.filter(|topic| topic.settings.declared.is_none()) {
+        Some(topic) => check(broker, Action::Write, &Resource::topic(&topic.name)),
+        None => Ok(()),
+    }
+}
+
 async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Next) -> Response {
-    let peer = server::peer(&request).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let peer = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let Ok(broker) = broker.get() else {
         // Users are not known yet, and the broker answers little. What operators do from this machine is
         // possible.
@@ -90,18 +147,22 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     let given = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = match given {
         Some(caller) => caller,
-        None if access.directory().user_count() == 0 || is_free(access, request.headers()) => {
-            access.anonymous(peer)
-        }
+        None if access.directory().user_count() == 0 => access.anonymous(peer),
         None => {
+            let certificate = server::tls(&request).cloned();
+            let before = access.before_login(certificate.as_deref().and_then(TlsSession::user), peer);
             let headers = request.headers().clone();
-            match log_in(access, &headers, peer).await {
+            match log_in(access, &headers, before).await {
                 Ok(caller) => caller,
                 Err(problem) => return unauthenticated(problem, &request),
             }
         }
     };
-    if let Err(problem) = rights::check(&caller, &request) {
+    let token = bearer(request.headers()).map(TokenHash::of);
+    let token = token.filter(|_| caller.name().is_some());
+    let standing = Arc::new(Standing::new(Arc::clone(&broker), caller, token, &request));
+    let caller = Arc::clone(&standing.caller);
+    if let Err(problem) = standing.check() {
         return if problem.code == Code::Unauthenticated {
             unauthenticated(problem, &request)
         } else {
@@ -112,7 +173,28 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         return problem.into_response();
     }
     request.extensions_mut().insert(Arc::clone(&caller));
-    scope(caller, next.run(request)).await
+    let handovers = if rights::is_upgrade(&request) {
+        standing::intercept(&mut request)
+    } else {
+        None
+    };
+    let scope = Scope {
+        caller,
+        standing: Some(Arc::clone(&standing)),
+    };
+    let answered = SCOPE.scope(scope, next.run(request));
+    let response = tokio::select! {
+        biased;
+        response = answered => response,
+        problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
+    };
+    if let Some((outer, own)) = handovers
+        && let Some(next) = own.take()
+    {
+        outer.give(standing::ended_by(standing, next));
+        return response;
+    }
+    standing::revocable(standing, response)
 }
 
 fn template(request: &Request) -> &str {
@@ -134,13 +216,10 @@ fn check_client(caller: &Caller, headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::Forbidden, why))
 }
 
-/// Returns true if the caller needs no name, and gives none.
-fn is_free(access: &AccessControl, headers: &HeaderMap) -> bool {
-    access.is_open() && !has_credentials(headers)
-}
-
-fn has_credentials(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::AUTHORIZATION) || session(headers).is_some()
+/// Returns the token of `Authorization: Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, rest) = split(headers.get(header::AUTHORIZATION)?);
+    scheme.eq_ignore_ascii_case(b"bearer").then_some(rest)
 }
 
 /// Returns the session in the cookie.
@@ -152,40 +231,33 @@ pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
-/// Returns the caller that the headers prove; one without a name if there are none.
-async fn log_in(access: &AccessControl, headers: &HeaderMap, peer: IpAddr) -> Result<Arc<Caller>, Problem> {
-    let login = match headers.get(header::AUTHORIZATION) {
-        Some(given) => {
-            let (scheme, rest) = split(given);
-            if scheme.eq_ignore_ascii_case(b"bearer") {
-                access.login(Proof::Token(rest), peer).await
-            } else {
-                let (user, password) = basic(scheme, rest)?;
-                let password = password.as_bytes();
-                access
-                    .login(
-                        Proof::Password {
-                            user: &user,
-                            password,
-                        },
-                        peer,
-                    )
-                    .await
-            }
-        }
-        None => match session(headers) {
-            // A cookie of an earlier session is no reason to refuse what needs no login.
-            Some(session) => match access.login(Proof::Session(session), peer).await {
-                Err(_) => Ok(access.anonymous(peer)),
-                known => known,
-            },
-            None => Ok(access.anonymous(peer)),
-        },
+/// Returns the caller that the headers prove; without any proof, the one of the connection.
+async fn log_in(
+    access: &AccessControl,
+    headers: &HeaderMap,
+    before: Arc<Caller>,
+) -> Result<Arc<Caller>, Problem> {
+    let peer = before.peer();
+    let Some(given) = headers.get(header::AUTHORIZATION) else {
+        let Some(session) = session(headers) else {
+            return Ok(before);
+        };
+        // A cookie of an earlier session is no reason to refuse what needs no login.
+        let known = access.login(Proof::Session(session), peer).await;
+        return Ok(known.unwrap_or(before));
     };
-    login.map_err(|why| refused(&why))
+    let login = if let Some(token) = bearer(headers) {
+        access.login(Proof::Token(token), peer).await
+    } else {
+        let (scheme, rest) = split(given);
+        let (user, password) = basic(scheme, rest)?;
+        let (user, password) = (&*user, password.as_bytes());
+        access.login(Proof::Password { user, password }, peer).await
+    };
+    login.map_err(refused)
 }
 
-pub(crate) fn refused(why: &LoginError) -> Problem {
+pub(crate) fn refused(why: LoginError) -> Problem {
     match why {
         LoginError::Busy => Problem::new(Code::Overloaded, why),
         LoginError::Refused | LoginError::BadToken | LoginError::Scram(_) => {

@@ -1,7 +1,7 @@
 //! The right of every route. A route without a line here is refused to all but those who may do everything,
 //! and a test over the document of the API names it.
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::Request;
 use axum::http::{Method, header};
 use stafett_access::{Action, Caller, Kind, Resource};
 use stafett_http::query::decoded;
@@ -29,7 +29,7 @@ pub(crate) enum Needs {
 
 /// Returns the right of a route. `None` if it has no line.
 pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
-    use Action::{Alter, AlterSettings, Create, Delete, Describe, Operate, Read, Write};
+    use Action::{Alter, Create, Delete, Describe, Operate, Read, Write};
     let (reads, puts) = (
         *method == Method::GET || *method == Method::HEAD,
         *method == Method::PUT,
@@ -40,64 +40,26 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         _ if template == "/live" || template.starts_with("/live/") => return Some(Needs::Live),
         _ => template.strip_prefix("/v1")?,
     };
-    let named = |kind: Kind| {
-        if reads {
-            Needs::Named(Describe, kind)
-        } else if puts {
-            Needs::Named(Create, kind)
-        } else if *method == Method::PATCH {
-            Needs::Named(AlterSettings, kind)
-        } else {
-            Needs::Named(Delete, kind)
-        }
-    };
     let content = if reads { Read } else { Write };
     let operated = if reads { Describe } else { Operate };
     let managed = if reads { Describe } else { Alter };
     Some(match rest {
         "" | "/openapi.json" | "/problems/{code}" | "/login" => Needs::Nothing,
-        "/logout" | "/whoami" | "/ws" | "/watch" | "/messages" | "/receive" | "/pending" => Needs::Login,
+        "/logout"
+        | "/whoami"
+        | "/ws"
+        | "/watch"
+        | "/messages"
+        | "/receive"
+        | "/pending"
+        | "/bindings/{binding}" => Needs::Login,
         "/bindings" if !reads => Needs::Login,
-        "/bindings/{binding}" => Needs::Login,
         "/clients/{client}/call" => Needs::Client(Write),
         "/clients/{client}" if reads => Needs::Client(Describe),
         "/clients/{client}" => Needs::Client(if puts { Create } else { Delete }),
-        "/exchanges/{exchange}" => named(Kind::Exchange),
-        "/exchanges/{exchange}/publish" => Needs::Named(Write, Kind::Exchange),
-        "/exchanges/{exchange}/route" => Needs::Named(Describe, Kind::Exchange),
-        "/groups/{group}" => named(Kind::Group),
-        "/groups/{group}/offsets" => Needs::Named(if puts { Read } else { Delete }, Kind::Group),
-        "/groups/{group}/reset" => Needs::Named(Read, Kind::Group),
-        "/namespaces/{namespace}" => named(Kind::Namespace),
-        "/queues/{queue}" => named(Kind::Queue),
-        "/queues/{queue}/consumers" => Needs::Named(Describe, Kind::Queue),
-        "/queues/{queue}/messages" => Needs::Named(content, Kind::Queue),
-        "/queues/{queue}/pause" | "/queues/{queue}/resume" => Needs::Named(Alter, Kind::Queue),
-        "/queues/{queue}/discard"
-        | "/queues/{queue}/messages/{id}"
-        | "/queues/{queue}/move"
-        | "/queues/{queue}/purge"
-        | "/queues/{queue}/receive"
-        | "/queues/{queue}/settle" => Needs::Named(Read, Kind::Queue),
-        "/topics/{topic}" => named(Kind::Topic),
-        "/topics/{topic}/groups" | "/topics/{topic}/partitions" | "/topics/{topic}/producers" => {
-            Needs::Named(Describe, Kind::Topic)
-        }
-        "/topics/{topic}/events" | "/topics/{topic}/partitions/{partition}/records" => {
-            Needs::Named(Read, Kind::Topic)
-        }
-        "/topics/{topic}/records" => Needs::Named(content, Kind::Topic),
-        "/topics/{topic}/truncate" => Needs::Named(Delete, Kind::Topic),
-        "/transactions/{id}" => Needs::Named(Describe, Kind::TransactionalId),
         "/apps" => Needs::Cluster(Describe),
         // An app reads and writes the topics that its definition names: who defines it may do that with all.
         "/apps/{app}" if puts || *method == Method::PATCH => Needs::Cluster(Operate),
-        "/apps/{app}" => named(Kind::App),
-        _ if rest.starts_with("/apps/{app}/state/") => Needs::Named(Read, Kind::App),
-        _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => {
-            Needs::Named(Write, Kind::App)
-        }
-        _ if rest.starts_with("/apps/{app}/") => Needs::Named(Alter, Kind::App),
         "/users" | "/users/{user}" | "/users/{user}/rules" | "/tokens" | "/tokens/{id}" | "/rules" => {
             Needs::Cluster(managed)
         }
@@ -110,24 +72,60 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             Needs::Cluster(operated)
         }
         _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
+        _ => {
+            let (action, kind) = of_named(method, rest, content)?;
+            Needs::Named(action, kind)
+        }
+    })
+}
+
+/// Returns the right on the thing that the path names.
+fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kind)> {
+    use Action::{Alter, AlterSettings, Create, Delete, Describe, Read, Write};
+    let (reads, puts) = (content == Read, *method == Method::PUT);
+    let definition = match *method {
+        _ if reads => Describe,
+        Method::PUT => Create,
+        Method::PATCH => AlterSettings,
+        _ => Delete,
+    };
+    Some(match rest {
+        "/exchanges/{exchange}" => (definition, Kind::Exchange),
+        "/exchanges/{exchange}/publish" => (Write, Kind::Exchange),
+        "/exchanges/{exchange}/route" => (Describe, Kind::Exchange),
+        "/groups/{group}" => (definition, Kind::Group),
+        "/groups/{group}/offsets" => (if puts { Read } else { Delete }, Kind::Group),
+        "/groups/{group}/reset" => (Read, Kind::Group),
+        "/namespaces/{namespace}" => (definition, Kind::Namespace),
+        "/queues/{queue}" => (definition, Kind::Queue),
+        "/queues/{queue}/consumers" => (Describe, Kind::Queue),
+        "/queues/{queue}/messages" => (content, Kind::Queue),
+        "/queues/{queue}/pause" | "/queues/{queue}/resume" => (Alter, Kind::Queue),
+        "/queues/{queue}/discard"
+        | "/queues/{queue}/messages/{id}"
+        | "/queues/{queue}/move"
+        | "/queues/{queue}/purge"
+        | "/queues/{queue}/receive"
+        | "/queues/{queue}/settle" => (Read, Kind::Queue),
+        "/topics/{topic}" => (definition, Kind::Topic),
+        "/topics/{topic}/groups" | "/topics/{topic}/partitions" | "/topics/{topic}/producers" => {
+            (Describe, Kind::Topic)
+        }
+        "/topics/{topic}/events" | "/topics/{topic}/partitions/{partition}/records" => (Read, Kind::Topic),
+        "/topics/{topic}/records" => (content, Kind::Topic),
+        "/topics/{topic}/truncate" => (Delete, Kind::Topic),
+        "/transactions/{id}" => (Describe, Kind::TransactionalId),
+        "/apps/{app}" => (definition, Kind::App),
+        _ if rest.starts_with("/apps/{app}/state/") => (Read, Kind::App),
+        _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => (Write, Kind::App),
+        _ if rest.starts_with("/apps/{app}/") => (Alter, Kind::App),
         _ => return None,
     })
 }
 
-/// Checks the right of a request's route.
-pub(crate) fn check(caller: &Caller, request: &Request) -> Result<(), Problem> {
-    if caller.is_unrestricted() {
-        return Ok(());
-    }
-    let template = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or("", MatchedPath::as_str);
-    // A WebSocket at the root path is that of live topics.
-    let is_upgrade = template == "/" && request.headers().contains_key(header::UPGRADE);
-    let template = if is_upgrade { "/live" } else { template };
-    let uri = request.uri();
-    check_path(caller, request.method(), template, uri.path(), uri.query())
+/// Returns true for a request that asks for another protocol.
+pub(crate) fn is_upgrade(request: &Request) -> bool {
+    request.headers().contains_key(header::UPGRADE)
 }
 
 /// Checks the right of a route for a path that is of it.
@@ -216,7 +214,16 @@ fn named<'a>(kind: Kind, namespace: &'a str, name: &'a str) -> Resource<'a> {
     match kind {
         Kind::Queue => Resource::queue(namespace, name),
         Kind::Exchange => Resource::exchange(namespace, name),
-        other => Resource::new(other, name),
+        Kind::Topic
+        | Kind::Group
+        | Kind::TransactionalId
+        | Kind::App
+        | Kind::Sink
+        | Kind::LiveTopic
+        | Kind::Namespace
+        | Kind::Cluster
+        | Kind::User
+        | Kind::Token => Resource::new(kind, name),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `/v1/login`, `/v1/logout`, `/v1/whoami`, `/v1/users`, `/v1/tokens`.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -235,7 +236,8 @@ fn of_caller(broker: &Broker, caller: &Caller) -> Whoami {
 }
 
 async fn login(State(broker): State<Slot<Broker>>, request: Request) -> Result<Response, Problem> {
-    let peer = server::peer(&request).unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
+    let peer = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let is_secure = server::tls(&request).is_some();
     let given: Login = body::json(request).await?;
     let broker = broker.get()?;
     let access = broker.access();
@@ -243,25 +245,28 @@ async fn login(State(broker): State<Slot<Broker>>, request: Request) -> Result<R
         user: &given.user,
         password: given.password.as_bytes(),
     };
-    let caller = access.login(proof, peer).await.map_err(|why| refused(&why))?;
+    let caller = access.login(proof, peer).await.map_err(refused)?;
     let session = access.begin_session(&given.user);
     let mut response = answer(StatusCode::OK, &of_caller(&broker, &caller));
-    set_cookie(&mut response, &session, "");
+    set_cookie(&mut response, &session, is_secure, "");
     Ok(response)
 }
 
 async fn logout(State(broker): State<Slot<Broker>>, request: Request) -> Result<Response, Problem> {
     let broker = broker.get()?;
+    let is_secure = server::tls(&request).is_some();
     if let Some(session) = session(request.headers()) {
         broker.access().end_session(session);
     }
     let mut response = answer(StatusCode::OK, &of_caller(&broker, &super::caller(&broker)));
-    set_cookie(&mut response, "", "; Max-Age=0");
+    set_cookie(&mut response, "", is_secure, "; Max-Age=0");
     Ok(response)
 }
 
-fn set_cookie(response: &mut Response, value: &str, more: &str) {
-    let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{more}");
+/// Sets the cookie of a session. One that came by TLS is never sent in plain text.
+fn set_cookie(response: &mut Response, value: &str, is_secure: bool, more: &str) {
+    let secure = if is_secure { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

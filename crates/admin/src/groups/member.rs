@@ -77,12 +77,11 @@ async fn end(
         Some(shares) => leave_assigned(groups, &name, &id, shown.instance.as_deref(), shares).await,
     };
     left.map_err(|why| {
-        // It may have left meanwhile.
         if why == GroupError::UnknownMember {
-            none()
-        } else {
-            of_group(&why, &name)
+            // It has left meanwhile.
+            return none();
         }
+        of_group(&why, &name)
     })?;
     Ok(answer(StatusCode::OK, &shown))
 }

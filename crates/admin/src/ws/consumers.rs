@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stafett_access::{Action, Caller, Resource};
 use stafett_delivery::{Consumer, ConsumerSpec, Delivery, DeliveryBatch, DeliveryId, Event, Outbox, Settle};
 use stafett_http::Problem;
 use stafett_messaging::queues::{OwnerId, Queue};
 use stafett_messaging::{ConsumerFacts, ConsumerHolder, ConsumerSource, ListedConsumer, Messaging};
 use tokio::sync::Notify;
 
+use crate::caller::queue_name;
 use crate::content::Form;
 use crate::message::{MessageOf, Shown, parse_message_id};
 use crate::refusals::of_consuming;
@@ -227,6 +229,19 @@ impl Consumers {
         })
     }
 
+    /// Ends the consumers of queues that the caller may no longer read.
+    pub(super) fn end_refused(&mut self, by: &Caller, scratch: &mut Vec<u8>, mut put: impl FnMut(&[u8])) {
+        let held = self.held.iter();
+        let refused = held.filter(|(_, held)| !held.may_read(by));
+        let refused: Vec<u64> = refused.map(|(number, _)| *number).collect();
+        for consumer in refused {
+            drop(self.cancel(consumer));
+            let ended = "refused";
+            write(&Ended { consumer, ended }, scratch);
+            put(scratch);
+        }
+    }
+
     /// Hands the messages that wait, and notices, to `put` as JSON.
     pub(super) fn take(&mut self, scratch: &mut Vec<u8>, mut put: impl FnMut(&[u8])) {
         let mut runs = std::mem::take(&mut self.runs);
@@ -277,6 +292,16 @@ impl Consumers {
 }
 
 impl Held {
+    /// Returns true for a queue that the caller may read, or that is its own.
+    fn may_read(&self, by: &Caller) -> bool {
+        let queue = &self.queue;
+        let own = by.name().map(queue_name);
+        by.may(
+            Action::Read,
+            &Resource::queue(queue.namespace.as_str(), &queue.name),
+        ) || queue.personal && own.is_some_and(|own| own == *queue.name)
+    }
+
     fn show(&mut self, consumer: u64, delivery: &Delivery, scratch: &mut Vec<u8>) {
         let shown = Shown {
             state: if self.settles { "in_flight" } else { "settled" },

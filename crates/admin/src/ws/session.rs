@@ -17,7 +17,7 @@ use stafett_model::Namespace;
 use stafett_net::{Client, ClientWords, ConnectionEntry};
 use stafett_ws::connection::Working;
 use stafett_ws::session::{Close, Incoming, Step};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::command::{self, Command, Op, SendCommand};
 use super::consumers::{Consume, Consumers, Settlement};
@@ -62,6 +62,8 @@ pub(super) struct Session {
     /// Entry of the connection, once there is one.
     entry: Option<Arc<ConnectionEntry>>,
     wake: Arc<Notify>,
+    /// Notices changes of users and rules.
+    changes: watch::Receiver<u64>,
     consumers: Option<Consumers>,
     watching: Watching,
     /// Messages to be stored, of this namespace.
@@ -141,6 +143,7 @@ impl Session {
         Self {
             watching: Watching::new(parts.watches.clone(), Arc::clone(&wake)),
             sends: (parts.namespace.clone(), Vec::new()),
+            changes: parts.broker.access().changes(),
             parts,
             entry: None,
             wake,
@@ -401,12 +404,23 @@ impl stafett_ws::Session for Session {
     }
 
     async fn ready(&self) {
-        self.wake.notified().await;
+        let mut changes = self.changes.clone();
+        tokio::select! {
+            () = self.wake.notified() => {}
+            // Never without a sender: the broker has it.
+            Ok(()) = changes.changed() => {}
+        }
     }
 
     fn push(&mut self, out: &mut BytesMut) -> Result<(), Close> {
         let frame = self.parts.dialect.frame;
+        let has_changed = self.changes.has_changed().unwrap_or(false);
+        self.changes.mark_unchanged();
         if let Some(consumers) = &mut self.consumers {
+            if has_changed {
+                let by = access::caller(&self.parts.broker);
+                consumers.end_refused(&by, &mut self.scratch, |json| frame(json, out));
+            }
             consumers.take(&mut self.scratch, |json| frame(json, out));
         }
         self.watching.take(|json| frame(json, out));

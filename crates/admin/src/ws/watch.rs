@@ -1,9 +1,11 @@
 //! Watched states: lists and objects that are shown again and again.
 //!
 //! A state is the answer of its route. It is computed once for all that watch it, and kept for a second; a
-//! watch that is not read gets the next state, not all that it missed.
+//! watch that is not read gets the next state, not all that it missed. Before each state the right of the
+//! watcher is checked; routes that check rights themselves are computed for each user.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::command::Fields;
 use super::routed::{Routes, request_of};
-use crate::access::rights;
+use crate::access::rights::{self, Needs};
 use crate::caller::Caller;
 use crate::time::now;
 
@@ -59,13 +61,15 @@ struct Shared {
     tasks: TaskTracker,
 }
 
-/// A request: its client and its URI.
-type Key = (Option<String>, String);
+/// A request: its client, its URI, and its user and address if the answer depends on them.
+type Key = (Option<String>, String, Option<(Option<String>, IpAddr)>);
 
 /// A state that is watched.
 #[derive(Debug)]
 pub(super) struct State {
     key: Key,
+    /// Caller of the requests.
+    by: Arc<stafett_access::Caller>,
     latest: Lock<Option<(Instant, Bytes)>>,
     /// Computed by one at a time.
     turn: Semaphore,
@@ -80,14 +84,13 @@ impl Watches {
         }))
     }
 
-    /// Returns the state of a list or an object.
-    /// Returns the state, which is computed once for all that may see it.
+    /// Returns the state of a list or an object, for a caller that may see it.
     pub(super) fn state(
         &self,
         what: &What,
         caller: &Caller,
-        by: &stafett_access::Caller,
-    ) -> Result<Arc<State>, Problem> {
+        by: &Arc<stafett_access::Caller>,
+    ) -> Result<Watched, Problem> {
         let (path, query) = match what {
             What::List { list, query } => (list, query.as_str()),
             What::Object { of } => (of, ""),
@@ -102,21 +105,33 @@ impl Watches {
         if !by.is_unrestricted() {
             rights::check_path(by, &Method::GET, template, &path, Some(query))?;
         }
-        let key = (caller.0.clone(), format!("{path}?{query}"));
+        let is_own = rights::needs(&Method::GET, template) == Some(Needs::Login);
+        let own = is_own.then(|| (by.name().map(str::to_owned), by.peer()));
+        let key = (caller.0.clone(), format!("{path}?{query}"), own);
         // Refuses a malformed URI.
         request_of(Method::GET, &key.1, caller, String::new())?;
         let mut states = self.0.states.lock();
+        let watched = |state| Watched {
+            state,
+            template,
+            by: Arc::clone(by),
+        };
         if let Some(state) = states.get(&key).and_then(Weak::upgrade) {
-            return Ok(state);
+            return Ok(watched(state));
         }
         states.retain(|_, state| state.strong_count() > 0);
         let state = Arc::new(State {
+            by: if is_own {
+                Arc::clone(by)
+            } else {
+                Arc::new(stafett_access::Caller::internal())
+            },
             key: key.clone(),
             latest: Lock::default(),
             turn: Semaphore::new(1),
         });
         states.insert(key, Arc::downgrade(&state));
-        Ok(state)
+        Ok(watched(state))
     }
 }
 
@@ -132,9 +147,27 @@ fn is_of(route: &str, path: &str) -> bool {
     }
 }
 
-impl State {
-    /// Returns the state as JSON, which is at most a second old.
+impl Watched {
+    /// Returns the state as JSON, which is at most a second old; the refusal if it may not be seen any more.
     pub(super) async fn get(&self, routes: &Routes) -> Bytes {
+        if let Err(why) = self.check() {
+            return why.to_value().to_string().into();
+        }
+        self.state.get(routes).await
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        if self.by.is_unrestricted() {
+            return Ok(());
+        }
+        let uri = &self.state.key.1;
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        rights::check_path(&self.by, &Method::GET, self.template, path, Some(query))
+    }
+}
+
+impl State {
+    async fn get(&self, routes: &Routes) -> Bytes {
         if let Some(known) = self.known() {
             return known;
         }
@@ -143,13 +176,10 @@ impl State {
         if let Some(known) = self.known() {
             return known;
         }
-        let (client, uri) = &self.key;
+        let (client, uri, _) = &self.key;
         let state = match request_of(Method::GET, uri, &Caller(client.clone()), String::new()) {
             Ok(request) => {
-                let (Ok(body) | Err(body)) = routes
-                    .clone()
-                    .ask(request, Arc::new(stafett_access::Caller::internal()))
-                    .await;
+                let (Ok(body) | Err(body)) = routes.clone().ask(request, Arc::clone(&self.by)).await;
                 body.slice_ref(body.trim_ascii_end())
             }
             Err(why) => why.to_value().to_string().into(),
@@ -163,6 +193,14 @@ impl State {
         let (at, state) = latest.as_ref()?;
         (at.elapsed() < KEPT).then(|| state.clone())
     }
+}
+
+/// A state with a caller that may see it.
+#[derive(Debug)]
+pub(super) struct Watched {
+    state: Arc<State>,
+    template: &'static str,
+    by: Arc<stafett_access::Caller>,
 }
 
 /// Watches of one connection.
@@ -198,7 +236,7 @@ impl Watching {
         &mut self,
         fields: &Fields<'_>,
         caller: &Caller,
-        by: &stafett_access::Caller,
+        by: &Arc<stafett_access::Caller>,
         routes: &Routes,
     ) -> Result<Vec<u8>, Problem> {
         if let Some(name) = fields

@@ -71,7 +71,13 @@ fn right<'a>(method: &Method, path: &[&'a str]) -> Right<'a> {
     match path {
         []
         | [
-            "whoami" | "version" | "cluster-name" | "extensions" | "auth" | "overview" | "feature-flags"
+            "whoami"
+            | "version"
+            | "cluster-name"
+            | "extensions"
+            | "auth"
+            | "overview"
+            | "feature-flags"
             | "deprecated-features",
         ]
         | ["deprecated-features", "used"]

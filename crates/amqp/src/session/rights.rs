@@ -96,8 +96,12 @@ impl Session {
                 self.check_named_exchange(Action::Write, &alternate)
             }
             Exchange::Delete(method) => self.check_named_exchange(Action::Delete, &method.exchange),
-            Exchange::Bind(exchange::Bind { destination, source, .. })
-            | Exchange::Unbind(exchange::Unbind { destination, source, .. }) => {
+            Exchange::Bind(exchange::Bind {
+                destination, source, ..
+            })
+            | Exchange::Unbind(exchange::Unbind {
+                destination, source, ..
+            }) => {
                 self.check_named_exchange(Action::Write, destination)?;
                 self.check_named_exchange(Action::Read, source)
             }
@@ -116,8 +120,18 @@ impl Session {
             Queue::Declare(method) => Ok(self.check_declaration(method)?),
             Queue::Delete(method) => self.check_queue(number, Action::Delete, &method.queue),
             Queue::Purge(method) => self.check_queue(number, Action::Read, &method.queue),
-            Queue::Bind(queue::Bind { queue, exchange, arguments, .. })
-            | Queue::Unbind(queue::Unbind { queue, exchange, arguments, .. }) => {
+            Queue::Bind(queue::Bind {
+                queue,
+                exchange,
+                arguments,
+                ..
+            })
+            | Queue::Unbind(queue::Unbind {
+                queue,
+                exchange,
+                arguments,
+                ..
+            }) => {
                 if leads_to_topic(arguments) {
                     self.check_topic(Action::Write, queue)?;
                 } else {
@@ -143,7 +157,9 @@ impl Session {
         self.check_named_queue(Action::Create, queue)?;
         self.check_topic_behind(Action::Create, queue)?;
         if let Some(topic) = text(&method.arguments, TOPIC) {
-            let topic = self.topic_named(&topic).map_or(topic, |known| (*known.name).into());
+            let topic = self
+                .topic_named(&topic)
+                .map_or(topic, |known| (*known.name).into());
             self.check_topic(Action::Read, &topic)?;
         }
         let Some(exchange) = text(&method.arguments, "x-dead-letter-exchange") else {
@@ -188,7 +204,10 @@ impl Session {
 
     /// Checks the topic that a name of this virtual host stands for, if it has rules of its own.
     fn check_topic_behind(&self, action: Action, name: &str) -> Result<(), Exception> {
-        match self.stream(name).filter(|topic| topic.settings.declared.is_none()) {
+        match self
+            .stream(name)
+            .filter(|topic| topic.settings.declared.is_none())
+        {
             Some(topic) => self.check_topic(action, &topic.name),
             None => Ok(()),
         }
@@ -258,7 +277,9 @@ impl Session {
 
     fn may_read(&self, queue: &str) -> bool {
         let resource = Resource::queue(self.namespace.as_str(), queue);
-        let topic = self.stream(queue).filter(|topic| topic.settings.declared.is_none());
+        let topic = self
+            .stream(queue)
+            .filter(|topic| topic.settings.declared.is_none());
         self.caller.may(Action::Read, &resource)
             && topic.is_none_or(|topic| self.caller.may(Action::Read, &Resource::topic(&topic.name)))
     }

@@ -243,6 +243,7 @@ impl AccessControl {
         }
         store_synced(&*self.journal, changes.iter().map(frame)).await?;
         self.directory.apply(changes);
+        self.changes.send_replace(self.directory.generation());
         Ok(())
     }
 }

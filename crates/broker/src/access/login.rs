@@ -57,7 +57,15 @@ pub enum LoginError {
 pub(super) struct Verified(HashMap<Box<str>, ([u8; 32], u64)>);
 
 #[derive(Debug, Default)]
-pub(super) struct Sessions(HashMap<TokenHash, (Box<str>, i64)>);
+pub(super) struct Sessions(HashMap<TokenHash, Session>);
+
+/// A session of a page. It ends with its user as it was at the login: a new password or tag needs a new login.
+#[derive(Debug)]
+struct Session {
+    user: Box<str>,
+    digest: u32,
+    expiry_ms: i64,
+}
 
 /// A SCRAM login that waits for the client's second message.
 pub struct ScramLogin {
@@ -168,16 +176,19 @@ impl AccessControl {
         let now = wall_ms();
         let mut sessions = self.sessions.lock();
         if sessions.0.len() >= SESSIONS_MAX {
-            sessions.0.retain(|_, (_, expiry)| *expiry > now);
+            sessions.0.retain(|_, session| session.expiry_ms > now);
         }
         if sessions.0.len() >= SESSIONS_MAX {
-            let oldest = sessions.0.iter().min_by_key(|(_, (_, expiry))| *expiry);
+            let oldest = sessions.0.iter().min_by_key(|(_, session)| session.expiry_ms);
             let oldest = oldest.map(|(hash, _)| *hash);
             oldest.map(|hash| sessions.0.remove(&hash));
         }
-        sessions
-            .0
-            .insert(TokenHash::of(text.as_bytes()), (user.into(), now + SESSION_MS));
+        let session = Session {
+            user: user.into(),
+            digest: self.directory.user(user).map_or(0, |user| digest(&user)),
+            expiry_ms: now + SESSION_MS,
+        };
+        sessions.0.insert(TokenHash::of(text.as_bytes()), session);
         text
     }
 
@@ -189,8 +200,12 @@ impl AccessControl {
     fn user_of_session(&self, session: &str) -> Result<Box<str>, LoginError> {
         let sessions = self.sessions.lock();
         let found = sessions.0.get(&TokenHash::of(session.as_bytes()));
-        let found = found.filter(|(user, expiry)| *expiry > wall_ms() && self.directory.user(user).is_some());
-        found.map(|(user, _)| user.clone()).ok_or(LoginError::BadToken)
+        let is_same = |session: &&Session| {
+            let user = self.directory.user(&session.user);
+            session.expiry_ms > wall_ms() && user.is_some_and(|user| digest(&user) == session.digest)
+        };
+        let found = found.filter(is_same).map(|session| session.user.clone());
+        found.ok_or(LoginError::BadToken)
     }
 
     /// Waits as long as earlier failures demand.
@@ -224,6 +239,11 @@ impl AccessControl {
     /// Returns a hash of the password with the secret of this run, and one that changes with the verifiers.
     fn digests(&self, user: &User, password: &[u8]) -> ([u8; 32], u64) {
         let hash = TokenHash::of(&[&self.secret, password].concat());
-        (hash.0, checksum::crc32c(&user.value()).into())
+        (hash.0, digest(user).into())
     }
+}
+
+/// Returns a number that changes with the verifiers and tags of a user.
+fn digest(user: &User) -> u32 {
+    checksum::crc32c(&user.value())
 }

@@ -17,7 +17,7 @@ use stafett_access::{Caller, Change, Denied, Directory, Guessing, Rule, Token, U
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
 use stafett_store::spaces;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 pub use changes::{AccessError, NewToken};
 pub use login::{LoginError, Proof, ScramLogin};
@@ -47,6 +47,8 @@ pub struct AccessControl {
     sessions: Lock<Sessions>,
     /// True if callers from other machines always need a name.
     remote_needs_login: AtomicBool,
+    /// Generation of the directory, for those that wait for changes.
+    changes: watch::Sender<u64>,
     /// Secret of this run.
     secret: [u8; 32],
 }
@@ -76,6 +78,7 @@ impl AccessControl {
             verified: Lock::default(),
             sessions: Lock::default(),
             remote_needs_login: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
             secret: random(),
         })
     }
@@ -93,6 +96,17 @@ impl AccessControl {
     /// Requires a login of callers from other machines, also while no user is an administrator.
     pub fn require_remote_login(&self, is_required: bool) {
         self.remote_needs_login.store(is_required, Ordering::Relaxed);
+    }
+
+    /// Returns a receiver that notices each change of users, tokens and rules from now on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Creates the caller of a connection before a login: the user of its certificate, if there is such a user.
+    pub fn before_login(&self, certificate_user: Option<&str>, peer: IpAddr) -> Arc<Caller> {
+        let trusted = certificate_user.and_then(|name| self.trusted(name, peer));
+        trusted.unwrap_or_else(|| self.anonymous(peer))
     }
 
     /// Creates the caller of a connection without a login.

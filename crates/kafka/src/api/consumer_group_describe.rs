@@ -1,5 +1,6 @@
 //! `ConsumerGroupDescribe`: groups of the consumer protocol (KIP-848).
 
+use stafett_access::Action;
 use stafett_groups::consumer::{ConsumerGroup, Member, Partitions};
 use stafett_groups::{self, GroupKind};
 use stafett_kafka_wire::messages::consumer_group_describe::{
@@ -9,7 +10,7 @@ use stafett_kafka_wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDe
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::Topics;
 
-use super::group_names::{GROUP_OPERATIONS, state_name};
+use super::group_names::{GROUP_OPERATIONS, HIDDEN_TOPICS, state_name};
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::response_queue::HandlerResult;
@@ -46,6 +47,14 @@ pub(super) fn consumer_group_describe(context: &RequestContext, call: Call, body
                 ..DescribedGroup::default()
             }
         });
+        if !may_see(context, &described) {
+            let code = ErrorCode::TopicAuthorizationFailed;
+            described = DescribedGroup {
+                error_code: shared.metrics.error(call.api, code),
+                error_message: Some(HIDDEN_TOPICS.into()),
+                ..DescribedGroup::default()
+            };
+        }
         described.group_id = name.clone();
         if request.include_authorized_operations && described.error_code == 0 {
             described.authorized_operations = GROUP_OPERATIONS;
@@ -57,6 +66,16 @@ pub(super) fn consumer_group_describe(context: &RequestContext, call: Call, body
         ..ConsumerGroupDescribeResponse::default()
     };
     Ok(call.answer::<ConsumerGroupDescribeRequest>(&response)?.into())
+}
+
+/// Returns true if the caller may see all topics of the members. Else the group is not described, as in Kafka.
+fn may_see(context: &RequestContext, group: &DescribedGroup) -> bool {
+    let assigned = |member: &DescribedMember| {
+        let assignments = [&member.assignment, &member.target_assignment].into_iter();
+        let mut topics = assignments.flat_map(|assignment| &assignment.topic_partitions);
+        topics.all(|topic| context.may_topic(Action::Describe, &topic.topic_name))
+    };
+    context.caller().is_unrestricted() || group.members.iter().all(assigned)
 }
 
 fn describe(group: &ConsumerGroup, topics: &Topics, version: i16) -> DescribedGroup {

@@ -7,6 +7,10 @@ use stafett_kafka_wire::Str;
 
 use crate::context::RequestContext;
 
+/// Message about a group with topics that the caller may not see.
+pub(super) const HIDDEN_TOPICS: &str =
+    "The group has described topic(s) that the client is not authorized to describe.";
+
 /// Operations on a group without access control, as bits of the numbers of Kafka's `AclOperation`: read,
 /// delete, describe, describe and alter configs.
 pub(super) const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use stafett_access::Action;
 use stafett_groups::{CommittedOffset, Group};
 use stafett_kafka_wire::messages::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseGroup,
@@ -36,7 +37,7 @@ pub(super) fn offset_fetch(_: &RequestContext, call: Call, body: Decoder) -> Han
             return refused(&context.shared, call, request).map(Step::Respond);
         }
         write_sized(context, size >= LARGE, move |context| {
-            answer(&context.shared, call, request)
+            answer(context, call, request)
         })
     }))
 }
@@ -83,11 +84,11 @@ fn size(shared: &KafkaContext, request: &OffsetFetchRequest) -> usize {
     many + one
 }
 
-fn answer(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> ResponseResult {
+fn answer(context: &RequestContext, call: Call, request: OffsetFetchRequest) -> ResponseResult {
     if call.version >= MANY_FROM {
         let mut groups = Vec::with_capacity(request.groups.len());
         for asked in request.groups {
-            groups.push(of_group(shared, call, request.require_stable, asked)?);
+            groups.push(of_group(context, call, request.require_stable, asked)?);
         }
         let response = OffsetFetchResponse {
             groups,
@@ -108,7 +109,7 @@ fn answer(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> Res
         topics,
         ..OffsetFetchRequestGroup::default()
     };
-    let one = of_group(shared, call, request.require_stable, asked)?;
+    let one = of_group(context, call, request.require_stable, asked)?;
     let partition = |partition: OffsetFetchResponsePartitions| OffsetFetchResponsePartition {
         partition_index: partition.partition_index,
         committed_offset: partition.committed_offset,
@@ -129,7 +130,7 @@ fn answer(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> Res
 }
 
 fn of_group(
-    shared: &KafkaContext,
+    context: &RequestContext,
     call: Call,
     is_stable: bool,
     asked: OffsetFetchRequestGroup,
@@ -140,6 +141,7 @@ fn of_group(
         member_epoch,
         topics,
     } = asked;
+    let shared = &*context.shared;
     let pending = if is_stable {
         shared.broker.transactions().pending_commits(&group_id)
     } else {
@@ -152,10 +154,10 @@ fn of_group(
         Ok(match topics {
             Some(topics) => topics
                 .into_iter()
-                .map(|topic| of_topic(shared, call.version, group, &pending, topic))
+                .map(|topic| of_topic(context, call.version, group, &pending, topic))
                 .collect(),
             None => group.map_or_else(Vec::new, |group| {
-                all_topics(shared, call.version, group, &pending)
+                all_topics(context, call.version, group, &pending)
             }),
         })
     });
@@ -171,13 +173,13 @@ fn of_group(
 }
 
 fn of_topic(
-    shared: &KafkaContext,
+    context: &RequestContext,
     version: i16,
     group: Option<&Group>,
     pending: &BTreeSet<(TopicId, u32)>,
     asked: OffsetFetchRequestTopics,
 ) -> OffsetFetchResponseTopics {
-    let topics = shared.broker.topics();
+    let topics = context.shared.broker.topics();
     let (topic, code) = if version >= IDS_FROM {
         let topic = topics.with_id(TopicId(asked.topic_id.into()));
         let code = if topic.is_none() {
@@ -188,6 +190,17 @@ fn of_topic(
         (topic, code)
     } else {
         (topics.named(&asked.name), ErrorCode::None)
+    };
+    let name = topic.as_ref().map_or(&*asked.name, |topic| &*topic.name);
+    // By an id without a topic nothing is named.
+    let checked = if name.is_empty() {
+        Ok(())
+    } else {
+        context.check_topic(Action::Describe, name)
+    };
+    let (topic, code) = match checked {
+        Ok(()) => (topic, code),
+        Err(refused) => (None, refused),
     };
     let partitions = asked.partition_indexes.into_iter().map(|index| {
         let commits = group.map(|group| &group.commits);
@@ -209,18 +222,19 @@ fn of_topic(
 /// A topic and its commits by partition.
 type TopicCommits<'a> = (Arc<Topic>, &'a [(u32, CommittedOffset)]);
 
-/// Returns all existing topics in which the group has commits, sorted by name.
+/// Returns all existing topics in which the group has commits and that the caller may see, sorted by name.
 fn all_topics(
-    shared: &KafkaContext,
+    context: &RequestContext,
     version: i16,
     group: &Group,
     pending: &BTreeSet<(TopicId, u32)>,
 ) -> Vec<OffsetFetchResponseTopics> {
-    let topics = shared.broker.topics();
+    let topics = context.shared.broker.topics();
     let mut known: Vec<TopicCommits<'_>> = group
         .commits
         .topics()
         .filter_map(|(id, partitions)| Some((topics.with_id(id)?, partitions)))
+        .filter(|(topic, _)| context.may_topic(Action::Describe, &topic.name))
         .collect();
     known.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let of = |(topic, partitions): TopicCommits<'_>| {

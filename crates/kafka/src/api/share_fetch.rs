@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stafett_access::Action;
 use stafett_kafka_wire::messages::share_fetch::{PartitionData, ShareFetchableTopicResponse};
 use stafett_kafka_wire::messages::{ShareFetchRequest, ShareFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
@@ -223,6 +224,21 @@ impl ShareFetch {
         })))
     }
 
+    /// Leaves topics out that the caller may no longer read: a session names its topics once.
+    fn leave_out_refused(&mut self, context: &RequestContext) {
+        if context.caller().is_unrestricted() {
+            return;
+        }
+        for partition in self.partitions.iter_mut().filter(|one| one.place.is_some()) {
+            let topic = context.shared.broker.topics().with_id(partition.id.0);
+            let checked = topic.map_or(Ok(()), |topic| context.check_topic(Action::Read, &topic.name));
+            if let Err(code) = checked {
+                partition.place = None;
+                partition.error = Some((code, "No rule permits to read this topic.".to_owned()));
+            }
+        }
+    }
+
     /// Reads partitions that have records for the member, or waits for some.
     fn next_round(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
         let Some((_, settings)) = &self.member else {
@@ -231,6 +247,7 @@ impl ShareFetch {
         if self.request.max_records <= 0 || self.request.max_bytes <= 0 {
             return self.respond(context);
         }
+        self.leave_out_refused(context);
         // Before the first look, so that nothing is missed between it and the wait.
         let places = self.partitions.iter().filter_map(|one| one.place.as_ref());
         let mut last: Option<&Arc<Place>> = None;

@@ -1,5 +1,6 @@
 //! `ShareGroupDescribe`: share groups and their members (KIP-932).
 
+use stafett_access::Action;
 use stafett_groups::GroupKind;
 use stafett_groups::consumer::{ConsumerGroup, Member, Subscription};
 use stafett_kafka_wire::messages::share_group_describe::{
@@ -9,7 +10,7 @@ use stafett_kafka_wire::messages::{ShareGroupDescribeRequest, ShareGroupDescribe
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_topics::Topics;
 
-use super::group_names::{GROUP_OPERATIONS, state_name};
+use super::group_names::{GROUP_OPERATIONS, HIDDEN_TOPICS, state_name};
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::response_queue::HandlerResult;
@@ -39,6 +40,14 @@ pub(super) fn share_group_describe(context: &RequestContext, call: Call, body: D
                 ..DescribedGroup::default()
             }
         });
+        if !may_see(context, &described) {
+            let code = ErrorCode::TopicAuthorizationFailed;
+            described = DescribedGroup {
+                error_code: shared.metrics.error(call.api, code),
+                error_message: Some(HIDDEN_TOPICS.into()),
+                ..DescribedGroup::default()
+            };
+        }
         described.group_id = name.clone();
         if request.include_authorized_operations && described.error_code == 0 {
             described.authorized_operations = GROUP_OPERATIONS;
@@ -50,6 +59,16 @@ pub(super) fn share_group_describe(context: &RequestContext, call: Call, body: D
         ..ShareGroupDescribeResponse::default()
     };
     Ok(call.answer::<ShareGroupDescribeRequest>(&response)?.into())
+}
+
+/// Returns true if the caller may see all topics of the members. Else the group is not described, as in Kafka.
+fn may_see(context: &RequestContext, group: &DescribedGroup) -> bool {
+    let mut members = group.members.iter();
+    context.caller().is_unrestricted()
+        || members.all(|member| {
+            let mut topics = member.assignment.topic_partitions.iter();
+            topics.all(|topic| context.may_topic(Action::Describe, &topic.topic_name))
+        })
 }
 
 fn describe(group: &ConsumerGroup, topics: &Topics) -> DescribedGroup {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use stafett_access::Action;
 use stafett_groups::{GroupError, GroupKind};
 use stafett_kafka_wire::messages::alter_share_group_offsets::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
@@ -36,7 +37,7 @@ const NO_TOPIC: &str = "This server does not host this topic-partition.";
 pub(super) fn describe(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeShareGroupOffsetsRequest = call.read(body)?;
     let groups = request.groups.into_iter();
-    let groups = groups.map(|group| describe_group(&context.shared, call, group));
+    let groups = groups.map(|group| describe_group(context, call, group));
     let response = DescribeShareGroupOffsetsResponse {
         throttle_time_ms: 0,
         groups: groups.collect(),
@@ -45,10 +46,11 @@ pub(super) fn describe(context: &RequestContext, call: Call, body: Decoder) -> H
 }
 
 fn describe_group(
-    shared: &KafkaContext,
+    context: &RequestContext,
     call: Call,
     group: DescribeShareGroupOffsetsRequestGroup,
 ) -> DescribeShareGroupOffsetsResponseGroup {
+    let shared = &*context.shared;
     let name = group.group_id;
     // A group that does not exist has no places.
     if let Err((code, message)) = has_members(shared, &name) {
@@ -72,6 +74,7 @@ fn describe_group(
         let places = shared.broker.shares().of_group(&name);
         let topics = places.iter().filter_map(|place| topics.with_id(place.topic));
         topics
+            .filter(|topic| context.may_topic(Action::Describe, &topic.name))
             .map(|topic| {
                 let all = 0..i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
                 describe_topic(shared, call, &name, &topic, all)

@@ -52,11 +52,16 @@ pub(super) fn describe_transactions(context: &RequestContext, call: Call, body: 
             None => ErrorCode::TransactionalIdNotFound,
             Some(_) => ErrorCode::None,
         };
-        let described = found.map(|found| describe(&found, broker.topics()));
+        let mut described = found
+            .map(|found| describe(&found, broker.topics()))
+            .unwrap_or_default();
+        described
+            .topics
+            .retain(|topic| context.may_topic(Action::Describe, &topic.topic));
         TransactionState {
             error_code: context.shared.metrics.error(call.api, code),
             transactional_id,
-            ..described.unwrap_or_default()
+            ..described
         }
     });
     let response = DescribeTransactionsResponse {

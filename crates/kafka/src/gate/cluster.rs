@@ -58,22 +58,47 @@ pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
         cluster!(gate, Describe, DescribeQuorumRequest, DescribeQuorumResponse)
     }),
     (ApiKey::DescribeClientQuotas, |gate| {
-        cluster!(gate, DescribeSettings, DescribeClientQuotasRequest, DescribeClientQuotasResponse)
+        cluster!(
+            gate,
+            DescribeSettings,
+            DescribeClientQuotasRequest,
+            DescribeClientQuotasResponse
+        )
     }),
     (ApiKey::DescribeUserScramCredentials, |gate| {
-        cluster!(gate, Describe, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse)
+        cluster!(
+            gate,
+            Describe,
+            DescribeUserScramCredentialsRequest,
+            DescribeUserScramCredentialsResponse
+        )
     }),
     (ApiKey::ListPartitionReassignments, |gate| {
-        cluster!(gate, Describe, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
+        cluster!(
+            gate,
+            Describe,
+            ListPartitionReassignmentsRequest,
+            ListPartitionReassignmentsResponse
+        )
     }),
     (ApiKey::ListConfigResources, |gate| {
-        cluster!(gate, DescribeSettings, ListConfigResourcesRequest, ListConfigResourcesResponse)
+        cluster!(
+            gate,
+            DescribeSettings,
+            ListConfigResourcesRequest,
+            ListConfigResourcesResponse
+        )
     }),
     (ApiKey::ElectLeaders, |gate| {
         cluster!(gate, Alter, ElectLeadersRequest, ElectLeadersResponse)
     }),
     (ApiKey::AlterPartitionReassignments, |gate| {
-        cluster!(gate, Alter, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse)
+        cluster!(
+            gate,
+            Alter,
+            AlterPartitionReassignmentsRequest,
+            AlterPartitionReassignmentsResponse
+        )
     }),
     (ApiKey::UpdateFeatures, |gate| {
         cluster!(gate, Alter, UpdateFeaturesRequest, UpdateFeaturesResponse)

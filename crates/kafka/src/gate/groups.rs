@@ -29,7 +29,7 @@ use stafett_topics::TopicId;
 
 use super::{Checked, Gate, Right};
 
-/// First version of `OffsetCommit` and `OffsetFetch` that names topics by id.
+/// First version of `OffsetCommit` that names topics by id.
 const IDS_FROM: i16 = 10;
 /// First version of `OffsetFetch` with several groups.
 const MANY_FROM: i16 = 8;
@@ -73,20 +73,60 @@ macro_rules! descriptions {
 }
 
 pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
-    (ApiKey::JoinGroup, |gate| group!(gate, Read, JoinGroupRequest, JoinGroupResponse)),
-    (ApiKey::SyncGroup, |gate| group!(gate, Read, SyncGroupRequest, SyncGroupResponse)),
-    (ApiKey::Heartbeat, |gate| group!(gate, Read, HeartbeatRequest, HeartbeatResponse)),
-    (ApiKey::LeaveGroup, |gate| group!(gate, Read, LeaveGroupRequest, LeaveGroupResponse)),
-    (ApiKey::ConsumerGroupHeartbeat, |gate| group!(gate, Read, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)),
-    (ApiKey::ShareGroupHeartbeat, |gate| group!(gate, Read, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse)),
+    (ApiKey::JoinGroup, |gate| {
+        group!(gate, Read, JoinGroupRequest, JoinGroupResponse)
+    }),
+    (ApiKey::SyncGroup, |gate| {
+        group!(gate, Read, SyncGroupRequest, SyncGroupResponse)
+    }),
+    (ApiKey::Heartbeat, |gate| {
+        group!(gate, Read, HeartbeatRequest, HeartbeatResponse)
+    }),
+    (ApiKey::LeaveGroup, |gate| {
+        group!(gate, Read, LeaveGroupRequest, LeaveGroupResponse)
+    }),
+    (ApiKey::ConsumerGroupHeartbeat, |gate| {
+        group!(
+            gate,
+            Read,
+            ConsumerGroupHeartbeatRequest,
+            ConsumerGroupHeartbeatResponse
+        )
+    }),
+    (ApiKey::ShareGroupHeartbeat, |gate| {
+        group!(
+            gate,
+            Read,
+            ShareGroupHeartbeatRequest,
+            ShareGroupHeartbeatResponse
+        )
+    }),
     (ApiKey::DescribeGroups, |gate| {
-        descriptions!(gate, DescribeGroupsRequest, groups, DescribeGroupsResponse, classic::DescribedGroup)
+        descriptions!(
+            gate,
+            DescribeGroupsRequest,
+            groups,
+            DescribeGroupsResponse,
+            classic::DescribedGroup
+        )
     }),
     (ApiKey::ConsumerGroupDescribe, |gate| {
-        descriptions!(gate, ConsumerGroupDescribeRequest, group_ids, ConsumerGroupDescribeResponse, consumers::DescribedGroup)
+        descriptions!(
+            gate,
+            ConsumerGroupDescribeRequest,
+            group_ids,
+            ConsumerGroupDescribeResponse,
+            consumers::DescribedGroup
+        )
     }),
     (ApiKey::ShareGroupDescribe, |gate| {
-        descriptions!(gate, ShareGroupDescribeRequest, group_ids, ShareGroupDescribeResponse, shares::DescribedGroup)
+        descriptions!(
+            gate,
+            ShareGroupDescribeRequest,
+            group_ids,
+            ShareGroupDescribeResponse,
+            shares::DescribedGroup
+        )
     }),
     (ApiKey::OffsetCommit, offset_commit),
     (ApiKey::OffsetFetch, offset_fetch),
@@ -265,39 +305,26 @@ fn txn_offset_commit(gate: Gate<'_>) -> Checked {
     )
 }
 
-/// Commits to topics that the caller may not see are refused together with the group.
+/// Checks the groups. The handler checks topics, and leaves those out that are not named and may not be seen.
 fn offset_fetch(gate: Gate<'_>) -> Checked {
     let check_group = |name: &str| gate.context.check_group(Action::Describe, name);
-    let check_topics = |names: Vec<Str>| gate.topics(Action::Describe, names.iter().map(|name| &**name));
     gate.check(
         |asked: &OffsetFetchRequest| {
             if gate.call.version < MANY_FROM {
-                check_group(&asked.group_id)?;
-                let topics = asked.topics.iter().flatten();
-                return check_topics(topics.map(|topic| topic.name.clone()).collect());
+                return check_group(&asked.group_id);
             }
-            asked.groups.iter().try_for_each(|group| {
-                check_group(&group.group_id)?;
-                let topics = group.topics.iter().flatten();
-                let names = topics.filter_map(|topic| {
-                    let is_by_id = gate.call.version >= IDS_FROM;
-                    if is_by_id {
-                        name_of(gate, topic.topic_id)
-                    } else {
-                        Some(topic.name.clone())
-                    }
-                });
-                check_topics(names.collect())
-            })
+            asked
+                .groups
+                .iter()
+                .try_for_each(|group| check_group(&group.group_id))
         },
         |asked, code| {
             let topics = asked.topics.into_iter().flatten().map(|topic| {
-                let error_code = code_of_topic(gate, code, Action::Describe, &topic.name);
                 let partitions = topic.partition_indexes.iter();
                 let partitions = partitions.map(|index| OffsetFetchResponsePartition {
                     partition_index: *index,
                     committed_offset: -1,
-                    error_code,
+                    error_code: code,
                     ..OffsetFetchResponsePartition::default()
                 });
                 OffsetFetchResponseTopic {
@@ -306,7 +333,7 @@ fn offset_fetch(gate: Gate<'_>) -> Checked {
                 }
             });
             let groups = asked.groups.into_iter().map(|group| OffsetFetchResponseGroup {
-                error_code: check_group(&group.group_id).map_or_else(ErrorCode::code, |()| code),
+                error_code: code_of_group(gate, Action::Describe, &group.group_id),
                 group_id: group.group_id,
                 ..OffsetFetchResponseGroup::default()
             });

@@ -71,10 +71,7 @@ const BY_HANDLER: &[ApiKey] = &[
 /// Checks a request. `None` for an API without declared rights.
 fn right(gate: Gate<'_>) -> Option<Checked> {
     let api = gate.call.api;
-    let mut rights = topics::RIGHTS
-        .iter()
-        .chain(groups::RIGHTS)
-        .chain(cluster::RIGHTS);
+    let mut rights = topics::RIGHTS.iter().chain(groups::RIGHTS).chain(cluster::RIGHTS);
     match rights.find(|(known, _)| *known == api) {
         Some((_, check)) => Some(check(gate)),
         None => BY_HANDLER.contains(&api).then_some(Ok(None)),

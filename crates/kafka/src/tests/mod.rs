@@ -63,7 +63,7 @@ impl Bench {
         let shared = KafkaContext::new(Arc::new(broker.unwrap()), KafkaSettings::default(), metrics);
         let entry = ConnectionEntry::of(1, Arc::default());
         let context = RequestContext {
-            identity: Identity::new(&shared.broker, entry.peer.ip()),
+            identity: Identity::new(&shared.broker, &entry),
             shared: Arc::new(shared),
             entry,
             drain: CancellationToken::new(),

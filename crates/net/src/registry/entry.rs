@@ -268,8 +268,8 @@ impl ConnectionEntry {
         }
     }
 
-    /// Returns false if an operator has ended it already.
-    pub(super) fn begin_ending(&self, reason: &str) -> bool {
+    /// Begins to end the connection by its protocol. Returns false if that was begun already.
+    pub fn begin_ending(&self, reason: &str) -> bool {
         let mut rest = self.rest();
         if rest.reason.is_some() {
             return false;

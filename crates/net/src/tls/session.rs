@@ -24,6 +24,13 @@ pub struct TlsSession {
     pub client: Option<ClientCertificate>,
 }
 
+impl TlsSession {
+    /// Returns the name of the user in the client's certificate.
+    pub fn user(&self) -> Option<&str> {
+        self.client.as_ref()?.user.as_deref()
+    }
+}
+
 /// A verified certificate of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {

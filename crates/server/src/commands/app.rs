@@ -208,7 +208,9 @@ fn reset(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let mut answer = http::ask(matches, question)?;
     let tasks = answer.get_mut("tasks").map(Value::take);
-    let tasks = tasks.and_then(|tasks| tasks.as_array().cloned()).unwrap_or_default();
+    let tasks = tasks
+        .and_then(|tasks| tasks.as_array().cloned())
+        .unwrap_or_default();
     show(matches, &RESETS, &tasks, "no tasks")
 }
 

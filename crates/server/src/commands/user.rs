@@ -70,15 +70,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn add(matches: &ArgMatches, sets_tags: bool) -> Result<(), Failure> {
     let name = text(matches, NAME);
-    let mut body = json!({});
+    let mut body = serde_json::Map::new();
     if sets_tags {
         let tags: Vec<&String> = matches.get_many(TAG).into_iter().flatten().collect();
-        body["tags"] = json!(tags);
+        body.insert("tags".to_owned(), json!(tags));
     }
     let has_password = !sets_tags || !matches.get_flag(NO_PASSWORD);
     if has_password {
-        body["password"] = json!(password(matches, name)?);
+        body.insert("password".to_owned(), json!(password(matches, name)?));
     }
+    let body = json!(body);
     let answer = http::ask(
         matches,
         Question::new(Method::PUT, "/v1/users").at(name).with_body(body),

@@ -14,6 +14,7 @@ mod node;
 mod queues;
 mod refusals;
 mod reload;
+mod rights;
 mod serve;
 mod sockets;
 mod tidy;

@@ -36,6 +36,8 @@ struct Request {
     bytes: usize,
     sent: u32,
     stored: Stored,
+    /// An answer said that it was stored by the request that it answers.
+    is_answered: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -85,6 +87,7 @@ impl Parcels {
             bytes,
             sent: 0,
             stored: Stored::No,
+            is_answered: false,
         });
         request
     }
@@ -101,10 +104,13 @@ impl Parcels {
         self.requests.len().checked_sub(back + 1)
     }
 
-    pub(super) fn on_sending(&mut self, request: usize) {
-        if let Some(known) = self.requests.get_mut(request) {
-            known.sent += 1;
-        }
+    /// Returns true if the request is stored already.
+    pub(super) fn on_sending(&mut self, request: usize) -> bool {
+        let Some(known) = self.requests.get_mut(request) else {
+            return false;
+        };
+        known.sent += 1;
+        known.stored == Stored::Yes
     }
 
     pub(super) fn on_unknown(&mut self, request: usize) {
@@ -115,12 +121,16 @@ impl Parcels {
         }
     }
 
-    pub(super) fn on_sent(&mut self, request: usize, repeated: bool) -> Result<(), String> {
+    /// Processes the answer to a request. Its messages may have come before the answer.
+    pub(super) fn on_sent(&mut self, request: usize, was_stored: bool, repeated: bool) -> Result<(), String> {
         let Some(known) = self.requests.get_mut(request) else {
             return Err("an unknown request is answered".to_owned());
         };
+        if !repeated && (was_stored || known.is_answered) {
+            return Err("a request is stored twice".to_owned());
+        }
+        known.is_answered |= !repeated;
         match (known.stored, repeated) {
-            (Stored::Yes, false) => return Err("a request is stored twice".to_owned()),
             (Stored::No, true) if known.sent < 2 => {
                 return Err("a request is repeated that was sent once".to_owned());
             }

@@ -58,7 +58,7 @@ impl Client {
         };
         if let State::Opening(_) = client.state {
             let mut out = BytesMut::new();
-            handshake::start(PEER, true).encode(0, &mut out);
+            handshake::start(auth::mechanisms(PEER, true, false)).encode(0, &mut out);
             client.see(&out);
         }
         client
@@ -89,14 +89,12 @@ impl Client {
         while let State::Opening(handshake) = &mut self.state {
             let frame = frame::split(&mut input, 0).unwrap()?;
             let mut out = BytesMut::new();
-            let action = match handshake.on_frame(frame, &context.settings) {
-                HandshakeAction::LogIn(credentials) => {
-                    handshake.on_login(auth::guest(&credentials, PEER), &context.settings)
-                }
-                other => other,
-            };
+            let mut action = handshake.on_frame(frame, &context.settings);
+            if let HandshakeAction::LogIn(credentials) = &action {
+                action = handshake.on_login(auth::guest(credentials, PEER), &context.settings);
+            }
             match action {
-                HandshakeAction::LogIn(_) => self.end("it logs in twice"),
+                HandshakeAction::LogIn(_) | HandshakeAction::Trust => self.end("it logs in twice"),
                 HandshakeAction::Nothing => {}
                 HandshakeAction::Send(method) => method.encode(0, &mut out),
                 HandshakeAction::Close(exception) => self.refuse(&exception),

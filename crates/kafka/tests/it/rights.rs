@@ -1,0 +1,273 @@
+//! Rights: what a client reaches before its login, without rules, and after a right was revoked.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use stafett_access::{
+    Action, Actions, Change, Effect, Form, Kind, Rule, SUPERUSER, Subject, User, Verifiers,
+};
+use stafett_kafka_wire::messages::offset_fetch::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use stafett_kafka_wire::messages::{
+    ListTransactionsRequest, MetadataRequest, OffsetFetchRequest, SaslAuthenticateRequest,
+    SaslHandshakeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest, share_fetch,
+};
+use stafett_kafka_wire::{ApiKey, ErrorCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::group_offsets::commit;
+use crate::peer::{Client, PATIENCE, Server, batch, fetch};
+
+const REFUSED: i16 = ErrorCode::TopicAuthorizationFailed as i16;
+
+fn rule(kind: Kind, name: &str, actions: &[Action]) -> Change {
+    Change::SetRule(Rule {
+        subject: Subject::User("ann".into()),
+        effect: Effect::Allow,
+        kinds: kind.into(),
+        namespace: None,
+        form: Form::Literal,
+        name: name.into(),
+        host: None,
+        actions: Actions::of(actions),
+    })
+}
+
+/// Closes the broker; `ann` has no rules.
+fn close(server: &Server) {
+    let verifiers = Verifiers::of_password(b"secret", b"a salt of 16 byt");
+    server.broker.access().directory().apply([
+        Change::PutUser(User::new("root", verifiers.clone(), &[SUPERUSER]).unwrap()),
+        Change::PutUser(User::new("ann", verifiers, &[]).unwrap()),
+    ]);
+}
+
+fn apply(server: &Server, changes: impl IntoIterator<Item = Change>) {
+    server.broker.access().directory().apply(changes);
+}
+
+async fn logged_in(server: &Server, user: &str) -> Client {
+    let mut client = server.client().await;
+    let handshake = SaslHandshakeRequest {
+        mechanism: "PLAIN".into(),
+    };
+    assert_eq!(client.call(1, &handshake).await.error_code, 0);
+    let proof = SaslAuthenticateRequest {
+        auth_bytes: format!("\0{user}\0secret").into_bytes().into(),
+    };
+    assert_eq!(client.call(2, &proof).await.error_code, 0);
+    client
+}
+
+#[tokio::test]
+async fn before_a_login_every_api_but_those_of_the_login_ends_the_connection() {
+    let server = Server::start().await;
+    close(&server);
+    for api in 0..128_i16 {
+        let is_of_login = [
+            ApiKey::SaslHandshake,
+            ApiKey::ApiVersions,
+            ApiKey::SaslAuthenticate,
+        ]
+        .iter()
+        .any(|known| *known as i16 == api);
+        if is_of_login {
+            continue;
+        }
+        for version in [0_i16, 3, 9, 12] {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            let mut frame = vec![0, 0, 0, 64];
+            frame.extend(api.to_be_bytes());
+            frame.extend(version.to_be_bytes());
+            frame.extend([0, 0, 0, 1, 255, 255]);
+            frame.resize(4 + 64, 0);
+            stream.write_all(&frame).await.unwrap();
+            let mut answer = Vec::new();
+            let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap();
+            // A reset is an end too.
+            assert!(read.is_err() || answer.is_empty(), "API {api} version {version}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn commits_are_shown_of_topics_that_may_be_described_and_refused_one_by_one() {
+    let server = Server::start().await;
+    let mut open = server.client().await;
+    open.create("seen", 1).await;
+    open.create("hidden", 1).await;
+    for topic in ["seen", "hidden"] {
+        let committed = open.call(9, &commit("g", topic, 0, 7)).await;
+        assert_eq!(committed.topics[0].partitions[0].error_code, 0);
+    }
+    close(&server);
+    let describe = [Action::Describe];
+    apply(
+        &server,
+        [
+            rule(Kind::Group, "g", &describe),
+            rule(Kind::Topic, "seen", &describe),
+        ],
+    );
+    let mut ann = logged_in(&server, "ann").await;
+    let asked = |names: Option<&[&'static str]>| OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "g".into(),
+            topics: names.map(|names| {
+                let topics = names.iter().map(|name| OffsetFetchRequestTopics {
+                    name: (*name).into(),
+                    partition_indexes: vec![0],
+                    ..OffsetFetchRequestTopics::default()
+                });
+                topics.collect()
+            }),
+            ..OffsetFetchRequestGroup::default()
+        }],
+        ..OffsetFetchRequest::default()
+    };
+    let mut shown = async |names: Option<&[&'static str]>| {
+        let group = ann.call(9, &asked(names)).await.groups.remove(0);
+        assert_eq!(group.error_code, 0);
+        let topics = group.topics.into_iter().map(|topic| {
+            let one = &topic.partitions[0];
+            (topic.name.to_string(), one.committed_offset, one.error_code)
+        });
+        topics.collect::<Vec<_>>()
+    };
+    let seen = || ("seen".to_owned(), 7, 0);
+    assert_eq!(shown(None).await, [seen()]);
+    let named = shown(Some(&["seen", "hidden", "none"])).await;
+    let refused = |name: &str| (name.to_owned(), -1, REFUSED);
+    assert_eq!(named, [seen(), refused("hidden"), refused("none")]);
+    let of_one = |topics| OffsetFetchRequest {
+        group_id: "g".into(),
+        topics,
+        ..OffsetFetchRequest::default()
+    };
+    let all = ann.call(5, &of_one(None)).await;
+    assert_eq!((all.topics.len(), all.error_code), (1, 0));
+    let hidden = OffsetFetchRequestTopic {
+        name: "hidden".into(),
+        partition_indexes: vec![0],
+    };
+    let named = ann.call(5, &of_one(Some(vec![hidden]))).await;
+    assert_eq!(named.topics[0].partitions[0].error_code, REFUSED);
+}
+
+#[tokio::test]
+async fn a_fetch_that_waits_and_the_connection_of_a_deleted_user_end() {
+    let server = Server::start().await;
+    let mut open = server.client().await;
+    open.create("t", 1).await;
+    close(&server);
+    apply(&server, [rule(Kind::Topic, "t", &[Action::Read, Action::Write])]);
+    let mut ann = logged_in(&server, "ann").await;
+    let mut root = logged_in(&server, "root").await;
+    assert_eq!(
+        ann.fetch("t", 0, 0).await.responses[0].partitions[0].error_code,
+        0
+    );
+    let mut waiting = fetch("t", 0, 0);
+    (waiting.max_wait_ms, waiting.min_bytes) = (60_000, 1);
+    ann.send(11, &waiting).await;
+    apply(&server, [rule(Kind::Topic, "t", &[Action::Write])]);
+    root.produce("t", 0, batch(&["secret"])).await;
+    let (_, answer) = ann
+        .receive::<stafett_kafka_wire::messages::FetchRequest>(11)
+        .await;
+    let partition = &answer.responses[0].partitions[0];
+    assert_eq!(partition.error_code, REFUSED);
+    assert!(
+        partition
+            .records
+            .as_ref()
+            .is_none_or(|records| records.is_empty())
+    );
+    apply(&server, [Change::DeleteUser("ann".into())]);
+    ann.send(9, &MetadataRequest::default()).await;
+    assert!(ann.is_closed().await);
+}
+
+#[tokio::test]
+async fn a_share_session_loses_a_topic_that_may_no_longer_be_read() {
+    let server = Server::start().await;
+    let mut open = server.client().await;
+    let topic = open.create("t", 1).await;
+    close(&server);
+    let read = [Action::Read];
+    apply(
+        &server,
+        [rule(Kind::Topic, "t", &read), rule(Kind::Group, "shared", &read)],
+    );
+    let mut ann = logged_in(&server, "ann").await;
+    let joined = ShareGroupHeartbeatRequest {
+        group_id: "shared".into(),
+        member_id: "me".into(),
+        subscribed_topic_names: Some(vec!["t".into()]),
+        ..ShareGroupHeartbeatRequest::default()
+    };
+    assert_eq!(ann.call(1, &joined).await.error_code, 0);
+    let take = |epoch, topics| ShareFetchRequest {
+        group_id: Some("shared".into()),
+        member_id: Some("me".into()),
+        share_session_epoch: epoch,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        max_records: 500,
+        batch_size: 500,
+        topics,
+        ..ShareFetchRequest::default()
+    };
+    let named = share_fetch::FetchTopic {
+        topic_id: topic,
+        partitions: vec![share_fetch::FetchPartition::default()],
+    };
+    assert_eq!(ann.call(2, &take(0, vec![named])).await.error_code, 0);
+    let mut root = logged_in(&server, "root").await;
+    root.produce("t", 0, batch(&["secret"])).await;
+    apply(&server, [rule(Kind::Topic, "t", &[])]);
+    let answer = ann.call(2, &take(1, Vec::new())).await;
+    assert_eq!(answer.error_code, 0);
+    let partitions = answer.responses.iter().flat_map(|topic| &topic.partitions);
+    let codes: Vec<i16> = partitions.clone().map(|one| one.error_code).collect();
+    assert_eq!(codes, [REFUSED]);
+    assert!(partitions.clone().all(|one| one.acquired_records.is_empty()));
+}
+
+#[tokio::test]
+async fn a_user_without_rules_is_shown_nothing() {
+    let server = Server::start().await;
+    let mut open = server.client().await;
+    open.create("t", 1).await;
+    open.produce("t", 0, batch(&["secret"])).await;
+    close(&server);
+    let mut ann = logged_in(&server, "ann").await;
+    let all = MetadataRequest {
+        topics: None,
+        ..MetadataRequest::default()
+    };
+    assert!(ann.call(12, &all).await.topics.is_empty());
+    let fetched = ann.fetch("t", 0, 0).await;
+    assert_eq!(fetched.responses[0].partitions[0].error_code, REFUSED);
+    let listed = ann.call(0, &ListTransactionsRequest::default()).await;
+    assert!(listed.transaction_states.is_empty());
+    let mut group = fetch("t", 0, 0);
+    group.topics.clear();
+    assert_eq!(ann.call(11, &group).await.error_code, 0);
+    let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    assert!(server.broker.access().trusted("ann", peer).is_some());
+    assert!(
+        server
+            .broker
+            .access()
+            .before_login(Some("eve"), peer)
+            .name()
+            .is_none()
+    );
+    assert_eq!(
+        server.broker.access().before_login(Some("ann"), peer).name(),
+        Some("ann")
+    );
+}

@@ -1,0 +1,196 @@
+//! What is reached over HTTP without a login, and by a user without rules; and what ends when a right is gone.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::common::{Folder, Running, connect, serve};
+use crate::refusals::ask;
+
+/// Routes that answer before a login.
+const FREE: &[&str] = &[
+    "/v1",
+    "/v1/openapi.json",
+    "/v1/problems/{code}",
+    "/v1/login",
+    "/health",
+    "/live/try",
+];
+/// Routes that answer a user without rules: its own state, or nothing of others.
+const OWN: &[&str] = &["/v1/whoami", "/v1/logout"];
+
+fn basic(user: &str) -> String {
+    format!(
+        "authorization: Basic {}",
+        STANDARD.encode(format!("{user}:pw-{user}"))
+    )
+}
+
+struct Closed {
+    running: Running,
+    http: SocketAddr,
+    _folder: Folder,
+}
+
+impl Closed {
+    fn start() -> Self {
+        let folder = Folder::new();
+        let running = Running::start(serve(&folder));
+        let closed = Self {
+            http: running.address("http"),
+            running,
+            _folder: folder,
+        };
+        closed.put("root", None, r#"{"password": "pw-root", "tags": ["superuser"]}"#);
+        closed.put("eve", Some("root"), r#"{"password": "pw-eve"}"#);
+        closed
+    }
+
+    fn put(&self, user: &str, by: Option<&str>, body: &str) {
+        let request = format!("PUT /v1/users/{user}");
+        let (status, _, said) = self.ask(&request, by, body);
+        assert!(status < 300, "{status} {said}");
+    }
+
+    fn ask(&self, request: &str, user: Option<&str>, body: &str) -> (u16, String, String) {
+        let host = format!("host: {}", self.http);
+        let login = user.map(basic).unwrap_or_default();
+        let mut headers = vec![&*host, "content-type: application/json"];
+        headers.extend((!login.is_empty()).then_some(&*login));
+        ask(self.http, request, &headers, body)
+    }
+
+    /// Begins a request whose answer goes on, and reads its head.
+    fn begin(&self, request: &str, user: &str, more: &str) -> BufReader<TcpStream> {
+        let mut stream = connect(self.http);
+        let (host, login) = (self.http, basic(user));
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nhost: {host}\r\n{login}\r\n{more}\r\n"
+        )
+        .unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        assert!(
+            line.contains(" 200 ") || line.contains(" 101 "),
+            "{request}: {line}"
+        );
+        reader
+    }
+}
+
+#[test]
+fn every_route_is_closed_to_strangers_and_to_a_user_without_rules() {
+    let closed = Closed::start();
+    for made in ["/v1/queues/q", "/v1/topics/t", "/v1/exchanges/x"] {
+        let body = if made.contains("exchange") {
+            r#"{"kind": "direct"}"#
+        } else {
+            ""
+        };
+        closed.ask(&format!("PUT {made}"), Some("root"), body);
+    }
+    let (_, _, document) = closed.ask("GET /v1/openapi.json", None, "");
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let mut open = Vec::new();
+    let mut walked = 0;
+    for (template, methods) in document["paths"].as_object().unwrap() {
+        let path = template
+            .replace("{queue}", "q")
+            .replace("{topic}", "t")
+            .replace("{exchange}", "x")
+            .replace("{user}", "root")
+            .replace("{namespace}", "%2F")
+            .replace("{partition}", "0");
+        let path: String = path
+            .split('/')
+            .map(|part| if part.starts_with('{') { "1" } else { part })
+            .collect::<Vec<_>>()
+            .join("/");
+        for method in methods
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|it| *it != "parameters")
+        {
+            let request = format!("{} {path}", method.to_uppercase());
+            walked += 1;
+            let is_free = FREE.contains(&&**template) || template.starts_with("/health") || *template == "/";
+            let (status, ..) = closed.ask(&request, None, "{}");
+            if status != 401 && !is_free {
+                open.push(format!("{request} without a login: {status}"));
+            }
+            let (status, _, said) = closed.ask(&request, Some("eve"), "{}");
+            let is_own = OWN.contains(&&**template);
+            if !matches!(status, 400..=499) && !is_free && !is_own {
+                open.push(format!("{request} without rules: {status} {said}"));
+            }
+        }
+    }
+    for request in [
+        "GET /metrics",
+        "GET /metrics/detailed",
+        "GET /live",
+        "POST /live/publish",
+        "GET /api/overview",
+        "GET /api/queues",
+        "GET /api/users",
+        "GET /api/definitions",
+        "POST /api/definitions",
+        "PUT /api/queues/%2F/q",
+        "DELETE /api/queues/%2F/q",
+        "POST /api/queues/%2F/q/get",
+        "POST /api/exchanges/%2F/amq.default/publish",
+        "PUT /api/users/eve",
+        "PUT /api/permissions/%2F/eve",
+        "DELETE /api/vhosts/%2F",
+        "GET /api/connections",
+        "GET /api/nodes",
+    ] {
+        for user in [None, Some("eve")] {
+            walked += 1;
+            let (status, _, said) = closed.ask(request, user, "{}");
+            if !matches!(status, 400..=499) {
+                open.push(format!("{request} by {user:?}: {status} {said}"));
+            }
+        }
+    }
+    assert!(walked > 100, "{walked}");
+    assert!(open.is_empty(), "{}", open.join("\n"));
+}
+
+#[test]
+fn streams_and_sockets_end_when_the_right_is_gone() {
+    let closed = Closed::start();
+    let socket = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                  sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+    let watcher = r#"{"password": "pw-bob", "tags": ["monitoring"]}"#;
+    for (request, more) in [
+        ("GET /v1/events/stream", ""),
+        ("GET /v1/watch?list=queues", ""),
+        ("GET /v1/ws", socket),
+    ] {
+        closed.put("bob", Some("root"), watcher);
+        let mut reader = closed.begin(request, "bob", more);
+        let (status, ..) = closed.ask("DELETE /v1/users/bob", Some("root"), "");
+        assert_eq!(status, 200);
+        // It ends, and not by the limit of the test on waiting.
+        reader.read_to_end(&mut Vec::new()).unwrap();
+    }
+    // The right alone goes, and the user stays.
+    closed.put("bob", Some("root"), watcher);
+    let mut reader = closed.begin("GET /v1/events/stream", "bob", "");
+    closed.put("bob", Some("root"), r#"{"tags": []}"#);
+    reader.read_to_end(&mut Vec::new()).unwrap();
+    drop(closed.running);
+}
