@@ -2,8 +2,8 @@
 //!
 //! The share of a worker is its part of all tasks by weight, rounded down. The rest is given one each
 //! to the workers with the largest remainders; of equal ones, to those that hold more, then by name. Equal
-//! weights make it the share by count: 13 tasks over 5 workers are 3, 3, 3, 2, 2. A worker keeps what it
-//! has up to its share, so the fewest possible tasks move.
+//! weights make it the share by count: 13 tasks over 5 workers are 3, 3, 3, 2, 2. A worker keeps the tasks
+//! that it has, up to its share, so the fewest possible tasks move.
 
 use crate::task::TaskId;
 

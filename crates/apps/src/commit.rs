@@ -128,13 +128,13 @@ impl Build {
         Ok(())
     }
 
-    /// Stores what is known of the failing record of an input, or forgets it.
+    /// Stores the failing record of an input, or forgets it.
     pub(crate) fn push_failure(&mut self, input: u8, failure: Option<Failure>) -> Result<(), AppError> {
         let value = failure.as_ref().map(Failure::encode);
         self.push(&[b'f', input], value.as_deref(), Applied::Failure(input, failure))
     }
 
-    /// Returns the append to the task's log under an epoch, and what it changes.
+    /// Returns the append to the task's log under an epoch, and its changes.
     pub(crate) fn finish(self, log: LogId, epoch: u64) -> Result<(Append, Vec<Applied>), AppError> {
         let body = self.batch.finish().map_err(|why| AppError::Bad {
             field: "commit",

@@ -37,7 +37,7 @@ pub struct NewFailure {
     pub retry: bool,
 }
 
-/// What becomes of the record.
+/// Outcome of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failed {
     pub seq: u64,
@@ -199,8 +199,8 @@ fn numbered(seq: u64) -> NewCommit {
     }
 }
 
-/// Returns a commit whose position is behind the record. Places from which a restart reads stay, unless they are
-/// at the record.
+/// Returns a commit whose position is behind the record. Places from which a restart reads stay, unless
+/// they are at the record.
 fn passing(new: &NewFailure, position: &Position) -> NewCommit {
     let mut commit = numbered(new.seq);
     for (input, (next, safe)) in position.next.iter().zip(&position.safe).enumerate() {

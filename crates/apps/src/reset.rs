@@ -157,7 +157,7 @@ impl Apps {
         Ok(())
     }
 
-    /// Changes what may change of a definition.
+    /// Replaces the settings of an app.
     pub fn change(&self, name: &str, definition: Definition) -> Changing<(), AppError> {
         let (this, name) = (self.this.clone(), Box::<str>::from(name));
         self.parts.changes.begin(async move {
@@ -190,7 +190,7 @@ impl App {
         });
     }
 
-    /// Sets the position of a task, and forgets what was finished behind it or failed at it.
+    /// Sets the position of a task, and forgets its finished keys and failures.
     async fn reset_task(&self, reset: &TaskReset) -> Result<(), AppError> {
         let slot = self.slot(reset.task).ok_or(AppError::NoSuchTask(reset.task))?;
         let _turn = slot.turn().await;

@@ -460,7 +460,7 @@ pub(crate) fn is_repeated(position: &Position, claim: Claim, seq: u64) -> Result
     })
 }
 
-/// Moves the places at which a fetch begins to those that its worker names, within what was delivered.
+/// Moves the places at which a fetch begins to those that its worker names, within its deliveries.
 fn begin_at(
     places: &mut [u64],
     from: &[Option<u64>],

@@ -205,7 +205,8 @@ fn missing(kind: Kind) -> Option<Code> {
         Kind::Exchange => Some(Code::NoSuchExchange),
         Kind::TransactionalId => Some(Code::NoSuchTransaction),
         Kind::Namespace => Some(Code::NoSuchNamespace),
-        Kind::App | Kind::Sink | Kind::LiveTopic | Kind::Cluster | Kind::User | Kind::Token => None,
+        Kind::App => Some(Code::NoSuchApp),
+        Kind::Sink | Kind::LiveTopic | Kind::Cluster | Kind::User | Kind::Token => None,
     }
 }
 

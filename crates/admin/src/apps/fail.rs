@@ -26,13 +26,13 @@ struct Failure {
     /// Topic of the record; may be absent where the app has one.
     topic: Option<String>,
     offset: u64,
-    /// What went wrong; the first 1,000 bytes are kept.
+    /// Description of the failure; the first 1,000 bytes are kept.
     error: String,
     /// False if another attempt is of no use; true by default.
     retry: Option<bool>,
 }
 
-/// What becomes of the record.
+/// Outcome of a failure.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppFailed")]
 struct Failed {
@@ -42,8 +42,8 @@ struct Failed {
     repeated: bool,
     /// Attempts until now; 0 if the record went to the dead letters and this is a repetition.
     attempts: u32,
-    /// Time of the next attempt, ms since 1970. Null if there is none: the record is with the dead letters, or the
-    /// task stops at it.
+    /// Time of the next attempt, ms since 1970. Null if there is none: the record is with the dead
+    /// letters, or the task stops at it.
     retry: Option<i64>,
     /// Topic of the dead letters, once the record is there.
     dead_letter: Option<String>,
