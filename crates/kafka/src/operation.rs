@@ -305,7 +305,7 @@ impl Operation {
     }
 }
 
-async fn grow_topics(broker: &Broker, grown: Vec<(TopicId, u32)>) -> Vec<Result<Arc<Topic>, GrowError>> {
+async fn grow_topics(broker: &Arc<Broker>, grown: Vec<(TopicId, u32)>) -> Vec<Result<Arc<Topic>, GrowError>> {
     // All are begun before the first is awaited: they share the journal's syncs.
     let grown = grown.into_iter().map(|(id, total)| broker.grow_topic(id, total));
     in_order(grown.collect::<Vec<_>>()).await
