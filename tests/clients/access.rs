@@ -236,7 +236,11 @@ fn pika_has_the_permissions_that_the_management_api_set() {
     let permission = r#"{"configure": "^bob-", "write": "^(bob-.*|amq\\.default)$", "read": "^bob-"}"#;
     put("/api/permissions/%2F/bob", permission);
     let script = root().join("tests/clients/python/access.py");
-    peer::run(peer::command(&python).arg(script).arg(closed.broker.amqp()));
+    for topic in ["secret", "bob-t"] {
+        put(&format!("/v1/topics/{topic}"), "{}");
+    }
+    let addresses = [closed.broker.amqp(), closed.broker.http()];
+    peer::run(peer::command(&python).arg(script).args(addresses));
     let whoami = closed.curl(&["-u", "bob:pw-bob"], "/api/whoami");
     assert!(whoami.contains("\"management\""), "{whoami}");
     let users = closed.curl(&["-u", "bob:pw-bob"], "/api/users");

@@ -14,6 +14,7 @@ use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
 use stafett_net::registry::Wait;
 use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadHalf, WriteHalf, turn};
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -121,6 +122,7 @@ enum Event {
     Filled,
     Space,
     NamespaceClosed,
+    RightsChanged,
     Tick,
     Drain,
     /// The deadline of closing or the session's next check of arrivals has come.
@@ -136,6 +138,8 @@ struct Wire<'a> {
     entry: Arc<ConnectionEntry>,
     space: DiskSpace,
     namespace_closed: CancellationToken,
+    /// Changes of users and rules.
+    changes: watch::Receiver<u64>,
     /// Bytes already counted in the metrics.
     sent: u64,
     /// Time at which the oldest unwritten bytes were queued.
@@ -173,6 +177,7 @@ impl Open {
             entry: Arc::clone(&connection.entry),
             space: self.session.space.clone(),
             namespace_closed: self.session.namespace_closed.clone(),
+            changes: self.session.context.broker.access().changes(),
             sent: 0,
             writing_since: None,
         };
@@ -202,7 +207,7 @@ impl Open {
                     wire.on_written(&self.session);
                     Ok(())
                 }
-                Ok(Event::Stored | Event::Filled) => Ok(()),
+                Ok(Event::Stored | Event::Filled | Event::RightsChanged) => Ok(()),
                 Ok(Event::Read(None)) => Err(Ended::Left),
                 Ok(Event::Read(Some(permit))) => self.on_read(permit, wire).await,
                 Ok(Event::Space) => {
@@ -290,6 +295,8 @@ impl Open {
         let has_unconfirmed = session.has_unconfirmed();
         let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();
         let is_closing = session.is_closing();
+        // Others have no right that could go, or hear of it at their next event.
+        let has_rights = !is_closing && session.caller.name().is_some();
         let due = match (deadline, session.arrivals_due()) {
             (Some(deadline), Some(due)) => Some(deadline.min(due)),
             (deadline, due) => deadline.or(due),
@@ -318,6 +325,7 @@ impl Open {
             () = wire.space.enough(), if is_blocked => Ok(Event::Space),
             () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
             () = wire.namespace_closed.cancelled(), if !is_closing => Ok(Event::NamespaceClosed),
+            _ = wire.changes.changed(), if has_rights => Ok(Event::RightsChanged),
             () = tick.as_mut(), if has_heartbeat => Ok(Event::Tick),
             () = tokio::time::sleep_until(due.unwrap_or(begun)), if due.is_some() => Ok(Event::Due),
         }

@@ -246,11 +246,7 @@ impl Operation {
                 await_names(broker, names).await;
                 then.on_done(context, ())
             }
-            Self::GrowTopics(grown, then) => {
-                // All are begun before the first is awaited: they share the journal's syncs.
-                let grown = grown.into_iter().map(|(id, total)| broker.grow_topic(id, total));
-                then.on_done(context, in_order(grown.collect::<Vec<_>>()).await)
-            }
+            Self::GrowTopics(grown, then) => then.on_done(context, grow_topics(broker, grown).await),
             Self::DeleteTopics(ids, then) => then.on_done(context, delete_topics(shared, ids).await),
             Self::Truncate(logs, then) => then.on_done(context, catalog.truncate(&logs).await),
             Self::Alter(changes, then) => {
@@ -306,6 +302,12 @@ impl Operation {
             Self::Share(operation) => Box::pin(operation.perform(context)).await,
         }
     }
+}
+
+async fn grow_topics(broker: &Arc<Broker>, grown: Vec<(TopicId, u32)>) -> Vec<Result<Arc<Topic>, GrowError>> {
+    // All are begun before the first is awaited: they share the journal's syncs.
+    let grown = grown.into_iter().map(|(id, total)| broker.grow_topic(id, total));
+    in_order(grown.collect::<Vec<_>>()).await
 }
 
 async fn await_names(broker: &Broker, names: Vec<Str>) {

@@ -1,10 +1,14 @@
 """A user with permissions: what they permit works, everything else is refused with RabbitMQ's texts."""
 
+import base64
+import json
 import sys
+import urllib.request
 
 import pika
 
 HOST, PORT = sys.argv[1].rsplit(":", 1)
+HTTP = sys.argv[2]
 
 
 def connect(user, password, vhost="/"):
@@ -58,4 +62,85 @@ def publish(channel):
 
 
 refused(publish, 403, f"ACCESS_REFUSED - write access to exchange 'amq.topic' {END}")
+
+# A right on a name of this virtual host is none on a topic behind it.
+refused(
+    lambda it: it.queue_declare("bob-over", arguments={"x-stafett-topic": "secret"}),
+    403,
+    f"ACCESS_REFUSED - read access to topic 'secret' {END}",
+)
+refused(
+    lambda it: it.queue_declare("bob-t", passive=True),
+    403,
+    f"ACCESS_REFUSED - configure access to topic 'bob-t' {END}",
+)
+refused(lambda it: it.basic_consume("bob-t", print), 403, f"ACCESS_REFUSED - read access to topic 'bob-t' {END}")
+channel.exchange_declare("bob-x")
+refused(
+    lambda it: it.queue_bind("secret", "bob-x", "k", arguments={"x-destination": "topic"}),
+    403,
+    f"ACCESS_REFUSED - write access to topic 'secret' {END}",
+)
+refused(
+    lambda it: it.queue_bind("bob-t", "bob-x", "k"),
+    403,
+    f"ACCESS_REFUSED - write access to topic 'bob-t' {END}",
+)
+refused(
+    lambda it: it.queue_declare("bob-d", arguments={"x-dead-letter-exchange": "amq.fanout"}),
+    403,
+    f"ACCESS_REFUSED - write access to exchange 'amq.fanout' {END}",
+)
+for key in (None, "bob-t"):
+    dead = {"x-dead-letter-exchange": ""} | ({"x-dead-letter-routing-key": key} if key else {})
+    refused(
+        lambda it: it.queue_declare("bob-d", arguments=dead),
+        403,
+        f"ACCESS_REFUSED - write access to topic '{key or ''}' {END}",
+    )
+refused(
+    lambda it: it.exchange_declare("bob-a", arguments={"alternate-exchange": "amq.fanout"}),
+    403,
+    f"ACCESS_REFUSED - write access to exchange 'amq.fanout' {END}",
+)
+
+
+def publish_to_topic(channel, key="bob-t", headers=None):
+    channel.confirm_delivery()
+    channel.basic_publish("", key, b"x", pika.BasicProperties(headers=headers))
+
+
+refused(publish_to_topic, 403, f"ACCESS_REFUSED - write access to topic 'bob-t' {END}")
+refused(
+    lambda it: publish_to_topic(it, "bob-q", {"CC": ["bob-t"]}),
+    403,
+    f"ACCESS_REFUSED - write access to topic 'bob-t' {END}",
+)
+
+
+def permit(read):
+    rights = {"configure": "^bob-", "write": "^(bob-.*|amq\\.default)$", "read": read}
+    url = f"http://{HTTP}/api/permissions/%2F/bob"
+    request = urllib.request.Request(url, json.dumps(rights).encode(), method="PUT")
+    request.add_header("Authorization", "Basic " + base64.b64encode(b"root:pw-root").decode())
+    urllib.request.urlopen(request, timeout=60).close()
+
+
+# A consumer ends with its right, before it gets another message.
+root = connect("root", "pw-root")
+consumer = bob.channel()
+got, ended = [], []
+consumer.add_on_cancel_callback(lambda frame: ended.append(frame))
+consumer.basic_consume("bob-q", lambda _channel, _method, _properties, body: got.append(body), auto_ack=True)
+root.channel().basic_publish("", "bob-q", b"before")
+while not got:
+    bob.process_data_events(time_limit=10)
+permit("^$")
+root.channel().basic_publish("", "bob-q", b"after")
+while not ended:
+    bob.process_data_events(time_limit=10)
+assert got == [b"before"], got
+_, _, body = root.channel().basic_get("bob-q", auto_ack=True)
+assert body == b"after", body
+root.close()
 bob.close()

@@ -241,13 +241,13 @@ impl ShareFetch {
 
     /// Reads partitions that have records for the member, or waits for some.
     fn next_round(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
-        if self.request.max_records <= 0 || self.request.max_bytes <= 0 {
-            return self.respond(context);
-        }
         self.leave_out_refused(context);
         let Some((_, settings)) = &self.member else {
             return Err(Close::OutcomeUnknown);
         };
+        if self.request.max_records <= 0 || self.request.max_bytes <= 0 {
+            return self.respond(context);
+        }
         // Before the first look, so that nothing is missed between it and the wait.
         let places = self.partitions.iter().filter_map(|one| one.place.as_ref());
         let mut last: Option<&Arc<Place>> = None;

@@ -1,10 +1,6 @@
 //! What is reached over HTTP without a login, and by a user without rules; and what ends when a right is gone.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,6 +23,28 @@ const FREE: &[&str] = &[
 ];
 /// Routes that answer a user without rules: its own state, or nothing of others.
 const OWN: &[&str] = &["/v1/whoami", "/v1/logout"];
+
+/// Requests to other paths of the port.
+const OTHERS: &[&str] = &[
+    "GET /metrics",
+    "GET /metrics/detailed",
+    "GET /live",
+    "POST /live/publish",
+    "GET /api/overview",
+    "GET /api/queues",
+    "GET /api/users",
+    "GET /api/definitions",
+    "POST /api/definitions",
+    "PUT /api/queues/%2F/q",
+    "DELETE /api/queues/%2F/q",
+    "POST /api/queues/%2F/q/get",
+    "POST /api/exchanges/%2F/amq.default/publish",
+    "PUT /api/users/eve",
+    "PUT /api/permissions/%2F/eve",
+    "DELETE /api/vhosts/%2F",
+    "GET /api/connections",
+    "GET /api/nodes",
+];
 
 fn basic(user: &str) -> String {
     format!(
@@ -137,26 +155,7 @@ fn every_route_is_closed_to_strangers_and_to_a_user_without_rules() {
             }
         }
     }
-    for request in [
-        "GET /metrics",
-        "GET /metrics/detailed",
-        "GET /live",
-        "POST /live/publish",
-        "GET /api/overview",
-        "GET /api/queues",
-        "GET /api/users",
-        "GET /api/definitions",
-        "POST /api/definitions",
-        "PUT /api/queues/%2F/q",
-        "DELETE /api/queues/%2F/q",
-        "POST /api/queues/%2F/q/get",
-        "POST /api/exchanges/%2F/amq.default/publish",
-        "PUT /api/users/eve",
-        "PUT /api/permissions/%2F/eve",
-        "DELETE /api/vhosts/%2F",
-        "GET /api/connections",
-        "GET /api/nodes",
-    ] {
+    for request in OTHERS {
         for user in [None, Some("eve")] {
             walked += 1;
             let (status, _, said) = closed.ask(request, user, "{}");
