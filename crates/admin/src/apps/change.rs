@@ -1,5 +1,7 @@
 //! Settings of an app changed.
 
+#![expect(clippy::option_option, reason = "a field that is absent or null")]
+
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
