@@ -10,7 +10,8 @@ use super::settings::DEFINITIONS;
 /// Names the file if no flag does.
 pub(crate) const FILE_VARIABLE: &str = "STAFETT_CONFIG";
 
-/// Returns true for names that are not settings: the server of the daily commands and its authority, settings of the lab, and
+/// Returns true for names that are not settings: the server of the daily commands and its authority,
+/// settings of the lab, and
 /// settings of the tests.
 fn is_for_others(name: &str) -> bool {
     name == crate::client::SERVER_VARIABLE
