@@ -129,7 +129,7 @@ impl Caller {
         }
     }
 
-    /// Returns true if it is still somebody: its user exists, or callers need no name.
+    /// Returns true if it still has an identity: its user exists, or callers need no name.
     pub fn is_valid(&self) -> bool {
         match (&self.who, &self.directory) {
             (Who::User(name), Some(directory)) => directory.user(name).is_some(),

@@ -127,7 +127,7 @@ impl Directory {
         read(&self.state.read().rules)
     }
 
-    /// Decides, without regard to what a caller remembers.
+    /// Decides, without regard to a caller's memory.
     pub(crate) fn decide(&self, who: &Who, peer: IpAddr, action: Action, resource: &Resource<'_>) -> bool {
         let state = self.state.read();
         let Some(user) = state.user_of(who) else {

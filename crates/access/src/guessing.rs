@@ -1,4 +1,4 @@
-//! Delays for peers and users with failed logins. Both tables are bounded: what failed longest ago is
+//! Delays for peers and users with failed logins. Both tables are bounded: the oldest failure is
 //! forgotten.
 
 use std::collections::HashMap;

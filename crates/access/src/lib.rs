@@ -6,11 +6,11 @@
 //!
 //! - `action`: actions, and sets of them
 //! - `resource`: things that actions are done to
-//! - `rule`: one rule: who may or must not do what to which things
+//! - `rule`: one rule: a permission or prohibition of actions on things
 //! - `rules`: all rules, found by name, prefix or pattern
 //! - `pattern`: patterns of names, bounded in time and memory
 //! - `user`: users, their tags and verifiers
-//! - `verifier`: what a password is checked against
+//! - `verifier`: numbers that a password is checked against
 //! - [`scram`]: the server's side of SCRAM (RFC 5802, RFC 7677)
 //! - `token`: tokens that stand for a user
 //! - `guessing`: delays for peers and users with failed logins

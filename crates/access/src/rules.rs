@@ -90,7 +90,7 @@ pub struct Rules {
     compiled: Lock<HashMap<Box<str>, Arc<Pattern>>>,
 }
 
-/// What the rules of some subjects say about an action.
+/// Answer of the rules of some subjects about an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Verdict {
     /// No rule is about it.
@@ -207,7 +207,7 @@ impl Rules {
         rules.flat_map(|rules| rules.rows.iter().map(|row| whole(subject, row)))
     }
 
-    /// Returns what the rules of `subject` say. A prohibition goes before a permission.
+    /// Returns the answer of the rules of `subject`. A prohibition goes before a permission.
     pub(crate) fn verdict(
         &self,
         subject: &Subject,

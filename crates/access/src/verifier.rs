@@ -1,4 +1,4 @@
-//! What a password is checked against: never the password, and nothing from which it could be computed back.
+//! Numbers that a password is checked against: never the password, and nothing from which it could be computed back.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha512};
@@ -125,7 +125,7 @@ impl std::fmt::Debug for ScramVerifier {
     }
 }
 
-/// A salt of four bytes, and a hash of salt and password: what definitions of other brokers bring along. Fast
+/// A salt of four bytes, and a hash of salt and password, as in definitions of other brokers. Fast
 /// to guess, so a login replaces nothing, and users should get new passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SaltedHash {

@@ -14,8 +14,8 @@ use stafett_access::Caller;
 use stafett_amqp_wire::{Table, Value};
 use stafett_broker::access::{AccessControl, Proof};
 
-/// Returns the offered mechanisms in the order of preference. `is_open`: clients need no name; `is_known`: the
-/// certificate of the client is of a user.
+/// Returns the offered mechanisms in the order of preference. `is_open`: clients need no name; `is_known`:
+/// the certificate of the client is of a user.
 pub(crate) fn mechanisms(peer: IpAddr, is_open: bool, is_known: bool) -> &'static str {
     match (is_open && is_here(peer), is_known) {
         (true, false) => "PLAIN AMQPLAIN ANONYMOUS",

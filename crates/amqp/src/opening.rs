@@ -6,8 +6,9 @@ use std::sync::Arc;
 use stafett_access::Caller;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{Frame, frame};
+use stafett_broker::access::AccessControl;
 use stafett_net::tls::{is_hello, warn_of_tls};
-use stafett_net::{Connection, TlsSession, WriteHalf, turn};
+use stafett_net::{Connection, ConnectionEntry, TlsSession, WriteHalf, turn};
 
 use crate::auth;
 use crate::connection::Ended;
@@ -38,9 +39,7 @@ impl Opening {
         let mut handshake = Handshake::default();
         let mut caller = None;
         let access = context.broker.access();
-        let tls = entry.tls();
-        let user = tls.as_deref().and_then(TlsSession::user);
-        let trusted = user.and_then(|name| access.trusted(name, peer));
+        let trusted = trusted(access, &entry);
         let mut began = false;
         loop {
             let read = drain
@@ -60,15 +59,11 @@ impl Opening {
                     if is_tls {
                         warn_of_tls(&entry);
                     }
-                    self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
-                    self.output.write_all(&mut write).await?;
-                    return Err(Ended::NotOpened(
-                        "another protocol, or another version".to_owned(),
-                    ));
+                    return Err(self.refuse_protocol(&mut write).await);
                 }
                 began = true;
-                let mechanisms = auth::mechanisms(peer, access.is_open(), trusted.is_some());
-                self.output.send(0, handshake::start(mechanisms));
+                let known = auth::mechanisms(peer, access.is_open(), trusted.is_some());
+                self.output.send(0, handshake::start(known));
             }
             while let Some(frame) = self.next_frame()? {
                 let proved = (trusted.as_ref(), peer);
@@ -100,6 +95,15 @@ impl Opening {
         }
     }
 
+    /// Answers with the header of the protocol that is spoken here.
+    async fn refuse_protocol(&mut self, write: &mut WriteHalf<'_>) -> Ended {
+        self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
+        match self.output.write_all(write).await {
+            Ok(()) => Ended::NotOpened("another protocol, or another version".to_owned()),
+            Err(error) => error.into(),
+        }
+    }
+
     fn next_frame(&mut self) -> Result<Option<Frame>, Ended> {
         frame::split(&mut self.input.buffer, FRAME_BYTES_BEFORE)
             .map_err(|error| Ended::NotOpened(error.to_string()))
@@ -128,6 +132,13 @@ impl Opening {
             Err(error) => error.into(),
         }
     }
+}
+
+/// Returns the user of the client's certificate, if there is one.
+fn trusted(access: &AccessControl, entry: &ConnectionEntry) -> Option<Arc<Caller>> {
+    let tls = entry.tls();
+    let user = tls.as_deref().and_then(TlsSession::user)?;
+    access.trusted(user, entry.peer.ip())
 }
 
 /// Takes a frame, and checks the credentials in it. `proved`: the user of the certificate, and the address.

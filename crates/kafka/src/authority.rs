@@ -21,7 +21,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Creates the identity of a connection before a login. It is the user of its certificate, if there is one.
+    /// Creates the identity of a connection before a login: the user of its certificate, if there is one.
     pub(crate) fn new(broker: &Broker, entry: &ConnectionEntry) -> Self {
         let tls = entry.tls();
         let user = tls.as_deref().and_then(TlsSession::user);

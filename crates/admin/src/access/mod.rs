@@ -9,7 +9,7 @@
 //! finds names in a body asks for it where it resolves them ([`check`]).
 //!
 //! - `rights`: the right of every route
-//! - `standing`: the end of what goes on when its right is gone
+//! - `standing`: the end of waits and streams when their right is gone
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
 pub(crate) mod rights;
@@ -49,7 +49,7 @@ tokio::task_local! {
     static SCOPE: Scope;
 }
 
-/// The caller of what a task executes, and the request that it executes.
+/// The caller and the request of a task.
 #[derive(Clone)]
 struct Scope {
     caller: Arc<Caller>,
@@ -74,7 +74,7 @@ pub(crate) async fn scope<F: Future>(caller: Arc<Caller>, task: F) -> F::Output 
     SCOPE.scope(Scope { caller, standing }, task).await
 }
 
-/// Refuses what the caller of this task may not do to a thing that a body or a query names.
+/// Refuses an action of this task's caller on a thing that a body or a query names.
 pub(crate) fn check(broker: &Broker, action: Action, resource: &Resource<'_>) -> Result<(), Problem> {
     let checked = caller(broker).check(action, resource);
     checked.map_err(|_| rights::forbidden(action, resource))?;
@@ -98,8 +98,8 @@ pub(crate) fn check_queue(
     check(broker, action, &Resource::queue(namespace.as_str(), name))
 }
 
-/// Refuses a definition that would have messages written to an exchange by the broker: dead letters of a queue, or
-/// what an exchange cannot route. `key` is the routing key; `None` for the keys of messages.
+/// Refuses a definition that has the broker write messages to an exchange: dead letters of a queue, or
+/// unroutable messages of another exchange. `key` is the routing key; `None` for the keys of messages.
 pub(crate) fn check_forwarding(
     broker: &Broker,
     namespace: &Namespace,

@@ -15,7 +15,7 @@ use crate::caller::queue_name;
 pub(crate) enum Needs {
     /// Nothing: also before a login.
     Nothing,
-    /// A login. The handler checks rights on what bodies and queries name.
+    /// A login. The handler checks rights on names in bodies and queries.
     Login,
     /// An action on the cluster.
     Cluster(Action),
@@ -176,7 +176,7 @@ fn allow(caller: &Caller, action: Action, resource: &Resource<'_>) -> Result<(),
     }
     let missing = missing(resource.kind);
     match missing {
-        // What may not be seen looks as if it were not there.
+        // A hidden thing looks as if it were not there.
         Some(code) if action != Action::Create && !caller.may(Action::Describe, resource) => {
             let why = format!("there is no {resource}, or it may not be seen");
             Err(Problem::new(code, why))

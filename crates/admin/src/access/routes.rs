@@ -40,7 +40,7 @@ struct Login {
     password: String,
 }
 
-/// The caller of a request, and what it may do.
+/// The caller of a request, and its rights.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Whoami {
     /// The user; `operator` while logins are not needed.

@@ -1,4 +1,4 @@
-//! `/v1/rules`: who may, or must not, do what to which things.
+//! `/v1/rules`: permissions and prohibitions.
 
 use std::net::IpAddr;
 

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | member | a user with any tag of the management API |
 //! | virtual host | a member that may enter it, or sees everything |
-//! | monitor | `monitoring`, `administrator`, `superuser`: what is not in one virtual host |
+//! | monitor | `monitoring`, `administrator`, `superuser`: things outside of virtual hosts |
 //! | administrator | `administrator`, `superuser` |
 //!
 //! Rights on queues and exchanges are those of AMQP, as changes and messages go through a session.
@@ -83,7 +83,7 @@ fn right<'a>(method: &Method, path: &[&'a str]) -> Right<'a> {
         | ["deprecated-features", "used"]
         | ["health" | "healthchecks", ..]
         | ["auth", "hash_password", _] => Right::Member,
-        // Lists of what is in the virtual hosts that the user may enter.
+        // Lists of things in the virtual hosts that the user may enter.
         ["vhosts" | "queues" | "exchanges" | "bindings" | "policies" | "parameters"]
         | ["queues", "detailed"]
             if reads =>

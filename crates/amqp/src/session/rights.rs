@@ -242,9 +242,9 @@ impl Session {
         Exception::refused(text).ending(Scope::Channel)
     }
 
-    /// After a change of users or rules: closes the connection of a user that was deleted or may no longer enter
-    /// the virtual host, and of `guest` once there is an administrator; ends consumers without the right to
-    /// read. Called before anything is delivered.
+    /// After a change of users or rules: closes the connection of a user that was deleted or may no longer
+    /// enter the virtual host, and of `guest` once there is an administrator; ends consumers without the
+    /// right to read. Called before anything is delivered.
     pub(crate) fn end_without_rights(&mut self) -> Result<(), ConnectionEnd> {
         let generation = self.context.broker.access().directory().generation();
         if self.rights_of == generation || self.is_closing() {

@@ -158,7 +158,7 @@ impl AccessControl {
         self.change_rules(by, rules, Actions::with).await
     }
 
-    /// Takes the actions of rules away. What is not there is passed over.
+    /// Takes the actions of rules away. Absent ones are passed over.
     pub async fn remove_rules(&self, by: &Caller, rules: Vec<Rule>) -> Result<(), AccessError> {
         self.change_rules(by, rules, Actions::without).await
     }

@@ -59,7 +59,7 @@ pub(super) struct Verified(HashMap<Box<str>, ([u8; 32], u64)>);
 #[derive(Debug, Default)]
 pub(super) struct Sessions(HashMap<TokenHash, Session>);
 
-/// A session of a page. It ends with its user as it was at the login: a new password or tag needs a new login.
+/// A session of a page. It ends with a new password or other tags of its user.
 #[derive(Debug)]
 struct Session {
     user: Box<str>,

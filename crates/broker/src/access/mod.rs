@@ -1,6 +1,6 @@
 //! Users, tokens and rules as stored state, and logins.
 //!
-//! [`Directory`] decides; this stores what it knows, changes it, and checks what callers give as proof.
+//! [`Directory`] decides; this stores and changes its contents, and checks proofs of callers.
 //! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
 //! - `changes`: users, tokens and rules that are made and deleted
@@ -31,7 +31,7 @@ const CHECKS_MAX: usize = 2;
 /// Logins that wait for a check of their password; more are refused.
 const WAITING_MAX: usize = 256;
 
-/// Access to a broker: who may do what.
+/// Users, tokens and rules of a broker.
 #[derive(Debug)]
 pub struct AccessControl {
     directory: Arc<Directory>,
@@ -103,7 +103,7 @@ impl AccessControl {
         self.changes.subscribe()
     }
 
-    /// Creates the caller of a connection before a login: the user of its certificate, if there is such a user.
+    /// Creates the caller of a connection before a login: the user of its certificate, if there is one.
     pub fn before_login(&self, certificate_user: Option<&str>, peer: IpAddr) -> Arc<Caller> {
         let trusted = certificate_user.and_then(|name| self.trusted(name, peer));
         trusted.unwrap_or_else(|| self.anonymous(peer))

@@ -68,7 +68,7 @@ pub(super) fn consumer_group_describe(context: &RequestContext, call: Call, body
     Ok(call.answer::<ConsumerGroupDescribeRequest>(&response)?.into())
 }
 
-/// Returns true if the caller may see all topics of the members. Else the group is not described, as in Kafka.
+/// Returns true if the caller may see all topics of the members. Else Kafka does not describe the group.
 fn may_see(context: &RequestContext, group: &DescribedGroup) -> bool {
     let assigned = |member: &DescribedMember| {
         let assignments = [&member.assignment, &member.target_assignment].into_iter();

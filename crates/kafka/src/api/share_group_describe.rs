@@ -61,7 +61,7 @@ pub(super) fn share_group_describe(context: &RequestContext, call: Call, body: D
     Ok(call.answer::<ShareGroupDescribeRequest>(&response)?.into())
 }
 
-/// Returns true if the caller may see all topics of the members. Else the group is not described, as in Kafka.
+/// Returns true if the caller may see all topics of the members. Else Kafka does not describe the group.
 fn may_see(context: &RequestContext, group: &DescribedGroup) -> bool {
     let mut members = group.members.iter();
     context.caller().is_unrestricted()

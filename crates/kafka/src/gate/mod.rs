@@ -54,10 +54,10 @@ const BY_HANDLER: &[ApiKey] = &[
     ApiKey::Fetch,
     ApiKey::Metadata,
     ApiKey::DescribeTopicPartitions,
-    // Lists: what may not be seen is left out.
+    // Lists: hidden things are left out.
     ApiKey::ListGroups,
     ApiKey::ListTransactions,
-    // Addresses of brokers, and what a client tells of itself.
+    // Addresses of brokers, and metrics of clients.
     ApiKey::DescribeCluster,
     ApiKey::GetTelemetrySubscriptions,
     ApiKey::PushTelemetry,

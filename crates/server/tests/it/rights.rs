@@ -22,7 +22,7 @@ const FREE: &[&str] = &[
     "/live/try",
 ];
 /// Routes that answer a user without rules: its own state, or nothing of others.
-const OWN: &[&str] = &["/v1/whoami", "/v1/logout"];
+const OWN: &[&str] = &["/v1/whoami", "/v1/logout", "/v1/pending", "/v1/receive"];
 
 /// Requests to other paths of the port.
 const OTHERS: &[&str] = &[
@@ -175,8 +175,8 @@ fn streams_and_sockets_end_when_the_right_is_gone() {
                   sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
     let watcher = r#"{"password": "pw-bob", "tags": ["monitoring"]}"#;
     for (request, more) in [
-        ("GET /v1/events/stream", ""),
-        ("GET /v1/watch?list=queues", ""),
+        ("GET /v1/events/stream", "connection: close\r\n"),
+        ("GET /v1/watch?list=queues", "connection: close\r\n"),
         ("GET /v1/ws", socket),
     ] {
         closed.put("bob", Some("root"), watcher);
@@ -188,7 +188,7 @@ fn streams_and_sockets_end_when_the_right_is_gone() {
     }
     // The right alone goes, and the user stays.
     closed.put("bob", Some("root"), watcher);
-    let mut reader = closed.begin("GET /v1/events/stream", "bob", "");
+    let mut reader = closed.begin("GET /v1/events/stream", "bob", "connection: close\r\n");
     closed.put("bob", Some("root"), r#"{"tags": []}"#);
     reader.read_to_end(&mut Vec::new()).unwrap();
     drop(closed.running);
