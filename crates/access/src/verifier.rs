@@ -1,4 +1,4 @@
-//! Numbers that a password is checked against: never the password, and nothing from which it could be computed back.
+//! Numbers that a password is checked against: neither the password, nor anything that it follows from.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha512};

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytestring::ByteString;
 use stafett_access::Caller;
 use stafett_amqp_wire::{Table, Value};
-use stafett_broker::access::{AccessControl, Proof};
+use stafett_broker::{AccessControl, Proof};
 
 /// Returns the offered mechanisms in the order of preference. `is_open`: clients need no name; `is_known`:
 /// the certificate of the client is of a user.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stafett_access::Caller;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{Frame, frame};
-use stafett_broker::access::AccessControl;
+use stafett_broker::AccessControl;
 use stafett_net::tls::{is_hello, warn_of_tls};
 use stafett_net::{Connection, ConnectionEntry, TlsSession, WriteHalf, turn};
 

@@ -11,7 +11,7 @@
 //! - `history`: the last hour of everything that counts, and of the node
 //! - `live_logs`: stored topics behind live topics
 
-pub mod access;
+mod access;
 mod broker;
 mod group_changes;
 mod history;
@@ -20,6 +20,7 @@ mod namespaces;
 mod overrides;
 mod topic_changes;
 
+pub use access::{AUDIT, AccessControl, AccessError, LoginError, NewToken, Proof, ScramLogin};
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};

@@ -1,7 +1,7 @@
 //! Changes of users and rules that a request waits for.
 
 use stafett_access::{Rule, User};
-use stafett_broker::access::AccessError;
+use stafett_broker::AccessError;
 
 use crate::call::Close;
 use crate::context::RequestContext;

@@ -10,9 +10,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_access::scram::ScramError;
+use stafett_access::ScramError;
 use stafett_access::{Caller, Hash};
-use stafett_broker::access::{LoginError, Proof, ScramLogin};
+use stafett_broker::{LoginError, Proof, ScramLogin};
 
 use crate::context::RequestContext;
 

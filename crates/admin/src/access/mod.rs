@@ -29,7 +29,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use stafett_access::{Action, Caller, Resource, TokenHash};
 use stafett_broker::Broker;
-use stafett_broker::access::{AccessControl, LoginError, Proof};
+use stafett_broker::{AccessControl, LoginError, Proof};
 use stafett_http::{Code, Problem, Slot, server};
 use stafett_model::Namespace;
 use stafett_net::TlsSession;

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_access::{Action, Caller, Resource, Token, User, Verifiers};
 use stafett_broker::Broker;
-use stafett_broker::access::{AccessError, Proof};
+use stafett_broker::{AccessError, Proof};
 use stafett_http::api::{delete, get, post, put};
 use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot, body, server};

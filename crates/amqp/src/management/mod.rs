@@ -49,7 +49,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use stafett_broker::access::Proof;
+use stafett_broker::Proof;
 use stafett_http::{Access, Policy, Slot};
 use stafett_net::Connections;
 use tokio::task::spawn_blocking;

@@ -20,7 +20,7 @@ use stafett_access::{
     ADMINISTRATOR, Action, Actions, Effect, Form, Hash, Kind, Kinds, Rule, SaltedHash, Subject, User,
     Verifiers,
 };
-use stafett_broker::access::{AccessControl, AccessError};
+use stafett_broker::{AccessControl, AccessError};
 use stafett_model::Namespace;
 
 use super::call::{Call, Fields, changed, ok};

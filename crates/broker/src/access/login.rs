@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_access::scram::{Exchange, First, ScramError};
 use stafett_access::{Caller, Hash, TokenHash, User};
+use stafett_access::{Exchange, First, ScramError};
 use stafett_model::checksum;
 use stafett_store::wall_ms;
 

@@ -133,8 +133,8 @@ pub(super) fn create_acls(context: &RequestContext, call: Call, body: Decoder) -
     Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
-fn code_of(error: &stafett_broker::access::AccessError) -> ErrorCode {
-    use stafett_broker::access::AccessError;
+fn code_of(error: &stafett_broker::AccessError) -> ErrorCode {
+    use stafett_broker::AccessError;
     match error {
         AccessError::NotStored(_) | AccessError::Busy => ErrorCode::KafkaStorageError,
         AccessError::Name(_)
