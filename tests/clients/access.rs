@@ -70,7 +70,7 @@ impl Closed {
             format!("sasl.password={password}"),
             "message.timeout.ms=10000".to_owned(),
         ];
-        command.args(["-b", self.broker.kafka(), "-q"]);
+        command.args(["-b", self.broker.kafka()]);
         command.args(properties.iter().flat_map(|property| ["-X", property.as_str()]));
         Some(command)
     }

@@ -95,7 +95,7 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/exchanges/{exchange}/route" => (Describe, Kind::Exchange),
         "/groups/{group}" => (definition, Kind::Group),
         "/groups/{group}/offsets" => (if puts { Read } else { Delete }, Kind::Group),
-        "/groups/{group}/reset" => (Read, Kind::Group),
+        "/groups/{group}/members/{member}" | "/groups/{group}/reset" => (Read, Kind::Group),
         "/namespaces/{namespace}" => (definition, Kind::Namespace),
         "/queues/{queue}" => (definition, Kind::Queue),
         "/queues/{queue}/consumers" => (Describe, Kind::Queue),
