@@ -101,7 +101,7 @@ impl JsonSchema for Put {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "array", "minItems": 2, "maxItems": 3})
+        json_schema!({"type": "array", "items": {}, "minItems": 2, "maxItems": 3})
     }
 }
 
