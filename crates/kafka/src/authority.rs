@@ -55,11 +55,27 @@ impl RequestContext {
 
     pub(crate) fn check_topic(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
         let checked = self.caller().check(action, &Resource::topic(name));
-        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+        match checked {
+            Ok(()) if self.may_queue_shown_as(action, name) => Ok(()),
+            Ok(()) | Err(_) => Err(ErrorCode::TopicAuthorizationFailed),
+        }
     }
 
     pub(crate) fn may_topic(&self, action: Action, name: &str) -> bool {
-        self.caller().may(action, &Resource::topic(name))
+        self.caller().may(action, &Resource::topic(name)) && self.may_queue_shown_as(action, name)
+    }
+
+    /// A topic that shows a queue needs the right on the queue too.
+    fn may_queue_shown_as(&self, action: Action, name: &str) -> bool {
+        let caller = self.caller();
+        if caller.is_unrestricted() {
+            return true;
+        }
+        let queue = self.shared.broker.messaging().queues().shown_as(name);
+        queue.is_none_or(|queue| {
+            let resource = Resource::queue(queue.namespace.as_str(), &queue.name);
+            caller.check(action, &resource).is_ok()
+        })
     }
 
     pub(crate) fn check_group(&self, action: Action, name: &str) -> Result<(), ErrorCode> {

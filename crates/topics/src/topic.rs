@@ -36,6 +36,12 @@ impl TopicId {
         Self(QUEUE_TOPIC << 64 | u128::from(queue))
     }
 
+    /// Returns the id of the queue that the topic shows.
+    pub fn queue(self) -> Option<u64> {
+        self.is_queue()
+            .then(|| u64::try_from(self.0 & u128::from(u64::MAX)).unwrap_or(u64::MAX))
+    }
+
     /// Returns true if the topic is a queue, which has a definition of its own.
     pub fn is_queue(self) -> bool {
         self.0 >> 64 == QUEUE_TOPIC

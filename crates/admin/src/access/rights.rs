@@ -4,6 +4,7 @@
 use axum::extract::Request;
 use axum::http::{Method, header};
 use stafett_access::{Action, Caller, Kind, Resource};
+use stafett_broker::Broker;
 use stafett_http::query::decoded;
 use stafett_http::{Code, Problem, Query};
 use stafett_model::Namespace;
@@ -168,6 +169,25 @@ pub(crate) fn check_path(
         }
     };
     allow(caller, action, &resource)
+}
+
+/// Checks the right on the queue that a route's topic shows.
+pub(crate) fn check_shown_queue(
+    broker: &Broker,
+    caller: &Caller,
+    method: &Method,
+    template: &str,
+    path: &str,
+) -> Result<(), Problem> {
+    let Some(Needs::Named(action, Kind::Topic)) = needs(method, template) else {
+        return Ok(());
+    };
+    let Some(queue) = broker.messaging().queues().shown_as(&name(template, path)) else {
+        return Ok(());
+    };
+    let resource = Resource::queue(queue.namespace.as_str(), &queue.name);
+    let checked = caller.check(action, &resource);
+    checked.map_err(|_| forbidden(action, &resource))
 }
 
 fn allow(caller: &Caller, action: Action, resource: &Resource<'_>) -> Result<(), Problem> {

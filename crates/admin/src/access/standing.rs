@@ -91,6 +91,7 @@ impl Standing {
         }
         let (path, query) = (self.uri.path(), self.uri.query());
         rights::check_path(&self.caller, &self.method, self.template(), path, query)?;
+        rights::check_shown_queue(&self.broker, &self.caller, &self.method, self.template(), path)?;
         self.checked.lock().iter().try_for_each(|one| {
             let resource = Resource {
                 kind: one.kind,

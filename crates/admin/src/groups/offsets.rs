@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_groups::{CommitSender, GroupError, NewCommit};
 use stafett_http::api::{delete, post, put};
@@ -16,6 +17,7 @@ use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_topics::Topic;
 
 use super::{IF_EPOCH, check_epoch, no_such_group};
+use crate::access;
 use crate::records::position::{Position, SHAPE};
 use crate::refusals::{self, of_group};
 use crate::topics::{find as find_topic, no_such_partition, no_such_topic};
@@ -169,7 +171,7 @@ async fn commit(
     let text_max = broker.groups().settings().commit_text_bytes_max;
     let mut commits = Vec::with_capacity(offsets.len());
     for Object(one) in offsets {
-        let topic = find_topic(&broker, &one.topic)?;
+        let topic = readable(&broker, &one.topic)?;
         if one.partition >= topic.partitions() {
             return Err(no_such_partition(&topic, one.partition));
         }
@@ -186,6 +188,16 @@ async fn commit(
     let count = commits.len();
     store(&broker, &group, commits).await?;
     Ok(answer(StatusCode::OK, &CommitCount { commits: count }))
+}
+
+/// Finds a topic whose records the caller may read: offsets tell of them.
+fn readable(broker: &Broker, name: &str) -> Result<Arc<Topic>, Problem> {
+    check_readable(broker, name)?;
+    find_topic(broker, name)
+}
+
+fn check_readable(broker: &Broker, name: &str) -> Result<(), Problem> {
+    access::check(broker, Action::Read, &Resource::topic(name))
 }
 
 fn new_commit(topic: &Topic, partition: u32, offset: u64, text: Option<String>) -> NewCommit {
@@ -287,6 +299,9 @@ fn chosen(broker: &Broker, group: &str, wanted: &Reset) -> Result<Chosen, Proble
         let topics = ids.ok_or_else(|| no_such_group(group))?.into_iter();
         let mut topics: Vec<Arc<Topic>> = topics.filter_map(|id| broker.topics().with_id(id)).collect();
         topics.sort_by(|one, other| one.name.cmp(&other.name));
+        for topic in &topics {
+            check_readable(broker, &topic.name)?;
+        }
         let all = topics.into_iter().map(|topic| {
             let partitions = committed(&topic).into_iter();
             let partitions = partitions
@@ -296,7 +311,7 @@ fn chosen(broker: &Broker, group: &str, wanted: &Reset) -> Result<Chosen, Proble
         });
         return Ok(all.collect());
     };
-    let topic = find_topic(broker, name)?;
+    let topic = readable(broker, name)?;
     let known = committed(&topic);
     let numbers = wanted
         .partitions

@@ -13,6 +13,7 @@ use stafett_model::{LogId, Namespace, TopicName};
 use stafett_topics::names::escape;
 use stafett_topics::{Topic, TopicId};
 
+use super::definition::QueueId;
 use super::queue::Queue;
 use super::registry::Queues;
 use stafett_delivery::DeliveryState;
@@ -36,6 +37,12 @@ impl Queue {
 }
 
 impl Queues {
+    /// Returns the queue that is shown as a topic of this name.
+    pub fn shown_as(&self, topic: &str) -> Option<Arc<Queue>> {
+        let shown = self.topics.named(topic)?.id.queue()?;
+        self.with_id(QueueId(shown))
+    }
+
     /// Shows the queue, in its current state, to clients that read logs.
     pub(super) fn publish_view(&self, queue: &Queue, inner: &DeliveryState) {
         let Some(name) = queue.topic_name() else { return };

@@ -1,6 +1,6 @@
 //! Several appending and several reading threads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use stafett_journal::{Append, Journal, Outcome};
 use stafett_model::{Durability, LogId};
@@ -74,9 +74,10 @@ fn follow(journal: &dyn Journal, logs: &[LogId]) -> Vec<Vec<Seen>> {
         assert!(journal.watch_log(&watch, *log, token));
     }
     let mut followed = vec![Vec::new(); logs.len()];
-    while followed.iter().any(|all| all.len() < APPENDERS * rounds()) {
-        block_on(watch.grown());
-        for token in watch.take() {
+    // Appenders may have begun, and even ended, before the watch did.
+    let mut grown: HashSet<u32> = (0..).zip(logs).map(|(token, _)| token).collect();
+    loop {
+        for token in grown {
             let (log, all) = (logs[token as usize], &mut followed[token as usize]);
             loop {
                 let run = read(journal, log, all.len() as u64, 30_000).unwrap();
@@ -86,8 +87,12 @@ fn follow(journal: &dyn Journal, logs: &[LogId]) -> Vec<Vec<Seen>> {
                 all.extend(seen(&run));
             }
         }
+        if followed.iter().all(|all| all.len() == APPENDERS * rounds()) {
+            return followed;
+        }
+        block_on(watch.grown());
+        grown = watch.take();
     }
-    followed
 }
 
 /// Checks that offsets have no gaps, that each has its acknowledged value, and that each thread's are in
