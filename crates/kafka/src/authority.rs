@@ -54,28 +54,33 @@ impl RequestContext {
     }
 
     pub(crate) fn check_topic(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
-        let checked = self.caller().check(action, &Resource::topic(name));
-        match checked {
-            Ok(()) if self.may_queue_shown_as(action, name) => Ok(()),
-            Ok(()) | Err(_) => Err(ErrorCode::TopicAuthorizationFailed),
-        }
-    }
-
-    pub(crate) fn may_topic(&self, action: Action, name: &str) -> bool {
-        self.caller().may(action, &Resource::topic(name)) && self.may_queue_shown_as(action, name)
-    }
-
-    /// A topic that shows a queue needs the right on the queue too.
-    fn may_queue_shown_as(&self, action: Action, name: &str) -> bool {
         let caller = self.caller();
-        if caller.is_unrestricted() {
-            return true;
+        let checked = caller.check(action, &Resource::topic(name));
+        let checked =
+            checked.and_then(|()| self.of_queue_shown_as(name, |queue| caller.check(action, queue)));
+        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+    }
+
+    /// As [`Self::check_topic`], without a line in the audit.
+    pub(crate) fn may_topic(&self, action: Action, name: &str) -> bool {
+        let caller = self.caller();
+        let may_queue = |queue: &Resource<'_>| caller.may(action, queue).then_some(()).ok_or(());
+        caller.may(action, &Resource::topic(name)) && self.of_queue_shown_as(name, may_queue).is_ok()
+    }
+
+    /// Looks at the right on the queue that a topic shows, if it shows one.
+    fn of_queue_shown_as<E>(
+        &self,
+        name: &str,
+        right: impl FnOnce(&Resource<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.caller().is_unrestricted() || !name.starts_with("queue") {
+            return Ok(());
         }
-        let queue = self.shared.broker.messaging().queues().shown_as(name);
-        queue.is_none_or(|queue| {
-            let resource = Resource::queue(queue.namespace.as_str(), &queue.name);
-            caller.check(action, &resource).is_ok()
-        })
+        let Some(queue) = self.shared.broker.messaging().queues().shown_as(name) else {
+            return Ok(());
+        };
+        right(&Resource::queue(queue.namespace.as_str(), &queue.name))
     }
 
     pub(crate) fn check_group(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
