@@ -217,8 +217,9 @@ const STEPS = {
     await page.getByRole('link', { name: 'State', exact: true }).click();
     await page.getByLabel('Key, exactly').fill('customer-7');
     await page.getByRole('button', { name: 'Look', exact: true }).click();
-    await page.getByText('"amount"').waitFor();
-    await page.goBack();
+    await page.getByText('amount').waitFor();
+    await page.getByLabel('Key, exactly').fill('');
+    await page.getByRole('button', { name: 'Look', exact: true }).click();
     await page.getByRole('button', { name: 'customer-11' }).waitFor();
     await page.getByRole('button', { name: 'Pause', exact: true }).last().click();
     await page.getByRole('button', { name: 'Resume' }).waitFor();
@@ -237,7 +238,8 @@ const STEPS = {
   },
 
   async 'a task is given to a worker, and a worker is drained'({ page, base, call }) {
-    await work(call, 'w-2').catch(() => undefined);
+    const command = await work(call, 'w-2', 0);
+    const beats = setInterval(() => void command('beat', {}).catch(() => undefined), 2000);
     await page.goto(`${base}/console/apps/totals?tab=workers`);
     const row = page.getByRole('row', { name: /w-2/ });
     await row.waitFor();
@@ -257,6 +259,8 @@ const STEPS = {
     await page.keyboard.press('Escape');
     const { tasks } = await call('GET', 'apps/totals');
     assert.equal(tasks[1].pinned, 'w-2');
+    clearInterval(beats);
+    await command('leave', {});
   },
 
   async 'definitions are exported, and imported after a comparison'({ page, base, call }) {
@@ -320,7 +324,7 @@ const STEPS = {
     await page.getByRole('button', { name: 'Add a rule' }).click();
     await dialog.getByLabel('describe', { exact: true }).check();
     await dialog.getByLabel('queue', { exact: true }).check();
-    await dialog.getByLabel('Names').selectOption('prefix');
+    await dialog.getByLabel('Names', { exact: true }).selectOption('prefix');
     await dialog.getByLabel('Beginning').fill('work');
     await dialog.getByText('User ann may see queues whose names begin with "work".').waitFor();
     await dialog.getByRole('button', { name: 'Add the rule' }).click();
