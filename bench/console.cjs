@@ -1,9 +1,11 @@
 // Measures the console of a running broker in Chromium: first numbers, pages, memory, and the broker's cost.
 //
-//   NODE_PATH=target/browser/node_modules node bench/console.cjs URL BROKER_PID [SECONDS_OF_A_TAB]
+//   NODE_PATH=target/browser/node_modules node bench/console.cjs URL BROKER_PID PART...
 //
-// Prints a line of JSON for each figure. Times are medians and the highest of several rounds, in ms; memory is the
-// proportional set of the page's process, in MiB; shares are of one core. Fill the broker before.
+// Parts: `first` numbers with an empty cache, `pages` and the memory after them, `tab` that stays open for TAB_S
+// seconds (600), `cost` of ten consoles for the broker. Prints a line of JSON for each figure. Times are
+// medians and the highest of several rounds, in ms; memory is the proportional set of the page's process, in MiB;
+// shares are of one core. Fill the broker before.
 'use strict';
 
 const { readFileSync } = require('node:fs');
@@ -38,13 +40,12 @@ async function share(pid, seconds) {
   return Number(((cpu(pid) - before) / ((performance.now() - begun) / 1000)).toFixed(4));
 }
 
-/** Process of a page: the only renderer that has appeared since. */
-async function rendererOf(browser, before) {
+/** Processes of pages. */
+async function renderersOf(browser) {
   const session = await browser.newBrowserCDPSession();
   const { processInfo } = await session.send('SystemInfo.getProcessInfo');
   await session.detach();
-  const renderers = processInfo.filter(({ type }) => type === 'renderer').map(({ id }) => id);
-  return { renderers, own: renderers.find((id) => !before.includes(id)) };
+  return processInfo.filter(({ type }) => type === 'renderer').map(({ id }) => id);
 }
 
 /** Opens a page with an empty cache; the time from the request to the first of `selector`. */
@@ -60,65 +61,82 @@ async function open(browser, url, selector) {
 
 const READY = 'main .figures dd, main tbody tr, main .empty, main .event';
 
-async function main() {
-  const [base, broker, seconds = '60'] = process.argv.slice(2);
-  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--site-per-process'] });
-  const first = [];
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const { context, ms } = await open(browser, `${base}/console/`, 'main .figures dd');
-    first.push(ms);
-    await context.close();
-  }
-  say({ what: 'first numbers, empty cache, ms', ...summary(first) });
-
-  const { renderers } = await rendererOf(browser, []);
-  const { context, page } = await open(browser, `${base}/console/`, READY);
-  const { own } = await rendererOf(browser, renderers);
-  for (const path of PAGES) {
+const PARTS = {
+  async first(browser, base) {
     const times = [];
     for (let round = 0; round < ROUNDS; round += 1) {
-      // From another page, by a link, as a person goes; from the change of the address to two frames with the data.
-      await page.evaluate(() => {
-        history.pushState(null, '', '/console/none');
-        dispatchEvent(new PopStateEvent('popstate'));
-      });
-      await page.getByText('There is no such page').waitFor();
-      const ms = await page.evaluate(
-        async ([address, ready]) => {
-          const begun = performance.now();
-          history.pushState(null, '', address);
-          dispatchEvent(new PopStateEvent('popstate'));
-          const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-          while (!document.querySelector(ready)) await frame();
-          await frame();
-          return performance.now() - begun;
-        },
-        [`/console/${path}`, READY],
-      );
+      const { context, ms } = await open(browser, `${base}/console/`, 'main .figures dd');
       times.push(ms);
+      await context.close();
     }
-    say({ what: `page ${path || 'overview'}, ms`, ...summary(times) });
-  }
-  say({ what: 'memory of the tab after all pages, MiB', value: Math.round(pssMib(own)) });
+    say({ what: 'first numbers, empty cache, ms', ...summary(times) });
+  },
 
-  await page.goto(`${base}/console/`);
-  await page.locator(READY).first().waitFor();
-  const tab = [pssMib(own)];
-  const busy = await share(own, Number(seconds));
-  tab.push(pssMib(own));
-  say({ what: `the overview for ${seconds} s: memory before and after, MiB; share of a core`, value: tab.map(Math.round), share: busy });
-  await context.close();
+  async pages(browser, base) {
+    const { context, page, renderer } = await openOwn(browser, base);
+    for (const path of PAGES) {
+      const times = [];
+      for (let round = 0; round < ROUNDS; round += 1) {
+        // From another page, as by a link, with nothing known: from the change of the address to the second frame
+        // with the data.
+        await page.goto(`${base}/console/none`);
+        await page.getByText('There is no such page').waitFor();
+        times.push(await page.evaluate(arrive, [`/console/${path}`, READY]));
+      }
+      say({ what: `page ${path || 'overview'}, ms`, ...summary(times) });
+    }
+    say({ what: 'memory of the tab after all pages, MiB', value: Math.round(pssMib(renderer)) });
+    await context.close();
+  },
 
-  const idle = await share(broker, WATCHED_S);
-  say({ what: 'broker without a console, share of a core', share: idle });
-  for (const path of ['', 'queues?sort=-ready', 'topics']) {
-    const contexts = [];
-    for (let n = 0; n < CONSOLES; n += 1) contexts.push((await open(browser, `${base}/console/${path}`, READY)).context);
-    await sleep(3000);
-    const used = await share(broker, WATCHED_S);
-    say({ what: `broker with ${CONSOLES} consoles at ${path || 'the overview'}, share of a core above that`, share: Number((used - idle).toFixed(4)) });
-    for (const each of contexts) await each.close();
-  }
+  async tab(browser, base) {
+    const { context, renderer } = await openOwn(browser, base);
+    const seconds = Number(process.env.TAB_S ?? 600);
+    await sleep(10_000);
+    const before = pssMib(renderer);
+    const used = await share(renderer, seconds);
+    say({ what: `a tab with the overview for ${seconds} s, MiB before and after, share of a core`, before: Math.round(before), after: Math.round(pssMib(renderer)), share: used });
+    await context.close();
+  },
+
+  async cost(browser, base, broker) {
+    const idle = await share(broker, WATCHED_S);
+    say({ what: 'broker without a console, share of a core', share: idle });
+    for (const path of ['', 'queues', 'queues?sort=-ready', 'topics']) {
+      const contexts = [];
+      for (let n = 0; n < CONSOLES; n += 1) contexts.push((await open(browser, `${base}/console/${path}`, READY)).context);
+      await sleep(3000);
+      const used = await share(broker, WATCHED_S);
+      say({ what: `broker with ${CONSOLES} consoles at ${path || 'the overview'}, share of a core above that`, share: Number((used - idle).toFixed(4)) });
+      for (const each of contexts) await each.close();
+    }
+  },
+};
+
+/** Runs in the page. */
+async function arrive([address, ready]) {
+  const begun = performance.now();
+  history.pushState(null, '', address);
+  dispatchEvent(new PopStateEvent('popstate'));
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  // The page before has no figures and no rows, but is empty, too.
+  while (document.querySelector('h1')?.textContent === 'There is no such page' || !document.querySelector(ready)) await frame();
+  await frame();
+  return performance.now() - begun;
+}
+
+/** Opens the overview in a process of its own. */
+async function openOwn(browser, base) {
+  const opened = await open(browser, `${base}/console/`, READY);
+  // The others are spare, and small.
+  const [renderer] = (await renderersOf(browser)).sort((one, other) => pssMib(other) - pssMib(one));
+  return { ...opened, renderer };
+}
+
+async function main() {
+  const [base, broker, ...parts] = process.argv.slice(2);
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--site-per-process'] });
+  for (const part of parts) await PARTS[part](browser, base, broker);
   await browser.close();
 }
 

@@ -1,8 +1,9 @@
 //! Watched states: lists and objects that are shown again and again.
 //!
-//! A state is the answer of its route. It is computed once for all that watch it, and kept for a second; a
-//! watch that is not read gets the next state, not all that it missed. Before each state the right of the
-//! watcher is checked; routes that check rights themselves are computed for each user.
+//! A state is the answer of its route. It is computed once for all that watch it, and kept for a second, or
+//! longer if it took long: watched lists of very many objects cost a small share of a core. A watch that is
+//! not read gets the next state, not all that it missed. Before each state the right of the watcher is
+//! checked; routes that check rights themselves are computed for each user.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -26,8 +27,11 @@ use crate::access::rights::{self, Needs};
 use crate::caller::Caller;
 use crate::time::now;
 
-/// Age at which a state is computed again.
+/// Least and longest time until a state is computed again.
 const KEPT: Duration = Duration::from_secs(1);
+const KEPT_MAX: Duration = Duration::from_secs(15);
+/// Times that a state is kept for as long as it took.
+const REST: u32 = 50;
 const EVERY_MIN: Duration = Duration::from_secs(1);
 pub(super) const EVERY_MAX: Duration = Duration::from_mins(1);
 pub(super) const EVERY: Duration = Duration::from_secs(2);
@@ -70,6 +74,7 @@ pub(super) struct State {
     key: Key,
     /// Caller of the requests.
     by: Arc<stafett_access::Caller>,
+    /// With the time until which it is kept.
     latest: Lock<Option<(Instant, Bytes)>>,
     /// Computed by one at a time.
     turn: Semaphore,
@@ -148,7 +153,7 @@ fn is_of(route: &str, path: &str) -> bool {
 }
 
 impl Watched {
-    /// Returns the state as JSON, which is at most a second old; the refusal if it may not be seen any more.
+    /// Returns the state as JSON, as it was when it was computed last; the refusal if it may not be seen any more.
     pub(super) async fn get(&self, routes: &Routes) -> Bytes {
         if let Err(why) = self.check() {
             return why.to_value().to_string().into();
@@ -177,6 +182,7 @@ impl State {
             return known;
         }
         let (client, uri, _) = &self.key;
+        let begun = Instant::now();
         let state = match request_of(Method::GET, uri, &Caller(client.clone()), String::new()) {
             Ok(request) => {
                 let (Ok(body) | Err(body)) = routes.clone().ask(request, Arc::clone(&self.by)).await;
@@ -184,14 +190,15 @@ impl State {
             }
             Err(why) => why.to_value().to_string().into(),
         };
-        *self.latest.lock() = Some((Instant::now(), state.clone()));
+        let kept = (begun.elapsed() * REST).clamp(KEPT, KEPT_MAX);
+        *self.latest.lock() = Some((Instant::now() + kept, state.clone()));
         state
     }
 
     fn known(&self) -> Option<Bytes> {
         let latest = self.latest.lock();
-        let (at, state) = latest.as_ref()?;
-        (at.elapsed() < KEPT).then(|| state.clone())
+        let (until, state) = latest.as_ref()?;
+        (Instant::now() < *until).then(|| state.clone())
     }
 }
 
