@@ -3,7 +3,7 @@
 //! - `shape`: keys, offsets and values in requests and answers
 //! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
 //!   `show`: apps, tasks and workers
-//! - `manage`: pauses, drains, pins and rebalancing
+//! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
 //! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `fail`: records that fail;
 //!   `state`: state from inside and outside
 
@@ -16,6 +16,7 @@ mod manage;
 mod reset;
 mod shape;
 mod show;
+mod split;
 mod state;
 mod worker;
 
@@ -53,6 +54,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .with(fail::routes)
         .with(change::routes)
         .with(reset::routes)
+        .with(split::routes)
         .with(state::routes)
 }
 
@@ -98,6 +100,12 @@ fn of_app(error: &AppError) -> Problem {
         AppError::Worker(why) => of_worker(why),
         AppError::NoSuchTask(_) => problem(Code::NoSuchTask),
         AppError::NoSuchWorker => problem(Code::NoSuchWorker),
+        AppError::TooFine(_) => problem(Code::TooFine),
+        AppError::NotSplittable => problem(Code::NotSplittable),
+        AppError::NotKeyed(_) => problem(Code::NotKeyed),
+        AppError::NoSuchQueue(name) => problem(Code::NoSuchQueue).with("queue", &**name),
+        AppError::QueueFull(name) => problem(Code::QueueFull).with("queue", &**name),
+        AppError::MessageTooLarge(name) => problem(Code::MessageTooLarge).with("queue", &**name),
         AppError::NoSuchTable(name) => problem(Code::NoSuchTable).with("table", &**name),
         AppError::OutOfOrder { expected, .. } => problem(Code::OutOfOrder).with("expected", *expected),
         AppError::BadOffset { field, from, to, .. } => problem(Code::BadOffset)

@@ -169,6 +169,10 @@ impl Worker {
         }
     }
 
+    pub(crate) fn beat(&self, app: &App) {
+        app.beat(self.session()).unwrap();
+    }
+
     pub(crate) fn session(&self) -> Session<'_> {
         Session {
             worker: &self.name,
