@@ -59,6 +59,27 @@ pub struct App {
 pub struct Session<'a> {
     pub worker: &'a str,
     pub number: u64,
+    /// True if the call is not the worker's own, and so no sign of life.
+    is_quiet: bool,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(worker: &'a str, number: u64) -> Self {
+        Self {
+            worker,
+            number,
+            is_quiet: false,
+        }
+    }
+
+    /// Returns the session for calls that are made in the name of the worker.
+    #[must_use]
+    pub fn quietly(self) -> Self {
+        Self {
+            is_quiet: true,
+            ..self
+        }
+    }
 }
 
 /// A claim as its worker names it.
@@ -293,7 +314,12 @@ impl App {
         if self.is_deleted.load(Ordering::Acquire) {
             return Err(AppError::NoSuchApp);
         }
-        let now_ms = self.parts.clock.now_ms();
+        // The last sign of life is never moved back.
+        let now_ms = if session.is_quiet {
+            i64::MIN
+        } else {
+            self.parts.clock.now_ms()
+        };
         Ok(self.machine.lock().beat(session.worker, session.number, now_ms)?)
     }
 

@@ -61,7 +61,7 @@ impl App {
         let (worker, number) = (session.worker.to_owned(), session.number);
         self.parts.changes.begin(async move {
             let worker = &*worker;
-            app.fail_here(Session { worker, number }, claim, failure).await
+            app.fail_here(Session::new(worker, number), claim, failure).await
         })
     }
 

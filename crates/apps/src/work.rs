@@ -320,7 +320,7 @@ impl App {
         let (worker, number) = (session.worker.to_owned(), session.number);
         self.parts.changes.begin(async move {
             let worker = &*worker;
-            let committed = app.commit_here(Session { worker, number }, claim, commit).await;
+            let committed = app.commit_here(Session::new(worker, number), claim, commit).await;
             match &committed {
                 Ok(_) => {}
                 Err(AppError::Worker(WorkerError::LostClaim { .. })) => app.counts.fenced.inc(),

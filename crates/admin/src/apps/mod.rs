@@ -11,14 +11,14 @@ mod change;
 mod commit;
 mod declare;
 mod fail;
-mod fetch;
+pub(crate) mod fetch;
 mod manage;
 mod reset;
-mod shape;
+pub(crate) mod shape;
 mod show;
 mod split;
 mod state;
-mod worker;
+pub(crate) mod worker;
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .with(state::routes)
 }
 
-fn find(broker: &Broker, name: &str) -> Result<Arc<App>, Problem> {
+pub(crate) fn find(broker: &Broker, name: &str) -> Result<Arc<App>, Problem> {
     broker.apps().named(name).map_err(|why| of_app(&why))
 }
 
@@ -77,11 +77,11 @@ fn session<'a>(worker: &'a str, headers: &HeaderMap) -> Result<Session<'a>, Prob
     })?;
     let number = shape::read_token(token)
         .ok_or_else(|| Problem::new(Code::TakenOver, "the token is of another session"))?;
-    Ok(Session { worker, number })
+    Ok(Session::new(worker, number))
 }
 
 /// The only place that maps errors of apps to refusals.
-fn of_app(error: &AppError) -> Problem {
+pub(crate) fn of_app(error: &AppError) -> Problem {
     let problem = |code| Problem::new(code, error);
     match error {
         AppError::NoSuchApp => problem(Code::NoSuchApp),
