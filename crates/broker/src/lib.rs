@@ -12,6 +12,7 @@
 //! - `live_logs`: stored topics behind live topics
 
 mod access;
+mod app_results;
 mod broker;
 mod group_changes;
 mod history;

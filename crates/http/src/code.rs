@@ -199,6 +199,12 @@ codes! {
         "A record has no key: its topic is compacted by key, or the field of the key is missing."
     OutOfRange "out_of_range" 422 Never
         "A number is beyond its bounds, which the refusal has as min and max."
+    TooFine "too_fine" 422 Never
+        "A slice of a task has 10 bits at most."
+    NotSplittable "not_splittable" 422 Never
+        "The app, or the worker of the task, reads whole partitions."
+    NotKeyed "not_keyed" 422 Never
+        "The task has entries in a table whose entries belong to the task as a whole."
     NotCopartitioned "not_copartitioned" 422 Never
         "The topics of an app have different numbers of partitions. The refusal has both."
     TooManyTargets "too_many_targets" 422 Never

@@ -118,6 +118,7 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/transactions/{id}" => (Describe, Kind::TransactionalId),
         "/apps/{app}" => (definition, Kind::App),
         _ if rest.starts_with("/apps/{app}/state/") => (Read, Kind::App),
+        "/apps/{app}/work" => (Write, Kind::App),
         _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => (Write, Kind::App),
         _ if rest.starts_with("/apps/{app}/") => (Alter, Kind::App),
         _ => return None,
