@@ -359,7 +359,9 @@ impl Open {
         let with_wait = |operation: Operation| (operation.wait(), operation);
         while let Some((wait, operation)) = self.session.next_operation().map(with_wait) {
             let waiting = entry.waiting(wait);
-            let done = operation.perform(&self.session.context).await;
+            let done = operation
+                .perform(&self.session.context, &self.session.caller)
+                .await;
             drop(waiting);
             self.session.on_done(done)?;
         }

@@ -7,6 +7,7 @@ use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::Lock;
 use stafett_net::{ConnectionEntry, TlsSession};
+use stafett_topics::TopicId;
 
 use crate::context::RequestContext;
 use crate::sasl::Sasl;
@@ -66,6 +67,15 @@ impl RequestContext {
         let caller = self.caller();
         let may_queue = |queue: &Resource<'_>| caller.may(action, queue).then_some(()).ok_or(());
         caller.may(action, &Resource::topic(name)) && self.of_queue_shown_as(name, may_queue).is_ok()
+    }
+
+    /// Returns true if a topic may be seen. One that is gone shows nothing.
+    pub(crate) fn may_see_id(&self, id: TopicId) -> bool {
+        if self.caller().is_unrestricted() {
+            return true;
+        }
+        let topic = self.shared.broker.topics().with_id(id);
+        topic.is_none_or(|topic| self.may_topic(Action::Describe, &topic.name))
     }
 
     /// Looks at the right on the queue that a topic shows, if it shows one.

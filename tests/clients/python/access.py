@@ -140,6 +140,10 @@ root.channel().basic_publish("", "bob-q", b"after")
 while not ended:
     bob.process_data_events(time_limit=10)
 assert got == [b"before"], got
+counts = bob.channel().queue_declare("bob-q", passive=True).method
+assert (counts.message_count, counts.consumer_count) == (0, 0), counts
+while root.channel().queue_declare("bob-q", passive=True).method.message_count != 1:
+    pass
 _, _, body = root.channel().basic_get("bob-q", auto_ack=True)
 assert body == b"after", body
 root.close()

@@ -76,8 +76,7 @@ pub(crate) async fn scope<F: Future>(caller: Arc<Caller>, task: F) -> F::Output 
 
 /// Refuses an action of this task's caller on a thing that a body or a query names.
 pub(crate) fn check(broker: &Broker, action: Action, resource: &Resource<'_>) -> Result<(), Problem> {
-    let checked = caller(broker).check(action, resource);
-    checked.map_err(|_| rights::forbidden(action, resource))?;
+    rights::check_thing(broker, &caller(broker), action, resource)?;
     // Outside of requests nothing is noted.
     let _ = SCOPE.try_with(|scope| {
         scope

@@ -98,8 +98,7 @@ impl Standing {
                 namespace: &one.namespace,
                 name: &one.name,
             };
-            let checked = self.caller.check(one.action, &resource);
-            checked.map_err(|_| rights::forbidden(one.action, &resource))
+            rights::check_thing(&self.broker, &self.caller, one.action, &resource)
         })
     }
 

@@ -78,6 +78,8 @@ impl Session {
         self.context.metrics.queues_declared.inc();
         if !no_wait {
             let (messages, consumers) = match found {
+                // Counts are for those that may read.
+                _ if !self.may_see_counts(&name) => (0, 0),
                 ConsumeTarget::Queue(queue) => {
                     let counts = queue.counts();
                     (counts.ready, counts.consumers)

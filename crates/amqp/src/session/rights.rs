@@ -3,6 +3,7 @@
 //! | method | right |
 //! |---|---|
 //! | exchange.declare, exchange.delete; queue.declare, queue.delete | configure; none to declare passively |
+//! | counts in the answer to queue.declare | read the queue; otherwise they are 0 |
 //! | alternate exchange, dead-letter exchange of a declaration | read the declared thing, write to the exchange |
 //! | exchange.bind, exchange.unbind; queue.bind, queue.unbind | write to the destination, read the source |
 //! | basic.publish | write to the exchange; the one without a name is `amq.default` |
@@ -273,6 +274,10 @@ impl Session {
             self.on_consumer_gone(token);
         }
         Ok(())
+    }
+
+    pub(super) fn may_see_counts(&self, queue: &str) -> bool {
+        self.caller.is_unrestricted() || self.may_read(queue)
     }
 
     fn may_read(&self, queue: &str) -> bool {

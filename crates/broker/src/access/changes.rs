@@ -9,7 +9,7 @@ use stafett_access::{
 use stafett_journal::Frame;
 use stafett_store::{NotStored, spaces, store_synced};
 
-use super::{AUDIT, AccessControl, random};
+use super::{AccessControl, audit, random};
 
 /// Users that may be stored.
 const USERS_MAX: usize = 1_000_000;
@@ -83,9 +83,9 @@ impl AccessControl {
         if !user.is_administrator() {
             self.check_keeps_administrator(&user.name)?;
         }
-        let tags: Vec<_> = user.tags().collect();
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user = &*user.name, ?tags, "user set");
+        let (name, tags) = (user.name.clone(), user.tags().collect::<Vec<_>>().join(","));
         self.store(vec![Change::PutUser(user)]).await?;
+        audit::change(by, "user.set", &name, &tags);
         Ok(before.is_none())
     }
 
@@ -109,8 +109,9 @@ impl AccessControl {
                 .into_iter()
                 .map(|rule| Change::SetRule(Rule { actions, ..rule })),
         );
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user = name, "user deleted");
-        self.store(changes).await
+        self.store(changes).await?;
+        audit::change(by, "user.deleted", name, "");
+        Ok(())
     }
 
     /// Makes a token of a user.
@@ -140,8 +141,8 @@ impl AccessControl {
             description: description.into(),
             expires_ms,
         };
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user, id = &*token.id, "token made");
         self.store(vec![Change::PutToken(token.clone())]).await?;
+        audit::change(by, "token.made", &token.id, user);
         Ok(NewToken { text, token })
     }
 
@@ -149,8 +150,9 @@ impl AccessControl {
         let _turn = self.turn().await?;
         let token = self.directory.tokens().into_iter().find(|token| *token.id == *id);
         let token = token.ok_or_else(|| AccessError::NoSuchToken(id.to_owned()))?;
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user = &*token.user, id, "token deleted");
-        self.store(vec![Change::DeleteToken(token.hash)]).await
+        self.store(vec![Change::DeleteToken(token.hash)]).await?;
+        audit::change(by, "token.deleted", id, &token.user);
+        Ok(())
     }
 
     /// Adds the actions of rules to those that are there.
@@ -181,11 +183,7 @@ impl AccessControl {
                 None => changes.push(rule),
             }
         }
-        for rule in &changes {
-            audit_rule(by, rule);
-        }
-        self.store(changes.into_iter().map(Change::SetRule).collect())
-            .await
+        self.store_rules(by, changes).await
     }
 
     async fn change_rules(
@@ -211,11 +209,7 @@ impl AccessControl {
                 changed.push(Rule { actions, ..rule });
             }
         }
-        for rule in &changed {
-            audit_rule(by, rule);
-        }
-        self.store(changed.into_iter().map(Change::SetRule).collect())
-            .await
+        self.store_rules(by, changed).await
     }
 
     fn check_keeps_administrator(&self, name: &str) -> Result<(), AccessError> {
@@ -232,6 +226,15 @@ impl AccessControl {
         Err(AccessError::LastAdministrator(name.to_owned()))
     }
 
+    async fn store_rules(&self, by: &Caller, rules: Vec<Rule>) -> Result<(), AccessError> {
+        self.store(rules.iter().cloned().map(Change::SetRule).collect())
+            .await?;
+        for rule in &rules {
+            audit::rule(by, rule);
+        }
+        Ok(())
+    }
+
     async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, AccessError> {
         let turn = self.turn.acquire().await;
         turn.map_err(|_| AccessError::NotStored(NotStored::Unknown))
@@ -246,10 +249,6 @@ impl AccessControl {
         self.changes.send_replace(self.directory.generation());
         Ok(())
     }
-}
-
-fn audit_rule(by: &Caller, rule: &Rule) {
-    tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), ?rule, "rule set");
 }
 
 fn frame(change: &Change) -> Frame {

@@ -12,7 +12,7 @@ use stafett_model::checksum;
 use stafett_store::wall_ms;
 
 use super::changes::hex;
-use super::{AUDIT, AccessControl, random};
+use super::{AccessControl, audit, random};
 
 /// Passwords that are known to be right.
 const VERIFIED_MAX: usize = 10_000;
@@ -106,7 +106,7 @@ impl AccessControl {
             self.on_failure(name, peer);
             return Err(LoginError::Refused);
         };
-        self.guessing.on_success(name);
+        self.on_login(name, peer);
         self.remember(&user, password);
         Ok(Arc::new(Caller::user(&self.directory, name, peer)))
     }
@@ -123,13 +123,14 @@ impl AccessControl {
     }
 
     async fn user_of_token(&self, token: &[u8], peer: IpAddr) -> Result<Box<str>, LoginError> {
-        // A token is too long to be guessed; still, guessing is not for free.
-        self.wait(peer, "").await;
         let known = self.directory.token(TokenHash::of(token), wall_ms());
         let Some((_, user)) = known else {
+            // A token is too long to be guessed, so those that are good need not wait for the others.
+            self.wait(peer, "").await;
             self.on_failure("", peer);
             return Err(LoginError::BadToken);
         };
+        self.on_login(&user.name, peer);
         Ok(user.name.clone())
     }
 
@@ -160,7 +161,7 @@ impl AccessControl {
         let ScramLogin { exchange, user } = login;
         match exchange.finish(message) {
             Ok(answer) => {
-                self.guessing.on_success(&user);
+                self.on_login(&user, peer);
                 Ok((Arc::new(Caller::user(&self.directory, &user, peer)), answer))
             }
             Err(why) => {
@@ -216,10 +217,16 @@ impl AccessControl {
         }
     }
 
+    fn on_login(&self, user: &str, peer: IpAddr) {
+        if self.guessing.on_success(peer, user, wall_ms()) {
+            audit::login(user, peer);
+        }
+    }
+
     fn on_failure(&self, user: &str, peer: IpAddr) {
         let user = user.get(..user.floor_char_boundary(256)).unwrap_or_default();
         self.guessing.on_failure(peer, user, wall_ms());
-        tracing::warn!(target: AUDIT, user, %peer, "login refused");
+        audit::failed_login(user, peer);
     }
 
     fn is_verified(&self, user: &User, password: &[u8]) -> bool {

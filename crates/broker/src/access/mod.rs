@@ -3,29 +3,32 @@
 //! [`Directory`] decides; this stores and changes its contents, and checks proofs of callers.
 //! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
+//! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `login`: logins by password, token and SCRAM
 
+mod audit;
 mod changes;
 mod login;
+mod trail;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stafett_access::{Caller, Change, Denied, Directory, Guessing, Rule, Token, User};
+use stafett_access::{Caller, Change, Directory, Guessing, Rule, Token, User};
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
 use stafett_store::spaces;
 use tokio::sync::{Semaphore, watch};
 
+pub use audit::AUDIT;
 pub use changes::{AccessError, NewToken};
 pub use login::{LoginError, Proof, ScramLogin};
+pub use trail::AuditTrail;
 
 use login::{Sessions, Verified};
 
-/// Target of lines about changes of access and refusals.
-pub const AUDIT: &str = "audit";
 /// Passwords that are checked at once.
 const CHECKS_MAX: usize = 2;
 /// Logins that wait for a check of their password; more are refused.
@@ -67,7 +70,7 @@ impl AccessControl {
             &mut |row| (take.lock())(row_of(row, Rule::decode).map(Change::SetRule)),
         )?;
         directory.apply(changes);
-        directory.on_denied(audit_refusal);
+        directory.on_denied(audit::refusal);
         Ok(Self {
             directory: Arc::new(directory),
             journal: Arc::clone(journal),
@@ -123,14 +126,6 @@ impl AccessControl {
         self.directory.user(user)?;
         Some(Arc::new(Caller::user(&self.directory, user, peer)))
     }
-}
-
-/// Writes a line about a refusal. A caller that repeats itself is written once until something changes.
-fn audit_refusal(caller: &Caller, denied: &Denied) {
-    let (action, kind) = (denied.action.word(), denied.kind.word());
-    let (user, peer) = (&denied.user, caller.peer());
-    let (namespace, name) = (&denied.namespace, &denied.name);
-    tracing::warn!(target: AUDIT, user, %peer, action, kind, namespace, name, "refused");
 }
 
 fn row_of<T>(row: StateItem<'_>, decode: impl FnOnce(&[u8], &[u8]) -> Option<T>) -> Option<T> {

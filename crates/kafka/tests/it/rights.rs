@@ -9,10 +9,13 @@ use stafett_kafka_wire::messages::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use stafett_kafka_wire::messages::{
-    ListTransactionsRequest, MetadataRequest, OffsetFetchRequest, SaslAuthenticateRequest,
-    SaslHandshakeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest, share_fetch,
+    ConsumerGroupHeartbeatRequest, ListTransactionsRequest, MetadataRequest, OffsetFetchRequest,
+    SaslAuthenticateRequest, SaslHandshakeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest,
+    share_fetch,
 };
 use stafett_kafka_wire::{ApiKey, ErrorCode};
+use stafett_messaging::queues::Declare;
+use stafett_model::Namespace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -265,4 +268,87 @@ async fn a_user_without_rules_is_shown_nothing() {
         server.broker.access().before_login(Some("ann"), peer).name(),
         Some("ann")
     );
+}
+
+#[tokio::test]
+async fn a_subscription_shows_only_topics_that_may_be_described() {
+    let server = Server::start().await;
+    let mut open = server.client().await;
+    let seen = open.create("seen", 1).await;
+    open.create("hidden", 1).await;
+    close(&server);
+    apply(
+        &server,
+        [
+            rule(Kind::Group, "g", &[Action::Read]),
+            rule(Kind::Group, "shared", &[Action::Read]),
+            rule(Kind::Topic, "seen", &[Action::Describe]),
+        ],
+    );
+    let mut ann = logged_in(&server, "ann").await;
+    let join = |member: &'static str, names: Option<&[&'static str]>, pattern: Option<&'static str>| {
+        ConsumerGroupHeartbeatRequest {
+            group_id: "g".into(),
+            member_id: member.into(),
+            rebalance_timeout_ms: 60_000,
+            topic_partitions: Some(Vec::new()),
+            subscribed_topic_names: names.map(|names| names.iter().map(|name| (*name).into()).collect()),
+            subscribed_topic_regex: pattern.map(Into::into),
+            ..ConsumerGroupHeartbeatRequest::default()
+        }
+    };
+    for names in [&["seen", "hidden"][..], &["none"]] {
+        let named = ann.call(1, &join("by name", Some(names), None)).await;
+        assert_eq!((named.error_code, named.assignment), (REFUSED, None));
+    }
+    let matched = ann.call(1, &join("by pattern", None, Some(".*"))).await;
+    assert_eq!(matched.error_code, 0);
+    let shown = matched.assignment.unwrap().topic_partitions;
+    assert_eq!(
+        shown.iter().map(|topic| topic.topic_id).collect::<Vec<_>>(),
+        [seen]
+    );
+    let share = |names: &[&'static str]| ShareGroupHeartbeatRequest {
+        group_id: "shared".into(),
+        member_id: "me".into(),
+        subscribed_topic_names: Some(names.iter().map(|name| (*name).into()).collect()),
+        ..ShareGroupHeartbeatRequest::default()
+    };
+    let named = ann.call(1, &share(&["seen", "hidden"])).await;
+    assert_eq!((named.error_code, named.assignment), (REFUSED, None));
+    let named = ann.call(1, &share(&["seen"])).await;
+    let shown = named.assignment.unwrap().topic_partitions;
+    assert_eq!(
+        shown.iter().map(|topic| topic.topic_id).collect::<Vec<_>>(),
+        [seen]
+    );
+}
+
+#[tokio::test]
+async fn a_topic_that_shows_a_queue_needs_the_right_on_the_queue() {
+    let server = Server::start().await;
+    let queues = server.broker.messaging().queues();
+    let declare = Declare {
+        durable: true,
+        ..Declare::default()
+    };
+    let declared = queues.begin_declaring(&Namespace::default(), "secret", declare);
+    declared.unwrap().stored().await.unwrap();
+    close(&server);
+    let topic = "queue.secret";
+    apply(
+        &server,
+        [rule(Kind::Topic, topic, &[Action::Read, Action::Write])],
+    );
+    let mut ann = logged_in(&server, "ann").await;
+    let all = MetadataRequest {
+        topics: None,
+        ..MetadataRequest::default()
+    };
+    assert!(ann.call(12, &all).await.topics.is_empty());
+    let code = async |ann: &mut Client| ann.fetch(topic, 0, 0).await.responses[0].partitions[0].error_code;
+    assert_eq!(code(&mut ann).await, REFUSED);
+    apply(&server, [rule(Kind::Queue, "secret", &[Action::Read])]);
+    assert_eq!(ann.call(12, &all).await.topics.len(), 1);
+    assert_eq!(code(&mut ann).await, 0);
 }

@@ -3,6 +3,7 @@
 mod acl;
 mod api_docs;
 mod app;
+mod audit;
 mod binding;
 mod client;
 mod command_docs;
@@ -103,6 +104,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: acl::describe,
         run: acl::run,
+    },
+    Entry {
+        describe: audit::describe,
+        run: audit::run,
     },
     Entry {
         describe: produce::describe,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use prometheus_client::registry::Registry;
+use stafett_access::Caller;
 use stafett_amqp_wire::frame;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::ManualJournal;
@@ -246,7 +247,7 @@ impl Bench {
         if let Some(operation) = session.next_operation() {
             client.performing = Some(Performing {
                 name: describe(&operation),
-                future: Box::pin(async move { operation.perform(&context).await }),
+                future: Box::pin(async move { operation.perform(&context, &Caller::internal()).await }),
                 has_begun: false,
                 is_shown: false,
             });
