@@ -12,6 +12,7 @@ use stafett_model::SharedLock;
 
 use crate::action::Action;
 use crate::caller::{Caller, Denied, Who};
+use crate::quota::{Entity, Quotas, Rates};
 use crate::resource::{Kind, Kinds, Resource};
 use crate::rule::{Rule, Subject};
 use crate::rules::{Rules, Verdict};
@@ -22,7 +23,7 @@ use crate::user::{ADMINISTRATOR, MONITORING, SUPERUSER, User};
 const ADMINISTERED: Kinds = Kinds::of(&[Kind::Cluster, Kind::Namespace, Kind::User, Kind::Token]);
 
 /// A change of the directory, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     PutUser(User),
     DeleteUser(Box<str>),
@@ -30,6 +31,8 @@ pub enum Change {
     DeleteToken(TokenHash),
     /// Replaces the actions of a rule; without actions it is removed.
     SetRule(Rule),
+    /// Replaces the rates of a quota; without any it is removed.
+    SetQuota(Entity, Rates),
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +41,7 @@ struct State {
     administrators: usize,
     tokens: HashMap<TokenHash, Arc<Token>>,
     rules: Rules,
+    quotas: Quotas,
 }
 
 /// Function that hears of refusals.
@@ -48,6 +52,7 @@ pub struct Directory {
     state: SharedLock<State>,
     generation: AtomicU64,
     is_closed: AtomicBool,
+    has_quotas: AtomicBool,
     on_denied: OnceLock<OnDenied>,
 }
 
@@ -70,6 +75,7 @@ impl Directory {
             state.apply(change);
         }
         self.is_closed.store(state.administrators > 0, Ordering::Release);
+        self.has_quotas.store(!state.quotas.is_empty(), Ordering::Release);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -125,6 +131,16 @@ impl Directory {
     /// Reads the rules under a lock; `read` should be short.
     pub fn with_rules<T>(&self, read: impl FnOnce(&Rules) -> T) -> T {
         read(&self.state.read().rules)
+    }
+
+    /// Returns true if there are quotas.
+    pub fn has_quotas(&self) -> bool {
+        self.has_quotas.load(Ordering::Acquire)
+    }
+
+    /// Reads the quotas under a lock; `read` should be short.
+    pub fn with_quotas<T>(&self, read: impl FnOnce(&Quotas) -> T) -> T {
+        read(&self.state.read().quotas)
     }
 
     /// Decides, without regard to a caller's memory.
@@ -184,6 +200,7 @@ impl State {
                 self.tokens.remove(&hash);
             }
             Change::SetRule(rule) => self.rules.set(rule),
+            Change::SetQuota(entity, rates) => self.quotas.set(entity, rates),
         }
     }
 }

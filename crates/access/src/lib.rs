@@ -13,6 +13,7 @@
 //! - `verifier`: numbers that a password is checked against
 //! - [`scram`]: the server's side of SCRAM (RFC 5802, RFC 7677)
 //! - `token`: tokens that stand for a user
+//! - `quota`: rates of users and clients
 //! - `guessing`: delays for peers and users with failed logins
 //! - `directory`: users, tokens and rules together, with a generation that tells of changes
 //! - `caller`: the origin of a request, with its decisions remembered
@@ -22,6 +23,7 @@ mod caller;
 mod directory;
 mod guessing;
 mod pattern;
+mod quota;
 mod resource;
 mod rule;
 mod rules;
@@ -35,6 +37,9 @@ pub use caller::{Caller, Denied, Who};
 pub use directory::{Change, Directory};
 pub use guessing::Guessing;
 pub use pattern::{BadPattern, Pattern};
+pub use quota::{
+    BadQuota, Bucket, Entity, Part, Quotas, Rate, Rates, WAIT_MAX, check_rate, decode_quota, encode_rates,
+};
 pub use resource::{Kind, Kinds, Resource};
 pub use rule::{Effect, Form, Rule, Subject};
 pub use rules::{BadRule, PATTERNS_MAX, Rules};

@@ -18,6 +18,7 @@ use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
+use crate::throttle::Throttle;
 use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
 
 /// Maximum large answers in memory at once, over all connections.
@@ -103,6 +104,7 @@ pub(crate) struct RequestContext {
     pub shedding: Option<Arc<Shedding>>,
     /// `None` if there is no performance log.
     pub trace: Option<Arc<Trace>>,
+    pub throttle: Throttle,
     /// True once a batch was refused because requests waited too long: batches behind it may be on their way.
     pub has_refused: AtomicBool,
 }

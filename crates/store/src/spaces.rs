@@ -54,8 +54,10 @@ pub const USERS: Table = Table::tagged(16, 0, "the user");
 pub const TOKENS: Table = Table::tagged(16, 1, "the token");
 /// Rules of access: key all of the rule but its actions.
 pub const RULES: Table = Table::tagged(16, 2, "the rule");
+/// Quotas: key user and client.
+pub const QUOTAS: Table = Table::tagged(16, 3, "the quota");
 
-const TABLES: [Table; 20] = [
+const TABLES: [Table; 21] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -75,6 +77,7 @@ const TABLES: [Table; 20] = [
     USERS,
     TOKENS,
     RULES,
+    QUOTAS,
     APPS,
 ];
 
@@ -102,8 +105,9 @@ pub fn load_access<'a>(
     users: VisitRow<'a>,
     tokens: VisitRow<'a>,
     rules: VisitRow<'a>,
+    quotas: VisitRow<'a>,
 ) -> Result<(), StateUnreadable> {
-    load_together(journal, &mut [(USERS, users), (TOKENS, tokens), (RULES, rules)])
+    load_together(journal, &mut [(USERS, users), (TOKENS, tokens), (RULES, rules), (QUOTAS, quotas)])
 }
 
 /// True if a table of the space has the tag.

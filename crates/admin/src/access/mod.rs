@@ -10,9 +10,11 @@
 //!
 //! - `rights`: the right of every route
 //! - `standing`: the end of waits and streams when their right is gone
+//! - `quotas`: `/v1/quotas`, and the quotas of requests
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
 pub(crate) mod rights;
+mod quotas;
 mod routes;
 mod rules;
 mod standing;
@@ -171,6 +173,10 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     if let Err(problem) = check_client(&caller, request.headers()) {
         return problem.into_response();
     }
+    let charged = match quotas::charge(&broker, &caller, template(&request), &request) {
+        Ok(charged) => charged,
+        Err(refused) => return *refused,
+    };
     request.extensions_mut().insert(Arc::clone(&caller));
     let handovers = if rights::is_upgrade(&request) {
         standing::intercept(&mut request)
@@ -187,6 +193,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         response = answered => response,
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
+    quotas::charge_answer(&broker, &charged, &response);
     if let Some((outer, own)) = handovers
         && let Some(next) = own.take()
     {

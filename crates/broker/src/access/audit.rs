@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use stafett_access::{Caller, Denied, Rule};
+use stafett_access::{Caller, Denied, Entity, Rates, Rule};
 
 /// Target of these lines.
 pub const AUDIT: &str = "audit";
@@ -23,6 +23,13 @@ pub(super) fn rule(caller: &Caller, rule: &Rule) {
         "rule.set"
     };
     tracing::info!(target: AUDIT, by, %from, action, result = "done", details = ?rule, "changed");
+}
+
+pub(super) fn quota(caller: &Caller, entity: &Entity, rates: &Rates) {
+    let (by, from) = (caller.name(), caller.peer());
+    let action = if rates.is_empty() { "quota.deleted" } else { "quota.set" };
+    let details = format!("{entity:?} {rates:?}");
+    tracing::info!(target: AUDIT, by, %from, action, result = "done", details, "changed");
 }
 
 /// Notes a login. Called once for a user that logs in again and again.

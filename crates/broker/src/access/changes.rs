@@ -4,7 +4,8 @@ use std::fmt;
 use std::fmt::Write;
 
 use stafett_access::{
-    Actions, BadName, BadRule, Caller, Change, Rule, Subject, Token, TokenHash, User, Verifiers,
+    Actions, BadName, BadQuota, BadRule, Caller, Change, Rule, Subject, Token, TokenHash, User, Verifiers,
+    encode_rates,
 };
 use stafett_journal::Frame;
 use stafett_store::{NotStored, spaces, store_synced};
@@ -27,6 +28,8 @@ pub enum AccessError {
     Name(#[from] BadName),
     #[error(transparent)]
     Rule(#[from] BadRule),
+    #[error(transparent)]
+    Quota(#[from] BadQuota),
     #[error("there is no user {0:?}")]
     NoSuchUser(String),
     #[error("there is no token with the id {0:?}")]
@@ -235,12 +238,12 @@ impl AccessControl {
         Ok(())
     }
 
-    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, AccessError> {
+    pub(super) async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, AccessError> {
         let turn = self.turn.acquire().await;
         turn.map_err(|_| AccessError::NotStored(NotStored::Unknown))
     }
 
-    async fn store(&self, changes: Vec<Change>) -> Result<(), AccessError> {
+    pub(super) async fn store(&self, changes: Vec<Change>) -> Result<(), AccessError> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -259,6 +262,8 @@ fn frame(change: &Change) -> Frame {
         Change::DeleteToken(hash) => spaces::TOKENS.delete(hash.0.to_vec()),
         Change::SetRule(rule) if rule.actions.is_empty() => spaces::RULES.delete(rule.key()),
         Change::SetRule(rule) => spaces::RULES.put(rule.key(), rule.value()),
+        Change::SetQuota(entity, rates) if rates.is_empty() => spaces::QUOTAS.delete(entity.key()),
+        Change::SetQuota(entity, rates) => spaces::QUOTAS.put(entity.key(), encode_rates(rates)),
     }
 }
 

@@ -5,25 +5,29 @@
 //!
 //! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
 //! - `changes`: users, tokens and rules that are made and deleted
+//! - `quotas`: rates of users and clients
 //! - `login`: logins by password, token and SCRAM
 
 mod audit;
 mod changes;
 mod login;
+mod quotas;
 mod trail;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stafett_access::{Caller, Change, Directory, Guessing, Rule, Token, User};
+use stafett_access::{Caller, Change, Directory, Guessing, Rule, Token, User, decode_quota};
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
 use stafett_store::spaces;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 pub use audit::AUDIT;
 pub use changes::{AccessError, NewToken};
+pub use quotas::NewQuota;
 pub use login::{LoginError, Proof, ScramLogin};
 pub use trail::AuditTrail;
 
@@ -54,6 +58,8 @@ pub struct AccessControl {
     changes: watch::Sender<u64>,
     /// Secret of this run.
     secret: [u8; 32],
+    /// Begin of the clock of quotas.
+    started: Instant,
 }
 
 impl AccessControl {
@@ -68,6 +74,10 @@ impl AccessControl {
             &mut |row| (take.lock())(row_of(row, User::decode).map(Change::PutUser)),
             &mut |row| (take.lock())(row_of(row, Token::decode).map(Change::PutToken)),
             &mut |row| (take.lock())(row_of(row, Rule::decode).map(Change::SetRule)),
+            &mut |row| {
+                let quota = row_of(row, decode_quota);
+                (take.lock())(quota.map(|(entity, rates)| Change::SetQuota(entity, rates)));
+            },
         )?;
         directory.apply(changes);
         directory.on_denied(audit::refusal);
@@ -83,6 +93,7 @@ impl AccessControl {
             remote_needs_login: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             secret: random(),
+            started: Instant::now(),
         })
     }
 

@@ -22,6 +22,7 @@ mod namespace;
 mod node;
 mod produce;
 mod queue;
+mod quota;
 mod running_journal;
 mod serve;
 mod tls;
@@ -104,6 +105,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: acl::describe,
         run: acl::run,
+    },
+    Entry {
+        describe: quota::describe,
+        run: quota::run,
     },
     Entry {
         describe: audit::describe,
