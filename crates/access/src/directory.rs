@@ -12,6 +12,7 @@ use stafett_model::SharedLock;
 
 use crate::action::Action;
 use crate::caller::{Caller, Denied, Who};
+use crate::limit::{Limit, Limited, Limits};
 use crate::quota::{Entity, Quotas, Rates};
 use crate::resource::{Kind, Kinds, Resource};
 use crate::rule::{Rule, Subject};
@@ -33,6 +34,8 @@ pub enum Change {
     SetRule(Rule),
     /// Replaces the rates of a quota; without any it is removed.
     SetQuota(Entity, Rates),
+    /// Replaces the limits of a namespace or user; without any they are removed.
+    SetLimits(Limited, Limits),
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +45,7 @@ struct State {
     tokens: HashMap<TokenHash, Arc<Token>>,
     rules: Rules,
     quotas: Quotas,
+    limits: BTreeMap<Limited, Limits>,
 }
 
 /// Function that hears of refusals.
@@ -138,6 +142,22 @@ impl Directory {
         self.has_quotas.load(Ordering::Acquire)
     }
 
+    /// Returns a limit of a namespace or user. `None` if there is none.
+    pub fn limit(&self, of: &Limited, limit: Limit) -> Option<u64> {
+        self.state.read().limits.get(of)?.get(&limit).copied()
+    }
+
+    pub fn limits(&self, of: &Limited) -> Limits {
+        self.state.read().limits.get(of).cloned().unwrap_or_default()
+    }
+
+    /// Returns all limits, by owner.
+    pub fn all_limits(&self) -> Vec<(Limited, Limits)> {
+        let state = self.state.read();
+        let all = state.limits.iter();
+        all.map(|(of, limits)| (of.clone(), limits.clone())).collect()
+    }
+
     /// Reads the quotas under a lock; `read` should be short.
     pub fn with_quotas<T>(&self, read: impl FnOnce(&Quotas) -> T) -> T {
         read(&self.state.read().quotas)
@@ -201,6 +221,12 @@ impl State {
             }
             Change::SetRule(rule) => self.rules.set(rule),
             Change::SetQuota(entity, rates) => self.quotas.set(entity, rates),
+            Change::SetLimits(of, limits) if limits.is_empty() => {
+                self.limits.remove(&of);
+            }
+            Change::SetLimits(of, limits) => {
+                self.limits.insert(of, limits);
+            }
         }
     }
 }

@@ -13,6 +13,7 @@
 //! - `verifier`: numbers that a password is checked against
 //! - [`scram`]: the server's side of SCRAM (RFC 5802, RFC 7677)
 //! - `token`: tokens that stand for a user
+//! - `limit`: limits on the number of things of a namespace or a user
 //! - `quota`: rates of users and clients
 //! - `guessing`: delays for peers and users with failed logins
 //! - `directory`: users, tokens and rules together, with a generation that tells of changes
@@ -22,6 +23,7 @@ mod action;
 mod caller;
 mod directory;
 mod guessing;
+mod limit;
 mod pattern;
 mod quota;
 mod resource;
@@ -36,6 +38,7 @@ pub use action::{Action, Actions};
 pub use caller::{Caller, Denied, Who};
 pub use directory::{Change, Directory};
 pub use guessing::Guessing;
+pub use limit::{Limit, Limited, Limits, Tallied, Tally, decode_limits, encode_limits};
 pub use pattern::{BadPattern, Pattern};
 pub use quota::{
     BadQuota, Bucket, Entity, Part, Quotas, Rate, Rates, WAIT_MAX, check_rate, decode_quota, encode_rates,

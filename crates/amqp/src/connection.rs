@@ -79,7 +79,8 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     };
     let patience = context.settings.handshake_timeout;
     let opened = timeout(patience, opening.run(context, connection)).await;
-    let (agreed, caller) = match opened {
+    // Counted until the connection ends.
+    let (agreed, caller, _admitted) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::NotOpened("it took too long".to_owned()),

@@ -40,6 +40,7 @@ mod exception;
 mod exchange_kinds;
 mod front_end;
 mod handshake;
+mod limits;
 mod input;
 mod known_arguments;
 mod management;

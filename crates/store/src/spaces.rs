@@ -56,8 +56,10 @@ pub const TOKENS: Table = Table::tagged(16, 1, "the token");
 pub const RULES: Table = Table::tagged(16, 2, "the rule");
 /// Quotas: key user and client.
 pub const QUOTAS: Table = Table::tagged(16, 3, "the quota");
+/// Limits of namespaces and users: key owner.
+pub const LIMITS: Table = Table::tagged(16, 4, "the limits");
 
-const TABLES: [Table; 21] = [
+const TABLES: [Table; 22] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -78,6 +80,7 @@ const TABLES: [Table; 21] = [
     TOKENS,
     RULES,
     QUOTAS,
+    LIMITS,
     APPS,
 ];
 
@@ -102,12 +105,16 @@ pub fn load_routing<'a>(
 /// Loads [`USERS`], [`TOKENS`] and [`RULES`], which share a space, in one pass. As [`Table::load`].
 pub fn load_access<'a>(
     journal: &dyn Journal,
-    users: VisitRow<'a>,
-    tokens: VisitRow<'a>,
-    rules: VisitRow<'a>,
-    quotas: VisitRow<'a>,
+    [users, tokens, rules, quotas, limits]: [VisitRow<'a>; 5],
 ) -> Result<(), StateUnreadable> {
-    load_together(journal, &mut [(USERS, users), (TOKENS, tokens), (RULES, rules), (QUOTAS, quotas)])
+    let mut tables = [
+        (USERS, users),
+        (TOKENS, tokens),
+        (RULES, rules),
+        (QUOTAS, quotas),
+        (LIMITS, limits),
+    ];
+    load_together(journal, &mut tables)
 }
 
 /// True if a table of the space has the tag.

@@ -118,12 +118,59 @@ refused(
 )
 
 
-def permit(read):
-    rights = {"configure": "^bob-", "write": "^(bob-.*|amq\\.default)$", "read": read}
-    url = f"http://{HTTP}/api/permissions/%2F/bob"
-    request = urllib.request.Request(url, json.dumps(rights).encode(), method="PUT")
+def ask(method, path, body=None):
+    url = f"http://{HTTP}/api/{path}"
+    request = urllib.request.Request(url, json.dumps(body).encode(), method=method)
     request.add_header("Authorization", "Basic " + base64.b64encode(b"root:pw-root").decode())
-    urllib.request.urlopen(request, timeout=60).close()
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def permit(read):
+    ask("PUT", "permissions/%2F/bob", {"configure": "^bob-", "write": "^(bob-.*|amq\\.default)$", "read": read})
+
+
+# Limits of virtual hosts and users, with RabbitMQ's texts.
+ask("PUT", "vhost-limits/%2F/max-queues", {"value": 1})
+ask("PUT", "vhost-limits/%2F/max-connections", {"value": 2})
+assert ask("GET", "vhost-limits/%2F") == [{"vhost": "/", "value": {"max-connections": 2, "max-queues": 1}}]
+refused(
+    lambda it: it.queue_declare("bob-more"),
+    406,
+    "PRECONDITION_FAILED - cannot declare queue 'bob-more': queue limit in vhost '/' (1) is reached",
+)
+bob.channel().queue_declare("bob-q")
+second = connect("bob", "pw-bob")
+try:
+    connect("bob", "pw-bob")
+except pika.exceptions.ConnectionClosedByBroker as error:
+    end = "access to vhost '/' refused for user 'bob': connection limit (2) is reached"
+    assert (error.reply_code, error.reply_text) == (530, f"NOT_ALLOWED - {end}"), error
+except pika.exceptions.ProbableAccessDeniedError:
+    pass
+else:
+    raise AssertionError("a third connection came in")
+second.close()
+definitions = ask("GET", "definitions")
+limits = {"component": "vhost-limits", "name": "limits", "vhost": "/", "value": {"max-connections": 2, "max-queues": 1}}
+assert definitions["parameters"] == [limits], definitions["parameters"]
+ask("DELETE", "vhost-limits/%2F/max-queues")
+ask("PUT", "vhost-limits/%2F/max-connections", {"value": -1})
+assert ask("GET", "vhost-limits") == []
+ask("PUT", "user-limits/bob/max-channels", {"value": 0})
+ask("PUT", "user-limits/bob/max-connections", {"value": 5})
+assert ask("GET", "users/bob")["limits"] == {"max-connections": 5, "max-channels": 0}
+try:
+    connect("bob", "pw-bob").channel()
+except pika.exceptions.ConnectionClosedByBroker as error:
+    end = "number of channels opened for user 'bob' has reached the maximum allowed user limit of (0)"
+    assert (error.reply_code, error.reply_text) == (530, f"NOT_ALLOWED - {end}"), error
+else:
+    raise AssertionError("a channel was opened")
+for name in ("max-channels", "max-connections"):
+    ask("DELETE", f"user-limits/bob/{name}")
+assert ask("GET", "user-limits/bob") == []
 
 
 # A consumer ends with its right, before it gets another message.

@@ -1,4 +1,4 @@
-//! The empty lists of policies, parameters, limits and topic permissions.
+//! The empty lists of policies, parameters and topic permissions.
 
 use axum::http::Method;
 
@@ -10,17 +10,16 @@ use super::{NODE, list};
 pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
     match path {
         [
-            "policies" | "operator-policies" | "parameters" | "global-parameters" | "vhost-limits"
-            | "user-limits" | "topic-permissions",
+            "policies" | "operator-policies" | "parameters" | "global-parameters" | "topic-permissions",
         ]
         | ["users", _, "topic-permissions"] => call.only_get(|| list::values(call, Vec::new())),
-        ["policies" | "operator-policies" | "vhost-limits", vhost] => call.only_get(|| {
+        ["policies" | "operator-policies", vhost] => call.only_get(|| {
             call.vhost(vhost).ok_or_else(Refusal::no_object)?;
             list::values(call, Vec::new())
         }),
         ["parameters", _] => call.only_get(|| list::values(call, Vec::new())),
         [
-            kind @ ("policies" | "operator-policies" | "vhost-limits" | "user-limits" | "topic-permissions"),
+            kind @ ("policies" | "operator-policies" | "topic-permissions"),
             _,
             _,
         ]

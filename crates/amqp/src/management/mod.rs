@@ -12,7 +12,8 @@
 //! - `values`: JSON to tables and back; `statistics`: numbers that every tool expects
 //! - `connections`: connections, channels and consumers
 //! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `users`:
-//!   users and permissions; `rights`: the right that each path needs; `access`: empty lists
+//!   users and permissions; `rights`: the right that each path needs; `limits`: limits of virtual hosts and
+//!   users; `access`: empty lists
 //! - `prometheus`: metrics under RabbitMQ's names
 //! - `definitions`: all definitions as one file; `import`: the way back
 //!
@@ -28,6 +29,7 @@ mod definitions;
 mod exchanges;
 mod health;
 mod import;
+mod limits;
 mod list;
 mod messages;
 mod overview;
@@ -250,7 +252,10 @@ async fn dispatch(call: &Call) -> Answered {
         }
         _ => match users::dispatch(call, path.as_slice()).await {
             Some(answered) => answered,
-            None => access::dispatch(call, path.as_slice()),
+            None => match limits::dispatch(call, path.as_slice()).await {
+                Some(answered) => answered,
+                None => access::dispatch(call, path.as_slice()),
+            },
         },
     }
 }

@@ -120,6 +120,9 @@ impl Session {
         } else if is_named {
             check_name(&name, "queue", false)?;
         }
+        if existing.is_none() && self.stream(&name).is_none() {
+            self.context.check_queue_limit(&vhost, &name)?;
+        }
         if QueueType::of(&method.arguments) == QueueType::Stream {
             if !is_named {
                 let text = "Cannot declare a server-named queue for type rabbit_stream_queue";

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use stafett_access::{Caller, Denied, Entity, Rates, Rule};
+use stafett_access::{Caller, Denied, Entity, Limited, Limits, Rates, Rule};
 
 /// Target of these lines.
 pub const AUDIT: &str = "audit";
@@ -30,6 +30,16 @@ pub(super) fn quota(caller: &Caller, entity: &Entity, rates: &Rates) {
     let action = if rates.is_empty() { "quota.deleted" } else { "quota.set" };
     let details = format!("{entity:?} {rates:?}");
     tracing::info!(target: AUDIT, by, %from, action, result = "done", details, "changed");
+}
+
+pub(super) fn limits(caller: &Caller, of: &Limited, limits: &Limits) {
+    let (by, from) = (caller.name(), caller.peer());
+    let (kind, name) = match of {
+        Limited::Namespace(name) => ("namespace", name),
+        Limited::User(name) => ("user", name),
+    };
+    let action = if limits.is_empty() { "limits.deleted" } else { "limits.set" };
+    tracing::info!(target: AUDIT, by, %from, action, result = "done", kind, name, details = ?limits, "changed");
 }
 
 /// Notes a login. Called once for a user that logs in again and again.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::fmt::Write;
 
 use stafett_access::{
-    Actions, BadName, BadQuota, BadRule, Caller, Change, Rule, Subject, Token, TokenHash, User, Verifiers,
-    encode_rates,
+    Actions, Limited, Limits, BadName, BadQuota, BadRule, Caller, Change, Rule, Subject, Token, TokenHash, User, Verifiers,
+    encode_limits, encode_rates,
 };
 use stafett_journal::Frame;
 use stafett_store::{NotStored, spaces, store_synced};
@@ -112,6 +112,7 @@ impl AccessControl {
                 .into_iter()
                 .map(|rule| Change::SetRule(Rule { actions, ..rule })),
         );
+        changes.push(Change::SetLimits(Limited::User(name.into()), Limits::new()));
         self.store(changes).await?;
         audit::change(by, "user.deleted", name, "");
         Ok(())
@@ -263,6 +264,8 @@ fn frame(change: &Change) -> Frame {
         Change::SetRule(rule) if rule.actions.is_empty() => spaces::RULES.delete(rule.key()),
         Change::SetRule(rule) => spaces::RULES.put(rule.key(), rule.value()),
         Change::SetQuota(entity, rates) if rates.is_empty() => spaces::QUOTAS.delete(entity.key()),
+        Change::SetLimits(of, limits) if limits.is_empty() => spaces::LIMITS.delete(of.key()),
+        Change::SetLimits(of, limits) => spaces::LIMITS.put(of.key(), encode_limits(limits)),
         Change::SetQuota(entity, rates) => spaces::QUOTAS.put(entity.key(), encode_rates(rates)),
     }
 }

@@ -5,11 +5,12 @@
 //!
 //! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
 //! - `changes`: users, tokens and rules that are made and deleted
-//! - `quotas`: rates of users and clients
+//! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `login`: logins by password, token and SCRAM
 
 mod audit;
 mod changes;
+mod limits;
 mod login;
 mod quotas;
 mod trail;
@@ -18,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stafett_access::{Caller, Change, Directory, Guessing, Rule, Token, User, decode_quota};
+use stafett_access::{Caller, Change, Directory, Guessing, Rule, Token, User, decode_limits, decode_quota};
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
 use stafett_store::spaces;
@@ -69,8 +70,7 @@ impl AccessControl {
         let changes_of = Lock::new(&mut changes);
         let mut take = |change: Option<Change>| change.map(|change| changes_of.lock().push(change));
         let take = Lock::new(&mut take);
-        spaces::load_access(
-            &**journal,
+        let tables: [spaces::VisitRow<'_>; 5] = [
             &mut |row| (take.lock())(row_of(row, User::decode).map(Change::PutUser)),
             &mut |row| (take.lock())(row_of(row, Token::decode).map(Change::PutToken)),
             &mut |row| (take.lock())(row_of(row, Rule::decode).map(Change::SetRule)),
@@ -78,7 +78,12 @@ impl AccessControl {
                 let quota = row_of(row, decode_quota);
                 (take.lock())(quota.map(|(entity, rates)| Change::SetQuota(entity, rates)));
             },
-        )?;
+            &mut |row| {
+                let limits = row_of(row, decode_limits);
+                (take.lock())(limits.map(|(of, limits)| Change::SetLimits(of, limits)));
+            },
+        ];
+        spaces::load_access(&**journal, tables)?;
         directory.apply(changes);
         directory.on_denied(audit::refusal);
         Ok(Self {
