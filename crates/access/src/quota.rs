@@ -190,7 +190,9 @@ impl Bucket {
         let taken = bytes as f64;
         level.bytes -= taken;
         let debt = (-level.bytes / self.bytes_per_second).max(0.0);
-        Duration::try_from_secs_f64(debt).unwrap_or(WAIT_MAX).min(WAIT_MAX)
+        Duration::try_from_secs_f64(debt)
+            .unwrap_or(WAIT_MAX)
+            .min(WAIT_MAX)
     }
 }
 
@@ -222,7 +224,11 @@ impl Quotas {
     /// Refuses a quota that is not there, if there are too many.
     pub fn check_room(&self, entity: &Entity) -> Result<(), BadQuota> {
         let is_full = self.rates.len() >= QUOTAS_MAX && !self.rates.contains_key(entity);
-        if is_full { Err(BadQuota::ManyQuotas) } else { Ok(()) }
+        if is_full {
+            Err(BadQuota::ManyQuotas)
+        } else {
+            Ok(())
+        }
     }
 
     /// Replaces the rates of an entity; without any it is removed.
@@ -265,7 +271,10 @@ impl Quotas {
                 client,
             })
         });
-        let of_clients = client.clone().into_iter().map(|client| Entity { user: None, client });
+        let of_clients = client
+            .clone()
+            .into_iter()
+            .map(|client| Entity { user: None, client });
         let mut all = of_users.chain(of_clients);
         all.find_map(|entity| {
             let bytes = *self.rates.get(&entity)?.get(&rate)?;
@@ -313,11 +322,17 @@ mod tests {
             let found = quotas.find(Some("ann"), "c", Rate::Produced).unwrap();
             assert_eq!(found, (number.into(), !user.is_empty(), !client.is_empty()));
         }
-        assert_eq!(quotas.find(Some("bob"), "d", Rate::Produced), Some((4.0, true, true)));
+        assert_eq!(
+            quotas.find(Some("bob"), "d", Rate::Produced),
+            Some((4.0, true, true))
+        );
         assert_eq!(quotas.find(None, "c", Rate::Produced), Some((2.0, false, true)));
         assert_eq!(quotas.find(Some("ann"), "c", Rate::Fetched), None);
         quotas.set(entity("ann", "c"), Rates::new());
-        assert_eq!(quotas.find(Some("ann"), "c", Rate::Produced), Some((7.0, true, true)));
+        assert_eq!(
+            quotas.find(Some("ann"), "c", Rate::Produced),
+            Some((7.0, true, true))
+        );
     }
 
     #[test]
@@ -361,7 +376,11 @@ mod tests {
         quotas.set(entity("", "*"), [(Rate::Fetched, 1.0)].into());
         for number in 0..100_000 {
             let client = number.to_string();
-            assert!(quotas.bucket(None, &client, Rate::Fetched, Duration::ZERO).is_some());
+            assert!(
+                quotas
+                    .bucket(None, &client, Rate::Fetched, Duration::ZERO)
+                    .is_some()
+            );
         }
         assert!(quotas.buckets.lock().len() <= 4 * BUCKETS_MIN);
     }

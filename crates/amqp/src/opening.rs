@@ -16,8 +16,8 @@ use crate::context::AmqpContext;
 use crate::exception::Exception;
 use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::Input;
-use crate::output::Output;
 use crate::limits::Admitted;
+use crate::output::Output;
 use crate::session::{ConnectionEnd, rights};
 
 /// What an opened connection begins with.

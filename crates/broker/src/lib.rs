@@ -20,7 +20,9 @@ mod namespaces;
 mod overrides;
 mod topic_changes;
 
-pub use access::{AUDIT, AccessControl, AccessError, AuditTrail, LoginError, NewQuota, NewToken, Proof, ScramLogin};
+pub use access::{
+    AUDIT, AccessControl, AccessError, AuditTrail, LoginError, NewQuota, NewToken, Proof, ScramLogin,
+};
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};

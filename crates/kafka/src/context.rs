@@ -18,8 +18,8 @@ use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
-use crate::throttle::Throttle;
 use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
+use crate::throttle::Throttle;
 
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;

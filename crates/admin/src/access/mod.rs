@@ -13,8 +13,8 @@
 //! - `quotas`: `/v1/quotas`, and the quotas of requests
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
-pub(crate) mod rights;
 mod quotas;
+pub(crate) mod rights;
 mod routes;
 mod rules;
 mod standing;

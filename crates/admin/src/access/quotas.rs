@@ -99,7 +99,8 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
     let broker = broker.get()?;
     let quotas = broker.access().directory().with_quotas(|quotas| {
         let all = quotas.iter();
-        all.map(|(entity, rates)| shown(entity, rates)).collect::<Vec<_>>()
+        all.map(|(entity, rates)| shown(entity, rates))
+            .collect::<Vec<_>>()
     });
     Ok(answer(StatusCode::OK, &LIST.page(&query, quotas)?))
 }

@@ -9,9 +9,7 @@ use super::{NODE, list};
 /// Answers the paths of these resources.
 pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
     match path {
-        [
-            "policies" | "operator-policies" | "parameters" | "global-parameters" | "topic-permissions",
-        ]
+        ["policies" | "operator-policies" | "parameters" | "global-parameters" | "topic-permissions"]
         | ["users", _, "topic-permissions"] => call.only_get(|| list::values(call, Vec::new())),
         ["policies" | "operator-policies", vhost] => call.only_get(|| {
             call.vhost(vhost).ok_or_else(Refusal::no_object)?;

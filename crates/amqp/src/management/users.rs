@@ -114,7 +114,10 @@ async fn user(call: &Call, name: &str) -> Answered {
             Ok(changed(false))
         }
         _ if name == USER && has_guest(call) => list::object(call, guest()),
-        _ => list::object(call, shown(call, known.as_deref().ok_or_else(Refusal::no_object)?)),
+        _ => list::object(
+            call,
+            shown(call, known.as_deref().ok_or_else(Refusal::no_object)?),
+        ),
     }
 }
 

@@ -27,7 +27,11 @@ pub(super) fn rule(caller: &Caller, rule: &Rule) {
 
 pub(super) fn quota(caller: &Caller, entity: &Entity, rates: &Rates) {
     let (by, from) = (caller.name(), caller.peer());
-    let action = if rates.is_empty() { "quota.deleted" } else { "quota.set" };
+    let action = if rates.is_empty() {
+        "quota.deleted"
+    } else {
+        "quota.set"
+    };
     let details = format!("{entity:?} {rates:?}");
     tracing::info!(target: AUDIT, by, %from, action, result = "done", details, "changed");
 }
@@ -38,7 +42,11 @@ pub(super) fn limits(caller: &Caller, of: &Limited, limits: &Limits) {
         Limited::Namespace(name) => ("namespace", name),
         Limited::User(name) => ("user", name),
     };
-    let action = if limits.is_empty() { "limits.deleted" } else { "limits.set" };
+    let action = if limits.is_empty() {
+        "limits.deleted"
+    } else {
+        "limits.set"
+    };
     tracing::info!(target: AUDIT, by, %from, action, result = "done", kind, name, details = ?limits, "changed");
 }
 

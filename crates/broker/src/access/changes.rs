@@ -4,8 +4,8 @@ use std::fmt;
 use std::fmt::Write;
 
 use stafett_access::{
-    Actions, Limited, Limits, BadName, BadQuota, BadRule, Caller, Change, Rule, Subject, Token, TokenHash, User, Verifiers,
-    encode_limits, encode_rates,
+    Actions, BadName, BadQuota, BadRule, Caller, Change, Limited, Limits, Rule, Subject, Token, TokenHash,
+    User, Verifiers, encode_limits, encode_rates,
 };
 use stafett_journal::Frame;
 use stafett_store::{NotStored, spaces, store_synced};

@@ -28,8 +28,8 @@ use tokio::time::Instant;
 
 pub use audit::AUDIT;
 pub use changes::{AccessError, NewToken};
-pub use quotas::NewQuota;
 pub use login::{LoginError, Proof, ScramLogin};
+pub use quotas::NewQuota;
 pub use trail::AuditTrail;
 
 use login::{Sessions, Verified};

@@ -50,8 +50,12 @@ impl AccessControl {
             return Ok(());
         }
         let changes = changed.iter().cloned();
-        self.store(changes.map(|(entity, rates)| Change::SetQuota(entity, rates)).collect())
-            .await?;
+        self.store(
+            changes
+                .map(|(entity, rates)| Change::SetQuota(entity, rates))
+                .collect(),
+        )
+        .await?;
         for (entity, rates) in &changed {
             audit::quota(by, entity, rates);
         }

@@ -7,9 +7,7 @@ use stafett_broker::NewQuota;
 use stafett_kafka_wire::messages::alter_client_quotas::{
     RequestEntityData, RequestEntryData, ResponseEntityData, ResponseEntryData,
 };
-use stafett_kafka_wire::messages::describe_client_quotas::{
-    ComponentData, EntityData, EntryData, ValueData,
-};
+use stafett_kafka_wire::messages::describe_client_quotas::{ComponentData, EntityData, EntryData, ValueData};
 use stafett_kafka_wire::messages::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -76,7 +74,11 @@ fn parts(entity: &Entity) -> impl Iterator<Item = (&'static str, &Part)> {
 }
 
 fn matches(entity: &Entity, components: &[ComponentData], strict: bool) -> bool {
-    let of = |kind: &str| parts(entity).find(|(known, _)| *known == kind).map(|(_, part)| part);
+    let of = |kind: &str| {
+        parts(entity)
+            .find(|(known, _)| *known == kind)
+            .map(|(_, part)| part)
+    };
     let is_matched = |component: &ComponentData| match (of(&component.entity_type), component.match_type) {
         (Some(Part::Named(name)), EXACT) => component.match_.as_deref() == Some(&**name),
         (Some(Part::Default), DEFAULT) | (Some(_), ANY) => true,

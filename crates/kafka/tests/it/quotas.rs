@@ -48,7 +48,11 @@ async fn alter(client: &mut Client, entity: Entity, ops: &[Op]) -> (i16, String)
 }
 
 /// Returns the entities that a filter finds: `user=ann,client-id=*: producer_byte_rate=1`.
-async fn described(client: &mut Client, filter: &[(&'static str, i8, Option<&'static str>)], strict: bool) -> Vec<String> {
+async fn described(
+    client: &mut Client,
+    filter: &[(&'static str, i8, Option<&'static str>)],
+    strict: bool,
+) -> Vec<String> {
     let components = filter.iter().map(|(kind, match_type, name)| ComponentData {
         entity_type: (*kind).into(),
         match_type: *match_type,
@@ -62,9 +66,16 @@ async fn described(client: &mut Client, filter: &[(&'static str, i8, Option<&'st
     assert_eq!(answer.error_code, 0);
     let entries = answer.entries.unwrap_or_default().into_iter().map(|entry| {
         let entity = entry.entity.iter().map(|part| {
-            format!("{}={}", part.entity_type, part.entity_name.as_deref().unwrap_or("*"))
+            format!(
+                "{}={}",
+                part.entity_type,
+                part.entity_name.as_deref().unwrap_or("*")
+            )
         });
-        let values = entry.values.iter().map(|one| format!("{}={}", one.key, one.value));
+        let values = entry
+            .values
+            .iter()
+            .map(|one| format!("{}={}", one.key, one.value));
         let (entity, values): (Vec<_>, Vec<_>) = (entity.collect(), values.collect());
         format!("{}: {}", entity.join(","), values.join(","))
     });
@@ -76,11 +87,17 @@ async fn quotas_are_set_shown_and_removed_and_survive_a_restart() {
     let server = Server::start().await;
     let mut client = server.client().await;
     let done = (0, String::new());
-    let rates = [("producer_byte_rate", Some(1024.0)), ("consumer_byte_rate", Some(2048.0))];
+    let rates = [
+        ("producer_byte_rate", Some(1024.0)),
+        ("consumer_byte_rate", Some(2048.0)),
+    ];
     assert_eq!(alter(&mut client, &[("user", Some("ann"))], &rates).await, done);
     let both: Entity = &[("user", Some("ann")), ("client-id", None)];
     assert_eq!(alter(&mut client, both, &rates[..1]).await, done);
-    assert_eq!(alter(&mut client, &[("client-id", Some("c"))], &rates[1..]).await, done);
+    assert_eq!(
+        alter(&mut client, &[("client-id", Some("c"))], &rates[1..]).await,
+        done
+    );
     let server = server.restart().await;
     let mut client = server.client().await;
     let (ann, clients, c) = (
@@ -96,12 +113,21 @@ async fn quotas_are_set_shown_and_removed_and_survive_a_restart() {
     of_ann.sort();
     assert_eq!(of_ann, [clients, ann]);
     assert_eq!(described(&mut client, &[user], true).await, [ann]);
-    assert_eq!(described(&mut client, &[("client-id", 1, None)], false).await, [clients]);
+    assert_eq!(
+        described(&mut client, &[("client-id", 1, None)], false).await,
+        [clients]
+    );
     assert_eq!(described(&mut client, &[("client-id", 2, None)], true).await, [c]);
-    assert_eq!(described(&mut client, &[("user", 0, Some("bob"))], false).await, [""; 0]);
+    assert_eq!(
+        described(&mut client, &[("user", 0, Some("bob"))], false).await,
+        [""; 0]
+    );
     let gone = [("consumer_byte_rate", None), ("request_percentage", None)];
     assert_eq!(alter(&mut client, &[("client-id", Some("c"))], &gone).await, done);
-    assert_eq!(described(&mut client, &[("client-id", 2, None)], true).await, [""; 0]);
+    assert_eq!(
+        described(&mut client, &[("client-id", 2, None)], true).await,
+        [""; 0]
+    );
 }
 
 #[tokio::test]
@@ -112,7 +138,11 @@ async fn bad_and_unserved_quotas_are_refused_by_name_and_a_check_changes_nothing
     let user: Entity = &[("user", Some("ann"))];
     let rate = [("producer_byte_rate", Some(1.0))];
     for (entity, ops, why) in [
-        (user, &[("request_percentage", Some(1.0))][..], "request_percentage are not served"),
+        (
+            user,
+            &[("request_percentage", Some(1.0))][..],
+            "request_percentage are not served",
+        ),
         (user, &[("x", Some(1.0))], "Invalid configuration key x"),
         (user, &[("producer_byte_rate", Some(0.0))], "greater than 0"),
         (user, &[("producer_byte_rate", Some(f64::NAN))], "greater than 0"),
@@ -170,7 +200,10 @@ async fn a_client_beyond_its_quota_is_told_and_not_read_until_then() {
         client.topic("t").await;
         let waited = begun.elapsed();
         let told = Duration::from_millis(u64::try_from(throttled).unwrap());
-        assert!(waited + Duration::from_millis(200) > told, "{waited:?} of {told:?}");
+        assert!(
+            waited + Duration::from_millis(200) > told,
+            "{waited:?} of {told:?}"
+        );
         assert!(server.metric(metric) >= 1);
         assert_eq!(alter(&mut setter, all, &[(key, None)]).await.0, 0);
         assert_eq!(send(&mut client).await, 0, "the quota is gone");

@@ -5,6 +5,7 @@ mod api_docs;
 mod app;
 mod audit;
 mod binding;
+mod check;
 mod client;
 mod command_docs;
 mod completions;
@@ -105,6 +106,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: acl::describe,
         run: acl::run,
+    },
+    Entry {
+        describe: check::describe,
+        run: check::run,
     },
     Entry {
         describe: quota::describe,

@@ -23,8 +23,16 @@ pub(super) fn describe() -> Command {
             Command::new("list").about("List quotas"),
             Command::new("set")
                 .about("Set the rates of a user, a client id, or both; without rates the quota is removed")
-                .arg(option(USER, "NAME", "The user; * for all without a quota of their own"))
-                .arg(option(CLIENT, "ID", "The client id; * for all without a quota of their own"))
+                .arg(option(
+                    USER,
+                    "NAME",
+                    "The user; * for all without a quota of their own",
+                ))
+                .arg(option(
+                    CLIENT,
+                    "ID",
+                    "The client id; * for all without a quota of their own",
+                ))
                 .arg(size(PRODUCED, "Bytes per second that it may produce"))
                 .arg(size(FETCHED, "Bytes per second that it may fetch"))
                 .after_help("Examples:\n  stafett quota set --user ann --produced 1MiB --fetched 10MiB"),

@@ -269,9 +269,19 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
     assert_eq!(set("root", r#", "produced_bytes_per_second": -1"#).0, 400);
     assert_eq!(set("", r#", "produced_bytes_per_second": 1"#).0, 400);
     assert_eq!(closed.ask("PUT /v1/quotas", Some("eve"), "{}").0, 403);
-    assert_eq!(set("root", r#", "produced_bytes_per_second": 1, "fetched_bytes_per_second": 1"#).0, 200);
+    assert_eq!(
+        set(
+            "root",
+            r#", "produced_bytes_per_second": 1, "fetched_bytes_per_second": 1"#
+        )
+        .0,
+        200
+    );
     let (_, _, listed) = closed.ask("GET /v1/quotas", Some("root"), "");
-    assert!(listed.contains(r#""user":"root","client":null,"produced_bytes_per_second":1.0"#), "{listed}");
+    assert!(
+        listed.contains(r#""user":"root","client":null,"produced_bytes_per_second":1.0"#),
+        "{listed}"
+    );
     let record = r#"{"value": "0123456789"}"#;
     for (request, body) in [
         ("POST /v1/topics/t/records?as=record", record),
@@ -283,7 +293,11 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
         assert_eq!(status, 429, "{request}: {said}");
         assert!(head.to_lowercase().contains("retry-after: "), "{head}");
     }
-    assert_eq!(closed.ask("GET /v1/topics", Some("root"), "").0, 200, "no content");
+    assert_eq!(
+        closed.ask("GET /v1/topics", Some("root"), "").0,
+        200,
+        "no content"
+    );
     assert_eq!(set("root", "").0, 200);
     assert_eq!(closed.ask("GET /v1/topics/t/records", Some("root"), "").0, 200);
 }
