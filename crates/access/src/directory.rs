@@ -18,6 +18,7 @@ use crate::resource::{Kind, Kinds, Resource};
 use crate::rule::{Rule, Subject};
 use crate::rules::{Rules, Verdict};
 use crate::token::{Token, TokenHash};
+use crate::topic_permission::{KeyUse, TopicPermission, TopicPermissions};
 use crate::user::{ADMINISTRATOR, MONITORING, SUPERUSER, User};
 
 /// Kinds that administrators manage.
@@ -36,6 +37,8 @@ pub enum Change {
     SetQuota(Entity, Rates),
     /// Replaces the limits of a namespace or user; without any they are removed.
     SetLimits(Limited, Limits),
+    PutTopicPermission(TopicPermission),
+    DeleteTopicPermission(TopicPermission),
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +49,7 @@ struct State {
     rules: Rules,
     quotas: Quotas,
     limits: BTreeMap<Limited, Limits>,
+    topic_permissions: TopicPermissions,
 }
 
 /// Function that hears of refusals.
@@ -57,6 +61,7 @@ pub struct Directory {
     generation: AtomicU64,
     is_closed: AtomicBool,
     has_quotas: AtomicBool,
+    has_topic_permissions: AtomicBool,
     on_denied: OnceLock<OnDenied>,
 }
 
@@ -80,6 +85,9 @@ impl Directory {
         }
         self.is_closed.store(state.administrators > 0, Ordering::Release);
         self.has_quotas.store(!state.quotas.is_empty(), Ordering::Release);
+        let has_topic_permissions = !state.topic_permissions.is_empty();
+        self.has_topic_permissions
+            .store(has_topic_permissions, Ordering::Release);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -140,6 +148,32 @@ impl Directory {
     /// Returns true if there are quotas.
     pub fn has_quotas(&self) -> bool {
         self.has_quotas.load(Ordering::Acquire)
+    }
+
+    /// Returns true if there are permissions for routing keys.
+    pub fn has_topic_permissions(&self) -> bool {
+        self.has_topic_permissions.load(Ordering::Acquire)
+    }
+
+    pub fn topic_permissions(&self) -> Vec<TopicPermission> {
+        self.state.read().topic_permissions.all()
+    }
+
+    /// Returns true if a user may publish or bind with a routing key of an exchange.
+    pub fn permits_key(
+        &self,
+        user: &str,
+        namespace: &str,
+        exchange: &str,
+        key_use: KeyUse,
+        key: &str,
+    ) -> bool {
+        let state = self.state.read();
+        let is_superuser = state.users.get(user).is_some_and(|user| user.has_tag(SUPERUSER));
+        is_superuser
+            || state
+                .topic_permissions
+                .permits(user, namespace, exchange, key_use, key)
     }
 
     /// Returns a limit of a namespace or user. `None` if there is none.
@@ -221,6 +255,8 @@ impl State {
             }
             Change::SetRule(rule) => self.rules.set(rule),
             Change::SetQuota(entity, rates) => self.quotas.set(entity, rates),
+            Change::PutTopicPermission(permission) => self.topic_permissions.put(permission),
+            Change::DeleteTopicPermission(permission) => self.topic_permissions.delete(permission),
             Change::SetLimits(of, limits) if limits.is_empty() => {
                 self.limits.remove(&of);
             }

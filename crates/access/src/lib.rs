@@ -15,6 +15,7 @@
 //! - `token`: tokens that stand for a user
 //! - `limit`: limits on the number of things of a namespace or a user
 //! - `quota`: rates of users and clients
+//! - `topic_permission`: permissions for the routing keys of an exchange
 //! - `guessing`: delays for peers and users with failed logins
 //! - `directory`: users, tokens and rules together, with a generation that tells of changes
 //! - `caller`: the origin of a request, with its decisions remembered
@@ -31,6 +32,7 @@ mod rule;
 mod rules;
 mod scram;
 mod token;
+mod topic_permission;
 mod user;
 mod verifier;
 
@@ -48,5 +50,6 @@ pub use rule::{Effect, Form, Rule, Subject};
 pub use rules::{BadRule, PATTERNS_MAX, Rules};
 pub use scram::{Exchange, First, MESSAGE_BYTES_MAX, ScramError};
 pub use token::{Token, TokenHash};
+pub use topic_permission::{KeyUse, TopicPermission};
 pub use user::{ADMINISTRATOR, BadName, MANAGEMENT_TAGS, MONITORING, SUPERUSER, User};
 pub use verifier::{Hash, ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, SaltedHash, ScramVerifier, Verifiers};

@@ -58,8 +58,10 @@ pub const RULES: Table = Table::tagged(16, 2, "the rule");
 pub const QUOTAS: Table = Table::tagged(16, 3, "the quota");
 /// Limits of namespaces and users: key owner.
 pub const LIMITS: Table = Table::tagged(16, 4, "the limits");
+/// Permissions for routing keys: key user, namespace and exchange.
+pub const TOPIC_PERMISSIONS: Table = Table::tagged(16, 5, "the topic permission");
 
-const TABLES: [Table; 22] = [
+const TABLES: [Table; 23] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -81,6 +83,7 @@ const TABLES: [Table; 22] = [
     RULES,
     QUOTAS,
     LIMITS,
+    TOPIC_PERMISSIONS,
     APPS,
 ];
 
@@ -105,7 +108,7 @@ pub fn load_routing<'a>(
 /// Loads [`USERS`], [`TOKENS`] and [`RULES`], which share a space, in one pass. As [`Table::load`].
 pub fn load_access<'a>(
     journal: &dyn Journal,
-    [users, tokens, rules, quotas, limits]: [VisitRow<'a>; 5],
+    [users, tokens, rules, quotas, limits, topic_permissions]: [VisitRow<'a>; 6],
 ) -> Result<(), StateUnreadable> {
     let mut tables = [
         (USERS, users),
@@ -113,6 +116,7 @@ pub fn load_access<'a>(
         (RULES, rules),
         (QUOTAS, quotas),
         (LIMITS, limits),
+        (TOPIC_PERMISSIONS, topic_permissions),
     ];
     load_together(journal, &mut tables)
 }

@@ -131,6 +131,39 @@ def permit(read):
     ask("PUT", "permissions/%2F/bob", {"configure": "^bob-", "write": "^(bob-.*|amq\\.default)$", "read": read})
 
 
+# Topic permissions limit the keys of a topic exchange.
+ask("PUT", "exchanges/%2F/bob-topics", {"type": "topic"})
+ask("PUT", "topic-permissions/%2F/bob", {"exchange": "bob-topics", "write": "^{username}\\.", "read": "^news"})
+line = {"user": "bob", "vhost": "/", "exchange": "bob-topics", "write": "^{username}\\.", "read": "^news"}
+assert ask("GET", "users/bob/topic-permissions") == [line]
+assert ask("GET", "definitions")["topic_permissions"] == [line]
+keys = bob.channel()
+keys.confirm_delivery()
+keys.basic_publish("bob-topics", "bob.a", b"x")
+keys.queue_bind("bob-q", "bob-topics", "news.#")
+IN = "in exchange 'bob-topics' in vhost '/' refused for user 'bob'"
+
+
+def publish_with(channel, headers=None):
+    channel.confirm_delivery()
+    channel.basic_publish("bob-topics", "eve.a" if headers is None else "bob.a", b"x", pika.BasicProperties(headers=headers))
+
+
+refused(publish_with, 403, f"ACCESS_REFUSED - write access to topic 'eve.a' {IN}")
+refused(
+    lambda it: publish_with(it, {"CC": ["eve.b"]}),
+    403,
+    f"ACCESS_REFUSED - write access to topic 'eve.b' {IN}",
+)
+refused(
+    lambda it: it.queue_bind("bob-q", "bob-topics", "other"),
+    403,
+    f"ACCESS_REFUSED - read access to topic 'other' {IN}",
+)
+ask("DELETE", "topic-permissions/%2F/bob")
+keys.basic_publish("bob-topics", "eve.a", b"x")
+assert ask("GET", "topic-permissions") == []
+
 # Limits of virtual hosts and users, with RabbitMQ's texts.
 ask("PUT", "vhost-limits/%2F/max-queues", {"value": 1})
 ask("PUT", "vhost-limits/%2F/max-connections", {"value": 2})

@@ -208,6 +208,7 @@ pub(super) fn of_access(error: AccessError) -> Problem {
         AccessError::Name(_)
         | AccessError::Rule(_)
         | AccessError::Quota(_)
+        | AccessError::Pattern(_)
         | AccessError::TooMany
         | AccessError::Password
         | AccessError::Description => Problem::bad_request(error),

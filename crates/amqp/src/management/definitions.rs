@@ -9,7 +9,7 @@ use stafett_model::Namespace;
 
 use super::call::{Call, ok};
 use super::refusal::{Answered, Refusal};
-use super::{NODE, VERSION, bindings, exchanges, import, limits, queues, users};
+use super::{NODE, VERSION, bindings, exchanges, import, limits, queues, topic_permissions, users};
 
 /// Imports into a virtual host, or all.
 pub(super) async fn import(call: &Call, vhost: Option<&str>) -> Answered {
@@ -68,9 +68,9 @@ pub(super) fn export(call: &Call, vhost: Option<&str>) -> Answered {
         let (users, permissions) = users::exported(call);
         exported.insert("users".to_owned(), json!(users));
         exported.insert("permissions".to_owned(), json!(permissions));
-        for empty in ["topic_permissions", "global_parameters"] {
-            exported.insert(empty.to_owned(), json!([]));
-        }
+        let topics = topic_permissions::all(call, |_| true);
+        exported.insert("topic_permissions".to_owned(), json!(topics));
+        exported.insert("global_parameters".to_owned(), json!([]));
     }
     let mut response = ok(&Value::Object(exported));
     if let Some(file) = call.query("download") {

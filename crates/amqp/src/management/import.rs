@@ -13,13 +13,12 @@ use super::call::{Call, Fields, changed, short};
 use super::client::{Client, ClientError};
 use super::queues::Entry;
 use super::refusal::{Answered, Refusal};
-use super::{USER, bindings, exchanges, limits, queues, users, values, vhosts};
+use super::{USER, bindings, exchanges, limits, queues, topic_permissions, users, values, vhosts};
 
 /// Header of the answer with the kinds of items that were passed over.
 const PASSED_OVER: &str = "stafett-passed-over";
 /// Kinds of items that have no meaning here.
-const WITHOUT_MEANING: [&str; 6] = [
-    "topic_permissions",
+const WITHOUT_MEANING: [&str; 5] = [
     "policies",
     "operator_policies",
     "parameters",
@@ -39,6 +38,7 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
         ("users", list(&fields, "users")?),
         ("vhosts", list(&fields, "vhosts")?),
         ("permissions", list(&fields, "permissions")?),
+        ("topic_permissions", list(&fields, "topic_permissions")?),
         ("exchanges", list(&fields, "exchanges")?),
         ("queues", list(&fields, "queues")?),
         ("bindings", list(&fields, "bindings")?),
@@ -53,6 +53,7 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
                 "users" => import.user(&item).await?,
                 "vhosts" => import.vhost(&item).await?,
                 "permissions" => import.permission(&item).await?,
+                "topic_permissions" => import.topic_permission(&item).await?,
                 "exchanges" => import.exchange(&item).await?,
                 "queues" => import.queue(&item).await?,
                 "parameters" => import.parameter(&item).await?,
@@ -214,6 +215,17 @@ impl Import<'_> {
         let vhost = self.vhost_of(item, "permissions")?;
         let put = users::put_permission(self.call, &vhost, &user, item).await;
         let what = format!("permission of user '{user}' in vhost '{vhost}'");
+        put.map(drop).map_err(|refusal| refusal.on(&what))
+    }
+
+    async fn topic_permission(&mut self, item: &Fields) -> Result<(), Refusal> {
+        let user = name(item, "topic_permissions", "user")?;
+        if user == USER {
+            return Ok(());
+        }
+        let vhost = self.vhost_of(item, "topic_permissions")?;
+        let put = topic_permissions::put(self.call, &vhost, &user, item).await;
+        let what = format!("topic permission of user '{user}' in vhost '{vhost}'");
         put.map(drop).map_err(|refusal| refusal.on(&what))
     }
 

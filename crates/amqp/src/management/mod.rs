@@ -38,6 +38,7 @@ mod queues;
 mod refusal;
 mod rights;
 mod statistics;
+mod topic_permissions;
 mod users;
 mod values;
 mod vhosts;
@@ -215,6 +216,16 @@ async fn log_in(context: &AmqpContext, given: &[u8], peer: IpAddr) -> Result<Log
     }
 }
 
+async fn other(call: &Call, path: &[&str]) -> Answered {
+    if let Some(answered) = limits::dispatch(call, path).await {
+        return answered;
+    }
+    match topic_permissions::dispatch(call, path).await {
+        Some(answered) => answered,
+        None => access::dispatch(call, path),
+    }
+}
+
 /// Answers all requests but lists.
 async fn dispatch(call: &Call) -> Answered {
     let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
@@ -252,10 +263,7 @@ async fn dispatch(call: &Call) -> Answered {
         }
         _ => match users::dispatch(call, path.as_slice()).await {
             Some(answered) => answered,
-            None => match limits::dispatch(call, path.as_slice()).await {
-                Some(answered) => answered,
-                None => access::dispatch(call, path.as_slice()),
-            },
+            None => other(call, path.as_slice()).await,
         },
     }
 }

@@ -181,6 +181,8 @@ pub(super) fn refused(error: &AccessError) -> Refusal {
         AccessError::NotStored(_) | AccessError::Busy => Refusal::unavailable(error.to_string()),
         AccessError::Name(_)
         | AccessError::Rule(_)
+        | AccessError::Quota(_)
+        | AccessError::Pattern(_)
         | AccessError::LastAdministrator(_)
         | AccessError::TooMany
         | AccessError::Password

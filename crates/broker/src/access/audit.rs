@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use stafett_access::{Caller, Denied, Entity, Limited, Limits, Rates, Rule};
+use stafett_access::{Caller, Denied, Entity, Limited, Limits, Rates, Rule, TopicPermission};
 
 /// Target of these lines.
 pub const AUDIT: &str = "audit";
@@ -48,6 +48,13 @@ pub(super) fn limits(caller: &Caller, of: &Limited, limits: &Limits) {
         "limits.set"
     };
     tracing::info!(target: AUDIT, by, %from, action, result = "done", kind, name, details = ?limits, "changed");
+}
+
+pub(super) fn topic_permission(caller: &Caller, action: &'static str, permission: &TopicPermission) {
+    let (by, from) = (caller.name(), caller.peer());
+    let (namespace, name) = (&permission.namespace, &permission.exchange);
+    tracing::info!(target: AUDIT, by, %from, action, result = "done", kind = "exchange", namespace, name,
+        details = ?permission, "changed");
 }
 
 /// Notes a login. Called once for a user that logs in again and again.

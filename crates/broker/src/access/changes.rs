@@ -4,8 +4,8 @@ use std::fmt;
 use std::fmt::Write;
 
 use stafett_access::{
-    Actions, BadName, BadQuota, BadRule, Caller, Change, Limited, Limits, Rule, Subject, Token, TokenHash,
-    User, Verifiers, encode_limits, encode_rates,
+    Actions, BadName, BadPattern, BadQuota, BadRule, Caller, Change, Limited, Limits, Rule, Subject, Token,
+    TokenHash, User, Verifiers, encode_limits, encode_rates,
 };
 use stafett_journal::Frame;
 use stafett_store::{NotStored, spaces, store_synced};
@@ -28,6 +28,8 @@ pub enum AccessError {
     Name(#[from] BadName),
     #[error(transparent)]
     Rule(#[from] BadRule),
+    #[error(transparent)]
+    Pattern(#[from] BadPattern),
     #[error(transparent)]
     Quota(#[from] BadQuota),
     #[error("there is no user {0:?}")]
@@ -113,6 +115,9 @@ impl AccessControl {
                 .map(|rule| Change::SetRule(Rule { actions, ..rule })),
         );
         changes.push(Change::SetLimits(Limited::User(name.into()), Limits::new()));
+        let topics = self.directory.topic_permissions().into_iter();
+        let own = topics.filter(|permission| *permission.user == *name);
+        changes.extend(own.map(Change::DeleteTopicPermission));
         self.store(changes).await?;
         audit::change(by, "user.deleted", name, "");
         Ok(())
@@ -264,6 +269,10 @@ fn frame(change: &Change) -> Frame {
         Change::SetRule(rule) if rule.actions.is_empty() => spaces::RULES.delete(rule.key()),
         Change::SetRule(rule) => spaces::RULES.put(rule.key(), rule.value()),
         Change::SetQuota(entity, rates) if rates.is_empty() => spaces::QUOTAS.delete(entity.key()),
+        Change::PutTopicPermission(permission) => {
+            spaces::TOPIC_PERMISSIONS.put(permission.key(), permission.value())
+        }
+        Change::DeleteTopicPermission(permission) => spaces::TOPIC_PERMISSIONS.delete(permission.key()),
         Change::SetLimits(of, limits) if limits.is_empty() => spaces::LIMITS.delete(of.key()),
         Change::SetLimits(of, limits) => spaces::LIMITS.put(of.key(), encode_limits(limits)),
         Change::SetQuota(entity, rates) => spaces::QUOTAS.put(entity.key(), encode_rates(rates)),

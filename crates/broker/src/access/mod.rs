@@ -6,6 +6,7 @@
 //! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
+//! - `topic_permissions`: permissions for the routing keys of exchanges
 //! - `login`: logins by password, token and SCRAM
 
 mod audit;
@@ -13,13 +14,16 @@ mod changes;
 mod limits;
 mod login;
 mod quotas;
+mod topic_permissions;
 mod trail;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stafett_access::{Caller, Change, Directory, Guessing, Rule, Token, User, decode_limits, decode_quota};
+use stafett_access::{
+    Caller, Change, Directory, Guessing, Rule, Token, TopicPermission, User, decode_limits, decode_quota,
+};
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
 use stafett_store::spaces;
@@ -70,17 +74,21 @@ impl AccessControl {
         let changes_of = Lock::new(&mut changes);
         let mut take = |change: Option<Change>| change.map(|change| changes_of.lock().push(change));
         let take = Lock::new(&mut take);
-        let tables: [spaces::VisitRow<'_>; 5] = [
+        let tables: [spaces::VisitRow<'_>; 6] = [
             &mut |row| (take.lock())(row_of(row, User::decode).map(Change::PutUser)),
             &mut |row| (take.lock())(row_of(row, Token::decode).map(Change::PutToken)),
             &mut |row| (take.lock())(row_of(row, Rule::decode).map(Change::SetRule)),
             &mut |row| {
                 let quota = row_of(row, decode_quota);
-                (take.lock())(quota.map(|(entity, rates)| Change::SetQuota(entity, rates)));
+                (take.lock())(quota.map(|(entity, rates)| Change::SetQuota(entity, rates)))
             },
             &mut |row| {
                 let limits = row_of(row, decode_limits);
-                (take.lock())(limits.map(|(of, limits)| Change::SetLimits(of, limits)));
+                (take.lock())(limits.map(|(of, limits)| Change::SetLimits(of, limits)))
+            },
+            &mut |row| {
+                let permission = row_of(row, TopicPermission::decode);
+                (take.lock())(permission.map(Change::PutTopicPermission))
             },
         ];
         spaces::load_access(&**journal, tables)?;

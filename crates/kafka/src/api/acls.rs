@@ -140,6 +140,7 @@ pub(super) fn code_of(error: &stafett_broker::AccessError) -> ErrorCode {
         AccessError::Name(_)
         | AccessError::Rule(_)
         | AccessError::Quota(_)
+        | AccessError::Pattern(_)
         | AccessError::NoSuchUser(_)
         | AccessError::NoSuchToken(_)
         | AccessError::LastAdministrator(_)
