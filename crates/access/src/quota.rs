@@ -25,7 +25,7 @@ use stafett_model::codec::{get, get_text, put_text};
 /// Format of stored values.
 const VERSION: u8 = 1;
 /// Quotas that there may be.
-pub const QUOTAS_MAX: usize = 100_000;
+const QUOTAS_MAX: usize = 100_000;
 /// Bytes of a name in a quota.
 const NAME_BYTES_MAX: usize = 255;
 /// Time whose bytes may come at once.

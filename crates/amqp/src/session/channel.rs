@@ -33,6 +33,7 @@ pub(crate) struct Channel {
     /// Present once the channel has published.
     pub publisher: Option<Counted>,
     /// Counted for its user; `None` for one that is closing.
+    #[expect(dead_code, reason = "it is counted until it is dropped")]
     pub tallied: Option<Tallied>,
 }
 

@@ -148,7 +148,7 @@ fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
     Ok(())
 }
 
-pub(super) fn alter_client_quotas(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+pub(super) fn alter_client_quotas(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AlterClientQuotasRequest = call.read(body)?;
     let prepared: Vec<Result<NewQuota, Refused>> = request.entries.iter().map(prepare).collect();
     let quotas = prepared.iter().filter_map(|quota| quota.as_ref().ok().cloned());
