@@ -370,6 +370,7 @@ impl Open {
     }
 
     fn on_tick(&mut self, written_before: &mut u64) -> Result<(), Ended> {
+        self.session.end_expired()?;
         // Nothing is read from a blocked client, so it does not count as silent.
         self.missed = if self.session.is_blocked() {
             0

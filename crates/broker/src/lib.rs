@@ -21,7 +21,8 @@ mod overrides;
 mod topic_changes;
 
 pub use access::{
-    AUDIT, AccessControl, AccessError, AuditTrail, LoginError, NewQuota, NewToken, Proof, ScramLogin,
+    AUDIT, AccessControl, AccessError, AuditTrail, BearerError, BearerSettings, LoginError, NewQuota,
+    NewToken, Proof, ScramLogin,
 };
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};

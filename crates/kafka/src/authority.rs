@@ -1,5 +1,6 @@
 //! The caller of a connection, and its rights in Kafka's words.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use stafett_access::{Action, Caller, Kind, Resource};
@@ -7,6 +8,7 @@ use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::Lock;
 use stafett_net::{ConnectionEntry, TlsSession};
+use stafett_store::wall_ms;
 use stafett_topics::TopicId;
 
 use crate::context::RequestContext;
@@ -18,6 +20,8 @@ pub(crate) struct Identity {
     anonymous: Arc<Caller>,
     /// Set once, by the login.
     login: OnceLock<Arc<Caller>>,
+    /// Time at which the last login expires, in ms since 1970; 0 for never.
+    expires_ms: AtomicI64,
     pub sasl: Lock<Sasl>,
 }
 
@@ -29,6 +33,7 @@ impl Identity {
         Self {
             anonymous: broker.access().before_login(user, entry.peer.ip()),
             login: OnceLock::new(),
+            expires_ms: AtomicI64::new(0),
             sasl: Lock::default(),
         }
     }
@@ -39,8 +44,17 @@ impl Identity {
 
     /// Takes the caller of a login. A later login must be of the same user; returns false otherwise.
     pub(crate) fn log_in(&self, caller: Arc<Caller>) -> bool {
-        let name = caller.name().map(str::to_owned);
-        self.login.get_or_init(|| caller).name() == name.as_deref()
+        let (name, expiry) = (caller.name().map(str::to_owned), caller.expires_ms());
+        let is_same = self.login.get_or_init(|| caller).name() == name.as_deref();
+        if is_same {
+            self.expires_ms.store(expiry.unwrap_or(0), Ordering::Relaxed);
+        }
+        is_same
+    }
+
+    fn is_expired(&self) -> bool {
+        let expiry = self.expires_ms.load(Ordering::Relaxed);
+        expiry != 0 && expiry <= wall_ms()
     }
 }
 
@@ -51,7 +65,7 @@ impl RequestContext {
 
     /// Returns true while the client may do nothing but log in.
     pub(crate) fn must_log_in(&self) -> bool {
-        !self.caller().is_valid()
+        !self.caller().is_valid() || self.identity.is_expired()
     }
 
     pub(crate) fn check_topic(&self, action: Action, name: &str) -> Result<(), ErrorCode> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{Broker, BrokerSettings, FrontEndHooks};
+use stafett_broker::{BearerSettings, Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
@@ -59,6 +59,7 @@ impl Core {
             .await
             .context("the broker cannot start")?;
         broker.access().require_remote_login(settings.require_login);
+        change_bearer(&broker, settings).context("oauth.keys")?;
         broker.histories().set_bytes_max(settings.history.bytes_max);
         let mut registry = process.registry();
         broker.register_metrics(&mut registry);
@@ -83,6 +84,11 @@ impl Core {
     pub(crate) async fn change_live_logs(&self, settings: &Settings) -> anyhow::Result<()> {
         let changed = self.broker.change_live_logs(&settings.live.logs).await;
         changed.context("a log behind live topics cannot be opened")
+    }
+
+    /// Reads the keys of the authorization server again.
+    pub(crate) fn change_bearer(&self, settings: &Settings) -> anyhow::Result<()> {
+        change_bearer(&self.broker, settings)
     }
 
     /// Applies the rules of `settings` for duplicates.
@@ -114,6 +120,25 @@ impl Core {
             tracing::error!(%error, "the journal did not close");
         }
     }
+}
+
+/// Takes the tokens of the authorization server in `settings`, if there is one.
+fn change_bearer(broker: &Broker, settings: &Settings) -> anyhow::Result<()> {
+    let oauth = &settings.oauth;
+    let Some(file) = &oauth.keys else {
+        return Ok(broker.access().set_bearer(None)?);
+    };
+    let keys = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let bearer = BearerSettings {
+        keys,
+        issuer: oauth.issuer.clone(),
+        audience: oauth.audience.clone(),
+        user_claim: oauth.user_claim.clone(),
+    };
+    broker
+        .access()
+        .set_bearer(Some(&bearer))
+        .with_context(|| format!("{} cannot be used", file.display()))
 }
 
 fn journal_settings(settings: &Settings) -> stafett_journal::Settings {

@@ -160,7 +160,8 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         }
     };
     let token = bearer(request.headers()).map(TokenHash::of);
-    let token = token.filter(|_| caller.name().is_some());
+    // A token of an authorization server ends by itself.
+    let token = token.filter(|_| caller.name().is_some() && caller.expires_ms().is_none());
     let standing = Arc::new(Standing::new(Arc::clone(&broker), caller, token, &request));
     let caller = Arc::clone(&standing.caller);
     if let Err(problem) = standing.check() {

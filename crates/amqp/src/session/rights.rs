@@ -24,6 +24,7 @@ use stafett_access::{Action, Caller, KeyUse, Resource};
 use stafett_amqp_wire::methods::{Basic, Exchange, Queue, exchange, queue};
 use stafett_amqp_wire::{Method, ReplyCode, Table, Value};
 use stafett_routing::ExchangeKind;
+use stafett_store::wall_ms;
 
 use super::queue::leads_to_topic;
 use super::replies::PSEUDO_QUEUE;
@@ -319,6 +320,16 @@ impl Session {
             self.on_consumer_gone(token);
         }
         Ok(())
+    }
+
+    /// Closes the connection of a user whose token has expired.
+    pub(crate) fn end_expired(&mut self) -> Result<(), ConnectionEnd> {
+        if !self.caller.is_expired(wall_ms()) || self.is_closing() {
+            return Ok(());
+        }
+        let why = format!("the token of user '{}' has expired", self.agreed.user);
+        let exception = Exception::new(ReplyCode::ConnectionForced, why);
+        self.fail(0, exception.ending(Scope::Connection))
     }
 
     pub(super) fn may_see_counts(&self, queue: &str) -> bool {

@@ -12,7 +12,7 @@ use stafett_model::checksum;
 use stafett_store::wall_ms;
 
 use super::changes::hex;
-use super::{AccessControl, audit, random};
+use super::{AccessControl, audit, bearer, random};
 
 /// Passwords that are known to be right.
 const VERIFIED_MAX: usize = 10_000;
@@ -84,6 +84,9 @@ impl AccessControl {
     pub async fn login(&self, proof: Proof<'_>, peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
         let user = match proof {
             Proof::Password { user, password } => return self.login_by_password(user, password, peer).await,
+            Proof::Token(token) if bearer::is_bearer(token) => {
+                return self.login_by_bearer(token, peer).await;
+            }
             Proof::Token(token) => self.user_of_token(token, peer).await?,
             Proof::Session(session) => self.user_of_session(session)?,
         };
@@ -96,6 +99,11 @@ impl AccessControl {
         password: &[u8],
         peer: IpAddr,
     ) -> Result<Arc<Caller>, LoginError> {
+        if bearer::is_bearer(password) && self.takes_bearer() {
+            let caller = self.login_by_bearer(password, peer).await?;
+            let is_own = name.is_empty() || caller.name() == Some(name);
+            return is_own.then_some(caller).ok_or(LoginError::Refused);
+        }
         self.wait(peer, name).await;
         let user = self.directory.user(name);
         let is_right = match &user {
@@ -109,6 +117,30 @@ impl AccessControl {
         self.on_login(name, peer);
         self.remember(&user, password);
         Ok(Arc::new(Caller::user(&self.directory, name, peer)))
+    }
+
+    /// Checks a token of an authorization server, on a thread that may block.
+    async fn login_by_bearer(&self, token: &[u8], peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
+        let claimed = match self.bearer.lock().clone() {
+            None => None,
+            Some(bearer) => {
+                let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
+                let _check = self.checks.acquire().await.map_err(|_| LoginError::Busy)?;
+                let token = token.to_vec();
+                let checked = tokio::task::spawn_blocking(move || bearer.check(&token));
+                checked.await.map_err(|_| LoginError::Busy)?
+            }
+        };
+        // A user that is unknown here is a stranger.
+        let claimed = claimed.filter(|claimed| self.directory.user(&claimed.user).is_some());
+        let Some(claimed) = claimed else {
+            self.wait(peer, "").await;
+            self.on_failure("", peer);
+            return Err(LoginError::BadToken);
+        };
+        self.on_login(&claimed.user, peer);
+        let caller = Caller::user(&self.directory, &claimed.user, peer);
+        Ok(Arc::new(caller.until(claimed.expires_ms)))
     }
 
     async fn verify(&self, user: Option<Arc<User>>, password: &[u8]) -> Result<bool, LoginError> {

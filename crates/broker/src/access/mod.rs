@@ -4,12 +4,14 @@
 //! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
 //! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
+//! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `topic_permissions`: permissions for the routing keys of exchanges
 //! - `login`: logins by password, token and SCRAM
 
 mod audit;
+mod bearer;
 mod changes;
 mod limits;
 mod login;
@@ -31,11 +33,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 pub use audit::AUDIT;
+pub use bearer::{BearerError, BearerSettings};
 pub use changes::{AccessError, NewToken};
 pub use login::{LoginError, Proof, ScramLogin};
 pub use quotas::NewQuota;
 pub use trail::AuditTrail;
 
+use bearer::Bearer;
 use login::{Sessions, Verified};
 
 /// Passwords that are checked at once.
@@ -65,6 +69,8 @@ pub struct AccessControl {
     secret: [u8; 32],
     /// Begin of the clock of quotas.
     started: Instant,
+    /// Tokens of an authorization server, if there is one.
+    bearer: Lock<Option<Arc<Bearer>>>,
 }
 
 impl AccessControl {
@@ -107,6 +113,7 @@ impl AccessControl {
             changes: watch::Sender::new(0),
             secret: random(),
             started: Instant::now(),
+            bearer: Lock::default(),
         })
     }
 
@@ -123,6 +130,18 @@ impl AccessControl {
     /// Requires a login of callers from other machines, also while no user is an administrator.
     pub fn require_remote_login(&self, is_required: bool) {
         self.remote_needs_login.store(is_required, Ordering::Relaxed);
+    }
+
+    /// Takes tokens of an authorization server from now on, or none.
+    pub fn set_bearer(&self, settings: Option<&BearerSettings>) -> Result<(), BearerError> {
+        let bearer = settings.map(Bearer::new).transpose()?;
+        *self.bearer.lock() = bearer.map(Arc::new);
+        Ok(())
+    }
+
+    /// Returns true if tokens of an authorization server are taken.
+    pub fn takes_bearer(&self) -> bool {
+        self.bearer.lock().is_some()
     }
 
     /// Returns a receiver that notices each change of users, tokens and rules from now on.
