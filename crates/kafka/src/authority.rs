@@ -58,6 +58,35 @@ impl Identity {
     }
 }
 
+/// Refuses an action on a topic, or on the queue that it shows.
+pub(crate) fn check_topic(
+    broker: &Broker,
+    caller: &Caller,
+    action: Action,
+    name: &str,
+) -> Result<(), ErrorCode> {
+    let checked = caller.check(action, &Resource::topic(name));
+    let checked =
+        checked.and_then(|()| of_queue_shown_as(broker, caller, name, |queue| caller.check(action, queue)));
+    checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+}
+
+/// Looks at the right on the queue that a topic shows, if it shows one.
+fn of_queue_shown_as<E>(
+    broker: &Broker,
+    caller: &Caller,
+    name: &str,
+    right: impl FnOnce(&Resource<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    if caller.is_unrestricted() || !name.starts_with("queue") {
+        return Ok(());
+    }
+    let Some(queue) = broker.messaging().queues().shown_as(name) else {
+        return Ok(());
+    };
+    right(&Resource::queue(queue.namespace.as_str(), &queue.name))
+}
+
 impl RequestContext {
     pub(crate) fn caller(&self) -> &Caller {
         self.identity.caller()
@@ -69,18 +98,15 @@ impl RequestContext {
     }
 
     pub(crate) fn check_topic(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
-        let caller = self.caller();
-        let checked = caller.check(action, &Resource::topic(name));
-        let checked =
-            checked.and_then(|()| self.of_queue_shown_as(name, |queue| caller.check(action, queue)));
-        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+        check_topic(&self.shared.broker, self.caller(), action, name)
     }
 
     /// As [`Self::check_topic`], without a line in the audit.
     pub(crate) fn may_topic(&self, action: Action, name: &str) -> bool {
         let caller = self.caller();
         let may_queue = |queue: &Resource<'_>| caller.may(action, queue).then_some(()).ok_or(());
-        caller.may(action, &Resource::topic(name)) && self.of_queue_shown_as(name, may_queue).is_ok()
+        caller.may(action, &Resource::topic(name))
+            && of_queue_shown_as(&self.shared.broker, caller, name, may_queue).is_ok()
     }
 
     /// Returns true if a topic may be seen. One that is gone shows nothing.
@@ -90,21 +116,6 @@ impl RequestContext {
         }
         let topic = self.shared.broker.topics().with_id(id);
         topic.is_none_or(|topic| self.may_topic(Action::Describe, &topic.name))
-    }
-
-    /// Looks at the right on the queue that a topic shows, if it shows one.
-    fn of_queue_shown_as<E>(
-        &self,
-        name: &str,
-        right: impl FnOnce(&Resource<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        if self.caller().is_unrestricted() || !name.starts_with("queue") {
-            return Ok(());
-        }
-        let Some(queue) = self.shared.broker.messaging().queues().shown_as(name) else {
-            return Ok(());
-        };
-        right(&Resource::queue(queue.namespace.as_str(), &queue.name))
     }
 
     pub(crate) fn check_group(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
