@@ -121,7 +121,8 @@ impl AccessControl {
 
     /// Checks a token of an authorization server, on a thread that may block.
     async fn login_by_bearer(&self, token: &[u8], peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
-        let claimed = match self.bearer.lock().clone() {
+        let bearer = self.bearer.lock().clone();
+        let claimed = match bearer {
             None => None,
             Some(bearer) => {
                 let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
