@@ -135,7 +135,7 @@ impl Guessing {
         let mut tables = self.0.lock();
         let count = tables.pairs.add((address, user.clone()), now_ms);
         tables.users.add(user, now_ms);
-        // What is slowed for itself counts no more for the others.
+        // A pair that is slowed itself counts no more for the others.
         if count <= FREE {
             tables.addresses.add(address, now_ms);
         }

@@ -154,7 +154,7 @@ pub fn check_rate(bytes: f64) -> Result<(), BadQuota> {
         .ok_or(BadQuota::Rate)
 }
 
-/// Bytes that may pass. A debt is what came beyond them.
+/// Bytes that may pass. Bytes beyond them are a debt.
 #[derive(Debug)]
 pub struct Bucket {
     bytes_per_second: f64,
@@ -178,8 +178,8 @@ impl Bucket {
         }
     }
 
-    /// Takes bytes that have come, and returns the time until the debt is gone. `now` is of a clock that never
-    /// goes back.
+    /// Takes bytes that have come, and returns the time until the debt is gone. `now` is of a clock that
+    /// never goes back.
     pub fn take(&self, bytes: usize, now: Duration) -> Duration {
         let mut level = self.state.lock();
         let gained = now.saturating_sub(level.at).as_secs_f64() * self.bytes_per_second;

@@ -1,7 +1,7 @@
-//! Permissions for the routing keys of an exchange: those that a user may publish with, and bind with.
+//! Permissions for the routing keys of an exchange: those that a user may publish and bind with.
 //!
-//! Without one for an exchange, all keys are permitted. In a pattern, `{username}` and `{vhost}` stand for the
-//! user and the namespace, as they are.
+//! Without one for an exchange, all keys are permitted. In a pattern, `{username}` and `{vhost}` stand for
+//! the user and the namespace, as they are.
 //!
 //! ```text
 //! stored key    text user, text namespace, exchange

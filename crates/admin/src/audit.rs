@@ -1,4 +1,4 @@
-//! `/v1/audit`: who did what from where, and what was refused, out of the topic that stores it.
+//! `/v1/audit`: actions and refusals with their callers, out of the topic that stores them.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -21,7 +21,7 @@
 //! - [`ws`]: the same over WebSocket, and watched lists
 //! - `access`: logins, rights of routes, users, tokens and rules
 //! - `caller`: the client for which a request is made
-//! - [`audit`]: what was done and what was refused
+//! - [`audit`]: actions and refusals with their callers
 //! - [`events`]: events and the log; `feed`: entries of these that are kept, and come
 //! - `operations`: long work
 //! - `overview`: totals and rates; `metrics`: the last hour, and metrics of single objects

@@ -20,7 +20,7 @@ use crate::limits::Admitted;
 use crate::output::Output;
 use crate::session::{ConnectionEnd, rights};
 
-/// What an opened connection begins with.
+/// Agreement, caller and place of an opened connection.
 pub(crate) type Opened = (Agreed, Arc<Caller>, Admitted);
 
 /// A connection that is not authenticated and opened yet.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{BearerSettings, Broker, BrokerSettings, FrontEndHooks};
+use stafett_broker::{AuditTrail, BearerSettings, Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 use stafett_net::EVENTS;
 use stafett_topics::TopicDefaults;
+use tokio::time::timeout;
 
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -84,6 +85,19 @@ impl Core {
     pub(crate) async fn change_live_logs(&self, settings: &Settings) -> anyhow::Result<()> {
         let changed = self.broker.change_live_logs(&settings.live.logs).await;
         changed.context("a log behind live topics cannot be opened")
+    }
+
+    /// Stores entries of the audit as they come. Does not return.
+    pub(crate) async fn store_audit(&self, audit: &AuditTrail) {
+        audit.store(self.broker.access(), self.broker.catalog()).await;
+    }
+
+    /// Stores the last entries of the audit.
+    pub(crate) async fn end_audit(&self, audit: &AuditTrail, time_max: Duration) {
+        let stored = audit.store_waiting(self.broker.access(), self.broker.catalog());
+        if !timeout(time_max, stored).await.unwrap_or(false) {
+            tracing::warn!("entries of the audit were not stored");
+        }
     }
 
     /// Reads the keys of the authorization server again.

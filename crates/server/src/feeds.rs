@@ -140,7 +140,7 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
 
 /// Returns true for lines that the audit may be about.
 pub(crate) fn is_audited(metadata: &Metadata<'_>) -> bool {
-    metadata.target() == AUDIT || is_event(metadata)
+    *metadata.level() <= Level::INFO && (metadata.target() == AUDIT || is_event(metadata))
 }
 
 /// Returns true for lines that are events.

@@ -30,8 +30,8 @@ impl LogFilterHandle {
     }
 }
 
-/// Starts logging, once per process. A panic becomes a log line too. Lines and events are kept in `feeds`, and
-/// entries of the audit given to `audit`.
+/// Starts logging, once per process. A panic becomes a log line too. Lines and events are kept in `feeds`,
+/// and entries of the audit given to `audit`.
 pub(crate) fn start(settings: &Log, feeds: &Feeds, audit: &AuditTrail) -> anyhow::Result<LogFilterHandle> {
     let filter = Targets::from_str(&settings.level).context("log.level")?;
     let (filter, level) = reload::Layer::new(filter);

@@ -234,7 +234,7 @@ impl Reload {
                 of_oauth.for_each(|definition| changed(definition, reloaded));
             }
             Err(error) => {
-                // What was there stays.
+                // The earlier keys stay.
                 if let Some(definition) = DEFINITIONS.iter().find(|it| it.key == "oauth.keys") {
                     failed(definition, &error, reloaded);
                 }

@@ -300,7 +300,7 @@ impl Process {
             reason = core.failed() => Some(reason),
             () = reload.run(&core, &self.net) => None,
             () = sampling::run(core.broker(), &self.node) => None,
-            () = self.audit.store(core.broker()) => None,
+            () = core.store_audit(&self.audit) => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.
@@ -320,10 +320,7 @@ impl Process {
         {
             tracing::warn!("operations go on while the broker stops");
         }
-        let audited = self.audit.store_waiting(core.broker());
-        if !timeout(AUDIT_END_MAX, audited).await.unwrap_or(false) {
-            tracing::warn!("entries of the audit were not stored");
-        }
+        core.end_audit(&self.audit, AUDIT_END_MAX).await;
         self.admin.broker.close();
         self.management.close();
         core.close().await;

@@ -144,10 +144,9 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         return stafett_http::slot::closed().into_response();
     };
     let access = broker.access();
-    // Requests of the process itself have their caller.
-    let given = request.extensions().get::<Arc<Caller>>().cloned();
-    let caller = match given {
-        Some(caller) => caller,
+    let caller = match request.extensions().get::<Arc<Caller>>() {
+        // A request of the process itself.
+        Some(caller) => Arc::clone(caller),
         None if access.directory().user_count() == 0 => access.anonymous(peer),
         None => {
             let certificate = server::tls(&request).cloned();

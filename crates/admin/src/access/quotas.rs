@@ -1,5 +1,6 @@
 //! `/v1/quotas`, and the quotas of requests: bodies of routes that store content, and answers of those that
-//! show it, are taken from the buckets of the user and its client. A request while there is a debt is refused.
+//! show it, are taken from the buckets of the user and its client. A request while there is a debt is
+//! refused.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `stafett audit`: shows what was done and what was refused.
+//! `stafett audit`: shows actions and refusals with their callers.
 
 use clap::{ArgMatches, Command};
 use hyper::Method;

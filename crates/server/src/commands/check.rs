@@ -1,5 +1,5 @@
-//! `stafett check`: says in plain lines what is open to whom, out of settings, and of the users and rules of a
-//! running broker.
+//! `stafett check`: names in plain lines all that is open, and to whom, out of settings, and of the users and
+//! rules of a running broker.
 
 use std::io::{self, Write};
 use std::net::ToSocketAddrs;

@@ -1,8 +1,8 @@
 //! The audit as a stored topic, which only the broker writes.
 //!
 //! Entries wait in a queue of bounded size until a task appends them, many at a time. While the journal takes
-//! nothing they go on waiting; those for which there is no room are counted, and lost but for the log. Nothing
-//! is stored while the broker is open to all: what is done then has no name.
+//! nothing they go on waiting; those for which there is no room are counted, and lost but for the log.
+//! Nothing is stored while the broker is open to all: callers have no names then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use stafett_journal::{Append, Outcome};
 use stafett_model::{BatchBuilder, Codec, Durability, Lock, Record};
-use stafett_topics::{AUDIT_TOPIC, CreateError, NewTopic, Topic, TopicSettings};
+use stafett_topics::{AUDIT_TOPIC, CreateError, NewTopic, Topic, TopicCatalog, TopicSettings};
 use tokio::sync::Notify;
 
-use crate::broker::Broker;
+use crate::AccessControl;
 
 /// Entries, and their bytes, that wait to be stored.
 const WAITING_MAX: usize = 16_384;
@@ -85,26 +85,26 @@ impl AuditTrail {
     }
 
     /// Stores entries as they come. Does not return.
-    pub async fn store(&self, broker: &Broker) {
+    pub async fn store(&self, access: &AccessControl, catalog: &Arc<TopicCatalog>) {
         loop {
             self.0.added.notified().await;
-            while !self.store_waiting(broker).await {
+            while !self.store_waiting(access, catalog).await {
                 tokio::time::sleep(PAUSE).await;
             }
         }
     }
 
     /// Stores the entries that wait. Returns false if some could not be stored.
-    pub async fn store_waiting(&self, broker: &Broker) -> bool {
+    pub async fn store_waiting(&self, access: &AccessControl, catalog: &Arc<TopicCatalog>) -> bool {
         loop {
             let entries = self.take();
             if entries.is_empty() {
                 return true;
             }
-            if broker.access().is_open() {
+            if access.is_open() {
                 continue;
             }
-            if !append(broker, &entries).await {
+            if !append(catalog, &entries).await {
                 self.give_back(entries);
                 return false;
             }
@@ -135,8 +135,8 @@ impl AuditTrail {
     }
 }
 
-async fn append(broker: &Broker, entries: &[Entry]) -> bool {
-    let Some(topic) = topic(broker).await else {
+async fn append(catalog: &Arc<TopicCatalog>, entries: &[Entry]) -> bool {
+    let Some(topic) = topic(catalog).await else {
         return false;
     };
     let Some(log) = topic.log(0) else { return false };
@@ -153,15 +153,15 @@ async fn append(broker: &Broker, entries: &[Entry]) -> bool {
         }
     }
     let Ok(batch) = batch.finish() else { return false };
-    let outcomes = broker.catalog().append(vec![Append::batch(log, batch)]).await;
+    let outcomes = catalog.append(vec![Append::batch(log, batch)]).await;
     outcomes
         .iter()
         .all(|outcome| matches!(outcome, Outcome::Committed { .. }))
 }
 
 /// Returns the topic, which is made if it is absent.
-async fn topic(broker: &Broker) -> Option<Arc<Topic>> {
-    if let Some(topic) = broker.topics().named(AUDIT_TOPIC) {
+async fn topic(catalog: &Arc<TopicCatalog>) -> Option<Arc<Topic>> {
+    if let Some(topic) = catalog.topics().named(AUDIT_TOPIC) {
         return Some(topic);
     }
     let settings = TopicSettings {
@@ -175,9 +175,9 @@ async fn topic(broker: &Broker) -> Option<Arc<Topic>> {
         partitions: Some(1),
         settings,
     };
-    match broker.catalog().create(vec![new]).await.pop()? {
+    match catalog.create(vec![new]).await.pop()? {
         Ok(topic) => Some(topic),
-        Err(CreateError::Exists) => broker.topics().named(AUDIT_TOPIC),
+        Err(CreateError::Exists) => catalog.topics().named(AUDIT_TOPIC),
         Err(_) => None,
     }
 }

@@ -1,5 +1,5 @@
-//! Log lines about changes of access, logins and refusals: who did what from where. No line has a password,
-//! a token or a verifier.
+//! Log lines about changes of access, logins and refusals, with their callers. No line has a password, a
+//! token or a verifier.
 
 use std::net::IpAddr;
 

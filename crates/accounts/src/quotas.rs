@@ -1,4 +1,4 @@
-//! Quotas that are set, and what they allow.
+//! Quotas that are set, and their buckets.
 
 use std::sync::Arc;
 use std::time::Duration;

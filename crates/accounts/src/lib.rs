@@ -1,6 +1,8 @@
-//! Users, tokens and rules as stored state, and logins.
+//! Users, tokens, rules, quotas and limits as stored state; logins; the audit as a stored topic.
 //!
-//! [`Directory`] decides; this stores and changes its contents, and checks proofs of callers.
+//! [`Directory`] decides; this stores and changes its contents, and checks proofs of callers. It must not
+//! know groups, queues or protocols.
+//!
 //! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
 //! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
@@ -74,7 +76,7 @@ pub struct AccessControl {
 }
 
 impl AccessControl {
-    pub(crate) fn load(journal: &Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
+    pub fn load(journal: &Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
         let directory = Directory::default();
         let mut changes = Vec::new();
         let changes_of = Lock::new(&mut changes);
@@ -179,7 +181,7 @@ fn row_of<T>(row: StateItem<'_>, decode: impl FnOnce(&[u8], &[u8]) -> Option<T>)
 }
 
 /// Returns random bytes, 244 bits of them unpredictable.
-pub(crate) fn random() -> [u8; 32] {
+fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     let (front, back) = bytes.split_at_mut(16);
     front.copy_from_slice(uuid::Uuid::new_v4().as_bytes());
