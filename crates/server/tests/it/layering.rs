@@ -9,6 +9,7 @@ use std::path::Path;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("access", &["model"]),
+    ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
     ("journal", &["model"]),
     ("queue", &["model"]),
@@ -37,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "broker",
         &[
             "access",
+            "accounts",
             "apps",
             "counters",
             "delivery",
@@ -108,7 +110,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["access", "net", "ws"]),
-    ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
+    (
+        "lab",
+        &[
+            "amqp-wire",
+            "console",
+            "http",
+            "kafka-client",
+            "kafka-wire",
+            "model",
+            "net",
+        ],
+    ),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
     ("console", &[]),
     ("ws", &["net"]),
