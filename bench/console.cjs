@@ -5,17 +5,17 @@
 // Parts: `first` numbers with an empty cache, `pages` and the memory after them, `tab` that stays open for TAB_S
 // seconds (600), `cost` of ten consoles for the broker. Prints a line of JSON for each figure. Times are
 // medians and the highest of several rounds, in ms; memory is the proportional set of the page's process, in MiB;
-// shares are of one core. Fill the broker before.
+// shares are of one core. ROUNDS (7) and WATCHED_S (60) say how much is measured. Fill the broker before.
 'use strict';
 
 const { readFileSync } = require('node:fs');
 const { execFileSync } = require('node:child_process');
 const { chromium } = require('playwright-core');
 
-const ROUNDS = 7;
+const ROUNDS = Number(process.env.ROUNDS ?? 7);
 const PAGES = ['', 'queues', 'queues?sort=-ready', 'queues?q=99', 'topics', 'topics?q=99', 'topics?sort=-records', 'groups', 'exchanges', 'connections', 'events', 'journal', 'users', 'apps'];
 const CONSOLES = 10;
-const WATCHED_S = 60;
+const WATCHED_S = Number(process.env.WATCHED_S ?? 60);
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const say = (figure) => console.log(JSON.stringify(figure));
