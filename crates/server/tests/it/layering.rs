@@ -128,6 +128,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp",
             "amqp-wire",
+            "apps",
             "broker",
             "delivery",
             "groups",
