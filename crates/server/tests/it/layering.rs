@@ -130,6 +130,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp",
             "amqp-wire",
+            "apps",
             "broker",
             "delivery",
             "groups",
