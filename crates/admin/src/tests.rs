@@ -189,7 +189,12 @@ impl World {
         self.response_to(request, &[], body).await
     }
 
-    async fn response_to(&self, request: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Response {
+    pub(crate) async fn response_to(
+        &self,
+        request: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Response {
         let (method, uri) = request.split_once(' ').unwrap();
         let mut request = Request::builder()
             .method(method)

@@ -11,7 +11,10 @@
 //! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
 //!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
 //! - `failure`: a record that fails, as it is stored; `fail`: attempts and dead letters
+//! - `split`: tasks cut into slices, and joined again
 //! - `reset`: positions set by an operator, and settings changed
+//! - `queues`: results that go into queues
+//! - `expiry`: removal of expired entries
 //! - `deadlines`: the task that keeps time; `error`, `metrics`
 //!
 //! This crate knows no protocol and no connection.
@@ -24,14 +27,17 @@ mod definition;
 mod delivery;
 mod entry;
 mod error;
+mod expiry;
 mod fail;
 mod failure;
 mod index;
 pub mod machine;
 mod metrics;
+mod queues;
 mod registry;
 mod reset;
 mod slot;
+mod split;
 mod state;
 mod task;
 mod work;
@@ -42,11 +48,14 @@ pub use definition::{
     Definition, Format, Guarantee, NAME_BYTES_MAX, StoredApp, StoredTask, Table, TimeRules,
 };
 pub use delivery::{Delivered, FetchLimits, Fetched, Gap};
-pub use entry::Position;
+pub use entry::{Ahead, Position};
 pub use error::AppError;
 pub use fail::{Failed, NewFailure};
 pub use failure::{Attempt, Failure};
+pub use queues::{Appended, QueueMessages, QueueRefusal, QueueResults};
 pub use registry::{Apps, Start};
 pub use reset::{Reset, ResetTo, TaskReset};
+pub use slot::Known;
+pub use split::Cut;
 pub use state::{DueTimer, Entry, Scan, StateTotals};
 pub use task::{NotATask, SLICE_BITS_MAX, Slice, TaskId};

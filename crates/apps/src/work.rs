@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_journal::{Outcome, Refusal};
+use stafett_journal::{Append, Outcome, Refusal};
 use stafett_store::{Changing, NotStored};
 use stafett_topics::ReadEnd;
 
 use crate::app::{App, Claim, Session};
-use crate::commit::{CommitContext, Committed, Emitted, NewCommit, Prepared};
-use crate::definition::Definition;
+use crate::commit::{Build, CommitContext, Committed, Emitted, NewCommit, Prepared};
+use crate::definition::{Definition, Guarantee};
 use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
-use crate::entry::Position;
+use crate::entry::{POSITION, Position};
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
 use crate::slot::Slot;
-use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
+use crate::state::{Applied, DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
 use crate::task::TaskId;
 
 impl App {
@@ -52,9 +52,16 @@ impl App {
                 let stored = self.stored();
                 slot.with_state(|state| refuse_stopped(claim.task, state, &stored.definition))?;
             }
+            let passes = self.stored().definition.guarantee == Guarantee::AtMostOnce;
+            if passes && !fetched.records.is_empty() && !self.pass(session, claim, &fetched).await? {
+                continue;
+            }
             if is_found || is_over {
-                self.parts.metrics.delivered.inc_by(fetched.records.len() as u64);
-                self.parts.metrics.ignored.inc_by(fetched.ignored);
+                self.counts.delivered.inc_by(fetched.records.len() as u64);
+                self.counts.again.inc_by(slot.note_handed(&fetched));
+                let late = fetched.records.iter().filter(|it| it.late).count();
+                self.counts.late.inc_by(late as u64);
+                self.counts.ignored.inc_by(fetched.ignored);
                 return Ok(fetched);
             }
             tokio::select! {
@@ -119,6 +126,7 @@ impl App {
             ..Fetched::default()
         };
         begin_at(&mut fetched.next, from, &delivery.reached, &definition)?;
+        fetched.base.clone_from(&fetched.next);
         if !definition.time.of_records {
             delivery.idle_ms = self.parts.clock.wall_ms();
         }
@@ -155,7 +163,7 @@ impl App {
         self.keep(slot, claim, delivery)?;
         let Some(gap) = gap else { return Ok(fetched) };
         if !had_gap {
-            self.parts.metrics.gaps.inc();
+            self.counts.gaps.inc();
         }
         Err(AppError::Gap {
             task: claim.task,
@@ -312,7 +320,13 @@ impl App {
         let (worker, number) = (session.worker.to_owned(), session.number);
         self.parts.changes.begin(async move {
             let worker = &*worker;
-            app.commit_here(Session { worker, number }, claim, commit).await
+            let committed = app.commit_here(Session::new(worker, number), claim, commit).await;
+            match &committed {
+                Ok(_) => {}
+                Err(AppError::Worker(WorkerError::LostClaim { .. })) => app.counts.fenced.inc(),
+                Err(_) => app.counts.refused.inc(),
+            }
+            committed
         })
     }
 
@@ -322,12 +336,7 @@ impl App {
         claim: Claim,
         commit: NewCommit,
     ) -> Result<Committed, AppError> {
-        let metrics = &self.parts.metrics;
-        let slot = self.claimed(session, claim).inspect_err(|why| {
-            if matches!(why, AppError::Worker(WorkerError::LostClaim { .. })) {
-                metrics.fenced.inc();
-            }
-        })?;
+        let slot = self.claimed(session, claim)?;
         let _turn = slot.turn().await;
         // The claim may have ended while others had their turns.
         self.claimed(session, claim)?;
@@ -351,7 +360,7 @@ impl App {
             context.prepare(state, &commit, None).map(Some)
         })?;
         let Some(prepared) = prepared else {
-            metrics.repeated.inc();
+            self.counts.repeated.inc();
             return Ok(Committed {
                 seq: commit.seq,
                 repeated: true,
@@ -384,15 +393,24 @@ impl App {
         mut prepared: Prepared,
     ) -> Result<Committed, AppError> {
         let emitted = std::mem::take(&mut prepared.emitted);
+        let queued = prepared.messages.len() as u64;
         let Position {
             seq, time, ref next, ..
         } = prepared.position;
         let next = next.clone();
+        let before = slot.known().map(|known| known.position.next).unwrap_or_default();
+        let passed = next
+            .iter()
+            .zip(&before)
+            .map(|(next, was)| next.saturating_sub(*was))
+            .sum();
+        let began = tokio::time::Instant::now();
         let bases = match self.store_prepared(slot, prepared).await {
             Err(AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { .. }))) => {
-                self.parts.metrics.fenced.inc();
                 let reason = "fenced";
-                self.step(|machine, _, effects| machine.lose(claim.task, claim.epoch, reason, effects));
+                self.step(|machine, now, effects| {
+                    machine.lose(claim.task, claim.epoch, reason, now, effects)
+                });
                 return Err(self.lost(claim));
             }
             bases => bases?,
@@ -411,9 +429,8 @@ impl App {
                 count,
             })
             .collect();
-        self.parts.metrics.commits.inc();
-        let results = emitted.iter().map(|it| u64::from(it.count)).sum();
-        self.parts.metrics.emitted.inc_by(results);
+        let results = queued + emitted.iter().map(|it| u64::from(it.count)).sum::<u64>();
+        self.counts.on_commit(began.elapsed(), passed, results);
         Ok(Committed {
             seq,
             repeated: false,
@@ -426,21 +443,78 @@ impl App {
     /// Stores an append of a task in its turn, and applies it to the state. Returns the bases of the results'
     /// batches.
     pub(crate) async fn store_prepared(&self, slot: &Slot, prepared: Prepared) -> Result<Vec<u64>, AppError> {
-        let outcome = self.parts.catalog.append(vec![prepared.append]).await.pop();
-        let placed = match outcome {
-            Some(Outcome::Committed(placed)) => placed,
-            Some(Outcome::Refused(why)) => return Err(NotStored::Refused(why).into()),
-            Some(Outcome::Unknown) | None => {
-                *slot.state.lock() = None;
-                return Err(NotStored::Unknown.into());
-            }
+        let Prepared { append, messages, .. } = prepared;
+        let placed = if messages.is_empty() {
+            self.append(append).await
+        } else {
+            let queues = self.parts.queues.get();
+            let none = || {
+                AppError::NoSuchQueue(
+                    messages
+                        .first()
+                        .map(|(queue, _)| queue.clone())
+                        .unwrap_or_default(),
+                )
+            };
+            let queues = queues.ok_or_else(none)?;
+            queues.append(append, messages).await.map_err(AppError::from)
         };
-        let base = placed.first().map_or(0, |batch| batch.base.0);
+        let placed = placed.inspect_err(|why| {
+            if *why == AppError::NotStored(NotStored::Unknown) {
+                *slot.state.lock() = None;
+            }
+        })?;
+        let base = placed.first().copied().unwrap_or(0);
         slot.with_state(|state| {
             state.apply(base, prepared.position, prepared.changes);
             Ok(())
         })?;
-        Ok(placed.iter().skip(1).map(|batch| batch.base.0).collect())
+        self.note_expiry(slot);
+        Ok(placed.into_iter().skip(1).collect())
+    }
+
+    async fn append(&self, append: Append) -> Result<Vec<u64>, AppError> {
+        match self.parts.catalog.append(vec![append]).await.pop() {
+            Some(Outcome::Committed(placed)) => Ok(placed.iter().map(|batch| batch.base.0).collect()),
+            Some(Outcome::Refused(why)) => Err(NotStored::Refused(why).into()),
+            Some(Outcome::Unknown) | None => Err(NotStored::Unknown.into()),
+        }
+    }
+
+    /// Stores the place behind a delivery before its worker has it, for an app that does nothing twice.
+    /// Returns false if the task has moved on meanwhile.
+    async fn pass(&self, session: Session<'_>, claim: Claim, fetched: &Fetched) -> Result<bool, AppError> {
+        let slot = self.claimed(session, claim)?;
+        let _turn = slot.turn().await;
+        self.claimed(session, claim)?;
+        let rules = self.stored().definition.time;
+        let time = slot.delivery.lock().time_at(rules, &fetched.next);
+        let now_ms = self.parts.clock.wall_ms();
+        let prepared = slot.with_state(|state| {
+            if state.position.next != fetched.base {
+                return Ok(None);
+            }
+            let mut position = state.position.clone();
+            position.next.clone_from(&fetched.next);
+            position.safe.clone_from(&fetched.next);
+            position.time = position.time.max(time);
+            position.drop_reached();
+            let mut build = Build::new(now_ms);
+            build.push(POSITION, Some(&position.encode()), Applied::Position)?;
+            let (append, changes) = build.finish(slot.log, claim.epoch)?;
+            Ok(Some(Prepared {
+                append,
+                position,
+                changes,
+                emitted: Vec::new(),
+                messages: Vec::new(),
+            }))
+        })?;
+        let Some(prepared) = prepared else {
+            return Ok(false);
+        };
+        self.store(&slot, claim, prepared).await?;
+        Ok(true)
     }
 }
 

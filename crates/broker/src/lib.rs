@@ -10,6 +10,7 @@
 //! - `history`: the last hour of everything that counts, and of the node
 //! - `live_logs`: stored topics behind live topics
 
+mod app_results;
 mod broker;
 mod group_changes;
 mod history;

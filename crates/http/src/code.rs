@@ -123,6 +123,10 @@ codes! {
         "There is no consumer with this id: it has ended, or never was."
     NoSuchOperation "no_such_operation" 404 Never
         "There is no operation with this id. Operations are forgotten an hour after their end, and before that when there are a thousand later ones."
+    NoSuchExperiment "no_such_experiment" 404 Never
+        "There is no experiment of this name."
+    NoSuchRun "no_such_run" 404 Never
+        "There is no run with this id, or it has no such part."
     MethodNotAllowed "method_not_allowed" 405 Never
         "The path exists, and does not take this method. The header Allow lists those that it takes."
     SlowBody "slow_body" 408 Later
@@ -195,6 +199,12 @@ codes! {
         "A record has no key: its topic is compacted by key, or the field of the key is missing."
     OutOfRange "out_of_range" 422 Never
         "A number is beyond its bounds, which the refusal has as min and max."
+    TooFine "too_fine" 422 Never
+        "A slice of a task has 10 bits at most."
+    NotSplittable "not_splittable" 422 Never
+        "The app, or the worker of the task, reads whole partitions."
+    NotKeyed "not_keyed" 422 Never
+        "The task has entries in a table whose entries belong to the task as a whole."
     NotCopartitioned "not_copartitioned" 422 Never
         "The topics of an app have different numbers of partitions. The refusal has both."
     TooManyTargets "too_many_targets" 422 Never

@@ -10,9 +10,11 @@
 //!
 //! - `rights`: the right of every route
 //! - `standing`: the end of waits and streams when their right is gone
+//! - `may`: decisions about a user
 //! - `quotas`: `/v1/quotas`, and the quotas of requests
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
+mod may;
 mod quotas;
 pub(crate) mod rights;
 mod routes;

@@ -67,7 +67,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/apps" => Needs::Cluster(Describe),
         // An app reads and writes the topics that its definition names: who defines it may do that with all.
         "/apps/{app}" if puts || *method == Method::PATCH => Needs::Cluster(Operate),
-        "/users" | "/users/{user}" | "/users/{user}/rules" | "/tokens" | "/tokens/{id}" | "/rules" => {
+        "/users" | "/users/{user}" | "/users/{user}/may" | "/tokens" | "/tokens/{id}" | "/rules" => {
             Needs::Cluster(managed)
         }
         "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"
@@ -124,6 +124,7 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/transactions/{id}" => (Describe, Kind::TransactionalId),
         "/apps/{app}" => (definition, Kind::App),
         _ if rest.starts_with("/apps/{app}/state/") => (Read, Kind::App),
+        "/apps/{app}/work" => (Write, Kind::App),
         _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => (Write, Kind::App),
         _ if rest.starts_with("/apps/{app}/") => (Alter, Kind::App),
         _ => return None,
