@@ -278,10 +278,8 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
         200
     );
     let (_, _, listed) = closed.ask("GET /v1/quotas", Some("root"), "");
-    assert!(
-        listed.contains(r#""user":"root","client":null,"produced_bytes_per_second":1.0"#),
-        "{listed}"
-    );
+    let expected = r#""produced_bytes_per_second":1.0,"user":"root""#;
+    assert!(listed.contains(expected), "{listed}");
     let record = r#"{"value": "0123456789"}"#;
     for (request, body) in [
         ("POST /v1/topics/t/records?as=record", record),
