@@ -23,6 +23,7 @@ mod produce;
 mod queue;
 mod running_journal;
 mod serve;
+mod sink;
 mod tls;
 mod token;
 mod topic;
@@ -55,6 +56,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: app::describe,
         run: app::run,
+    },
+    Entry {
+        describe: sink::describe,
+        run: sink::run,
     },
     Entry {
         describe: transaction::describe,

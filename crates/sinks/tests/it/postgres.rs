@@ -1,0 +1,1 @@
+//! PostgreSQL: the suite, upserts, types, and wrong tables.
