@@ -93,13 +93,14 @@ impl Runner {
     /// Runs until `stop`. What is gathered by then is written.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         self.prepare().await?;
-        let name = format!("sink-{}", uuid::Uuid::new_v4().simple());
         let definition = Arc::new(self.definition.clone());
         let mut app = App::new(&definition, self.http.another());
         loop {
             if stop.is_cancelled() {
                 return Ok(());
             }
+            // A new name for each session: its claims come as events then, also those of the session before.
+            let name = format!("sink-{}", uuid::Uuid::new_v4().simple());
             let worker = match Worker::join(app, &name).await {
                 Ok(worker) => worker,
                 Err((back, why)) => {
@@ -114,6 +115,8 @@ impl Runner {
                 Session::Stopped => return Ok(()),
                 Session::Over(why) => warn!(sink = definition.name, "the session is over: {why}"),
             }
+            // The broker notices by itself if this fails.
+            let _ = session.worker.leave().await;
             app = session.worker.into_app();
         }
     }

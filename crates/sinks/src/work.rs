@@ -38,8 +38,21 @@ impl App {
         json!({"topics": definition.from, "on_gap": on_gap})
     }
 
-    /// Declares the app, unless it is there.
+    /// Declares the app, unless it is there. One over other topics is another app, and refused.
     pub async fn declare(&mut self, definition: &Definition) -> Result<(), HttpError> {
+        match self.show().await {
+            Err(HttpError::Refused { status: 404, .. }) => {}
+            Err(why) => return Err(why),
+            Ok(there) if there.get("topics") == Some(&json!(definition.from)) => return Ok(()),
+            Ok(there) => {
+                let topics = there.get("topics").map(Value::to_string).unwrap_or_default();
+                return Err(HttpError::Refused {
+                    status: 409,
+                    code: "exists_differently".to_owned(),
+                    detail: format!("the app {} reads {topics}", definition.app()),
+                });
+            }
+        }
         let declaration = Self::declaration(definition);
         self.ask(Method::PUT, "", None, Some(&declaration)).await?;
         Ok(())

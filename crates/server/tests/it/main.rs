@@ -16,6 +16,7 @@ mod refusals;
 mod reload;
 mod rights;
 mod serve;
+mod sinks;
 mod sockets;
 mod tidy;
 mod tls;

@@ -6,4 +6,5 @@ mod fake;
 mod files;
 mod postgres;
 mod script;
+mod server;
 mod suite;

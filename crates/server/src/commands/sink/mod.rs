@@ -1,6 +1,7 @@
 //! `stafett sink …`: sinks of a file, run here, made, shown and looked after.
 
 mod look;
+mod metrics;
 mod run;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ const FILE: &str = "file";
 const NAME: &str = "NAME";
 const SET: &str = "set";
 const LAST: &str = "last";
+const METRICS: &str = "metrics";
 
 pub(super) fn describe() -> Command {
     let file = || {
@@ -40,6 +42,7 @@ pub(super) fn describe() -> Command {
         .arg(crate::client::server_arg())
         .subcommands([
             of("run", "Run sinks until SIGTERM or SIGINT")
+                .arg(option(METRICS, "HOST:PORT", "Address on which /metrics is answered"))
                 .after_help("Examples:\n  stafett sink run -f sinks.toml\n  stafett sink run -f sinks.toml events-pg"),
             of("check", "Check definitions, without a broker or a target"),
             of("diff", "Show what apply would make; exit code 1 if there is something"),

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::{METRICS, metrics};
 use crate::client::{advice, http, servers};
 
 /// For tests: the step of a flush at which the process ends, as `STEP:N`.
@@ -81,9 +82,13 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
         let client = connect(matches).await?;
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
+        let states: Vec<_> = sinks.iter().map(|sink| Arc::new(Status::new(&sink.name))).collect();
+        let scrapes = TaskTracker::new();
+        if let Some(address) = matches.get_one::<String>(METRICS) {
+            metrics::serve(address, states.clone(), &scrapes).await?;
+        }
         let mut running = Vec::new();
-        for definition in sinks {
-            let status = Arc::new(Status::new(&definition.name));
+        for (definition, status) in sinks.into_iter().zip(states) {
             let runner = Runner {
                 http: http.another(),
                 client: client.clone(),
