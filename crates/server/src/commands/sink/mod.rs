@@ -11,7 +11,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use stafett_sinks::Definition;
 
 use crate::client::http;
-use crate::client::options::{flag, option};
+use crate::client::options::option;
 use crate::failure::Failure;
 
 const FILE: &str = "file";
