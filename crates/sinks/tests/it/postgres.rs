@@ -123,10 +123,10 @@ async fn values_of_all_types_arrive_as_they_were(server: &Server) {
     ];
     let mut letters = Letters::default();
     let target = &mut *table.target(Steps::default());
-    life(&table.definition, target, &place(0), &log, &mut letters).await.unwrap();
+    life(&table.definition, target, &place(10), &log, &mut letters).await.unwrap();
     assert_eq!(letters.0, [0_u64; 0]);
     table.client.batch_execute("SET timezone = 'UTC'").await.unwrap();
-    let rows = table.texts("SELECT t::text FROM \"types \"\"; --\" t ORDER BY id").await;
+    let rows = table.texts("SELECT whole::text FROM \"types \"\"; --\" whole ORDER BY id").await;
     assert_eq!(
         rows,
         [
