@@ -14,6 +14,7 @@ mod consumer;
 mod deletion;
 mod exchange;
 mod group;
+mod ingest;
 mod journal;
 mod lab;
 mod message;
@@ -60,6 +61,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: sink::describe,
         run: sink::run,
+    },
+    Entry {
+        describe: ingest::describe,
+        run: ingest::run,
     },
     Entry {
         describe: transaction::describe,

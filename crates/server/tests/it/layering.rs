@@ -111,6 +111,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("http", &["access", "net", "ws"]),
     ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
+    ("ingest", &["broker", "http", "store", "topics"]),
     ("console", &[]),
     ("ws", &["net"]),
     (
@@ -144,6 +145,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "console",
             "groups",
             "http",
+            "ingest",
             "journal",
             "kafka",
             "kafka-client",

@@ -7,6 +7,7 @@ mod common;
 mod connections;
 mod documents;
 mod guard;
+mod ingest;
 mod lab;
 mod layering;
 mod messages;
