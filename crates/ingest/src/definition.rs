@@ -9,12 +9,14 @@ use serde::Deserialize;
 use crate::token::{Check, TokenPlace};
 
 const BODY_BYTES: usize = 64 << 10;
-/// What a body is parsed into takes several times its bytes.
+/// A parsed body takes several times its bytes.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a key, at least: a shorter one can be guessed.
 const KEY_BYTES_MIN: usize = 16;
 /// Paths of the broker's own routes.
-const OWN_PATHS: [&str; 7] = ["/v1", "/api", "/live", "/metrics", "/health", "/console", "/assets"];
+const OWN_PATHS: [&str; 7] = [
+    "/v1", "/api", "/live", "/metrics", "/health", "/console", "/assets",
+];
 
 /// Reason why endpoints are refused.
 #[derive(Debug, thiserror::Error)]
@@ -142,14 +144,13 @@ impl Endpoint {
         let answer = wanted.answer.unwrap_or(200);
         let answer = StatusCode::from_u16(answer)
             .ok()
-            .filter(|status| status.is_success())
+            .filter(StatusCode::is_success)
             .ok_or_else(|| bad(name, "answer", "it is a status of success, such as 200"))?;
         let check = match (wanted.token, wanted.check) {
             (None, None) => None,
             (Some(place), Some(check)) => {
-                let place = TokenPlace::parse(&place).ok_or_else(|| {
-                    bad(name, "token", "it is query:NAME, header:NAME or bearer")
-                })?;
+                let place = TokenPlace::parse(&place)
+                    .ok_or_else(|| bad(name, "token", "it is query:NAME, header:NAME or bearer"))?;
                 Some((place, read_check(name, check)?))
             }
             _ => return Err(bad(name, "check", "token and check belong together")),
@@ -196,9 +197,16 @@ fn bad(endpoint: &str, field: &'static str, why: &str) -> IngestError {
 fn check_path(name: &str, path: &str) -> Result<(), IngestError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._~-".contains(c);
     if !path.starts_with('/') || path.len() < 2 || !path.chars().all(is_plain) {
-        return Err(bad(name, "path", "it is a path such as /event/log, of plain characters"));
+        return Err(bad(
+            name,
+            "path",
+            "it is a path such as /event/log, of plain characters",
+        ));
     }
-    let is_own = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let is_own = |own: &str| {
+        path.strip_prefix(own)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
     if OWN_PATHS.iter().any(|own| is_own(own)) {
         return Err(bad(name, "path", "it is one of the broker's own"));
     }
@@ -260,14 +268,37 @@ mod tests {
         let [endpoint] = &Endpoint::parse(whole).unwrap()[..] else {
             panic!("one endpoint");
         };
-        assert_eq!((&*endpoint.path, endpoint.answer.as_u16(), endpoint.waits), ("/event/log", 204, false));
+        assert_eq!(
+            (&*endpoint.path, endpoint.answer.as_u16(), endpoint.waits),
+            ("/event/log", 204, false)
+        );
         assert_eq!(endpoint.add[0], ("at".to_owned(), Added::Now));
         for (old, new, why) in [
-            ("/event/log", "/v1/topics", "ingest.log.path: it is one of the broker's own"),
-            ("/event/log", "event", "ingest.log.path: it is a path such as /event/log, of plain characters"),
-            ("204", "404", "ingest.log.answer: it is a status of success, such as 200"),
-            ("\"now\"", "\"token.sub\"", "ingest.log.add: there is no token whose claims could be added"),
-            ("\"now\"", "\"then\"", "ingest.log.add: at: \"then\" is not token.CLAIM, header.NAME or now"),
+            (
+                "/event/log",
+                "/v1/topics",
+                "ingest.log.path: it is one of the broker's own",
+            ),
+            (
+                "/event/log",
+                "event",
+                "ingest.log.path: it is a path such as /event/log, of plain characters",
+            ),
+            (
+                "204",
+                "404",
+                "ingest.log.answer: it is a status of success, such as 200",
+            ),
+            (
+                "\"now\"",
+                "\"token.sub\"",
+                "ingest.log.add: there is no token whose claims could be added",
+            ),
+            (
+                "\"now\"",
+                "\"then\"",
+                "ingest.log.add: at: \"then\" is not token.CLAIM, header.NAME or now",
+            ),
         ] {
             let refused = Endpoint::parse(&whole.replace(old, new)).unwrap_err();
             assert_eq!(refused.to_string(), why);

@@ -22,7 +22,11 @@ pub(crate) fn records(
     let text = std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     let mut documents: Vec<&RawValue> = Vec::new();
     if is_lines {
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        for (at, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
             let document = serde_json::from_str(line).map_err(|why| not_json(at + 1, &why))?;
             documents.push(document);
         }
@@ -32,7 +36,9 @@ pub(crate) fn records(
         documents.push(serde_json::from_str(text).map_err(|why| not_json(why.line(), &why))?);
     }
     if documents.len() > EVENTS_MAX {
-        return Err(Problem::bad_request(format!("a body has {EVENTS_MAX} events at most")));
+        return Err(Problem::bad_request(format!(
+            "a body has {EVENTS_MAX} events at most"
+        )));
     }
     let records = documents.iter().enumerate();
     records
@@ -66,12 +72,22 @@ fn record(
     let key = match key_field {
         None => None,
         Some(name) => {
-            let own = fields.0.iter().rev().find(|(field, _)| field == name).map(|(_, json)| json.get());
-            let set = additions.iter().find(|(field, _)| field == name).map(|(_, json)| &**json);
+            let own = fields
+                .0
+                .iter()
+                .rev()
+                .find(|(field, _)| field == name)
+                .map(|(_, json)| json.get());
+            let set = additions
+                .iter()
+                .find(|(field, _)| field == name)
+                .map(|(_, json)| &**json);
             let key = set.or(own).and_then(key_of);
             Some(key.ok_or_else(|| {
                 let why = format!("line {line}: the field {name} is missing, or neither a text nor a number");
-                Problem::new(Code::NoKey, why).with("line", line).with("path", name)
+                Problem::new(Code::NoKey, why)
+                    .with("line", line)
+                    .with("path", name)
             })?)
         }
     };
@@ -147,8 +163,14 @@ mod tests {
     fn a_body_is_an_object_a_list_or_lines() {
         let none = Additions::new();
         assert_eq!(values(r#" {"a": 1} "#, false, &none), [r#"{"a": 1}"#]);
-        assert_eq!(values(r#"[{"a":1},{"b":2}]"#, false, &none), [r#"{"a":1}"#, r#"{"b":2}"#]);
-        assert_eq!(values("{\"a\":1}\n\n{\"b\":2}\n", true, &none), [r#"{"a":1}"#, r#"{"b":2}"#]);
+        assert_eq!(
+            values(r#"[{"a":1},{"b":2}]"#, false, &none),
+            [r#"{"a":1}"#, r#"{"b":2}"#]
+        );
+        assert_eq!(
+            values("{\"a\":1}\n\n{\"b\":2}\n", true, &none),
+            [r#"{"a":1}"#, r#"{"b":2}"#]
+        );
     }
 
     #[test]
@@ -164,9 +186,21 @@ mod tests {
         let keys: Vec<_> = records(&body, false, Some("k"), &Additions::new()).unwrap();
         let keys: Vec<_> = keys.into_iter().map(|record| record.key.unwrap()).collect();
         assert_eq!(keys, ["a", "7"]);
-        for body in [r#"{"x":1}"#, r#"{"k":null}"#, r#"{"k":[1]}"#, "[1]", "3", "{", "", "{\"k\":\"a\"}x"] {
+        for body in [
+            r#"{"x":1}"#,
+            r#"{"k":null}"#,
+            r#"{"k":[1]}"#,
+            "[1]",
+            "3",
+            "{",
+            "",
+            "{\"k\":\"a\"}x",
+        ] {
             let body = Bytes::copy_from_slice(body.as_bytes());
-            assert!(records(&body, false, Some("k"), &Additions::new()).is_err(), "{body:?}");
+            assert!(
+                records(&body, false, Some("k"), &Additions::new()).is_err(),
+                "{body:?}"
+            );
         }
     }
 }

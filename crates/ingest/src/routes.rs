@@ -59,7 +59,7 @@ impl Metrics {
     }
 }
 
-/// An endpoint and what it needs.
+/// An endpoint and its surroundings.
 struct Door {
     endpoint: Endpoint,
     broker: Slot<Broker>,
@@ -76,7 +76,10 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
         let name: Arc<str> = endpoint.name.as_str().into();
         let counter = |result| {
             let endpoint = Arc::clone(&name);
-            metrics.requests.get_or_create(&Labels { endpoint, result }).clone()
+            metrics
+                .requests
+                .get_or_create(&Labels { endpoint, result })
+                .clone()
         };
         let policy = if endpoint.origins.is_empty() {
             Policy::Origins {
@@ -98,7 +101,9 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
             refused: counter(REFUSED),
             unauthenticated: counter(UNAUTHENTICATED),
         });
-        let routes = Router::new().route(&path, post(take).options(preflight)).with_state(door);
+        let routes = Router::new()
+            .route(&path, post(take).options(preflight))
+            .with_state(door);
         all = all.merge(policy.guard(routes));
     }
     all
@@ -108,7 +113,10 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
 async fn preflight() -> Response {
     let told = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type",
+        ),
     ];
     (StatusCode::NO_CONTENT, told).into_response()
 }
@@ -138,7 +146,9 @@ async fn take(State(door): State<Arc<Door>>, request: Request) -> Response {
 /// Returns the value of a parameter, decoded.
 fn parameter(request: &Request, name: &str) -> Option<String> {
     let pairs = request.uri().query()?.split('&');
-    let found = pairs.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name);
+    let found = pairs
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| *key == name);
     decoded(found?.1)
 }
 
@@ -146,10 +156,15 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// True for a body with an event in each line. Text is JSON as well: that is what a browser's beacon sends.
+/// True for a body with an event in each line. Text is JSON as well, as a browser's beacon sends it.
 fn is_lines(headers: &HeaderMap) -> Result<bool, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let kind = kind.map(|kind| kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii());
+    let kind = kind.map(|kind| {
+        kind.split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii()
+    });
     match kind.map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"application/json" | b"text/plain") => Ok(false),
         Some(b"application/x-ndjson") => Ok(true),
@@ -167,7 +182,11 @@ impl Door {
             return Ok(Claims::new());
         };
         let headers = request.headers();
-        let bearer = || header_text(headers, "authorization")?.strip_prefix("Bearer ").map(str::to_owned);
+        let bearer = || {
+            header_text(headers, "authorization")?
+                .strip_prefix("Bearer ")
+                .map(str::to_owned)
+        };
         let token = match place {
             TokenPlace::Query(name) => parameter(request, name),
             TokenPlace::Header(name) => header_text(headers, name).map(str::to_owned),
@@ -234,7 +253,10 @@ impl Door {
         now_ms: i64,
     ) -> Result<RecordsAppend, Problem> {
         let topic = broker.topics().named(name).ok_or_else(|| {
-            let why = format!("the endpoint {} writes into the topic {name}, which does not exist", self.endpoint.name);
+            let why = format!(
+                "the endpoint {} writes into the topic {name}, which does not exist",
+                self.endpoint.name
+            );
             Problem::new(Code::NoSuchTopic, why).with("topic", name)
         })?;
         let keyless = uuid::Uuid::new_v4().into_bytes();

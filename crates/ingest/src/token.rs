@@ -88,10 +88,16 @@ impl Check {
             return Err(TokenError::Signature);
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Signature)?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Signature)?;
+        let signature = URL_SAFE_NO_PAD
+            .decode(signature)
+            .map_err(|_| TokenError::Signature)?;
         let is_signed = self.keys.iter().any(|key| {
             let mac = Hmac::<Sha256>::new_from_slice(key);
-            mac.is_ok_and(|mac| mac.chain_update(signed.as_bytes()).verify_slice(&signature).is_ok())
+            mac.is_ok_and(|mac| {
+                mac.chain_update(signed.as_bytes())
+                    .verify_slice(&signature)
+                    .is_ok()
+            })
         });
         if !is_signed {
             return Err(TokenError::Signature);
@@ -157,14 +163,17 @@ mod tests {
 
     fn check() -> Check {
         Check {
-            keys: vec![b"the second key, of today".to_vec(), b"the first key, of before".to_vec()],
+            keys: vec![
+                b"the second key, of today".to_vec(),
+                b"the first key, of before".to_vec(),
+            ],
             issuer: Some("apps".to_owned()),
             audience: None,
             age_s: Some(100),
         }
     }
 
-    fn claims(value: Value) -> Claims {
+    fn claims(value: &Value) -> Claims {
         value.as_object().unwrap().clone()
     }
 
@@ -172,14 +181,14 @@ mod tests {
     fn tokens_count_as_long_as_they_hold() {
         let check = check();
         let sound = json!({"iss": "apps", "iat": 1000, "exp": 1050, "sub": "d-1"});
-        let token = check.sign(&claims(sound.clone())).unwrap();
-        assert_eq!(check.verify(&token, 1000), Ok(claims(sound)));
+        let token = check.sign(&claims(&sound)).unwrap();
+        assert_eq!(check.verify(&token, 1000), Ok(claims(&sound)));
         assert_eq!(check.verify(&token, 1111), Err(TokenError::Over));
         let old = Check {
             keys: vec![check.keys[1].clone()],
             ..check.clone()
         };
-        let earlier = old.sign(&claims(json!({"iss": "apps", "iat": 1000}))).unwrap();
+        let earlier = old.sign(&claims(&json!({"iss": "apps", "iat": 1000}))).unwrap();
         assert!(check.verify(&earlier, 1000).is_ok(), "the key of before");
         assert_eq!(old.verify(&token, 1000), Err(TokenError::Signature));
         for (other, why) in [
@@ -188,7 +197,7 @@ mod tests {
             (json!({"iss": "apps"}), TokenError::Over),
             (json!({"iss": "apps", "iat": 1000, "nbf": 2000}), TokenError::Over),
         ] {
-            let token = check.sign(&claims(other.clone())).unwrap();
+            let token = check.sign(&claims(&other)).unwrap();
             assert_eq!(check.verify(&token, 1000), Err(why), "{other}");
         }
     }
@@ -196,7 +205,7 @@ mod tests {
     #[test]
     fn nothing_of_a_forged_token_counts() {
         let check = check();
-        let token = check.sign(&claims(json!({"iss": "apps", "iat": 1000}))).unwrap();
+        let token = check.sign(&claims(&json!({"iss": "apps", "iat": 1000}))).unwrap();
         let (payload, signature) = token.split_once('.').unwrap();
         let forged = URL_SAFE_NO_PAD.encode("{\"iss\":\"apps\",\"iat\":1000,\"sub\":\"admin\"}");
         for (token, why) in [
@@ -205,7 +214,13 @@ mod tests {
             (payload.to_owned(), TokenError::Signature),
             (format!("{payload}."), TokenError::Signature),
             (format!("{forged}.{signature}"), TokenError::Signature),
-            (format!("{}.{payload}.{signature}", URL_SAFE_NO_PAD.encode("{\"alg\":\"none\"}")), TokenError::Signature),
+            (
+                format!(
+                    "{}.{payload}.{signature}",
+                    URL_SAFE_NO_PAD.encode("{\"alg\":\"none\"}")
+                ),
+                TokenError::Signature,
+            ),
             ("a".repeat(5000), TokenError::Signature),
         ] {
             assert_eq!(check.verify(&token, 1000), Err(why), "{token}");

@@ -27,7 +27,7 @@ impl Bisection {
     pub fn new(rows: usize) -> Self {
         Self {
             rows,
-            ahead: vec![0..rows],
+            ahead: Vec::from([Range { start: 0, end: rows }]),
             tries: 0,
         }
     }
@@ -47,8 +47,8 @@ impl Bisection {
         self.ahead.pop();
     }
 
-    /// The part was refused because of one of its rows. Behind a culprit an empty part stays, so that the position
-    /// passes it.
+    /// The part was refused because of one of its rows. Behind a culprit an empty part stays, so that the
+    /// position passes it.
     pub fn refused(&mut self) -> Refused {
         self.tries += 1;
         let Some(part) = self.ahead.pop() else {
@@ -71,8 +71,8 @@ impl Bisection {
 mod tests {
     use super::*;
 
-    /// Writes rows into a store that refuses parts with certain ones. Returns what is stored, the culprits, and the
-    /// number of tries.
+    /// Writes rows into a store that refuses parts with certain ones. Returns the stored rows, the culprits,
+    /// and the number of tries.
     fn run(rows: usize, bad: &[usize]) -> (Vec<usize>, Vec<usize>, u64) {
         let mut search = Bisection::new(rows);
         let (mut stored, mut culprits) = (Vec::new(), Vec::new());
@@ -93,7 +93,9 @@ mod tests {
     fn every_culprit_is_found_and_every_other_row_stored_in_order() {
         for rows in 1..20 {
             for mask in 0_u32..1 << rows.min(10) {
-                let bad: Vec<usize> = (0..rows).filter(|row| row % 10 < 10 && mask >> (row % 10) & 1 == 1).collect();
+                let bad: Vec<usize> = (0..rows)
+                    .filter(|row| row % 10 < 10 && mask >> (row % 10) & 1 == 1)
+                    .collect();
                 let (stored, culprits, _) = run(rows, &bad);
                 let good: Vec<usize> = (0..rows).filter(|row| !bad.contains(row)).collect();
                 assert_eq!((stored, culprits), (good, bad), "{rows} {mask:b}");

@@ -44,7 +44,10 @@ fn cell(row: &mut Cells<'_>, kind: Kind, json: &str) -> Option<Cell> {
         Kind::Date => {
             let text = string(json)?;
             // A date with a time behind it would lose the time.
-            let date: Date = text.parse().ok().filter(|_| text.len() <= 13 && !text.contains('T'))?;
+            let date: Date = text
+                .parse()
+                .ok()
+                .filter(|_| text.len() <= 13 && !text.contains('T'))?;
             Cell::Date(date.since(DATE_OF_EPOCH).ok()?.get_days())
         }
         Kind::Uuid => {
@@ -158,7 +161,11 @@ mod tests {
             ("numeric(4,4)", "1e-4", "0.0001"),
             ("numeric(5,2)", "-0.00", "0"),
             ("timestamptz", r#""1969-12-31T23:59:59+00:00""#, "-1000000"),
-            ("timestamptz", r#""2026-11-22T10:20:00+01:00""#, "1795339200000000"),
+            (
+                "timestamptz",
+                r#""2026-11-22T10:20:00+01:00""#,
+                "1795339200000000",
+            ),
             ("timestamp", r#""1970-01-02T00:00:00.5""#, "86400500000"),
             ("timestamp", r#""1970-01-02 00:00:00""#, "86400000000"),
             ("date", r#""1969-12-31""#, "-1"),

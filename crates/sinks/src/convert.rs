@@ -127,13 +127,9 @@ impl Converter {
     ) -> Result<(), Reason> {
         rows.push(offset, |row| {
             for column in &self.columns {
-                match of_place(row, column, place, offset) {
-                    Some(cell) => row.push(cell),
-                    None => {
-                        let piece = row.written(|buffer| document.write(buffer));
-                        row.push(Cell::Json(piece));
-                    }
-                }
+                let whole = |row: &mut Cells<'_>| Cell::Json(row.written(|buffer| document.write(buffer)));
+                let cell = of_place(row, column, place, offset).unwrap_or_else(|| whole(row));
+                row.push(cell);
             }
             Ok(())
         })
@@ -253,7 +249,14 @@ pub fn write_json(out: &mut Vec<u8>, columns: &[Column], rows: &Rows, cells: &[C
         if place > 0 {
             out.push(b',');
         }
-        write_string(out, if column.origin == Origin::Whole { "value" } else { &column.name });
+        write_string(
+            out,
+            if column.origin == Origin::Whole {
+                "value"
+            } else {
+                &column.name
+            },
+        );
         out.push(b':');
         write_json_cell(out, rows, *cell);
     }
@@ -267,7 +270,12 @@ fn write_json_cell(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
         Cell::Boolean(_) | Cell::Integer(_) | Cell::Double(_) | Cell::Numeric(_) => {
             write_plain(out, rows, cell);
         }
-        Cell::Text(_) | Cell::Instant(_) | Cell::Local(_) | Cell::Date(_) | Cell::Uuid(_) | Cell::Bytes(_) => {
+        Cell::Text(_)
+        | Cell::Instant(_)
+        | Cell::Local(_)
+        | Cell::Date(_)
+        | Cell::Uuid(_)
+        | Cell::Bytes(_) => {
             write_string(out, &plain(rows, cell));
         }
     }

@@ -32,7 +32,10 @@ pub(crate) struct DeadTopic {
 #[async_trait]
 impl DeadLetters for DeadTopic {
     async fn store(&mut self, place: &Place, poison: &[Poison]) -> Result<(), FlushError> {
-        let poison: Vec<_> = poison.iter().filter(|found| found.offset >= self.stored).collect();
+        let poison: Vec<_> = poison
+            .iter()
+            .filter(|found| found.offset >= self.stored)
+            .collect();
         let Some(last) = poison.last() else {
             return Ok(());
         };
@@ -45,9 +48,7 @@ impl DeadLetters for DeadTopic {
                 text: last.reason.text.clone(),
             });
         }
-        self.send(place, &poison)
-            .await
-            .map_err(FlushError::DeadLetters)?;
+        self.send(place, &poison).await.map_err(FlushError::DeadLetters)?;
         self.stored = last.offset + 1;
         Ok(())
     }

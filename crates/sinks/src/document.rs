@@ -62,10 +62,7 @@ impl<'a> Document<'a> {
 
     /// Writes the document as one line of JSON.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        write_object(
-            out,
-            self.fields.iter().map(|field| (&*field.name, &*field.json)),
-        );
+        write_object(out, self.fields.iter().map(|field| (&*field.name, &*field.json)));
     }
 }
 
@@ -171,13 +168,19 @@ mod tests {
 
     #[test]
     fn fields_keep_the_text_that_came() {
-        let document = Document::parse(r#" {"a": 1.50, "b":{"c" : [1, {}]}, "d\n":null, "a": 2e3} "#).unwrap();
+        let document =
+            Document::parse(r#" {"a": 1.50, "b":{"c" : [1, {}]}, "d\n":null, "a": 2e3} "#).unwrap();
         let fields: Vec<_> = document
             .fields
             .iter()
             .map(|field| (&*field.name, &*field.json))
             .collect();
-        let expected = [("a", "1.50"), ("b", r#"{"c" : [1, {}]}"#), ("d\n", "null"), ("a", "2e3")];
+        let expected = [
+            ("a", "1.50"),
+            ("b", r#"{"c" : [1, {}]}"#),
+            ("d\n", "null"),
+            ("a", "2e3"),
+        ];
         assert_eq!(fields, expected);
         assert_eq!(document.get("a"), Some("2e3"), "the last one counts");
         let path = ["b".to_owned(), "c".to_owned()];
@@ -190,7 +193,10 @@ mod tests {
         for (text, why) in [
             ("[1]", "[1] is no JSON object"),
             ("3", "3 is no JSON object"),
-            ("{\"a\":", "not JSON: EOF while parsing a value at line 1 column 5"),
+            (
+                "{\"a\":",
+                "not JSON: EOF while parsing a value at line 1 column 5",
+            ),
             ("{\"a\":NaN}", "not JSON: expected value at line 1 column 6"),
         ] {
             assert_eq!(Document::parse(text).unwrap_err(), why, "{text}");

@@ -16,9 +16,10 @@ type Read<T> = Result<T, DefinitionError>;
 impl Fields {
     pub(crate) fn new(path: impl Into<String>, value: Value) -> Read<Self> {
         let path = path.into();
-        match value {
-            Value::Table(table) => Ok(Self { path, table }),
-            other => Err(expected(path, "a table", &other)),
+        if let Value::Table(table) = value {
+            Ok(Self { path, table })
+        } else {
+            Err(expected(path, "a table", &value))
         }
     }
 
@@ -106,13 +107,11 @@ impl Fields {
         let Some(text) = self.text(name)? else {
             return Ok(words.first().map(|(_, value)| *value));
         };
-        match words.iter().find(|(word, _)| *word == text) {
-            Some((_, value)) => Ok(Some(*value)),
-            None => {
-                let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-                Err(self.bad(name, format!("{text:?} is not one of {}", known.join(", "))))
-            }
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Ok(Some(*value));
         }
+        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        Err(self.bad(name, format!("{text:?} is not one of {}", known.join(", "))))
     }
 
     /// Returns a table within; an empty one if it is absent.
@@ -129,7 +128,7 @@ impl Fields {
             .map(move |(name, value)| (format!("{path}.{name}"), name, value))
     }
 
-    /// Refuses what was not read.
+    /// Refuses fields that were not read.
     pub(crate) fn end(self) -> Read<()> {
         match self.rest().next() {
             Some((path, _, _)) => Err(DefinitionError::Unknown { path }),

@@ -1,4 +1,5 @@
-//! Rows of one partition until they are due: full, or a time after the last flush. Pure; the clock is an argument.
+//! Rows of one partition until they are due: full, or a time after the last flush. Pure; the clock is an
+//! argument.
 
 use stafett_model::StoredRecord;
 
@@ -132,7 +133,7 @@ impl Gather {
         true
     }
 
-    /// Notes that the log has nothing for readers below `next`: control batches and what compaction removed.
+    /// Notes that the log has nothing for readers below `next`: control batches, and removed records.
     pub fn pass(&mut self, next: u64) {
         let end = self.begun.map_or(next, |end| end.min(next));
         self.next = self.next.max(end);

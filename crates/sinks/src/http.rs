@@ -1,5 +1,6 @@
 //! Requests to the broker's HTTP port: one connection, opened when it is needed.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -78,7 +79,7 @@ impl Http {
         }
     }
 
-    fn away(&self, why: impl ToString) -> HttpError {
+    fn away(&self, why: impl Display) -> HttpError {
         HttpError::Away {
             address: self.address.clone(),
             why: why.to_string(),
@@ -161,7 +162,9 @@ impl Http {
             .await
             .map_err(|why| self.away(why))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
         let body = body.map_err(|why| self.away(why))?.to_bytes();
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if status.is_success() {

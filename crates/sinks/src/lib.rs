@@ -1,10 +1,10 @@
 //! Sinks: records of topics, written in bulk into stores that remember how far they are.
 //!
-//! A sink is an app (`sink.NAME`) whose position lives in its target: the store that is opened says where to go
-//! on, and rows and position are stored together. So what happens between two steps of a flush loses nothing and
-//! doubles nothing, whichever process goes on.
+//! A sink is an app (`sink.NAME`) whose position lives in its target: the store that is opened says where to
+//! go on, and rows and position are stored together. So a failure between two steps of a flush loses nothing
+//! and doubles nothing, whichever process goes on.
 //!
-//! This crate must not know the broker: it reads over Kafka's protocol and claims over HTTP, as any other client.
+//! This crate must not know the broker: it reads over Kafka's protocol and claims over HTTP, as clients do.
 //!
 //! ```text
 //! record ── document ── transforms ── row ── gather ──full, time, end──▶ flush ──▶ target: rows + position
@@ -21,8 +21,8 @@
 //! With I/O:
 //! - [`target`]: the trait of stores, and one folder for each kind
 //! - [`flush`]: one batch into a target
-//! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches, until they
-//!   are stored; `dead`: dead letters
+//! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
+//!   until they are stored; `dead`: dead letters
 //! - [`trial`]: rows of the last records, without a target
 //! - [`runner`]: one sink; `work`: its claims; [`http`]: requests; [`status`]: state and counters
 

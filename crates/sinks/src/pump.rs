@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::convert::Converter;
 use crate::definition::Definition;
-use crate::gather::{Batch, Cause, Gather};
+use crate::gather::{Cause, Gather};
 use crate::reader::{Piece, ReadError, Reader, begin};
 use crate::status::{State, Status};
 use crate::target::{Opened, Place};
@@ -26,7 +26,7 @@ pub(crate) enum Order {
     Run,
     /// Nothing is read or written until the next order.
     Pause,
-    /// Write what is gathered, and end.
+    /// Write the gathered rows, and end.
     Finish,
 }
 
@@ -51,10 +51,58 @@ pub(crate) struct Pump {
     pub(crate) now_ms: fn() -> u64,
 }
 
-/// What happened next.
+/// A writer that is back, and the end of its batch.
+struct Written {
+    writer: Writer,
+    next: u64,
+    stored: Stored,
+}
+
+/// A pump between two openings of its target.
+struct Course {
+    converter: Converter,
+    gather: Gather,
+    reader: Reader,
+    /// The writer, while it writes nothing.
+    idle: Option<Writer>,
+    flight: JoinSet<Written>,
+    /// Records that have no room in the batch.
+    ahead: Option<Piece>,
+    position: Opened,
+}
+
+impl Course {
+    /// Gathers records that are there, and returns why a flush is due.
+    fn due(&mut self, order: Order, now_ms: u64) -> Option<Cause> {
+        if let Some(piece) = self.ahead.take() {
+            self.ahead = take(&mut self.gather, &mut self.converter, piece);
+        }
+        match order {
+            Order::Finish => (!self.gather.is_empty()).then_some(Cause::Stop),
+            Order::Run => self.gather.due(now_ms),
+            Order::Pause => None,
+        }
+    }
+
+    /// Begins to write the batch. Returns false while the one before is being written.
+    fn begin_flush(&mut self, cause: Cause, now_ms: u64) -> bool {
+        let Some(mut writer) = self.idle.take() else {
+            return false;
+        };
+        let batch = self.gather.take(cause, now_ms);
+        self.flight.spawn(async move {
+            let stored = writer.store(&batch).await;
+            let next = batch.next;
+            Written { writer, next, stored }
+        });
+        true
+    }
+}
+
+/// The next thing that a pump has to handle.
 enum Event {
     Read(Option<Result<Piece, ReadError>>),
-    Written(Writer, Batch, Stored),
+    Written(Box<Written>),
     Order,
     Due,
 }
@@ -112,100 +160,102 @@ impl Pump {
     /// Reads and writes from the target's position on, until the pump is paused, has to finish, or the target is
     /// elsewhere. `None` at the end.
     async fn follow(&mut self, writer: Writer, opened: Opened) -> Option<(Writer, Opened)> {
-        let definition = Arc::clone(&self.definition);
-        let mut converter = Converter::new(
-            definition.columns.clone(),
-            definition.steps.clone(),
-            definition.on_unknown,
-        );
-        let mut gather = Gather::new(
-            self.place.clone(),
-            definition.flush,
-            definition.columns.len(),
-            opened.next,
-            opened.begun,
-            (self.now_ms)(),
-        );
         self.tell(opened.next).await;
-        let mut reader = Some(self.reader(opened.next));
-        let mut idle = Some(writer);
-        let mut flight: JoinSet<(Writer, Batch, Stored)> = JoinSet::new();
-        let mut ahead: Option<Piece> = None;
-        let mut position = opened;
+        let mut course = self.course(writer, opened);
         loop {
             let order = *self.orders.borrow();
-            if order == Order::Pause && idle.is_some() {
-                return idle.map(|writer| (writer, position));
+            if order == Order::Pause && course.idle.is_some() {
+                return course.idle.map(|writer| (writer, course.position));
             }
-            if let Some(piece) = ahead.take() {
-                ahead = take(&mut gather, &mut converter, piece);
-            }
-            let cause = match order {
-                Order::Finish if !gather.is_empty() => Some(Cause::Stop),
-                Order::Run => gather.due((self.now_ms)()),
-                Order::Finish | Order::Pause => None,
-            };
+            let cause = course.due(order, (self.now_ms)());
             if let Some(cause) = cause
-                && let Some(mut writer) = idle.take()
+                && course.begin_flush(cause, (self.now_ms)())
             {
-                let batch = gather.take(cause, (self.now_ms)());
-                flight.spawn(async move {
-                    let stored = writer.store(&batch).await;
-                    (writer, batch, stored)
-                });
                 continue;
             }
-            if order == Order::Finish && idle.is_some() {
+            if order == Order::Finish && course.idle.is_some() {
                 return None;
             }
-            let has_room = ahead.is_none() && order == Order::Run && cause.is_none();
-            let deadline = if cause.is_none() && !gather.is_empty() {
-                gather.deadline().saturating_sub((self.now_ms)())
-            } else {
-                u64::from(u32::MAX)
-            };
-            let event = tokio::select! {
-                Some(done) = flight.join_next() => {
-                    // The task does not panic, and ends with this one only.
-                    let (writer, batch, stored) = done.ok()?;
-                    Event::Written(writer, batch, stored)
-                }
-                piece = next(&mut reader), if has_room => Event::Read(piece),
-                changed = self.orders.changed() => {
-                    changed.ok()?;
-                    Event::Order
-                }
-                () = sleep(Duration::from_millis(deadline)) => Event::Due,
-            };
-            match event {
+            match self.event(&mut course, order, cause).await? {
                 Event::Order | Event::Due => {}
-                Event::Read(Some(Ok(piece))) => ahead = Some(piece),
+                Event::Read(Some(Ok(piece))) => course.ahead = Some(piece),
                 Event::Read(ended) => {
                     self.reading_failed(ended).await;
-                    reader = Some(self.reader(gather.next()));
+                    course.reader = self.reader(course.gather.next());
                 }
-                Event::Written(writer, batch, Stored::Whole) => {
-                    position = Opened {
-                        next: batch.next,
-                        epoch: writer.epoch,
-                        begun: None,
-                    };
-                    self.tell(batch.next).await;
-                    idle = Some(writer);
-                }
-                Event::Written(writer, _, Stored::Elsewhere(opened)) => return Some((writer, opened)),
-                Event::Written(writer, _, Stored::Poisoned) => {
-                    // It is read again once an operator resumes the sink.
-                    let _ = self.news.send(News::Poisoned).await;
-                    self.orders.wait_for(|order| *order != Order::Run).await.ok()?;
-                    return Some((writer, position));
+                Event::Written(written) => {
+                    let Written { writer, next, stored } = *written;
+                    match stored {
+                        Stored::Whole => {
+                            course.position = Opened {
+                                next,
+                                epoch: writer.epoch,
+                                begun: None,
+                            };
+                            self.tell(next).await;
+                            course.idle = Some(writer);
+                        }
+                        Stored::Elsewhere(opened) => return Some((writer, opened)),
+                        Stored::Poisoned => {
+                            // It is read again once an operator resumes the sink.
+                            let _ = self.news.send(News::Poisoned).await;
+                            self.orders.wait_for(|order| *order != Order::Run).await.ok()?;
+                            return Some((writer, course.position));
+                        }
+                    }
                 }
             }
         }
     }
 
+    fn course(&self, writer: Writer, opened: Opened) -> Course {
+        let definition = &self.definition;
+        let columns = definition.columns.clone();
+        let width = columns.len();
+        Course {
+            converter: Converter::new(columns, definition.steps.clone(), definition.on_unknown),
+            gather: Gather::new(
+                self.place.clone(),
+                definition.flush,
+                width,
+                opened.next,
+                opened.begun,
+                (self.now_ms)(),
+            ),
+            reader: self.reader(opened.next),
+            idle: Some(writer),
+            flight: JoinSet::new(),
+            ahead: None,
+            position: opened,
+        }
+    }
+
+    /// Waits for the next event. `None` if the runner is gone.
+    async fn event(&mut self, course: &mut Course, order: Order, cause: Option<Cause>) -> Option<Event> {
+        let has_room = course.ahead.is_none() && order == Order::Run && cause.is_none();
+        let deadline = if cause.is_none() && !course.gather.is_empty() {
+            course.gather.deadline().saturating_sub((self.now_ms)())
+        } else {
+            u64::from(u32::MAX)
+        };
+        tokio::select! {
+            Some(done) = course.flight.join_next() => {
+                // The task does not panic, and ends with this one only.
+                Some(Event::Written(Box::new(done.ok()?)))
+            }
+            piece = course.reader.next(), if has_room => Some(Event::Read(piece)),
+            changed = self.orders.changed() => changed.ok().map(|()| Event::Order),
+            () = sleep(Duration::from_millis(deadline)) => Some(Event::Due),
+        }
+    }
+
     fn reader(&self, from: u64) -> Reader {
-        Reader::spawn(self.client.clone(), self.place.clone(), from, self.definition.on_gap)
+        Reader::spawn(
+            self.client.clone(),
+            self.place.clone(),
+            from,
+            self.definition.on_gap,
+        )
     }
 
     async fn tell(&self, next: u64) {
@@ -228,22 +278,12 @@ impl Pump {
     }
 }
 
-async fn next(reader: &mut Option<Reader>) -> Option<Result<Piece, ReadError>> {
-    match reader {
-        Some(reader) => reader.next().await,
-        None => None,
-    }
-}
-
-/// Gathers a piece up to the next flush. Returns what is left of it.
+/// Gathers a piece up to the next flush. Returns the rest of it.
 fn take(gather: &mut Gather, converter: &mut Converter, mut piece: Piece) -> Option<Piece> {
-    let mut taken = 0;
-    for record in &piece.records {
-        if gather.is_full() || !gather.push(record, converter) {
-            piece.records.drain(..taken);
-            return Some(piece);
-        }
-        taken += 1;
+    let refused = |record: &_| gather.is_full() || !gather.push(record, converter);
+    if let Some(taken) = piece.records.iter().position(refused) {
+        piece.records.drain(..taken);
+        return Some(piece);
     }
     gather.pass(piece.next);
     None

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_kafka_client::batches::{Aborted, Batches};
-use stafett_kafka_client::{Client, ClientError, ErrorCode, FetchSettings, Fetcher, Place as Position, Topic};
+use stafett_kafka_client::{
+    Client, ClientError, ErrorCode, FetchSettings, Fetcher, Place as Position, Topic,
+};
 use stafett_model::{Offset, StoredRecord, records};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -110,18 +112,24 @@ async fn read(
 ) -> Result<(), ReadError> {
     loop {
         let topic = client.topic(&place.topic).await?;
-        let start = offset(&client, &topic, place, Position::Start).await?.unwrap_or(0);
+        let start = offset(&client, &topic, place, Position::Start)
+            .await?
+            .unwrap_or(0);
         if from < start {
             match on_gap {
                 OnGap::Stop => {
                     let place = place.clone();
-                    return Err(ReadError::Gap { place, from, to: start });
+                    return Err(ReadError::Gap {
+                        place,
+                        from,
+                        to: start,
+                    });
                 }
                 OnGap::Skip => from = start,
             }
         }
         match follow(&client, &topic, place, &mut from, pieces).await {
-            // Retention may have been faster meanwhile; what is gone is looked at again.
+            // Retention may have been faster meanwhile: the start is looked at again.
             Err(ReadError::Client(why)) if why.code() == Some(ErrorCode::OffsetOutOfRange) => {
                 let end = offset(&client, &topic, place, Position::End).await?.unwrap_or(0);
                 if from > end {
@@ -166,11 +174,7 @@ async fn follow(
 }
 
 /// Returns the records of an answer, without those before `from` and of aborted transactions.
-fn decode(
-    bytes: Bytes,
-    aborted: Vec<(i64, i64)>,
-    from: u64,
-) -> Result<Piece, stafett_model::BatchError> {
+fn decode(bytes: Bytes, aborted: Vec<(i64, i64)>, from: u64) -> Result<Piece, stafett_model::BatchError> {
     let mut aborted = Aborted::new(aborted);
     let mut found = Vec::new();
     let mut next = from;
@@ -206,10 +210,7 @@ pub(crate) async fn record_at(
         return Ok(None);
     };
     match first {
-        Some(Ok(piece)) => Ok(piece
-            .records
-            .into_iter()
-            .find(|record| record.offset.0 == offset)),
+        Some(Ok(piece)) => Ok(piece.records.into_iter().find(|record| record.offset.0 == offset)),
         Some(Err(why)) => Err(why),
         None => Ok(None),
     }

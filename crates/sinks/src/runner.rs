@@ -1,5 +1,5 @@
-//! One sink in this process: its claims, a pump for each partition of them, and their positions as the app shows
-//! them.
+//! One sink in this process: its claims, a pump for each partition of them, and their positions as the app
+//! shows them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::writer::Writer;
 const AGAIN: Duration = Duration::from_secs(1);
 /// Interval of looks whether the sink is paused.
 const LOOK: Duration = Duration::from_secs(2);
-/// Time for what is gathered to be written at the end.
+/// Time for gathered rows to be written at the end.
 const FINISH: Duration = Duration::from_secs(25);
 const NEWS: usize = 64;
 
@@ -83,14 +83,12 @@ pub fn target_of(definition: &Definition, steps: Steps, wall: WallClock) -> Box<
     let (name, columns) = (&definition.name, &definition.columns);
     match &definition.target {
         TargetSpec::Files(spec) => Box::new(Files::new(name, spec, columns, wall, steps)),
-        TargetSpec::Postgres(spec) => {
-            Box::new(Postgres::new(name, spec, columns, &definition.mode, steps))
-        }
+        TargetSpec::Postgres(spec) => Box::new(Postgres::new(name, spec, columns, &definition.mode, steps)),
     }
 }
 
 impl Runner {
-    /// Runs until `stop`. What is gathered by then is written.
+    /// Runs until `stop`. Rows that are gathered by then are written.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         self.prepare().await?;
         let definition = Arc::new(self.definition.clone());
@@ -124,7 +122,9 @@ impl Runner {
     /// Declares the app and the topic of dead letters.
     async fn prepare(&self) -> Result<(), RunError> {
         let definition = &self.definition;
-        App::new(definition, self.http.another()).declare(definition).await?;
+        App::new(definition, self.http.another())
+            .declare(definition)
+            .await?;
         let topic = stafett_kafka_client::admin::NewTopic {
             name: definition.dead_topic(),
             partitions: Some(1),
@@ -133,7 +133,9 @@ impl Runner {
             dry_run: false,
         };
         match self.client.create_topic(&topic).await {
-            Err(why) if why.code() != Some(stafett_kafka_client::ErrorCode::TopicAlreadyExists) => Err(why.into()),
+            Err(why) if why.code() != Some(stafett_kafka_client::ErrorCode::TopicAlreadyExists) => {
+                Err(why.into())
+            }
             _ => Ok(()),
         }
     }
@@ -173,7 +175,7 @@ impl<'a> Work<'a> {
     }
 
     async fn run(&mut self, stop: &CancellationToken) -> Session {
-        let (changes, mut changed) = mpsc::channel(NEWS);
+        let (sender, mut changes) = mpsc::channel(NEWS);
         let mut poller = self.worker.another();
         let mut polling = JoinSet::new();
         polling.spawn(async move {
@@ -181,14 +183,14 @@ impl<'a> Work<'a> {
                 match poller.poll().await {
                     Ok(found) => {
                         for change in found {
-                            if changes.send(Ok(change)).await.is_err() {
+                            if sender.send(Ok(change)).await.is_err() {
                                 return;
                             }
                         }
                     }
                     Err(why) => {
                         let is_over = why.code().is_some();
-                        if changes.send(Err(why)).await.is_err() || is_over {
+                        if sender.send(Err(why)).await.is_err() || is_over {
                             return;
                         }
                         sleep(AGAIN).await;
@@ -203,7 +205,7 @@ impl<'a> Work<'a> {
                     self.finish().await;
                     return Session::Stopped;
                 }
-                Some(change) = changed.recv() => self.change(change).await,
+                Some(change) = changes.recv() => self.change(change),
                 Some(news) = self.heard.recv() => self.hear(news).await,
                 Some(ended) = self.pumps.join_next() => self.ended(ended).await,
                 _ = look.tick() => self.look().await,
@@ -217,7 +219,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn change(&mut self, change: Result<Change, HttpError>) -> Result<(), HttpError> {
+    fn change(&mut self, change: Result<Change, HttpError>) -> Result<(), HttpError> {
         match change? {
             Change::Claimed(claim) => self.start(claim),
             Change::Revoke(task) => {
@@ -345,7 +347,10 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         self.paused = paused;
-        info!(sink = self.definition.name, paused, "the sink is paused or resumed");
+        info!(
+            sink = self.definition.name,
+            paused, "the sink is paused or resumed"
+        );
         let (state, order) = if paused {
             (State::Paused, Order::Pause)
         } else {
@@ -382,7 +387,10 @@ impl<'a> Work<'a> {
             }
         };
         if timeout(FINISH, all).await.is_err() {
-            warn!(sink = self.definition.name, "not all that was read is written; it is read again");
+            warn!(
+                sink = self.definition.name,
+                "not all that was read is written; it is read again"
+            );
         }
         // The broker notices by itself if this fails.
         let _ = self.worker.leave().await;

@@ -31,16 +31,10 @@ impl State {
     }
 }
 
-const CAUSES: [Cause; 5] = [
-    Cause::Full,
-    Cause::Bytes,
-    Cause::Time,
-    Cause::Stop,
-    Cause::Begun,
-];
+const CAUSES: [Cause; 5] = [Cause::Full, Cause::Bytes, Cause::Time, Cause::Stop, Cause::Begun];
 const STATES: [State; 4] = [State::Running, State::Retrying, State::Paused, State::Stopped];
 
-/// What a sink did in this process. Updated once per flush.
+/// Counters of a sink in this process. Updated once per flush.
 #[derive(Debug)]
 pub struct Status {
     sink: String,
@@ -132,14 +126,22 @@ impl Status {
         line("limited_ms_total", "", value(&self.limited_ms));
         line("flush_ms_total", "", value(&self.flush_ms));
         for (cause, counter) in CAUSES.iter().zip(&self.flushes) {
-            line("flushes_total", &format!(",cause=\"{}\"", cause.word()), value(counter));
+            line(
+                "flushes_total",
+                &format!(",cause=\"{}\"", cause.word()),
+                value(counter),
+            );
         }
         line("retries_total", ",class=\"retry\"", value(&self.retries));
         line("retries_total", ",class=\"stop\"", value(&self.stops));
         line("fenced_total", "", value(&self.fenced));
         let (now, _) = self.state();
         for state in STATES {
-            line("state", &format!(",state=\"{}\"", state.word()), u64::from(state == now));
+            line(
+                "state",
+                &format!(",state=\"{}\"", state.word()),
+                u64::from(state == now),
+            );
         }
     }
 }

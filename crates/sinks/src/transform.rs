@@ -1,4 +1,5 @@
-//! Steps between a record and its row. One step has one verb; a step that cannot be done makes the record poison.
+//! Steps between a record and its row. One step has one verb; a step that cannot be done makes the record
+//! poison.
 
 use std::borrow::Cow;
 
@@ -162,7 +163,13 @@ fn cast(json: &str, to: Cast) -> Option<String> {
         }
         Cast::Midnight => {
             let date: Date = plain.parse().ok()?;
-            quoted(&TimeZone::UTC.to_zoned(date.at(0, 0, 0, 0)).ok()?.timestamp().to_string())
+            quoted(
+                &TimeZone::UTC
+                    .to_zoned(date.at(0, 0, 0, 0))
+                    .ok()?
+                    .timestamp()
+                    .to_string(),
+            )
         }
         Cast::Kind(kind) => match kind {
             Kind::Text => text.is_some().then(|| json.to_owned()).or_else(|| quoted(json)),
@@ -290,8 +297,16 @@ mod tests {
             (kind("double"), r#""NaN""#, None),
             (kind("numeric(5,2)"), r#""1.50""#, Some("1.5")),
             (kind("timestamptz"), "0", Some(r#""1970-01-01T00:00:00Z""#)),
-            (kind("date"), r#""2026-11-22T23:30:00-01:00""#, Some(r#""2026-11-23""#)),
-            (Cast::Midnight, r#""2026-11-22""#, Some(r#""2026-11-22T00:00:00Z""#)),
+            (
+                kind("date"),
+                r#""2026-11-22T23:30:00-01:00""#,
+                Some(r#""2026-11-23""#),
+            ),
+            (
+                Cast::Midnight,
+                r#""2026-11-22""#,
+                Some(r#""2026-11-22T00:00:00Z""#),
+            ),
             (Cast::Json, r#""{\"a\": 1}""#, Some(r#"{"a": 1}"#)),
             (Cast::Json, r#""{""#, None),
             (kind("date"), "null", Some("null")),

@@ -44,7 +44,8 @@ pub async fn trial(client: &Client, definition: &Definition, last: u64) -> Resul
         let ends = client.offsets(&[&topic], Position::CommittedEnd).await?;
         let bounds = starts.iter().flatten().zip(ends.iter().flatten());
         for (partition, (start, end)) in topic.partitions.iter().zip(bounds) {
-            let bound = |offset: &Option<i64>| offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0);
+            let bound =
+                |offset: &Option<i64>| offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0);
             let (start, end) = (bound(start), bound(end));
             let place = Place {
                 topic: name.clone(),
@@ -77,7 +78,11 @@ async fn partition_tried(
             break;
         };
         let piece = piece?;
-        for record in piece.records.iter().filter(|record| range.contains(&record.offset.0)) {
+        for record in piece
+            .records
+            .iter()
+            .filter(|record| range.contains(&record.offset.0))
+        {
             if let Err(reason) = converter.convert(&place, record, &mut rows) {
                 let offset = record.offset.0;
                 poison.push(Poison { offset, reason });

@@ -116,7 +116,9 @@ impl Worker {
     pub(crate) async fn join(mut app: App, name: &str) -> Result<Self, (App, HttpError)> {
         let path = format!("/workers/{name}");
         let wanted = json!({"deliver": false});
-        let joined = app.ask(Method::POST, &format!("{path}/join"), None, Some(&wanted)).await;
+        let joined = app
+            .ask(Method::POST, &format!("{path}/join"), None, Some(&wanted))
+            .await;
         let joined = match joined {
             Ok(joined) => joined,
             Err(why) => return Err((app, why)),
@@ -173,7 +175,12 @@ impl Worker {
     }
 
     /// Notes how far a task is in one of its topics.
-    pub(crate) async fn commit(&mut self, claim: &mut Claim, topic: &str, next: u64) -> Result<(), HttpError> {
+    pub(crate) async fn commit(
+        &mut self,
+        claim: &mut Claim,
+        topic: &str,
+        next: u64,
+    ) -> Result<(), HttpError> {
         let known = claim.next.get(topic).copied().unwrap_or(0);
         if next <= known {
             return Ok(());

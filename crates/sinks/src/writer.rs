@@ -1,7 +1,7 @@
 //! Batches of one partition into its target, again and again until they are stored.
 //!
-//! After every failure the target is opened anew: that fences an attempt that hangs, and tells from the position
-//! whether the batch counts.
+//! After every failure the target is opened anew: that fences an attempt that hangs, and tells from the
+//! position whether the batch counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::status::{State, Status};
 use crate::target::{Opened, Place, Target, TargetError};
 
 /// Wait before another attempt where something has to be mended first.
-const STOPPED: Duration = Duration::from_secs(60);
+const STOPPED: Duration = Duration::from_mins(1);
 
 /// The writing end of a partition.
 pub(crate) struct Writer {

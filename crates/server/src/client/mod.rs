@@ -38,16 +38,14 @@ const JSON: &str = "json";
 
 /// Adds the flags that all daily commands share. They may stand before or behind a subcommand.
 pub(crate) fn command(command: Command) -> Command {
-    command
-        .arg(server_arg())
-        .arg(
-            Arg::new(JSON)
-                .long(JSON)
-                .action(ArgAction::SetTrue)
-                .global(true)
-                .display_order(101)
-                .help("JSON for programs: one object per line"),
-        )
+    command.arg(server_arg()).arg(
+        Arg::new(JSON)
+            .long(JSON)
+            .action(ArgAction::SetTrue)
+            .global(true)
+            .display_order(101)
+            .help("JSON for programs: one object per line"),
+    )
 }
 
 /// Returns the flag with the broker's Kafka listener.

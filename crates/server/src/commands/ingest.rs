@@ -66,7 +66,11 @@ fn endpoints(matches: &ArgMatches) -> anyhow::Result<Vec<Endpoint>> {
 
 fn list(endpoints: &[Endpoint]) -> anyhow::Result<()> {
     for endpoint in endpoints {
-        let token = if endpoint.check.is_some() { "token" } else { "no token" };
+        let token = if endpoint.check.is_some() {
+            "token"
+        } else {
+            "no token"
+        };
         writeln!(
             io::stdout(),
             "{}  POST {}  -> {}  {token}",

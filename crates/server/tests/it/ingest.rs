@@ -38,7 +38,11 @@ fn stafett(arguments: &[&str], server: Option<SocketAddr>) -> String {
         command.env("STAFETT_SERVER", server.to_string());
     }
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
@@ -58,13 +62,17 @@ fn post(http: SocketAddr, path: &str, headers: &str, body: &str) -> String {
 
 fn values(kafka: SocketAddr, topic: &str) -> Vec<Value> {
     let lines = stafett(
-        &["consume", topic, "--from", "earliest", "--until", "latest", "--json"],
+        &[
+            "consume", topic, "--from", "earliest", "--until", "latest", "--json",
+        ],
         Some(kafka),
     );
     let value = |line: &str| {
         let record: Value = serde_json::from_str(line).unwrap();
         let value = record.get("value").unwrap();
-        value.as_str().map_or_else(|| value.clone(), |text| serde_json::from_str(text).unwrap())
+        value
+            .as_str()
+            .map_or_else(|| value.clone(), |text| serde_json::from_str(text).unwrap())
     };
     lines.lines().map(value).collect()
 }
@@ -77,7 +85,9 @@ fn events_are_stored_as_their_endpoint_says_and_wrong_tokens_store_nothing() {
     let file = file.to_str().unwrap();
     let mut command = serve(&folder);
     let running = Running::start({
-        command.env("EVENT_KEY", KEY).env("STAFETT_INGEST_ENDPOINTS", file);
+        command
+            .env("EVENT_KEY", KEY)
+            .env("STAFETT_INGEST_ENDPOINTS", file);
         command
     });
     let (kafka, http) = (running.address("kafka"), running.address("http"));
@@ -93,23 +103,46 @@ fn events_are_stored_as_their_endpoint_says_and_wrong_tokens_store_nothing() {
     let lines = "{\"n\":1}\n{\"n\":2}\n";
     let more = "content-type: application/x-ndjson\r\ncf-ipcountry: SE\r\norigin: https://tv.example\r\n";
     let answer = post(http, &path, more, lines);
-    assert!(answer.contains("access-control-allow-origin: https://tv.example"), "{answer}");
+    assert!(
+        answer.contains("access-control-allow-origin: https://tv.example"),
+        "{answer}"
+    );
     let forged = format!("/event/log?sessionKey={token}x");
     for (path, headers, body, status, code) in [
         (&*forged, json, "{}", "401", "unauthenticated"),
         ("/event/log", json, "{}", "401", "unauthenticated"),
         (&path, json, "[1]", "400", "bad_request"),
         (&path, json, "{", "400", "bad_request"),
-        (&path, "content-type: text/html\r\n", "{}", "415", "unsupported_type"),
-        (&path, "origin: https://other.example\r\n", "{}", "403", "cross_site"),
+        (
+            &path,
+            "content-type: text/html\r\n",
+            "{}",
+            "415",
+            "unsupported_type",
+        ),
+        (
+            &path,
+            "origin: https://other.example\r\n",
+            "{}",
+            "403",
+            "cross_site",
+        ),
         (&path, json, &" ".repeat(1001), "413", "too_large"),
     ] {
         let answer = post(http, path, headers, body);
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path} {body}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{path} {body}: {answer}"
+        );
         assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
     }
     // A beacon is text, so that a browser asks nothing before.
-    let answer = post(http, "/beacon", "content-type: text/plain;charset=UTF-8\r\n", "{\"n\":3}");
+    let answer = post(
+        http,
+        "/beacon",
+        "content-type: text/plain;charset=UTF-8\r\n",
+        "{\"n\":3}",
+    );
     assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
     let expected = [
         r#"{"eventType":"QUIT","app":"tv","country":null}"#,
@@ -117,7 +150,10 @@ fn events_are_stored_as_their_endpoint_says_and_wrong_tokens_store_nothing() {
         r#"{"n":2,"app":"tv","country":"SE"}"#,
         r#"{"n":3}"#,
     ];
-    let expected: Vec<Value> = expected.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    let expected: Vec<Value> = expected
+        .iter()
+        .map(|text| serde_json::from_str(text).unwrap())
+        .collect();
     // The last one was answered before it was stored.
     let mut stored = values(kafka, "EventLog");
     while stored.len() < expected.len() {
@@ -126,7 +162,10 @@ fn events_are_stored_as_their_endpoint_says_and_wrong_tokens_store_nothing() {
     assert_eq!(stored, expected);
     let calls = values(kafka, "ApiLog");
     assert_eq!(calls.len(), 2, "{calls:?}");
-    assert_eq!(calls.first().and_then(|call| call.get("subject")), Some(&"d-1".into()));
+    assert_eq!(
+        calls.first().and_then(|call| call.get("subject")),
+        Some(&"d-1".into())
+    );
     let metrics = crate::common::get(http, "/metrics");
     for line in [
         "stafett_ingest_requests_total{endpoint=\"log\",result=\"stored\"} 2",

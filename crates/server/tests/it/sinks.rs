@@ -104,7 +104,11 @@ impl Scene {
     /// Returns the sum of all positions in the target.
     fn position(&self) -> u64 {
         let lines = printed(self.sink("position", &["--json"]).output().unwrap());
-        let next = |line: &str| serde_json::from_str::<Value>(line).unwrap()["next"].as_u64().unwrap();
+        let next = |line: &str| {
+            serde_json::from_str::<Value>(line).unwrap()["next"]
+                .as_u64()
+                .unwrap()
+        };
         lines.lines().map(next).sum()
     }
 
@@ -170,23 +174,39 @@ fn records_are_in_files_once_although_the_sink_is_killed_between_its_steps() {
     assert_eq!(printed(scene.sink("diff", &[]).output().unwrap()), "");
     scene.shorten_time_out();
     scene.produce(&lines());
-    for step in ["opened:1", "bounds:2", "file:2", "files:3", "manifest:2", "renamed:3"] {
+    for step in [
+        "opened:1",
+        "bounds:2",
+        "file:2",
+        "files:3",
+        "manifest:2",
+        "renamed:3",
+    ] {
         let mut command = scene.sink("run", &[]);
         let ended = command.env("STAFETT_TEST_DIE_AT", step).output().unwrap();
         assert_eq!(ended.status.code(), None, "{step}: {ended:?}");
     }
     scene.run_to_the_end(RECORDS);
     let rows = scene.rows();
-    let places: Vec<_> = rows.iter().map(|(partition, offset, _)| (*partition, *offset)).collect();
+    let places: Vec<_> = rows
+        .iter()
+        .map(|(partition, offset, _)| (*partition, *offset))
+        .collect();
     let mut sorted = places.clone();
     sorted.sort_unstable();
     sorted.dedup();
     assert_eq!(places, sorted, "in order, and none twice");
-    let mut numbers: Vec<_> = rows.iter().map(|(_, _, row)| row["n"].as_u64().unwrap()).collect();
+    let mut numbers: Vec<_> = rows
+        .iter()
+        .map(|(_, _, row)| row["n"].as_u64().unwrap())
+        .collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..RECORDS).collect::<Vec<_>>(), "none is missing");
     let status = printed(scene.sink("status", &[]).output().unwrap());
-    assert!(status.lines().skip(1).all(|line| line.ends_with(" 0")), "no lag: {status}");
+    assert!(
+        status.lines().skip(1).all(|line| line.ends_with(" 0")),
+        "no lag: {status}"
+    );
 }
 
 #[test]
@@ -213,8 +233,19 @@ fn poison_is_set_aside_and_a_paused_sink_rests() {
     assert!(sink.end().0.success());
     let numbers: Vec<_> = scene.rows().iter().map(|(_, _, row)| row["n"].clone()).collect();
     assert_eq!(numbers, [1, 3]);
-    let letters = scene.done(&["consume", "events.dead", "--from", "earliest", "--until", "latest", "--json"]);
-    let letters: Vec<Value> = letters.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let letters = scene.done(&[
+        "consume",
+        "events.dead",
+        "--from",
+        "earliest",
+        "--until",
+        "latest",
+        "--json",
+    ]);
+    let letters: Vec<Value> = letters
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(letters.len(), 2, "{letters:?}");
     let text = letters[1].to_string();
     for part in ["stafett-class", "type", "column n: ", "two"] {

@@ -322,7 +322,12 @@ fn columns(fields: &mut Fields, target: &TargetSpec, place: bool) -> Result<Vec<
     if let Some([name, _]) = names.array_windows().find(|[one, other]| one == other) {
         return Err(fields.bad("columns", format!("there are two columns {name}")));
     }
-    if columns.iter().filter(|column| column.origin == Origin::Rest).count() > 1 {
+    if columns
+        .iter()
+        .filter(|column| column.origin == Origin::Rest)
+        .count()
+        > 1
+    {
         return Err(fields.bad("columns", "one column may have the rest"));
     }
     Ok(columns)
@@ -331,7 +336,8 @@ fn columns(fields: &mut Fields, target: &TargetSpec, place: bool) -> Result<Vec<
 fn column(name: &str, mut fields: Fields) -> Result<Column, DefinitionError> {
     let text = fields.required("type")?;
     let Some(kind) = Kind::parse(&text) else {
-        let known = "text, boolean, bigint, double, numeric(p,s), timestamptz, timestamp, date, uuid, bytea or jsonb";
+        let known =
+            "text, boolean, bigint, double, numeric(p,s), timestamptz, timestamp, date, uuid, bytea or jsonb";
         return Err(fields.bad("type", format!("{text:?} is not one of {known}")));
     };
     let is_rest = fields.flag("rest")?.unwrap_or(false);
@@ -413,13 +419,25 @@ mod tests {
         let [sink] = &Definition::parse(WHOLE).unwrap()[..] else {
             panic!("one sink");
         };
-        assert_eq!((&*sink.name, &*sink.app(), &*sink.dead_topic()), ("events-pg", "sink.events-pg", "events-pg.dead"));
-        assert_eq!((sink.flush.records, sink.flush.bytes, sink.flush.every_ms), (500, 1 << 20, 1_200_000));
+        assert_eq!(
+            (&*sink.name, &*sink.app(), &*sink.dead_topic()),
+            ("events-pg", "sink.events-pg", "events-pg.dead")
+        );
+        assert_eq!(
+            (sink.flush.records, sink.flush.bytes, sink.flush.every_ms),
+            (500, 1 << 20, 1_200_000)
+        );
         assert_eq!((sink.dead_letters, sink.poison_max), (false, (5, 1000)));
         let names: Vec<_> = sink.columns.iter().map(|column| &*column.name).collect();
-        assert_eq!(names, ["_topic", "_partition", "_offset", "id", "event_type", "rest"]);
+        assert_eq!(
+            names,
+            ["_topic", "_partition", "_offset", "id", "event_type", "rest"]
+        );
         let event_type = &sink.columns[4];
-        assert_eq!(event_type.origin, Origin::Path(vec!["event".into(), "type".into()]));
+        assert_eq!(
+            event_type.origin,
+            Origin::Path(vec!["event".into(), "type".into()])
+        );
         assert_eq!(event_type.default.as_deref(), Some("\"none\""));
         assert_eq!(sink.steps.len(), 1);
     }
@@ -427,19 +445,43 @@ mod tests {
     #[test]
     fn mistakes_are_refused_with_their_paths() {
         for (change, why) in [
-            (("records = 500", "record = 500"), "sink.events-pg.flush.record: there is no such field"),
+            (
+                ("records = 500", "record = 500"),
+                "sink.events-pg.flush.record: there is no such field",
+            ),
             (("table = \"event_log\"", ""), "sink.events-pg.table is missing"),
-            (("place = true", "place = 1"), "sink.events-pg.place: it is integer, and has to be true or false"),
-            (("\"20m\"", "\"20 parsecs\""), "sink.events-pg.flush.every: it is string, and has to be a time such as \"20m\""),
-            (("key = [\"id\"]", "key = [\"none\"]"), "sink.events-pg.key: there is no column none"),
+            (
+                ("place = true", "place = 1"),
+                "sink.events-pg.place: it is integer, and has to be true or false",
+            ),
+            (
+                ("\"20m\"", "\"20 parsecs\""),
+                "sink.events-pg.flush.every: it is string, and has to be a time such as \"20m\"",
+            ),
+            (
+                ("key = [\"id\"]", "key = [\"none\"]"),
+                "sink.events-pg.key: there is no column none",
+            ),
             (
                 ("env:PG_URL", "postgres://me:secret@db/x"),
                 "sink.events-pg.url: it has a password: write env:NAME or file:PATH, and keep the address there",
             ),
-            (("default = \"none\"", "default = 3"), "columns.event_type.default: 3 is no text"),
-            (("to = \"postgres\"", "to = \"delta\""), "sink.events-pg.to: the target delta is not built in yet"),
-            (("[sink.events-pg]", "[sunk.events-pg]"), "sunk: there is no such field"),
-            (("drop =", "drip ="), "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast and flatten"),
+            (
+                ("default = \"none\"", "default = 3"),
+                "columns.event_type.default: 3 is no text",
+            ),
+            (
+                ("to = \"postgres\"", "to = \"delta\""),
+                "sink.events-pg.to: the target delta is not built in yet",
+            ),
+            (
+                ("[sink.events-pg]", "[sunk.events-pg]"),
+                "sunk: there is no such field",
+            ),
+            (
+                ("drop =", "drip ="),
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast and flatten",
+            ),
         ] {
             let text = WHOLE.replace(change.0, change.1);
             assert_ne!(text, WHOLE, "{change:?}");

@@ -33,26 +33,28 @@ pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
 }
 
 fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, DefinitionError> {
-    let paths = |value: Value| {
-        let texts = match value {
-            Value::String(text) => vec![text],
-            Value::Array(texts) => texts
-                .into_iter()
+    let paths = |value: &Value| {
+        let texts = if let Some(text) = value.as_str() {
+            vec![text.to_owned()]
+        } else {
+            let texts = value.as_array()?.iter();
+            texts
                 .map(|text| text.as_str().map(str::to_owned))
-                .collect::<Option<_>>()?,
-            _ => return None,
+                .collect::<Option<_>>()?
         };
-        let paths = texts.iter().map(|text| text.split('.').map(str::to_owned).collect());
+        let paths = texts
+            .iter()
+            .map(|text| text.split('.').map(str::to_owned).collect());
         Some(paths.collect())
     };
     match verb {
-        "keep" => paths(value).map(Step::Keep).ok_or(bad),
-        "drop" => paths(value).map(Step::Drop).ok_or(bad),
+        "keep" => paths(&value).map(Step::Keep).ok_or(bad),
+        "drop" => paths(&value).map(Step::Drop).ok_or(bad),
         "rename" => {
             let names = Fields::new("rename", value)?.rest();
-            let names = names.map(|(path, old, new)| match new {
-                Value::String(new) => Ok((old, new)),
-                _ => Err(refused(path, "it has to be the new name")),
+            let names = names.map(|(path, old, new)| match new.as_str() {
+                Some(new) => Ok((old, new.to_owned())),
+                None => Err(refused(path, "it has to be the new name")),
             });
             Ok(Step::Rename(names.collect::<Result<_, _>>()?))
         }
@@ -65,7 +67,8 @@ fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, Definiti
                     Some(text) => Kind::parse(text).filter(|kind| is_cast(*kind)).map(Cast::Kind),
                     None => None,
                 };
-                let known = "bigint, double, numeric(p,s), boolean, text, timestamptz, date, midnight or json";
+                let known =
+                    "bigint, double, numeric(p,s), boolean, text, timestamptz, date, midnight or json";
                 cast.map(|cast| (name, cast))
                     .ok_or_else(|| refused(path, &format!("a cast is to {known}")))
             });

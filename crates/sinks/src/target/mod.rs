@@ -1,7 +1,7 @@
 //! Targets: stores that take rows and remember how far they are.
 //!
-//! Position and fence are the target's own: `open` raises a number there, and a write under a lower one fails. So
-//! nothing depends on the source of the records, or on a clock.
+//! Position and fence are the target's own: `open` raises a number there, and a write under a lower one is
+//! refused. So nothing depends on the source of the records, or on a clock.
 
 pub mod files;
 pub mod postgres;
@@ -88,8 +88,8 @@ pub enum TargetError {
 /// A place that takes rows and remembers how far it is.
 #[async_trait]
 pub trait Target: Send {
-    /// Takes a partition over, so that earlier writers are refused, and says from where to go on. A place of which
-    /// the target knows nothing begins at `begin`.
+    /// Takes a partition over, so that earlier writers are refused, and says from where to go on. A place of
+    /// which the target knows nothing begins at `begin`.
     async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError>;
 
     /// Stores rows and position, or neither.
@@ -101,7 +101,7 @@ pub trait Target: Send {
     /// Sets a position, of a sink that is stopped. Earlier writers are refused from then on.
     async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError>;
 
-    /// Returns the statements or names of what is missing, and makes it if `make` says so.
+    /// Returns statements for, or names of, missing parts; and makes them if `make` says so.
     async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError>;
 
     fn promise(&self) -> Promise;

@@ -44,7 +44,11 @@ impl Store for Fake {
     }
 
     async fn rows(&self, place: &Place) -> Vec<u64> {
-        self.tables.lock().get(place).map(|table| table.rows.clone()).unwrap_or_default()
+        self.tables
+            .lock()
+            .get(place)
+            .map(|table| table.rows.clone())
+            .unwrap_or_default()
     }
 
     fn refuses(&self) -> bool {
@@ -101,7 +105,10 @@ impl Target for FakeTarget {
 
     async fn positions(&mut self) -> Result<Vec<(Place, u64)>, TargetError> {
         let tables = self.tables.lock();
-        Ok(tables.iter().map(|(place, table)| (place.clone(), table.next)).collect())
+        Ok(tables
+            .iter()
+            .map(|(place, table)| (place.clone(), table.next))
+            .collect())
     }
 
     async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {

@@ -2,6 +2,13 @@
 //!
 //! PostgreSQL is started as a user of its own where the machine has it; where it has not, its tests say so.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the helpers of tests fail as tests do"
+)]
+
 mod fake;
 mod files;
 mod postgres;

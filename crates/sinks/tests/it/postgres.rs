@@ -50,8 +50,14 @@ impl Store for Table {
     async fn rows(&self, place: &Place) -> Vec<u64> {
         let statement = "SELECT n FROM events WHERE _topic = $1 AND _partition = $2 ORDER BY ctid";
         let partition = i64::from(place.partition);
-        let rows = self.client.query(statement, &[&place.topic, &partition]).await.unwrap();
-        rows.iter().map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap()).collect()
+        let rows = self
+            .client
+            .query(statement, &[&place.topic, &partition])
+            .await
+            .unwrap();
+        rows.iter()
+            .map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap())
+            .collect()
     }
 
     fn refuses(&self) -> bool {
@@ -72,7 +78,9 @@ async fn postgres_passes_the_suite() {
     let check = "ALTER TABLE events ADD CHECK (n < 1000)";
     table.client.batch_execute(check).await.unwrap();
     suite::all(&table).await;
-    let lines = table.texts("SELECT count(*)::text FROM stafett_flushes WHERE partition = 0").await;
+    let lines = table
+        .texts("SELECT count(*)::text FROM stafett_flushes WHERE partition = 0")
+        .await;
     assert_eq!(lines, ["6"], "a line for each flush of the first run");
     let statement = "SELECT coalesce(sum(rows), 0)::text FROM stafett_flushes";
     let written = table.texts(statement).await;
@@ -95,11 +103,18 @@ async fn upserts_keep_the_last_record_of_a_key(server: &Server) {
          [sink.s.columns]\nk = { type = \"text\", null = false }\nv = { type = \"bigint\" }\n";
     let table = Table::new(server, fields).await;
     let log: Vec<_> = (0..30)
-        .map(|offset| record(offset, &format!("{{\"k\":\"key {}\",\"v\":{offset}}}", offset % 4)))
+        .map(|offset| {
+            record(
+                offset,
+                &format!("{{\"k\":\"key {}\",\"v\":{offset}}}", offset % 4),
+            )
+        })
         .collect();
     let mut letters = Letters::default();
     let target = &mut *table.target(Steps::default());
-    life(&table.definition, target, &place(0), &log, &mut letters).await.unwrap();
+    life(&table.definition, target, &place(0), &log, &mut letters)
+        .await
+        .unwrap();
     let rows = table.texts("SELECT k || '=' || v FROM latest ORDER BY k").await;
     assert_eq!(rows, ["key 0=28", "key 1=29", "key 2=26", "key 3=27"]);
 }
@@ -123,10 +138,14 @@ async fn values_of_all_types_arrive_as_they_were(server: &Server) {
     ];
     let mut letters = Letters::default();
     let target = &mut *table.target(Steps::default());
-    life(&table.definition, target, &place(10), &log, &mut letters).await.unwrap();
+    life(&table.definition, target, &place(10), &log, &mut letters)
+        .await
+        .unwrap();
     assert_eq!(letters.0, [0_u64; 0]);
     table.client.batch_execute("SET timezone = 'UTC'").await.unwrap();
-    let rows = table.texts("SELECT whole::text FROM \"types \"\"; --\" whole ORDER BY id").await;
+    let rows = table
+        .texts("SELECT whole::text FROM \"types \"\"; --\" whole ORDER BY id")
+        .await;
     assert_eq!(
         rows,
         [
@@ -149,11 +168,19 @@ async fn tables_that_do_not_fit_stop_the_sink(server: &Server) {
     );
     let definition = Definition::parse(&text).unwrap().remove(0);
     let table = Table { definition, client };
-    let refused = table.target(Steps::default()).open(&place(0), 0).await.unwrap_err();
+    let refused = table
+        .target(Steps::default())
+        .open(&place(0), 0)
+        .await
+        .unwrap_err();
     let why = "column n of \"public\".\"odd\" is int4, and the sink declares bigint";
     assert_eq!(refused, TargetError::Stop(why.to_owned()));
     table.client.batch_execute("DROP TABLE odd").await.unwrap();
-    let refused = table.target(Steps::default()).open(&place(0), 0).await.unwrap_err();
+    let refused = table
+        .target(Steps::default())
+        .open(&place(0), 0)
+        .await
+        .unwrap_err();
     let why = "the database lacks: CREATE TABLE IF NOT EXISTS \"public\".\"odd\" (\"n\" bigint);";
     assert_eq!(refused, TargetError::Stop(why.to_owned()));
 }
@@ -166,17 +193,19 @@ async fn a_server_that_is_away_is_tried_again(server: &Server) {
     let others = "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
          WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
     assert!(!table.texts(others).await.is_empty());
-    let log: Vec<_> = (0..3).map(|offset| record(offset, &format!("{{\"n\":{offset}}}"))).collect();
+    let log: Vec<_> = (0..3)
+        .map(|offset| record(offset, &format!("{{\"n\":{offset}}}")))
+        .collect();
     let mut letters = Letters::default();
-    life(&table.definition, &mut *target, &place(7), &log, &mut letters).await.unwrap();
+    life(&table.definition, &mut *target, &place(7), &log, &mut letters)
+        .await
+        .unwrap();
     assert_eq!(table.rows(&place(7)).await, [0, 1, 2]);
     let mut nowhere = table.definition.clone();
     if let TargetSpec::Postgres(spec) = &mut nowhere.target {
-        let text = format!(
-            "[sink.s]\nfrom = \"e\"\nto = \"postgres\"\nurl = \"host=/nowhere user=x\"\ntable = \"e\"\n[sink.s.columns]\n\
-             n = {{ type = \"bigint\" }}\n"
-        );
-        let TargetSpec::Postgres(other) = Definition::parse(&text).unwrap().remove(0).target else {
+        let text = "[sink.s]\nfrom = \"e\"\nto = \"postgres\"\nurl = \"host=/nowhere user=x\"\ntable = \"e\"\n[sink.s.columns]\n\
+             n = { type = \"bigint\" }\n";
+        let TargetSpec::Postgres(other) = Definition::parse(text).unwrap().remove(0).target else {
             panic!("a target of PostgreSQL");
         };
         *spec = other;
@@ -185,6 +214,10 @@ async fn a_server_that_is_away_is_tried_again(server: &Server) {
         definition: nowhere,
         client: server.connect().await,
     };
-    let refused = away.target(Steps::default()).open(&place(0), 0).await.unwrap_err();
+    let refused = away
+        .target(Steps::default())
+        .open(&place(0), 0)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, TargetError::Retry(_)), "{refused:?}");
 }

@@ -58,7 +58,11 @@ fn records_before_the_position_are_passed_over_and_gaps_count() {
     assert!(gather.push(&number(9), &mut converter));
     assert!(gather.is_empty());
     gather.pass(15);
-    assert_eq!(gather.due(100), Some(Cause::Time), "control batches move the position as well");
+    assert_eq!(
+        gather.due(100),
+        Some(Cause::Time),
+        "control batches move the position as well"
+    );
     let batch = gather.take(Cause::Time, 100);
     assert_eq!((batch.from, batch.next, batch.records), (10, 15, 0));
 }
@@ -68,7 +72,11 @@ fn a_batch_that_was_begun_has_the_same_bounds_again() {
     let (mut gather, mut converter) = gather(2, 1 << 20, Some(13));
     for offset in 10..13 {
         assert!(gather.push(&number(offset), &mut converter));
-        assert_eq!(gather.due(1000), (offset == 12).then_some(Cause::Begun), "{offset}");
+        assert_eq!(
+            gather.due(1000),
+            (offset == 12).then_some(Cause::Begun),
+            "{offset}"
+        );
     }
     assert!(!gather.push(&number(13), &mut converter));
     let batch = gather.take(Cause::Begun, 0);
@@ -105,5 +113,9 @@ fn hostile_records_are_poison_with_a_reason() {
     expected.push("not_json");
     assert_eq!(found, expected);
     assert!(batch.rows.is_empty());
-    assert!(batch.poison.iter().all(|poison| poison.reason.text.len() < 200), "{:?}", batch.poison);
+    assert!(
+        batch.poison.iter().all(|poison| poison.reason.text.len() < 200),
+        "{:?}",
+        batch.poison
+    );
 }

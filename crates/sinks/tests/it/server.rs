@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
+use tokio_util::task::TaskTracker;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The server; it ends with this.
 pub(crate) struct Server {
     folder: TempDir,
     child: Child,
+    tasks: TaskTracker,
 }
 
 /// Returns the folder of PostgreSQL's programs.
@@ -78,7 +80,14 @@ impl Server {
             command
         };
         let mut initdb = program("initdb");
-        initdb.args(["--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", "--locale=C", "-D"]);
+        initdb.args([
+            "--auth=trust",
+            "--username=postgres",
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C",
+            "-D",
+        ]);
         assert!(initdb.arg(&data).status().unwrap().success(), "initdb");
         let mut postgres = program("postgres");
         postgres.arg("-D").arg(&data).arg("-k").arg(&data);
@@ -86,6 +95,7 @@ impl Server {
         let server = Self {
             child: postgres.spawn().unwrap(),
             folder,
+            tasks: TaskTracker::new(),
         };
         let begun = Instant::now();
         while tokio_postgres::connect(&server.url(), NoTls).await.is_err() {
@@ -103,7 +113,7 @@ impl Server {
     /// Returns a connection that ends with the runtime of the test.
     pub(crate) async fn connect(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.unwrap();
-        tokio::task::spawn(async move {
+        self.tasks.spawn(async move {
             let _ = connection.await;
         });
         client

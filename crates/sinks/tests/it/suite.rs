@@ -72,7 +72,11 @@ fn rules() -> FlushRules {
 }
 
 fn converter(definition: &Definition) -> Converter {
-    Converter::new(definition.columns.clone(), definition.steps.clone(), OnUnknown::Rest)
+    Converter::new(
+        definition.columns.clone(),
+        definition.steps.clone(),
+        OnUnknown::Rest,
+    )
 }
 
 /// Writes the log from the target's position to its end. Ends at the first error.
@@ -94,15 +98,22 @@ pub(crate) async fn life(
         0,
     );
     let end = log.last().map_or(0, |last| last.offset.0 + 1);
-    let mut ahead = log.iter().filter(|record| record.offset.0 >= opened.next).peekable();
+    let mut ahead = log
+        .iter()
+        .filter(|record| record.offset.0 >= opened.next)
+        .peekable();
     loop {
-        while let Some(record) = ahead.next_if(|record| !gather.is_full() && gather.push(record, &mut converter)) {
+        while let Some(record) =
+            ahead.next_if(|record| !gather.is_full() && gather.push(record, &mut converter))
+        {
             assert!(gather.next() > record.offset.0);
         }
         if ahead.peek().is_none() {
             gather.pass(end);
         }
-        let cause = gather.due(0).or((!gather.is_empty()).then_some(Cause::Stop));
+        let cause = gather
+            .due(0)
+            .or_else(|| (!gather.is_empty()).then_some(Cause::Stop));
         let Some(cause) = cause else {
             return Ok(());
         };
@@ -141,7 +152,9 @@ pub(crate) async fn nothing_is_lost_or_doubled_by_kills(store: &dyn Store) {
     let (counting, reached) = killing_at(u64::MAX);
     let mut letters = Letters::default();
     let mut target = store.target(counting);
-    life(definition, &mut *target, &place(0), &log, &mut letters).await.unwrap();
+    life(definition, &mut *target, &place(0), &log, &mut letters)
+        .await
+        .unwrap();
     check(store, &place(0), "without a kill").await;
     let steps = reached.load(Ordering::Relaxed);
     assert!(steps >= 6, "{steps} steps");
@@ -153,7 +166,9 @@ pub(crate) async fn nothing_is_lost_or_doubled_by_kills(store: &dyn Store) {
         let why = killed.unwrap_err().to_string();
         drop(target);
         let mut target = store.target(Steps::default());
-        life(definition, &mut *target, &place, &log, &mut letters).await.unwrap();
+        life(definition, &mut *target, &place, &log, &mut letters)
+            .await
+            .unwrap();
         check(store, &place, &format!("{why}, the {n}. step")).await;
     }
 }
@@ -164,13 +179,23 @@ pub(crate) async fn unknown_outcomes_are_looked_up(store: &dyn Store) {
     let (counting, reached) = killing_at(u64::MAX);
     let mut letters = Letters::default();
     let first = place(1000);
-    life(definition, &mut *store.target(counting), &first, &log, &mut letters).await.unwrap();
+    life(
+        definition,
+        &mut *store.target(counting),
+        &first,
+        &log,
+        &mut letters,
+    )
+    .await
+    .unwrap();
     for n in 1..=reached.load(Ordering::Relaxed) {
         let place = place(1000 + u32::try_from(n).unwrap());
         let mut target = store.target(killing_at(n).0);
         let failed = life(definition, &mut *target, &place, &log, &mut letters).await;
         assert!(failed.is_err(), "the {n}. step fails");
-        life(definition, &mut *target, &place, &log, &mut letters).await.unwrap();
+        life(definition, &mut *target, &place, &log, &mut letters)
+            .await
+            .unwrap();
         check(store, &place, &format!("{failed:?}")).await;
     }
 }
@@ -184,9 +209,19 @@ async fn write(
     next: u64,
 ) -> Result<(), TargetError> {
     let definition = store.definition();
-    let mut gather = Gather::new(place.clone(), rules(), definition.columns.len(), opened.next, None, 0);
+    let mut gather = Gather::new(
+        place.clone(),
+        rules(),
+        definition.columns.len(),
+        opened.next,
+        None,
+        0,
+    );
     let mut converter = converter(definition);
-    for record in log().iter().filter(|record| (opened.next..next).contains(&record.offset.0)) {
+    for record in log()
+        .iter()
+        .filter(|record| (opened.next..next).contains(&record.offset.0))
+    {
         assert!(gather.push(record, &mut converter));
     }
     gather.pass(next);
@@ -214,7 +249,9 @@ pub(crate) async fn an_earlier_writer_is_fenced(store: &dyn Store) {
     assert_eq!(refused, Err(TargetError::Fenced(place.clone())));
     assert_eq!(store.rows(&place).await, [0, 1, 2, 3, 4]);
     let mut letters = Letters::default();
-    life(store.definition(), &mut *other, &place, &log(), &mut letters).await.unwrap();
+    life(store.definition(), &mut *other, &place, &log(), &mut letters)
+        .await
+        .unwrap();
     check(store, &place, "behind the fence").await;
 }
 
@@ -235,7 +272,9 @@ pub(crate) async fn records_without_rows_are_passed(store: &dyn Store) {
     let mut target = store.target(Steps::default());
     let mut letters = Letters::default();
     let nonsense: Vec<_> = (0..3).map(|offset| record(offset, "not JSON")).collect();
-    life(store.definition(), &mut *target, &place, &nonsense, &mut letters).await.unwrap();
+    life(store.definition(), &mut *target, &place, &nonsense, &mut letters)
+        .await
+        .unwrap();
     assert_eq!(letters.0, [0, 1, 2]);
     assert_eq!(store.rows(&place).await, [0_u64; 0]);
     assert_eq!(target.open(&place, 0).await.unwrap().next, 3);
@@ -244,18 +283,32 @@ pub(crate) async fn records_without_rows_are_passed(store: &dyn Store) {
 /// Rows that the store refuses go to the dead letters, wherever they are in their batch.
 pub(crate) async fn poison_is_found_wherever_it_is(store: &dyn Store) {
     assert!(store.refuses());
-    for (case, bad) in [vec![0], vec![6], vec![3, 4], vec![0, 1, 2, 3, 4, 5, 6], vec![6, 7, 13]]
-        .into_iter()
-        .enumerate()
+    for (case, bad) in [
+        vec![0],
+        vec![6],
+        vec![3, 4],
+        vec![0, 1, 2, 3, 4, 5, 6],
+        vec![6, 7, 13],
+    ]
+    .into_iter()
+    .enumerate()
     {
         let place = place(3000 + u32::try_from(case).unwrap());
-        let number = |offset: u64| if bad.contains(&offset) { offset + 1000 } else { offset };
+        let number = |offset: u64| {
+            if bad.contains(&offset) {
+                offset + 1000
+            } else {
+                offset
+            }
+        };
         let log: Vec<_> = (0..14)
             .map(|offset| record(offset, &format!("{{\"n\":{},\"text\":\"\"}}", number(offset))))
             .collect();
         let mut letters = Letters::default();
         let mut target = store.target(Steps::default());
-        life(store.definition(), &mut *target, &place, &log, &mut letters).await.unwrap();
+        life(store.definition(), &mut *target, &place, &log, &mut letters)
+            .await
+            .unwrap();
         assert_eq!(letters.0, bad, "{bad:?}");
         let good: Vec<u64> = (0..14).filter(|offset| !bad.contains(offset)).collect();
         assert_eq!(store.rows(&place).await, good, "{bad:?}");
@@ -268,7 +321,11 @@ pub(crate) async fn positions_are_set(store: &dyn Store) {
     let mut target = store.target(Steps::default());
     let opened = target.open(&place, 0).await.unwrap();
     write(store, &mut *target, &place, opened, 5).await.unwrap();
-    store.target(Steps::default()).set_position(&place, 8).await.unwrap();
+    store
+        .target(Steps::default())
+        .set_position(&place, 8)
+        .await
+        .unwrap();
     let behind = Opened { next: 5, ..opened };
     assert!(write(store, &mut *target, &place, behind, 7).await.is_err());
     assert_eq!(target.open(&place, 0).await.unwrap().next, 8);

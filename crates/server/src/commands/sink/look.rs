@@ -55,7 +55,7 @@ pub(super) fn check(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Resul
     http::show(matches, &rows, &table, "no sinks")
 }
 
-/// Shows or makes what is missing in targets and broker.
+/// Shows or makes missing parts of targets and broker.
 pub(super) fn prepare(matches: &ArgMatches, sinks: &[Definition], make: bool) -> anyhow::Result<()> {
     let broker = broker(matches)?;
     let missing = block_on(async {
@@ -79,7 +79,11 @@ pub(super) fn prepare(matches: &ArgMatches, sinks: &[Definition], make: bool) ->
         Ok(all)
     })?;
     for (sink, what) in &missing {
-        writeln!(io::stdout(), "{} {sink}: {what}", if make { "made" } else { "missing" })?;
+        writeln!(
+            io::stdout(),
+            "{} {sink}: {what}",
+            if make { "made" } else { "missing" }
+        )?;
     }
     if !make && !missing.is_empty() {
         bail!("stafett sink apply makes what is missing");
@@ -146,18 +150,14 @@ fn place_and_offset(text: &str) -> Option<(Place, u64)> {
 }
 
 pub(super) fn position(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
-    let set = matches.get_one::<String>(SET).map(|text| {
-        place_and_offset(text).ok_or_else(|| anyhow!("{text:?} is not TOPIC/PARTITION=OFFSET"))
-    });
+    let set = matches
+        .get_one::<String>(SET)
+        .map(|text| place_and_offset(text).ok_or_else(|| anyhow!("{text:?} is not TOPIC/PARTITION=OFFSET")));
     let set = set.transpose()?;
     if set.is_some() && sinks.len() != 1 {
         bail!("a position is set of one sink: name it");
     }
-    let mut table = Table::new(&[
-        ("SINK", Side::Left),
-        ("PLACE", Side::Left),
-        ("NEXT", Side::Right),
-    ]);
+    let mut table = Table::new(&[("SINK", Side::Left), ("PLACE", Side::Left), ("NEXT", Side::Right)]);
     let mut rows = Vec::new();
     block_on(async {
         for sink in sinks {
@@ -198,7 +198,12 @@ pub(super) fn dry_run(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Res
                 for (offset, cells) in rows.all().iter() {
                     let mut line = Vec::new();
                     write_json(&mut line, &sink.columns, &rows, cells);
-                    writeln!(out, "{}\t{place}@{offset}\t{}", sink.name, String::from_utf8_lossy(&line))?;
+                    writeln!(
+                        out,
+                        "{}\t{place}@{offset}\t{}",
+                        sink.name,
+                        String::from_utf8_lossy(&line)
+                    )?;
                 }
                 for found in poison {
                     let (offset, class, text) = (found.offset, found.reason.class, found.reason.text);

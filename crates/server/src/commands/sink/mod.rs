@@ -31,8 +31,13 @@ pub(super) fn describe() -> Command {
             .help("File with the definitions")
     };
     let name = || Arg::new(NAME).help("Only the sink of this name");
-    let of = |word: &'static str, about: &'static str| Command::new(word).about(about).arg(file()).arg(name());
-    let set = option(SET, "TOPIC/PARTITION=OFFSET", "Position to set, of a sink that is stopped");
+    let of =
+        |word: &'static str, about: &'static str| Command::new(word).about(about).arg(file()).arg(name());
+    let set = option(
+        SET,
+        "TOPIC/PARTITION=OFFSET",
+        "Position to set, of a sink that is stopped",
+    );
     let last = option(LAST, "N", "Records of each partition; 10 by default")
         .value_parser(value_parser!(u64).range(1..=10_000));
     http::command(Command::new("sink"))
@@ -42,16 +47,32 @@ pub(super) fn describe() -> Command {
         .arg(crate::client::server_arg())
         .subcommands([
             of("run", "Run sinks until SIGTERM or SIGINT")
-                .arg(option(METRICS, "HOST:PORT", "Address on which /metrics is answered"))
-                .after_help("Examples:\n  stafett sink run -f sinks.toml\n  stafett sink run -f sinks.toml events-pg"),
+                .arg(option(
+                    METRICS,
+                    "HOST:PORT",
+                    "Address on which /metrics is answered",
+                ))
+                .after_help(
+                    "Examples:\n  stafett sink run -f sinks.toml\n  stafett sink run -f sinks.toml events-pg",
+                ),
             of("check", "Check definitions, without a broker or a target"),
-            of("diff", "Show what apply would make; exit code 1 if there is something"),
-            of("apply", "Make what is missing: tables, columns, folders, apps and topics of dead letters"),
+            of(
+                "diff",
+                "Show what apply would make; exit code 1 if there is something",
+            ),
+            of(
+                "apply",
+                "Make what is missing: tables, columns, folders, apps and topics of dead letters",
+            ),
             of("status", "Show state and lag of each partition"),
             of("position", "Show the positions in the target, or set one").arg(set),
             of("pause", "Pause sinks"),
             of("resume", "Continue paused sinks"),
-            of("dry-run", "Show rows as they would be written, and poison; nothing is written").arg(last),
+            of(
+                "dry-run",
+                "Show rows as they would be written, and poison; nothing is written",
+            )
+            .arg(last),
         ])
 }
 

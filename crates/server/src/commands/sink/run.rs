@@ -1,4 +1,4 @@
-//! Sinks in this process, and what the other commands about them connect to.
+//! Sinks in this process, and the connections of the other commands about them.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
@@ -82,7 +82,10 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
         let client = connect(matches).await?;
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let states: Vec<_> = sinks.iter().map(|sink| Arc::new(Status::new(&sink.name))).collect();
+        let states: Vec<_> = sinks
+            .iter()
+            .map(|sink| Arc::new(Status::new(&sink.name)))
+            .collect();
         let scrapes = TaskTracker::new();
         if let Some(address) = matches.get_one::<String>(METRICS) {
             metrics::serve(address, states.clone(), &scrapes).await?;

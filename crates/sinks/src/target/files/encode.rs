@@ -85,14 +85,12 @@ fn csv_row(out: &mut Vec<u8>, plain: &mut Vec<u8>, rows: &Rows, cells: &[Cell]) 
         if place > 0 {
             out.push(b',');
         }
-        match cell {
-            Cell::Null => {}
-            Cell::Text(piece) | Cell::Json(piece) => write_field(out, rows.piece(*piece)),
-            other => {
-                plain.clear();
-                write_plain(plain, rows, *other);
-                write_field(out, plain);
-            }
+        if let Cell::Text(piece) | Cell::Json(piece) = cell {
+            write_field(out, rows.piece(*piece));
+        } else if *cell != Cell::Null {
+            plain.clear();
+            write_plain(plain, rows, *cell);
+            write_field(out, plain);
         }
     }
     out.push(b'\n');

@@ -16,16 +16,20 @@ pub(super) struct Folder {
 fn failed(what: &Path) -> impl Fn(io::Error) -> TargetError + '_ {
     move |why| {
         let text = format!("{}: {why}", what.display());
-        match why.kind() {
-            ErrorKind::PermissionDenied
-            | ErrorKind::ReadOnlyFilesystem
-            | ErrorKind::StorageFull
-            | ErrorKind::QuotaExceeded
-            | ErrorKind::NotADirectory
-            | ErrorKind::IsADirectory
-            | ErrorKind::Unsupported
-            | ErrorKind::InvalidFilename => TargetError::Stop(text),
-            _ => TargetError::Retry(text),
+        let stays = [
+            ErrorKind::PermissionDenied,
+            ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::StorageFull,
+            ErrorKind::QuotaExceeded,
+            ErrorKind::NotADirectory,
+            ErrorKind::IsADirectory,
+            ErrorKind::Unsupported,
+            ErrorKind::InvalidFilename,
+        ];
+        if stays.contains(&why.kind()) {
+            TargetError::Stop(text)
+        } else {
+            TargetError::Retry(text)
         }
     }
 }
@@ -63,7 +67,10 @@ impl Folder {
         let place = manifest::folder(place);
         for folder in [self.at(&place), self.at("manifest").join(&place)] {
             fs::create_dir_all(&folder).map_err(failed(&folder))?;
-            for folder in folder.ancestors().take_while(|folder| folder.starts_with(&self.root)) {
+            for folder in folder
+                .ancestors()
+                .take_while(|folder| folder.starts_with(&self.root))
+            {
                 sync_folder(folder)?;
             }
         }
@@ -142,7 +149,9 @@ impl Folder {
             Err(why) if why.kind() == ErrorKind::NotFound && whole.exists() => Ok(()),
             Err(why) if why.kind() == ErrorKind::NotFound => {
                 let whole = whole.display();
-                Err(TargetError::Stop(format!("{whole}: a manifest names it, and it is gone")))
+                Err(TargetError::Stop(format!(
+                    "{whole}: a manifest names it, and it is gone"
+                )))
             }
             Err(why) => Err(failed(&whole)(why)),
         }

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::target::Place;
 
-/// Files of one flush of a partition. What no manifest names does not count.
+/// Files of one flush of a partition. Other files do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) sink: String,

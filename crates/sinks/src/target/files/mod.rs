@@ -74,12 +74,15 @@ impl Files {
             return Ok(None);
         };
         let bytes = self.folder.read(&manifest::path(place, number))?;
-        let bytes = bytes.ok_or_else(|| TargetError::Stop(format!("manifest {number} of {place} is gone")))?;
+        let bytes =
+            bytes.ok_or_else(|| TargetError::Stop(format!("manifest {number} of {place} is gone")))?;
         let read = Manifest::parse(&bytes);
         let read = read.map_err(|why| TargetError::Stop(format!("manifest {number} of {place}: {why}")))?;
         if read.sink != self.sink {
             let other = &read.sink;
-            return Err(TargetError::Stop(format!("{place} in this folder belongs to the sink {other}")));
+            return Err(TargetError::Stop(format!(
+                "{place} in this folder belongs to the sink {other}"
+            )));
         }
         Ok(Some((read, manifest::hash(&bytes))))
     }
@@ -178,13 +181,18 @@ impl Target for Files {
         // A place without a manifest begins where its first batch was to begin.
         let is_first = newest.number == 0;
         let bounds = bounds.filter(|bounds| is_first || bounds.from == newest.next);
-        let next = bounds.as_ref().filter(|_| is_first).map_or(newest.next, |bounds| bounds.from);
+        let next = bounds
+            .as_ref()
+            .filter(|_| is_first)
+            .map_or(newest.next, |bounds| bounds.from);
         let opened = Opened {
             next,
             epoch: newest.number,
             begun: bounds.map(|bounds| bounds.next),
         };
-        self.places.lock().insert(place.clone(), Newest { next, ..newest });
+        self.places
+            .lock()
+            .insert(place.clone(), Newest { next, ..newest });
         Ok(opened)
     }
 
@@ -197,8 +205,11 @@ impl Target for Files {
             from: part.from,
             next: part.next,
         };
-        self.folder
-            .replace(&manifest::pending_path(part.place), &self.writer, &bounds.to_bytes())?;
+        self.folder.replace(
+            &manifest::pending_path(part.place),
+            &self.writer,
+            &bounds.to_bytes(),
+        )?;
         self.steps.reach("bounds")?;
         let files = self.write_files(part)?;
         let newest = self.commit(part, &newest, files)?;
@@ -228,7 +239,10 @@ impl Target for Files {
             epoch: opened.epoch,
             from: opened.next,
             next,
-            rows: crate::rows::Slice { rows: &rows, range: 0..0 },
+            rows: crate::rows::Slice {
+                rows: &rows,
+                range: 0..0,
+            },
             records: 0,
         };
         let newest = self.commit(&part, &newest, Vec::new())?;

@@ -126,7 +126,11 @@ fn numeric(out: &mut BytesMut, text: &str) {
     let mut groups: Vec<i16> = digits
         .as_bytes()
         .chunks(4)
-        .map(|group| group.iter().fold(0, |sum, digit| sum * 10 + i16::from(digit - b'0')))
+        .map(|group| {
+            group
+                .iter()
+                .fold(0, |sum, digit| sum * 10 + i16::from(digit - b'0'))
+        })
         .collect();
     let mut weight = i16::try_from((whole.len() + lead) / 4).unwrap_or(i16::MAX) - 1;
     while groups.first() == Some(&0) {

@@ -48,11 +48,10 @@ pub(super) fn stopped(error: &Error) -> TargetError {
 fn words(error: &Error) -> String {
     match error.as_db_error() {
         Some(why) => {
-            let mut text = format!("{} ({})", why.message(), why.code().code());
-            if let Some(column) = why.column() {
-                text.push_str(&format!(", column {column}"));
-            }
-            text
+            let column = why
+                .column()
+                .map_or_else(String::new, |name| format!(", column {name}"));
+            format!("{} ({}){column}", why.message(), why.code().code())
         }
         None => match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}"),

@@ -6,8 +6,8 @@
 //! COMMIT
 //! ```
 //!
-//! The position comes last, so that its row is locked for a moment only. An upsert copies into a temporary table
-//! first. Another writer is fenced by the epoch that `open` raises.
+//! The position comes last, so that its row is locked for a moment only. An upsert copies into a temporary
+//! table first. Another writer is fenced by the epoch that `open` raises.
 
 mod binary;
 mod errors;
@@ -85,7 +85,9 @@ impl Postgres {
             .map_err(|why| TargetError::Stop(format!("{}: {why}", self.spec.url)))?;
         let config: tokio_postgres::Config = url.parse().map_err(|_| {
             let place = &self.spec.url;
-            TargetError::Stop(format!("{place} is no address such as postgres://USER@HOST/DATABASE"))
+            TargetError::Stop(format!(
+                "{place} is no address such as postgres://USER@HOST/DATABASE"
+            ))
         })?;
         let (client, connection) = config.connect(NoTls).await.map_err(|why| stopped(&why))?;
         let mut task = JoinSet::new();
@@ -108,8 +110,8 @@ impl Postgres {
         steps.reach("begin")?;
         if !part.rows.is_empty() {
             if mode != Mode::Append {
-                let made = client.batch_execute(&tables.make_staging()).await;
-                made.map_err(|why| stopped(&why))?;
+                let staged = client.batch_execute(&tables.make_staging()).await;
+                staged.map_err(|why| stopped(&why))?;
             }
             copy(client, &tables.copy(), &columns, part, mode != Mode::Append).await?;
             steps.reach("copied")?;
@@ -119,56 +121,15 @@ impl Postgres {
                 steps.reach("merged")?;
             }
         }
-        let place = part.place;
-        let line = format!(
-            "INSERT INTO {} (sink, topic, partition, first, next, epoch, records, rows) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            tables.flushes()
-        );
-        let rows = i64::try_from(part.rows.len()).unwrap_or(i64::MAX);
-        let records = i64::try_from(part.records).unwrap_or(i64::MAX);
-        let inserted = client
-            .execute(
-                &line,
-                &[
-                    &sink,
-                    &place.topic,
-                    &numbers.partition,
-                    &numbers.from,
-                    &numbers.next,
-                    &numbers.epoch,
-                    &records,
-                    &rows,
-                ],
-            )
-            .await;
-        inserted.map_err(|why| stopped(&why))?;
+        note_flush(client, &tables, &sink, part, &numbers).await?;
         steps.reach("flush line")?;
-        let position = format!(
-            "UPDATE {} SET next = $1, changed = now() \
-             WHERE sink = $2 AND topic = $3 AND partition = $4 AND epoch = $5 AND next = $6",
-            tables.positions()
-        );
-        let moved = client
-            .execute(
-                &position,
-                &[
-                    &numbers.next,
-                    &sink,
-                    &place.topic,
-                    &numbers.partition,
-                    &numbers.epoch,
-                    &numbers.from,
-                ],
-            )
-            .await
-            .map_err(|why| stopped(&why))?;
-        if moved == 0 {
-            return Err(TargetError::Fenced(place.clone()));
-        }
+        move_position(client, &tables, &sink, part.place, &numbers).await?;
         steps.reach("position")?;
         // If the answer is lost, the position says at the next `open` if it counts.
-        client.batch_execute("COMMIT").await.map_err(|why| refused(&why))?;
+        client
+            .batch_execute("COMMIT")
+            .await
+            .map_err(|why| refused(&why))?;
         steps.reach("commit")
     }
 }
@@ -200,6 +161,67 @@ fn partition(place: &Place) -> Result<i32, TargetError> {
     i32::try_from(place.partition).map_err(|_| TargetError::Stop(format!("{place} is no partition")))
 }
 
+/// Adds the line of a flush.
+async fn note_flush(
+    client: &Client,
+    tables: &Tables,
+    sink: &str,
+    part: &Part<'_>,
+    numbers: &Numbers,
+) -> Result<(), TargetError> {
+    let statement = format!(
+        "INSERT INTO {} (sink, topic, partition, first, next, epoch, records, rows) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        tables.flushes()
+    );
+    let rows = i64::try_from(part.rows.len()).unwrap_or(i64::MAX);
+    let records = i64::try_from(part.records).unwrap_or(i64::MAX);
+    let Numbers {
+        partition,
+        from,
+        next,
+        epoch,
+    } = numbers;
+    let topic = &part.place.topic;
+    let inserted = client
+        .execute(
+            &statement,
+            &[&sink, topic, partition, from, next, epoch, &records, &rows],
+        )
+        .await;
+    inserted.map_err(|why| stopped(&why))?;
+    Ok(())
+}
+
+/// Moves the position, if it is where the part begins and no other writer has taken it over.
+async fn move_position(
+    client: &Client,
+    tables: &Tables,
+    sink: &str,
+    place: &Place,
+    numbers: &Numbers,
+) -> Result<(), TargetError> {
+    let statement = format!(
+        "UPDATE {} SET next = $1, changed = now() \
+         WHERE sink = $2 AND topic = $3 AND partition = $4 AND epoch = $5 AND next = $6",
+        tables.positions()
+    );
+    let Numbers {
+        partition,
+        from,
+        next,
+        epoch,
+    } = numbers;
+    let moved = client
+        .execute(&statement, &[next, &sink, &place.topic, partition, epoch, from])
+        .await
+        .map_err(|why| stopped(&why))?;
+    if moved == 0 {
+        return Err(TargetError::Fenced(place.clone()));
+    }
+    Ok(())
+}
+
 async fn copy(
     client: &Client,
     statement: &str,
@@ -227,11 +249,14 @@ async fn copy(
 #[async_trait]
 impl Target for Postgres {
     async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
-        // What hangs in an earlier connection must not hold this one up.
+        // A statement that hangs in an earlier connection must not hold this one up.
         self.connection = None;
         let missing = self.prepare(self.spec.create).await?;
         if !missing.is_empty() && !self.spec.create {
-            return Err(TargetError::Stop(format!("the database lacks: {}", missing.join(" "))));
+            return Err(TargetError::Stop(format!(
+                "the database lacks: {}",
+                missing.join(" ")
+            )));
         }
         let statement = format!(
             "INSERT INTO {positions} AS there (sink, topic, partition, next, epoch, worker) VALUES ($1, $2, $3, $4, 1, $5) \
@@ -276,7 +301,10 @@ impl Target for Postgres {
         );
         let sink = self.sink.clone();
         let client = self.client().await?;
-        let rows = client.query(&statement, &[&sink]).await.map_err(|why| stopped(&why))?;
+        let rows = client
+            .query(&statement, &[&sink])
+            .await
+            .map_err(|why| stopped(&why))?;
         let position = |row: &tokio_postgres::Row| {
             let place = Place {
                 topic: row.get(0),

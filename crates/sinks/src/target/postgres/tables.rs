@@ -1,4 +1,4 @@
-//! Statements about the tables of a sink, and what is missing of them.
+//! Statements about the tables of a sink, and those that make missing ones.
 
 use tokio_postgres::Client;
 
@@ -64,7 +64,11 @@ impl Tables {
 
     pub(super) fn copy(&self) -> String {
         if self.key.is_empty() {
-            return format!("COPY {} ({}) FROM STDIN (FORMAT binary)", self.table(), self.columns());
+            return format!(
+                "COPY {} ({}) FROM STDIN (FORMAT binary)",
+                self.table(),
+                self.columns()
+            );
         }
         let columns = self.columns();
         format!("COPY {STAGING} ({columns}, {ORDER}) FROM STDIN (FORMAT binary)")
@@ -81,7 +85,10 @@ impl Tables {
     /// Of the rows with one key, the last wins: a statement may touch a row once only.
     pub(super) fn merge(&self) -> String {
         let (columns, key) = (self.columns(), list(self.key.iter().map(|name| &**name)));
-        let others = self.columns.iter().filter(|column| !self.key.contains(&column.name));
+        let others = self
+            .columns
+            .iter()
+            .filter(|column| !self.key.contains(&column.name));
         let sets: Vec<_> = others
             .map(|column| format!("{0} = excluded.{0}", quoted(&column.name)))
             .collect();
@@ -98,7 +105,8 @@ impl Tables {
         )
     }
 
-    /// Returns the statements that make what is missing. A column of another type than declared stops the sink.
+    /// Returns the statements for missing tables and columns. A column of another type than declared stops
+    /// the sink.
     pub(super) async fn missing(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let mut missing = Vec::new();
         if self.types(client, "stafett_positions").await?.is_empty() {
@@ -124,7 +132,11 @@ impl Tables {
         }
         for column in &self.columns {
             match there.iter().find(|(name, _)| *name == column.name) {
-                None => missing.push(format!("ALTER TABLE {} ADD COLUMN {};", self.table(), declared(column))),
+                None => missing.push(format!(
+                    "ALTER TABLE {} ADD COLUMN {};",
+                    self.table(),
+                    declared(column)
+                )),
                 Some((_, kind)) if fits(column.kind, kind) => {}
                 Some((name, kind)) => {
                     return Err(TargetError::Stop(format!(
@@ -144,7 +156,11 @@ impl Tables {
             let key = list(self.key.iter().map(|name| &**name));
             parts.push(format!("PRIMARY KEY ({key})"));
         }
-        format!("CREATE TABLE IF NOT EXISTS {} ({});", self.table(), parts.join(", "))
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} ({});",
+            self.table(),
+            parts.join(", ")
+        )
     }
 
     /// Returns the columns of a table with their types, and nothing if there is no such table.
@@ -160,9 +176,10 @@ impl Tables {
 }
 
 fn declared(column: &Column) -> String {
-    let kind = match column.kind {
-        Kind::Double => "double precision".to_owned(),
-        other => other.to_string(),
+    let kind = if column.kind == Kind::Double {
+        "double precision".to_owned()
+    } else {
+        column.kind.to_string()
     };
     let null = if column.nullable { "" } else { " NOT NULL" };
     format!("{} {kind}{null}", quoted(&column.name))
