@@ -67,7 +67,7 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.arguments = list(arguments)
         self.address = address
-        self.amqp = self.http = None
+        self.amqp = self.http = self.kafka_tls = None
         self.process = None
         atexit.register(self.kill)
         self.start()
@@ -92,6 +92,8 @@ class Broker:
         for line in self.process.stdout:
             if line.startswith("kafka listening on "):
                 self.address = line.split()[-1]
+            if line.startswith("kafka-tls listening on "):
+                self.kafka_tls = line.split()[-1]
             if line.startswith("amqp listening on "):
                 self.amqp = line.split()[-1]
             if line.startswith("http listening on "):

@@ -6,9 +6,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
-def create(address, topics, config=None, partitions=1):
-    """Creates topics, a few thousand to a request."""
-    admin = AdminClient({"bootstrap.servers": address})
+def create(address, topics, config=None, partitions=1, settings=None):
+    """Creates topics, a few thousand to a request; `settings` are more of the client's."""
+    admin = AdminClient({"bootstrap.servers": address, **(settings or {})})
     for start in range(0, len(topics), 2000):
         new = [NewTopic(name, partitions, 1, config=config or {}) for name in topics[start : start + 2000]]
         for future in admin.create_topics(new, operation_timeout=60, request_timeout=120).values():

@@ -9,7 +9,7 @@
 const assert = require('node:assert');
 const readline = require('node:readline');
 const { chromium } = require('playwright-core');
-const { ARGS, watch, look, PAGES, fill } = require('./console_pages.cjs');
+const { ARGS, watch, look, PAGES, fill, work } = require('./console_pages.cjs');
 
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const ask = async (what) => {
@@ -17,14 +17,34 @@ const ask = async (what) => {
   await lines.next();
 };
 
-/** A request of the API; JSON in and out. */
+const ROOT = { user: 'root', password: 'of the root user' };
+const ANN = { user: 'ann', password: 'of ann' };
+
+/** A request of the API; JSON in and out. Once there are users, it is one of the superuser. */
 function api(base) {
-  return async (method, path, body, headers = {}) => {
+  const authorization = `Basic ${Buffer.from(`${ROOT.user}:${ROOT.password}`).toString('base64')}`;
+  const call = async (method, path, body, headers = {}) => {
     const text = typeof body === 'string' ? body : body === undefined ? undefined : JSON.stringify(body);
-    const response = await fetch(`${base}/v1/${path}`, { method, body: text, headers: { 'content-type': 'application/json', ...headers } });
+    const login = call.isClosed ? { authorization } : {};
+    const response = await fetch(`${base}/v1/${path}`, { method, body: text, headers: { 'content-type': 'application/json', ...login, ...headers } });
     assert(response.ok, `${method} ${path}: ${response.status} ${response.ok ? '' : await response.text()}`);
     return response.json();
   };
+  return call;
+}
+
+async function logIn(page, { user, password }) {
+  await page.getByRole('heading', { name: 'Log in' }).waitFor();
+  await page.getByLabel('User', { exact: true }).fill(user);
+  await page.getByLabel('Password').fill(password);
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByRole('button', { name: user, exact: true }).waitFor();
+}
+
+async function logOut(page, { user }) {
+  await page.getByRole('button', { name: user, exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Log out' }).click();
+  await page.getByRole('heading', { name: 'Log in' }).waitFor();
 }
 
 const HOSTILE = '<img src=x onerror=alert(1)> \u202e evil \u0007';
@@ -188,6 +208,79 @@ const STEPS = {
     await page.getByRole('heading', { name: 'many.077' }).waitFor();
   },
 
+  async 'an app is looked after: tasks, state, pause, reset after a dry run'({ page, base, call }) {
+    await work(call);
+    await page.goto(`${base}/console/apps`);
+    await page.getByRole('link', { name: 'totals' }).click();
+    await page.getByRole('cell', { name: 'w-1' }).first().waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Reset' }).isDisabled(), true, 'the app is not paused');
+    await page.getByRole('link', { name: 'State', exact: true }).click();
+    await page.getByLabel('Key, exactly').fill('customer-7');
+    await page.getByRole('button', { name: 'Look', exact: true }).click();
+    await page.getByText('"amount"').waitFor();
+    await page.goBack();
+    await page.getByRole('button', { name: 'customer-11' }).waitFor();
+    await page.getByRole('button', { name: 'Pause', exact: true }).last().click();
+    await page.getByRole('button', { name: 'Resume' }).waitFor();
+    await page.getByRole('button', { name: 'Reset' }).click();
+    const dialog = page.getByRole('dialog');
+    assert.equal(await dialog.getByRole('button', { name: 'Look first' }).isDisabled(), true);
+    await dialog.getByRole('button', { name: /dry run/ }).click();
+    await dialog.getByRole('table').waitFor();
+    const before = await call('GET', 'apps/totals');
+    assert.equal(before.lag, 0, 'the dry run moved something');
+    await dialog.getByRole('button', { name: 'Set 2 positions' }).click();
+    await dialog.getByText('2 positions are set').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await page.getByText('● running').waitFor();
+  },
+
+  async 'a task is given to a worker, and a worker is drained'({ page, base, call }) {
+    await work(call, 'w-2').catch(() => undefined);
+    await page.goto(`${base}/console/apps/totals?tab=workers`);
+    const row = page.getByRole('row', { name: /w-2/ });
+    await row.waitFor();
+    await row.getByRole('button', { name: 'Drain' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: /Hand over/ }).click();
+    await page.getByText('w-2 hands its tasks over').waitFor();
+    await page.keyboard.press('Escape');
+    await row.getByText('draining').waitFor();
+    await row.getByRole('button', { name: 'End the drain' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'End the drain' }).click();
+    await row.getByText('draining').waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: /^Tasks/ }).click();
+    await page.getByRole('row', { name: /^1 / }).getByRole('button', { name: 'Assign' }).click();
+    await page.getByLabel('Worker').fill('w-2');
+    await page.getByRole('dialog').getByRole('button', { name: 'Assign' }).click();
+    await page.getByText('Task 1 is pinned to w-2').waitFor();
+    await page.keyboard.press('Escape');
+    const { tasks } = await call('GET', 'apps/totals');
+    assert.equal(tasks[1].pinned, 'w-2');
+  },
+
+  async 'definitions are exported, and imported after a comparison'({ page, base, call }) {
+    await call('PUT', 'namespaces/shop');
+    await call('PUT', 'queues/of-shop?namespace=shop', { length_max: 5 });
+    await page.goto(`${base}/console/definitions`);
+    const saving = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'Save the definitions' }).click();
+    const file = await (await saving).path();
+    await page.goto(`${base}/console/namespaces`);
+    await page.getByRole('row', { name: /shop/ }).getByRole('button', { name: 'Delete' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('textbox').fill('shop');
+    await dialog.getByRole('button', { name: 'Delete 1 queues and 0 messages' }).click();
+    await dialog.getByText('Deleted, with 1 queues').waitFor();
+    await call('PATCH', 'queues/work', { ttl_ms: 60000 });
+    await page.goto(`${base}/console/definitions`);
+    await page.getByLabel('File').setInputFiles(file);
+    await page.getByText('2 new').waitFor();
+    await page.getByRole('button', { name: 'Make 2 changes' }).click();
+    await page.getByText('2 of 2 done, 0 refused').waitFor();
+    assert.equal((await call('GET', 'queues/of-shop?namespace=shop')).length_max, 5);
+  },
+
   async 'the broker goes and comes back'({ page, base, call }) {
     await page.goto(`${base}/console/queues?q=work`);
     await page.getByRole('link', { name: 'work', exact: true }).waitFor();
@@ -198,6 +291,88 @@ const STEPS = {
     await call('PUT', 'queues/work.new', {});
     await page.getByRole('link', { name: 'work.new' }).waitFor();
     assert.equal(await page.getByRole('link', { name: 'work', exact: true }).count(), 1, 'a row is there twice');
+  },
+
+  async 'the first administrator closes the broker, and the page asks for a login'({ page, base, call }) {
+    await page.goto(`${base}/console/users`);
+    await page.getByText('There is no user').waitFor();
+    await page.getByRole('button', { name: 'Create a user' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name', { exact: true }).fill(ROOT.user);
+    await dialog.getByLabel('Password').fill(ROOT.password);
+    await dialog.getByLabel('superuser').check();
+    await dialog.getByText('This closes the broker').waitFor();
+    await dialog.getByRole('button', { name: 'Create', exact: true }).click();
+    call.isClosed = true;
+    await logIn(page, { ...ROOT, password: ROOT.password });
+    await page.goto(`${base}/console/queues?q=work`);
+    await page.getByRole('link', { name: 'work', exact: true }).waitFor();
+  },
+
+  async 'a user is made, with a rule, a permission and a token'({ page, base, call }) {
+    await page.goto(`${base}/console/users`);
+    await page.getByRole('button', { name: 'Create a user' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name', { exact: true }).fill(ANN.user);
+    await dialog.getByLabel('Password').fill(ANN.password);
+    await dialog.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByRole('heading', { name: 'ann' }).waitFor();
+    await page.getByRole('button', { name: 'Add a rule' }).click();
+    await dialog.getByLabel('describe', { exact: true }).check();
+    await dialog.getByLabel('queue', { exact: true }).check();
+    await dialog.getByLabel('Names').selectOption('prefix');
+    await dialog.getByLabel('Beginning').fill('work');
+    await dialog.getByText('User ann may see queues whose names begin with "work".').waitFor();
+    await dialog.getByRole('button', { name: 'Add the rule' }).click();
+    await page.keyboard.press('Escape');
+    await page.getByRole('cell', { name: '✓ permits' }).waitFor();
+    const tried = page.getByRole('region', { name: 'Try the rules' });
+    await tried.getByLabel('On').selectOption('queue');
+    await tried.getByLabel('Action').selectOption('describe');
+    await tried.getByLabel('Name', { exact: true }).fill('work.dead');
+    await tried.getByRole('button', { name: 'Ask' }).click();
+    await tried.getByText('✓ ann may').waitFor();
+    await tried.getByLabel('Action').selectOption('read');
+    await tried.getByRole('button', { name: 'Ask' }).click();
+    await tried.getByText('✕ ann may not').waitFor();
+    await page.getByRole('button', { name: 'Set a permission' }).click();
+    await dialog.getByLabel('Configure').fill('');
+    await dialog.getByLabel('Write').fill('^ann');
+    await dialog.getByLabel('Read').fill('^ann');
+    await dialog.getByRole('button', { name: 'Set the permission' }).click();
+    await dialog.getByText('Set. It holds').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('table', { name: 'Permissions' }).getByText('^ann').first().waitFor();
+    await page.getByRole('button', { name: 'Make a token' }).click();
+    await dialog.getByRole('button', { name: 'Make the token' }).click();
+    const token = await dialog.locator('pre').first().textContent();
+    const asked = await fetch(`${base}/v1/whoami`, { headers: { authorization: `Bearer ${token}` } });
+    assert.equal((await asked.json()).name, 'ann');
+    await page.keyboard.press('Escape');
+    const { items } = await call('GET', 'rules?who=user:ann');
+    assert.equal(items.length, 3, JSON.stringify(items));
+  },
+
+  async 'a user with few rights is told which one is missing'({ page, base, call }) {
+    await logOut(page, ROOT);
+    await logIn(page, ANN);
+    await page.goto(`${base}/console/queues`);
+    await page.getByText('The missing right: describe on the cluster').waitFor();
+    await page.getByLabel('Name among queues').fill('work');
+    await page.getByRole('button', { name: 'Open by its name' }).click();
+    await page.getByRole('heading', { name: 'work' }).waitFor();
+    const { ready } = await call('GET', 'queues/work');
+    assert(ready > 0);
+    await page.getByRole('button', { name: 'Purge' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: /^Purge/ }).click();
+    await page.getByRole('dialog').getByText('The missing right: read on queue work').waitFor();
+    assert.equal((await call('GET', 'queues/work')).ready, ready, 'it was purged without the right');
+    await page.keyboard.press('Escape');
+    await page.goto(`${base}/console/node`);
+    assert.equal(await page.getByRole('button', { name: 'Shut down' }).isDisabled(), true);
+    await logOut(page, ANN);
+    await page.goto(`${base}/console/users`);
+    await logIn(page, ROOT);
   },
 };
 
@@ -210,7 +385,7 @@ async function main() {
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
   // A broker that is killed leaves lines in the console, and so does what is refused on purpose.
-  watch(page, base, found, /ERR_CONNECTION|WebSocket connection|409|503|ERR_INCOMPLETE|ERR_EMPTY|ERR_SOCKET/);
+  watch(page, base, found, /ERR_CONNECTION|WebSocket connection|40[139]|503|ERR_INCOMPLETE|ERR_EMPTY|ERR_SOCKET/);
   for (const [name, step] of Object.entries(STEPS)) {
     const begun = Date.now();
     try {
@@ -224,7 +399,7 @@ async function main() {
     if (process.env.CONSOLE_SHOTS) console.log(`# ${name}: ${Date.now() - begun} ms`);
   }
   await context.close();
-  await look(browser, base, PAGES, found);
+  await look(browser, base, PAGES, found, ROOT);
   await browser.close();
   for (const problem of found) console.log(problem);
   process.exit(found.length === 0 ? 0 : 1);

@@ -9,7 +9,9 @@ const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run
 const PAGES = [
   '', 'queues', 'queues/%2F/work', 'queues/%2F/work?tab=messages', 'queues/%2F/work?tab=settings', 'topics', 'topics/clicks',
   'topics/clicks?tab=records', 'topics/clicks?tab=partitions', 'groups', 'groups/billing', 'exchanges', 'exchanges/%2F/shop',
-  'clients', 'live', 'connections', 'consumers', 'node', 'node?tab=settings', 'node?tab=threads', 'journal', 'events', 'log', 'none',
+  'apps', 'apps/totals', 'apps/totals?tab=workers', 'apps/totals?tab=state', 'apps/totals?tab=settings', 'clients', 'live',
+  'connections', 'consumers', 'node', 'node?tab=settings', 'node?tab=threads', 'journal', 'events', 'log', 'users', 'users/ann',
+  'users?tab=tokens', 'users?tab=rules', 'namespaces', 'definitions', 'none',
 ];
 
 const VIEWS = [
@@ -31,7 +33,28 @@ async function fill(call) {
   await call('PUT', 'clients/ann');
   await call('PUT', 'topics/clicks', { partitions: 1 });
   for (let user = 0; user < 9; user += 1) await call('POST', `topics/clicks/records?key=k${user}`, { user, page: '/start' });
+  await call('PUT', 'topics/sales', { partitions: 2 });
+  for (let n = 0; n < 12; n += 1) await call('POST', `topics/sales/records?key=customer-${n}`, { amount: n * 10 });
+  await call('PUT', 'apps/totals', { topics: ['sales'], tables: { sums: {} } });
   await call('PUT', 'groups/billing/offsets', { offsets: [{ topic: 'clicks', partition: 0, offset: 4 }] });
+}
+
+/** A worker of the app `totals`, which `fill` declares: it takes the tasks, and commits state. */
+async function work(call, name = 'w-1') {
+  const { token } = await call('POST', `apps/totals/workers/${name}/join`, {});
+  const command = (verb, body) => call('POST', `apps/totals/workers/${name}/${verb}`, body, { 'stafett-worker': token });
+  let claimed = [];
+  for (let after = 0; claimed.length < 2; ) {
+    const { events } = await command('poll', { after, wait_ms: 1000 });
+    claimed = [...claimed, ...events.filter(({ event }) => event === 'claimed')];
+    after = events.at(-1)?.number ?? after;
+  }
+  for (const { task, epoch, seq } of claimed) {
+    const { records, next } = await command('fetch', { task, epoch, wait_ms: 1000 });
+    if (records.length === 0) continue;
+    await command('commit', { task, epoch, seq: seq + 1, next, put: { sums: records.map(({ key, value }) => [key, value]) } });
+  }
+  return command;
 }
 
 /** Notes errors in the console, and requests to another server. */
@@ -47,11 +70,12 @@ function watch(page, base, found, expected = /$^/) {
   });
 }
 
-/** Looks at pages in all views: accessibility, width, the console. */
-async function look(browser, base, pages, found) {
+/** Looks at pages in all views: accessibility, width, the console. `login` is a user and its password. */
+async function look(browser, base, pages, found, login) {
   const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
   for (const view of VIEWS) {
     const context = await browser.newContext({ viewport: view, colorScheme: view.colorScheme });
+    if (login) await context.request.post(`${base}/v1/login`, { data: login });
     const page = await context.newPage();
     watch(page, base, found);
     for (const path of pages) {
@@ -68,4 +92,4 @@ async function look(browser, base, pages, found) {
   }
 }
 
-module.exports = { ARGS, PAGES, VIEWS, fill, watch, look };
+module.exports = { ARGS, PAGES, VIEWS, fill, work, watch, look };

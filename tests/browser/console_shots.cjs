@@ -7,7 +7,7 @@
 
 const { mkdirSync } = require('node:fs');
 const { chromium } = require('playwright-core');
-const { ARGS, fill } = require('./console_pages.cjs');
+const { ARGS, fill, work } = require('./console_pages.cjs');
 
 const WIDE = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 780 };
@@ -17,6 +17,8 @@ const SHOTS = [
   ['messages', 'queues/%2F/work.dead?tab=messages', WIDE, 'light'],
   ['records', 'topics/clicks?tab=records', WIDE, 'light'],
   ['exchange', 'exchanges/%2F/shop', WIDE, 'light'],
+  ['app', 'apps/totals', WIDE, 'light'],
+  ['user', 'users/ann', WIDE, 'light'],
   ['phone', 'queues?sort=-ready', PHONE, 'dark'],
 ];
 
@@ -41,6 +43,16 @@ async function main() {
   };
   mkdirSync(folder, { recursive: true });
   await fill(call);
+  await work(call);
+  await call('PUT', 'users/ann', { password: 'of ann', tags: ['clerks'] });
+  for (const rule of [
+    { who: 'user:ann', actions: ['read', 'write'], on: ['topic'], prefix: 'orders-' },
+    { who: 'user:ann', actions: ['read'], on: ['namespace'], name: '/' },
+    { who: 'user:ann', actions: ['read', 'write'], on: ['queue', 'exchange'], pattern: '^shop\\.', namespace: '/' },
+    { who: 'role:clerks', deny: true, actions: ['delete'], on: ['queue'], prefix: '' },
+  ]) {
+    await call('POST', 'rules', rule);
+  }
   await load(call, Number(process.env.SHOTS_SECONDS ?? 60));
   const browser = await chromium.launch({ executablePath, args: ARGS });
   for (const [name, path, viewport, colorScheme] of SHOTS) {

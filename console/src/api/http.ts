@@ -9,9 +9,19 @@ export class Refusal extends Error {
     readonly code: string,
     detail: string,
     readonly requestId: string | null,
+    /** The action that no rule permits, and the thing, as `kind:name`. */
+    readonly needs?: string,
+    readonly on?: string,
   ) {
     super(detail);
   }
+}
+
+let unauthenticated = (): void => undefined;
+
+/** Sets the reaction when a request is refused for want of a login. */
+export function onUnauthenticated(then: () => void): void {
+  unauthenticated = then;
 }
 
 /** The broker did not answer. */
@@ -63,25 +73,31 @@ export async function request<T>(method: string, path: string, body?: Body, sign
   setOnline(true);
   takeClock(response.headers.get('date'));
   if (response.ok) return (text === '' ? undefined : JSON.parse(text)) as T;
-  throw refusal(response.status, text, response.headers.get('stafett-request-id'));
+  const refused = refusalOf(text === '' ? undefined : text, response.status, response.headers.get('stafett-request-id'));
+  if (refused.code === 'unauthenticated' && path !== '/v1/login') unauthenticated();
+  throw refused;
 }
 
-function refusal(status: number, text: string, requestId: string | null): Refusal {
+type Described = Partial<Problem> & { needs?: string; on?: string };
+
+function refusalOf(text: string | undefined, status: number, requestId: string | null): Refusal {
   try {
-    const problem = JSON.parse(text) as Problem;
-    return new Refusal(status, problem.code, problem.detail, requestId);
+    return problemOf(JSON.parse(text ?? '') as Described, status, requestId);
   } catch {
     return new Refusal(status, 'unknown', `The broker answered with ${status}.`, requestId);
   }
 }
 
+const problemOf = ({ code, detail, needs, on }: Described, status: number, requestId: string | null): Refusal =>
+  new Refusal(status, code ?? 'unknown', detail ?? '', requestId, needs, on);
+
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> => request<T>('GET', path, undefined, signal);
 
 /** Returns a pushed state as its route answered it; throws a refusal. */
 export function stateOf<T>(state: unknown): T {
-  const problem = state as Partial<Problem> | null;
+  const problem = state as Described | null;
   if (problem && typeof problem.type === 'string' && problem.type.startsWith('/v1/problems/')) {
-    throw new Refusal(problem.status ?? 500, problem.code ?? 'unknown', problem.detail ?? '', null);
+    throw problemOf(problem, problem.status ?? 500, null);
   }
   return state as T;
 }

@@ -1,8 +1,8 @@
-// What pages ask for: states that stay current, and histories.
+// States for pages, kept current, and histories.
 import { keepPreviousData, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { api, get, Refusal, stateOf } from './http';
-import type { History } from './types';
+import type { History, Operation } from './types';
 import { usePaused, useSocketOpen, watch } from './watch';
 
 const POLL_MS = 5000;
@@ -25,12 +25,26 @@ export function useLive<T>(path: string | null, everyMs = 2000): UseQueryResult<
       try {
         client.setQueryData([path], stateOf<T>(state));
       } catch (error) {
-        // A thing that is gone: the query asks, and shows the refusal.
-        if (error instanceof Refusal) void client.invalidateQueries({ queryKey: [path] });
+        // The query asks once, and shows the refusal.
+        const isShown = client.getQueryState([path])?.status === 'error';
+        if (error instanceof Refusal && !isShown) void client.invalidateQueries({ queryKey: [path] });
       }
     });
   }, [client, path, everyMs, isPaused]);
   return found;
+}
+
+/** An operation until its end, also while the page is paused. */
+export function useOperation(id: string): Operation | undefined {
+  const path = api(`operations/${id}`);
+  const isWatched = useSocketOpen() && !usePaused();
+  const running = useLive<Operation>(path, 1000).data;
+  const isOver = running !== undefined && running.state !== 'running';
+  return useQuery<Operation>({
+    queryKey: [path],
+    queryFn: ({ signal }) => get<Operation>(path, signal),
+    refetchInterval: isWatched || isOver ? false : 1000,
+  }).data;
 }
 
 /** A state that is asked for once, and again when something changed it. */

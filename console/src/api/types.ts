@@ -33,6 +33,7 @@ export type App = {
   lag: number;
   name: string;
   paused: boolean;
+  settings: AppSettings;
   tables: (string)[];
   tasks: (AppTask)[];
   tasks_total: number;
@@ -241,6 +242,18 @@ export type AppScan = {
   task: string;
 };
 
+export type AppSettings = {
+  attempts_max: number;
+  balance: string;
+  dead_letter: string | null;
+  on_gap: string;
+  rebalance: string;
+  revoke_ms: number;
+  state_bytes_max: number;
+  time: AppTimeSettings;
+  worker_timeout_ms: number;
+};
+
 export type AppState = {
   key: Text;
   next: { [name: string]: number };
@@ -314,6 +327,12 @@ export type AppTime = {
   clock?: string | null;
   grace_ms?: number | null;
   idle_ms?: number | null;
+};
+
+export type AppTimeSettings = {
+  clock: string;
+  grace_ms: number;
+  idle_ms: number;
 };
 
 export type AppValue = {
@@ -581,6 +600,10 @@ export type DeathOf = {
   queue: string;
   reason: string;
   routing_key: string;
+};
+
+export type Decision = {
+  may: boolean;
 };
 
 export type DeclaredApp = {

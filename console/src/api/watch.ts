@@ -1,4 +1,4 @@
-// One WebSocket per tab, on which the broker pushes the states of what is on the screen.
+// One WebSocket per tab, on which the broker pushes the states that the page shows.
 //
 // A state is the answer of its route, so it goes into the cache under the path by which it would be fetched. Where the
 // socket is not open, queries poll instead. A hidden tab and a paused page watch nothing.
@@ -120,6 +120,19 @@ function settle(): void {
 }
 
 document.addEventListener('visibilitychange', settle);
+
+/** Opens the socket anew, for another caller. */
+export function reconnect(): void {
+  const closing = socket;
+  socket = undefined;
+  asked.clear();
+  for (const each of watches) each.number = undefined;
+  closing?.close();
+  retries = 0;
+  clearTimeout(retryTimer);
+  open();
+  tell();
+}
 
 export function setPaused(value: boolean): void {
   paused = value;

@@ -107,6 +107,7 @@ export function Connection({ id }: { id: string }) {
     <>
       <Head title={visible(data.client.name ?? data.client.product ?? data.peer)} trail={['Connections', to(['connections'])]} badges={<State of={data} />}>
         <Action<Row>
+          right="operate"
           label="Close"
           destroys
           title="Close the connection"

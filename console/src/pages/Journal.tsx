@@ -50,6 +50,7 @@ export function Journal() {
         }
       >
         <Action<Scrub>
+          right="operate"
           label="Scrub"
           title="Scrub the journal"
           confirm="Read everything"
@@ -59,6 +60,7 @@ export function Journal() {
           <p>Reads everything that is sealed, to find damage. The background does so all the time, slowly; this takes the disk's time now.</p>
         </Action>
         <Action<Backup>
+          right="operate"
           label="Back up"
           className="main"
           title="Back the journal up"

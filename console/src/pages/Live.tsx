@@ -1,7 +1,8 @@
-// Live topics: who is there, and a page to try them: what comes, and what is published, over /live.
+// Live topics: their clients and subscriptions, and a try-out that publishes and listens over /live.
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { get } from '../api/http';
+import { usePaused } from '../api/watch';
 import { firstLine } from '../ui/Content';
 import { count, time, visible } from '../ui/format';
 import { Commands, Failure, Field, Figures, Head } from '../ui/parts';
@@ -20,8 +21,9 @@ interface Presence {
 const KEPT = 500;
 
 export function Live() {
-  const totals = useQuery({ queryKey: ['live'], queryFn: ({ signal }) => get<Presence>('/live/presence?count=200', signal), refetchInterval: 3000 });
-  const topics = useQuery({ queryKey: ['live topics'], queryFn: ({ signal }) => get<Presence>('/live/presence?of=topics&count=200', signal), refetchInterval: 3000 });
+  const refetchInterval = usePaused() ? false : 3000;
+  const totals = useQuery({ queryKey: ['live'], queryFn: ({ signal }) => get<Presence>('/live/presence?count=200', signal), refetchInterval });
+  const topics = useQuery({ queryKey: ['live topics'], queryFn: ({ signal }) => get<Presence>('/live/presence?of=topics&count=200', signal), refetchInterval });
   const data = totals.data;
   const rows = Array.isArray(topics.data?.topics) ? topics.data.topics : [];
   return (

@@ -1,4 +1,4 @@
-// The log of the broker as it comes, with a search in what was loaded.
+// The log of the broker as it comes, with a search in the lines that were loaded.
 import { useState } from 'react';
 import { api } from '../api/http';
 import { useEvents } from '../api/stream';

@@ -1,12 +1,13 @@
 import { useState } from 'react';
 import { useLive } from '../api/live';
 import { api } from '../api/http';
-import type { Draining, LogLevel, Memory, Node as State, Reloaded, Setting, Threads } from '../api/types';
+import type { Draining, Listener, LogLevel, Memory, Node as State, Reloaded, Setting, Thread, Threads } from '../api/types';
 import { Action } from '../ui/Action';
 import { Chart, Ranges, type Series } from '../ui/Chart';
 import { byteRate, bytes, count, duration, share, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { Badge, Facts, Failure, Field, Figures, Head, Tabs, Time, useTab } from '../ui/parts';
+import { Scroll, Table } from '../ui/Table';
 import { brokerNow } from '../api/reach';
 
 const CPU: Series[] = [
@@ -67,6 +68,7 @@ function Actions() {
   return (
     <>
       <Action<LogLevel>
+        right="operate"
         label="Log level"
         title="Change the log level"
         confirm="Change"
@@ -81,6 +83,7 @@ function Actions() {
         </Field>
       </Action>
       <Action<Reloaded>
+        right="operate"
         label="Reload"
         title="Read the settings again"
         confirm="Reload"
@@ -92,6 +95,7 @@ function Actions() {
         <p>As SIGHUP does. Settings that need a restart are named, and stay as they are.</p>
       </Action>
       <Action<Draining>
+        right="operate"
         label="Shut down"
         destroys
         title="Shut the node down"
@@ -111,6 +115,13 @@ function Actions() {
   );
 }
 
+const LISTENERS: Column<Listener>[] = [
+  { head: 'Protocol', cell: ({ protocol }) => protocol },
+  { head: 'Address', cell: ({ address }) => <span className="mono">{address}</span> },
+  { head: 'Connections', num: true, cell: ({ connections }) => count(connections) },
+  { head: 'When overloaded', cell: ({ overload }) => overload },
+];
+
 const Inside = ({ node }: { node: State }) => (
   <>
     <div className="row between">
@@ -127,31 +138,9 @@ const Inside = ({ node }: { node: State }) => (
       <header>
         <h2>Listeners</h2>
       </header>
-      <div className="scroll" tabIndex={0}>
-        <table>
-          <caption className="unseen">Listeners</caption>
-          <thead>
-            <tr>
-              <th scope="col">Protocol</th>
-              <th scope="col">Address</th>
-              <th scope="col" className="num">
-                Connections
-              </th>
-              <th scope="col">When overloaded</th>
-            </tr>
-          </thead>
-          <tbody>
-            {node.listeners.map((listener) => (
-              <tr key={listener.protocol}>
-                <td>{listener.protocol}</td>
-                <td className="mono">{listener.address}</td>
-                <td className="num">{count(listener.connections)}</td>
-                <td>{listener.overload}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Scroll>
+        <Table narrow caption="Listeners" columns={LISTENERS} rows={node.listeners} keyOf={({ protocol }) => protocol} />
+      </Scroll>
     </section>
     <section className="card">
       <Facts
@@ -166,6 +155,13 @@ const Inside = ({ node }: { node: State }) => (
 
 const STATES: Record<string, string> = { R: 'runs', S: 'waits', D: 'waits for the disk', Z: 'ended', T: 'stopped' };
 
+const THREADS: Column<Thread>[] = [
+  { head: 'Thread', cell: ({ name }) => <span className="mono">{name}</span> },
+  { head: 'State', cell: ({ state }) => STATES[state] ?? state },
+  { head: 'Waits in', cell: ({ waits_in: where }) => <span className="mono">{where ?? '–'}</span> },
+  { head: 'Processor time', num: true, cell: ({ cpu_s: seconds }) => duration(seconds * 1000) },
+];
+
 function ThreadList() {
   const { data, error } = useLive<Threads>('/v1/node/threads', 3000);
   return (
@@ -174,31 +170,9 @@ function ThreadList() {
       {data && (
         <>
           <p className="quiet small lead">{count(data.operations)} operations run. A thread that waits names the function of the kernel in which it does.</p>
-          <div className="scroll" tabIndex={0}>
-            <table>
-              <caption className="unseen">Threads</caption>
-              <thead>
-                <tr>
-                  <th scope="col">Thread</th>
-                  <th scope="col">State</th>
-                  <th scope="col">Waits in</th>
-                  <th scope="col" className="num">
-                    Processor time
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {data.threads.map((thread, index) => (
-                  <tr key={`${thread.name} ${index}`}>
-                    <td className="mono">{thread.name}</td>
-                    <td>{STATES[thread.state] ?? thread.state}</td>
-                    <td className="mono">{thread.waits_in ?? '–'}</td>
-                    <td className="num">{duration(thread.cpu_s * 1000)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Scroll>
+            <Table narrow caption="Threads" columns={THREADS} rows={data.threads} keyOf={({ name }, index) => `${name} ${index}`} />
+          </Scroll>
         </>
       )}
     </>

@@ -3,7 +3,7 @@ import type { EventList, Journal, Node, NodeMemberList, Overview as State, Queue
 import { Chart, Ranges, type Series } from '../ui/Chart';
 import { byteRate, bytes, count, duration, rate, share, short, time } from '../ui/format';
 import { queueAt } from '../ui/pages';
-import { Badge, Commands, Durability, Failure, Figures, Head } from '../ui/parts';
+import { Badge, Commands, Durability, Failure, Figures, Head, Meter } from '../ui/parts';
 import { Link, to } from '../ui/route';
 import { EventLine } from './Events';
 
@@ -124,9 +124,7 @@ function Bars({ rows }: { rows: { key: string; text: string; href: string; value
           <span className="num" title={count(value)}>
             {short(value)}
           </span>
-          <span className="meter" aria-hidden="true">
-            <i className="k0" style={{ width: `${(value / most) * 100}%` }} />
-          </span>
+          <Meter share={value / most} />
         </li>
       ))}
     </ul>

@@ -1,9 +1,14 @@
-// Which page an address names.
+// Addresses and their pages.
 import { Component, type ReactNode } from 'react';
 import { Link, to, useRoute } from '../ui/route';
+import { User } from './access/User';
+import { Users } from './access/Users';
+import { App } from './apps/App';
+import { Apps } from './apps/Apps';
 import { Clients } from './Clients';
 import { Connection, Connections } from './Connections';
 import { ConsumersPage } from './Consumers';
+import { Definitions } from './definitions/Definitions';
 import { Events } from './Events';
 import { Exchange, Exchanges } from './exchanges/Exchanges';
 import { Group } from './groups/Group';
@@ -11,6 +16,7 @@ import { Groups } from './groups/Groups';
 import { Journal } from './Journal';
 import { Live } from './Live';
 import { Log } from './Log';
+import { Namespaces } from './Namespaces';
 import { Node } from './Node';
 import { Overview } from './Overview';
 import { Queue } from './queues/Queue';
@@ -37,6 +43,8 @@ function page([name = '', first, second]: string[]): ReactNode {
       return first !== undefined && second !== undefined ? <Exchange namespace={first} name={second} /> : <Exchanges />;
     case 'clients':
       return <Clients />;
+    case 'apps':
+      return first === undefined ? <Apps /> : <App name={first} />;
     case 'live':
       return <Live />;
     case 'connections':
@@ -51,6 +59,12 @@ function page([name = '', first, second]: string[]): ReactNode {
       return <Events />;
     case 'log':
       return <Log />;
+    case 'users':
+      return first === undefined ? <Users /> : <User name={first} />;
+    case 'namespaces':
+      return <Namespaces />;
+    case 'definitions':
+      return <Definitions />;
     default:
       return (
         <div className="empty">

@@ -1,11 +1,13 @@
-// A button, its dialog, and the request behind it: what it does in numbers, the request as curl, progress and result.
+// A button, its dialog, and the requests behind it: its effects in numbers, the requests as curl, progress and result.
 import { useQueryClient } from '@tanstack/react-query';
-import { useState, type ReactNode } from 'react';
-import { get, request, type Body } from '../api/http';
+import { useEffect, useState, type ReactNode } from 'react';
+import { request, type Body } from '../api/http';
+import { useOperation } from '../api/live';
+import { useMissing, type Right } from '../api/session';
 import type { Operation } from '../api/types';
 import { Dialog } from './Dialog';
 import { count } from './format';
-import { Copy, Failure } from './parts';
+import { Copy, Failure, quoted } from './parts';
 
 export interface Call {
   method: string;
@@ -16,9 +18,10 @@ export interface Call {
 interface Props<T> {
   label: ReactNode;
   title: string;
-  /** What the button in the dialog says; it says the action. */
+  /** Text of the button in the dialog: the action. */
   confirm: string;
-  call: () => Call;
+  /** The request; of several, made one after the other, the answer of the last is the result. */
+  call: () => Call | Call[];
   /** Text of the result; without one, the dialog closes. */
   result?: (answer: T) => ReactNode;
   after?: (answer: T) => void;
@@ -27,6 +30,8 @@ interface Props<T> {
   typed?: string;
   disabled?: boolean;
   why?: string;
+  /** Right on the whole broker that it needs. */
+  right?: Right;
   /** A choice in the form is still open. */
   incomplete?: boolean;
   onOpen?: () => void;
@@ -38,13 +43,14 @@ interface Props<T> {
 export function Action<T>(props: Props<T>) {
   const [isOpen, setOpen] = useState(false);
   const kind = props.className ?? (props.destroys ? 'destroy' : '');
+  const missing = useMissing(props.right);
   return (
     <>
       <button
         type="button"
         className={kind}
-        disabled={props.disabled}
-        title={props.why}
+        disabled={props.disabled || missing !== undefined}
+        title={missing ?? props.why}
         onClick={() => {
           props.onOpen?.();
           setOpen(true);
@@ -57,39 +63,44 @@ export function Action<T>(props: Props<T>) {
   );
 }
 
-type Phase<T> = { at: 'asks' } | { at: 'runs'; operation?: Operation } | { at: 'done'; answer: T };
+type Phase<T> = { at: 'asks' } | { at: 'runs'; operation?: string } | { at: 'done'; answer: T };
 
 export function ActionDialog<T>({ title, confirm, call, result, after, destroys, typed, incomplete, wide, children, onClose }: Props<T> & { onClose: () => void }) {
   const client = useQueryClient();
   const [phase, setPhase] = useState<Phase<T>>({ at: 'asks' });
   const [error, setError] = useState<unknown>();
   const [text, setText] = useState('');
-  const close = () => onClose();
+  const end = async (answer: T) => {
+    await client.invalidateQueries();
+    after?.(answer);
+    if (result) setPhase({ at: 'done', answer });
+    else onClose();
+  };
+  const fail = (failure: unknown) => {
+    setError(failure);
+    setPhase({ at: 'asks' });
+  };
   const run = async () => {
     setError(undefined);
     setPhase({ at: 'runs' });
     try {
-      const { method, path, body } = call();
-      let answer = await request<T & { operation?: string }>(method, path, body);
-      if (answer?.operation) answer = await finished(answer.operation, (operation) => setPhase({ at: 'runs', operation }));
-      await client.invalidateQueries();
-      after?.(answer);
-      if (result) setPhase({ at: 'done', answer });
-      else onClose();
+      let answer: (T & { operation?: string }) | undefined;
+      for (const { method, path, body } of [call()].flat()) answer = await request(method, path, body);
+      if (answer?.operation) setPhase({ at: 'runs', operation: answer.operation });
+      else await end(answer as T);
     } catch (failure) {
-      setError(failure);
-      setPhase({ at: 'asks' });
+      fail(failure);
     }
   };
   return (
-    <Dialog title={title} onClose={close} wide={wide}>
+    <Dialog title={title} onClose={onClose} wide={wide}>
       {phase.at === 'done' ? (
         <>
           <div className="done" role="status">
             {result?.(phase.answer)}
           </div>
           <div className="row end">
-            <button type="button" autoFocus data-focus onClick={close}>
+            <button type="button" autoFocus data-focus onClick={onClose}>
               Close
             </button>
           </div>
@@ -112,11 +123,10 @@ export function ActionDialog<T>({ title, confirm, call, result, after, destroys,
             </label>
           )}
           <Failure error={error} />
-          {error instanceof Error && error.name === 'Error' && !('code' in error) && <p className="error">{error.message}</p>}
-          {phase.at === 'runs' && phase.operation && <Progress of={phase.operation} />}
+          {phase.at === 'runs' && phase.operation && <Running id={phase.operation} onEnd={(answer) => void end(answer as T)} onFailure={fail} />}
           <Request call={call} />
           <div className="row end">
-            <button type="button" autoFocus={destroys} data-focus={destroys ? '' : undefined} onClick={close}>
+            <button type="button" autoFocus={destroys} data-focus={destroys ? '' : undefined} onClick={onClose}>
               Cancel
             </button>
             <button
@@ -133,14 +143,18 @@ export function ActionDialog<T>({ title, confirm, call, result, after, destroys,
   );
 }
 
-async function finished<T>(id: string, show: (operation: Operation) => void): Promise<T> {
-  for (;;) {
-    const operation = await get<Operation>(`/v1/operations/${id}`);
-    show(operation);
-    if (operation.error) throw new Error(String((operation.error as { detail?: string }).detail ?? 'It failed.'));
-    if (operation.state !== 'running') return operation.result as T;
-    await new Promise((resolve) => setTimeout(resolve, 500));
-  }
+/** An operation until its end. */
+function Running({ id, onEnd, onFailure }: { id: string; onEnd: (result: unknown) => void; onFailure: (error: Error) => void }) {
+  const operation = useOperation(id);
+  const state = operation?.state ?? 'running';
+  useEffect(() => {
+    const failure = operation?.error as { detail?: string } | null | undefined;
+    if (failure) onFailure(new Error(failure.detail ?? 'It failed.'));
+    else if (state !== 'running') onEnd(operation?.result);
+    // Its end is told once.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [state]);
+  return operation && <Progress of={operation} />;
 }
 
 const Progress = ({ of }: { of: Operation }) => (
@@ -149,7 +163,7 @@ const Progress = ({ of }: { of: Operation }) => (
   </div>
 );
 
-function Request({ call }: { call: () => Call }) {
+function Request({ call }: { call: () => Call | Call[] }) {
   const [shown, setShown] = useState(false);
   return (
     <details onToggle={(event) => setShown(event.currentTarget.open)}>
@@ -159,10 +173,10 @@ function Request({ call }: { call: () => Call }) {
   );
 }
 
-function Curl({ call }: { call: () => Call }) {
+function Curl({ call }: { call: () => Call | Call[] }) {
   let text: string;
   try {
-    text = curl(call());
+    text = [call()].flat().map(curl).join('\n');
   } catch (error) {
     text = `# ${error instanceof Error ? error.message : 'incomplete'}`;
   }
@@ -174,9 +188,11 @@ function Curl({ call }: { call: () => Call }) {
   );
 }
 
+/** A password is not shown. */
+const unsecret = (name: string, value: unknown): unknown => (name === 'password' && value ? '…' : value);
+
 export function curl({ method, path, body }: Call): string {
-  const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
-  const content = body?.json !== undefined ? JSON.stringify(body.json) : body?.text;
+  const content = body?.json !== undefined ? JSON.stringify(body.json, unsecret) : body?.text;
   const parts = ['curl', ...(method === 'GET' || (method === 'POST' && content !== undefined) ? [] : ['-X', method])];
   parts.push(quoted(location.origin + path));
   if (body?.type) parts.push('-H', quoted(`Content-Type: ${body.type}`));

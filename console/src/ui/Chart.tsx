@@ -1,4 +1,4 @@
-// An hour beside every rate: lines over time with a legend of what is now, the same figures as a table and as CSV.
+// History of rates and counts: lines over time, a legend with the latest values, the same figures as a table and as CSV.
 import { useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
@@ -6,6 +6,7 @@ import { useHistory } from '../api/live';
 import { byteRate, bytes, time } from './format';
 import { Failure, save } from './parts';
 import { useParam } from './route';
+import { Scroll, Table, type Column } from './Table';
 import { useTheme } from './theme';
 
 export interface Series {
@@ -78,7 +79,7 @@ export function Chart({ title, of, namespace, series, format }: Props) {
           </span>
         ))}
       </div>
-      {!isUnknown && <Table data={data} series={series} format={format} title={title} />}
+      {!isUnknown && <Values data={data} series={series} format={format} title={title} />}
     </figure>
   );
 }
@@ -150,10 +151,14 @@ function tip(series: Series[], format: Props['format']): uPlot.Plugin {
   };
 }
 
-function Table({ data, series, format, title }: { data: uPlot.AlignedData; series: Series[]; format: Props['format']; title: string }) {
+function Values({ data, series, format, title }: { data: uPlot.AlignedData; series: Series[]; format: Props['format']; title: string }) {
   const [isOpen, setOpen] = useState(false);
   const times = [...data[0]];
   const iso = (at: number) => new Date(at * 1000).toISOString();
+  const columns: Column<number>[] = [
+    { head: 'Time', cell: (row) => time(iso(times[row] ?? 0)) },
+    ...series.map(({ label }, index): Column<number> => ({ head: label, num: true, cell: (row) => format(data[index + 1]?.[row]) })),
+  ];
   const csv = () => {
     const head = ['time', ...series.map(({ name }) => name)].join(',');
     const lines = times.map((at, row) => [iso(at), ...series.map((_, index) => data[index + 1]?.[row] ?? '')].join(','));
@@ -167,33 +172,9 @@ function Table({ data, series, format, title }: { data: uPlot.AlignedData; serie
           <button type="button" className="plain small" onClick={csv}>
             Save as CSV
           </button>
-          <div className="scroll figures-of-chart" tabIndex={0}>
-            <table>
-              <caption className="unseen">{title}</caption>
-              <thead>
-                <tr>
-                  <th scope="col">Time</th>
-                  {series.map(({ name, label }) => (
-                    <th key={name} scope="col" className="num">
-                      {label}
-                    </th>
-                  ))}
-                </tr>
-              </thead>
-              <tbody>
-                {times.map((at, row) => (
-                  <tr key={at}>
-                    <td>{time(iso(at))}</td>
-                    {series.map(({ name }, index) => (
-                      <td key={name} className="num">
-                        {format(data[index + 1]?.[row])}
-                      </td>
-                    ))}
-                  </tr>
-                )).reverse()}
-              </tbody>
-            </table>
-          </div>
+          <Scroll low>
+            <Table narrow caption={title} columns={columns} rows={times.map((_, row) => row).reverse()} keyOf={String} />
+          </Scroll>
         </>
       )}
     </details>

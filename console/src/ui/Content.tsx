@@ -1,8 +1,9 @@
-// What is in a record or a message: recognised, and shown as text alone. Links in it are no links.
+// Content of a record or a message: its format is recognised, and it is shown as text alone. Links in it are no links.
 import { useMemo, useState } from 'react';
 import { decode, type Format } from './decode';
 import { bytes, count, visible } from './format';
 import { Copy, save } from './parts';
+import { Scroll, Table, type Column } from './Table';
 
 export interface Raw {
   value: unknown;
@@ -91,28 +92,17 @@ function Tree({ value, name, depth = 0 }: { value: unknown; name?: string; depth
   );
 }
 
+const HEADERS: Column<[string, unknown]>[] = [
+  { head: 'Header', cell: ([name]) => <span className="mono">{visible(name)}</span> },
+  { head: 'Value', cell: ([, value]) => <span className="mono">{visible(typeof value === 'string' ? value : JSON.stringify(value))}</span> },
+];
+
 export function Headers({ of }: { of: Record<string, unknown> }) {
   const rows = Object.entries(of);
   if (rows.length === 0) return null;
   return (
-    <div className="scroll" tabIndex={0}>
-      <table>
-        <caption className="unseen">Headers</caption>
-        <thead>
-          <tr>
-            <th scope="col">Header</th>
-            <th scope="col">Value</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(([name, value]) => (
-            <tr key={name}>
-              <td className="mono">{visible(name)}</td>
-              <td className="mono">{visible(typeof value === 'string' ? value : JSON.stringify(value))}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Scroll>
+      <Table narrow caption="Headers" columns={HEADERS} rows={rows} keyOf={([name]) => name} />
+    </Scroll>
   );
 }

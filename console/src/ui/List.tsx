@@ -1,23 +1,13 @@
 // A list that the broker pages, sorts and searches. Its search, sort, filters and page are the address.
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
 import { useLive } from '../api/live';
-import { api, type Query } from '../api/http';
+import { api, Refusal, type Query } from '../api/http';
 import { count } from './format';
 import { Failure, save } from './parts';
-import { setParams, useRoute } from './route';
+import { go, setParams, useRoute } from './route';
+import { Table, type Column } from './Table';
 
-export interface Column<T> {
-  head: string;
-  /** Name by which the broker sorts. */
-  sort?: string;
-  /** Numbers are sorted downwards first. */
-  num?: boolean;
-  cell: (row: T) => ReactNode;
-  /** Value for CSV. */
-  text?: (row: T) => string | number | null;
-  /** Not on a phone; or over its whole width. */
-  phone?: 'less' | 'full';
-}
+export type { Column };
 
 export interface Filter {
   name: string;
@@ -41,7 +31,7 @@ interface Props<T> {
   filters?: Filter[];
   noun: string;
   empty: ReactNode;
-  /** Ticked rows, and what is done with them. */
+  /** Actions on the ticked rows. */
   joint?: (rows: T[], clear: () => void) => ReactNode;
   tools?: ReactNode;
   /** Names in the address begin with it, where a page has two lists. */
@@ -49,6 +39,8 @@ interface Props<T> {
   search?: boolean;
   sortDefault?: string;
   perPage?: number;
+  /** Address of an object by its name, for callers that may see it but not the list. */
+  openAt?: (name: string) => string;
 }
 
 export function List<T>(props: Props<T>) {
@@ -102,6 +94,7 @@ export function List<T>(props: Props<T>) {
         {tools}
       </div>
       <Failure error={found.error} />
+      {props.openAt && found.error instanceof Refusal && found.error.needs && <OpenByName noun={noun} at={props.openAt} />}
       {list && list.items.length === 0 && !found.error && <div className="empty">Nothing matches.</div>}
       {rows.length > 0 && (
         <Rows
@@ -134,6 +127,24 @@ export function List<T>(props: Props<T>) {
         </div>
       )}
     </section>
+  );
+}
+
+/** A way to an object of a list that may not be seen. */
+function OpenByName({ noun, at }: { noun: string; at: (name: string) => string }) {
+  const [name, setName] = useState('');
+  return (
+    <form
+      className="tools"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (name !== '') go(at(name));
+      }}
+    >
+      <input value={name} onChange={(event) => setName(event.target.value)} placeholder="Name" aria-label={`Name among ${noun}`} spellCheck={false} />
+      <button type="submit">Open by its name</button>
+      <span className="quiet small">A right on one of the {noun} is enough to open it.</span>
+    </form>
   );
 }
 
@@ -206,7 +217,6 @@ function Rows<T>({ columns, rows, keyOf, sort, noun, onSort, onHold, ticks }: Ro
     ticks?.setTicked(next);
   };
   const allTicked = ticks !== undefined && rows.every((row) => ticks.ticked.has(keyOf(row)));
-  const body = useMemo(() => columns, [columns]);
   return (
     <div
       className="scroll"
@@ -217,47 +227,33 @@ function Rows<T>({ columns, rows, keyOf, sort, noun, onSort, onHold, ticks }: Ro
       onBlur={(event) => onHold(event.currentTarget.contains(event.relatedTarget) || event.currentTarget.matches(':hover'))}
       onKeyDown={(event) => moveInRows(event)}
     >
-      <table className="cards">
-        <caption className="unseen">{noun}</caption>
-        <thead>
-          <tr>
-            {ticks && (
-              <th className="tick">
-                <input
-                  type="checkbox"
-                  aria-label="All rows of this page"
-                  checked={allTicked}
-                  onChange={(event) => ticks.setTicked(event.target.checked ? new Map(rows.map((row) => [keyOf(row), row])) : new Map())}
-                />
-              </th>
-            )}
-            {body.map((column) => (
-              <Heading key={column.head} column={column} sort={sort} onSort={onSort} />
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={keyOf(row)}>
-              {ticks && (
-                <td className="tick">
-                  <input
-                    type="checkbox"
-                    aria-label={`Choose ${keyOf(row)}`}
-                    checked={ticks.ticked.has(keyOf(row))}
-                    onChange={(event) => toggled(row, event.target.checked)}
-                  />
-                </td>
-              )}
-              {body.map((column) => (
-                <td key={column.head} className={`${column.num ? 'num' : ''} ${column.phone ?? ''}`} data-head={column.head}>
-                  {column.cell(row)}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        caption={noun}
+        columns={columns}
+        rows={rows}
+        keyOf={keyOf}
+        heading={(column) => <Heading column={column} sort={sort} onSort={onSort} />}
+        ticks={
+          ticks && {
+            all: (
+              <input
+                type="checkbox"
+                aria-label="All rows of this page"
+                checked={allTicked}
+                onChange={(event) => ticks.setTicked(event.target.checked ? new Map(rows.map((row) => [keyOf(row), row])) : new Map())}
+              />
+            ),
+            of: (row) => (
+              <input
+                type="checkbox"
+                aria-label={`Choose ${keyOf(row)}`}
+                checked={ticks.ticked.has(keyOf(row))}
+                onChange={(event) => toggled(row, event.target.checked)}
+              />
+            ),
+          }
+        }
+      />
     </div>
   );
 }
@@ -302,7 +298,7 @@ function moveInRows(event: KeyboardEvent<HTMLElement>) {
 function csv<T>(columns: Column<T>[], rows: T[]): string {
   const cell = (value: string | number | null) => {
     const text = String(value ?? '');
-    // A spreadsheet would compute what begins like a formula.
+    // A spreadsheet would compute a text that begins like a formula.
     const safe = typeof value === 'string' && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };

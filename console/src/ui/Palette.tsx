@@ -23,6 +23,7 @@ const KINDS: [string, string, (found: Named) => string][] = [
   ['topic', 'topics', ({ name }) => to(['topics', name])],
   ['group', 'groups', ({ name }) => to(['groups', name])],
   ['exchange', 'exchanges', ({ namespace, name }) => exchangeAt(namespace, name)],
+  ['app', 'apps', ({ name }) => to(['apps', name])],
   ['client', 'clients', ({ name }) => queueAt('/', `client.${name}`)],
 ];
 
@@ -67,8 +68,8 @@ export function Palette({ onClose }: { onClose: () => void }) {
         aria-expanded="true"
         aria-controls={id}
         aria-activedescendant={hits.length > 0 ? `${id}-${chosen}` : undefined}
-        aria-label="Search pages, queues, topics, groups, exchanges, clients"
-        placeholder="Pages, queues, topics, groups, exchanges, clients"
+        aria-label="Search pages, queues, topics, groups, exchanges, apps, clients"
+        placeholder="Pages, queues, topics, groups, exchanges, apps, clients"
         autoFocus data-focus
         value={text}
         onChange={(event) => {

@@ -1,12 +1,14 @@
-// The frame: the pages, the search, what is wrong, and the keys.
+// The frame: the list of pages, the search, alarms, and the keys.
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useState, type ReactNode } from 'react';
 import { useLive } from '../api/live';
 import { reachNow, onReach, useReach } from '../api/reach';
+import { useLoginWanted } from '../api/session';
 import type { Overview } from '../api/types';
 import { setPaused, usePaused } from '../api/watch';
 import { Dialog } from './Dialog';
 import { short, time } from './format';
+import { Login, Me } from './Login';
 import { address, PAGES } from './pages';
 import { Palette } from './Palette';
 import { go, Link, useRoute } from './route';
@@ -16,7 +18,8 @@ export function Shell({ children }: { children: ReactNode }) {
   const { parts } = useRoute();
   const [isOpen, setOpen] = useState(false);
   const [dialog, setDialog] = useState<'palette' | 'help'>();
-  const overview = useLive<Overview>('/v1/overview', 3000).data;
+  const isLoginWanted = useLoginWanted();
+  const overview = useLive<Overview>(isLoginWanted ? null : '/v1/overview', 3000).data;
   const reach = useReach();
   const isLost = reach.online === false;
   useKeys(setDialog);
@@ -54,7 +57,7 @@ export function Shell({ children }: { children: ReactNode }) {
       <Bar onBurger={() => setOpen(!isOpen)} isOpen={isOpen} onFind={() => setDialog('palette')} onHelp={() => setDialog('help')} />
       <main id="main" tabIndex={-1}>
         <Bands overview={overview} />
-        {children}
+        {isLoginWanted ? <Login /> : children}
       </main>
       {dialog === 'palette' && <Palette onClose={() => setDialog(undefined)} />}
       {dialog === 'help' && <Help onClose={() => setDialog(undefined)} />}
@@ -79,6 +82,7 @@ function Bar({ onBurger, isOpen, onFind, onHelp }: { onBurger: () => void; isOpe
       <button type="button" aria-pressed={paused} onClick={() => setPaused(!paused)} title="Stop and go on with updates of the page">
         {paused ? 'Go on' : 'Pause'}
       </button>
+      <Me />
       <button type="button" className="icon" aria-label={`Colours: ${choice}. Change to ${next}`} title={`Colours: ${choice}`} onClick={() => choose(next)}>
         {theme === 'dark' ? '☾' : '☼'}
       </button>
@@ -198,25 +202,25 @@ function Help({ onClose }: { onClose: () => void }) {
     }
   };
   return (
-  <Dialog title="Keys" onClose={onClose}>
-    <dl className="facts">
-      {[...KEYS, ...PAGES.map(({ key, name }): [string, string] => [`g ${key}`, name])].map(([key, text]) => (
-        <div key={key} className="pair">
-          <dt>
-            <kbd>{key}</kbd>
-          </dt>
-          <dd>{text}</dd>
-        </div>
-      ))}
-    </dl>
-    <label className="check">
-      <input type="checkbox" checked={!isOff} onChange={(event) => change(!event.target.checked)} /> Single letters are keys
-    </label>
-    <div className="row end">
-      <button type="button" autoFocus data-focus onClick={onClose}>
-        Close
-      </button>
-    </div>
-  </Dialog>
-);
+    <Dialog title="Keys" onClose={onClose}>
+      <dl className="facts">
+        {[...KEYS, ...PAGES.map(({ key, name }): [string, string] => [`g ${key}`, name])].map(([key, text]) => (
+          <div key={key} className="pair">
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{text}</dd>
+          </div>
+        ))}
+      </dl>
+      <label className="check">
+        <input type="checkbox" checked={!isOff} onChange={(event) => change(!event.target.checked)} /> Single letters are keys
+      </label>
+      <div className="row end">
+        <button type="button" autoFocus data-focus onClick={onClose}>
+          Close
+        </button>
+      </div>
+    </Dialog>
+  );
 }

@@ -6,6 +6,9 @@ const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 });
 
 export const count = (value: number | null | undefined): string => (value == null ? NONE : whole.format(value));
 
+/** A difference with its sign. */
+export const change = (before: number, after: number): string => `${after > before ? '+' : ''}${count(after - before)}`;
+
 /** A number in at most four digits: 12.3 k. */
 export function short(value: number | null | undefined): string {
   if (value == null) return NONE;

@@ -18,13 +18,17 @@ export const PAGES: PageEntry[] = [
   { name: 'Queues', path: 'queues', key: 'q', total: 'queues', gap: true },
   { name: 'Exchanges', path: 'exchanges', key: 'x' },
   { name: 'Clients', path: 'clients', key: 'i' },
-  { name: 'Live topics', path: 'live', key: 'l', total: 'live_topics', gap: true },
+  { name: 'Apps', path: 'apps', key: 'a', gap: true },
+  { name: 'Live topics', path: 'live', key: 'l', total: 'live_topics' },
   { name: 'Connections', path: 'connections', key: 'c', total: 'connections', gap: true },
   { name: 'Consumers', path: 'consumers', key: 'u', total: 'consumers' },
   { name: 'Node', path: 'node', key: 'n', gap: true },
   { name: 'Journal', path: 'journal', key: 'j' },
   { name: 'Events', path: 'events', key: 'e' },
   { name: 'Log', path: 'log', key: 'd' },
+  { name: 'Users and rules', path: 'users', key: 'r', gap: true },
+  { name: 'Namespaces', path: 'namespaces', key: 'm' },
+  { name: 'Definitions', path: 'definitions', key: 'f' },
 ];
 
 export const address = (page: PageEntry): string => to(page.path ? [page.path] : []);

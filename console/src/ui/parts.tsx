@@ -1,7 +1,8 @@
-// Small parts that all pages are made of.
+// Small parts of all pages.
 import { useState, type ReactNode } from 'react';
 import { Refusal, Unreachable } from '../api/http';
-import { age, time } from './format';
+import { useCaller } from '../api/session';
+import { age, time, visible } from './format';
 import { Link, useParam, useRoute, to } from './route';
 
 export function Head({ title, trail, children, badges }: { title: string; trail?: [string, string]; children?: ReactNode; badges?: ReactNode }) {
@@ -58,7 +59,7 @@ export const Time = ({ at }: { at: string | null | undefined }) => (
   </time>
 );
 
-/** A refusal at the place where it belongs: the broker's words, and more on unfolding. */
+/** A refusal at its place: the broker's words, the right that is missing, and more on unfolding. */
 export function Failure({ error }: { error: unknown }) {
   if (!error) return null;
   if (error instanceof Unreachable) return null;
@@ -66,6 +67,7 @@ export function Failure({ error }: { error: unknown }) {
   return (
     <div className="error" role="alert">
       {text}
+      {error instanceof Refusal && error.needs && <Missing needs={error.needs} on={error.on ?? ''} />}
       {error instanceof Refusal && (
         <details>
           <summary>Details</summary>
@@ -78,6 +80,22 @@ export function Failure({ error }: { error: unknown }) {
         </details>
       )}
     </div>
+  );
+}
+
+/** The right that is missing, and the command by which an administrator gives it. */
+function Missing({ needs, on }: { needs: string; on: string }) {
+  const caller = useCaller()?.name ?? 'NAME';
+  const [kind = '', ...rest] = on.split(':');
+  const name = rest.join(':');
+  const thing = kind === 'cluster' ? 'the cluster' : `${kind.replaceAll('_', ' ')} ${visible(name) || '(all)'}`;
+  const names = name === '' ? '--prefix ""' : `--name ${quoted(name)}`;
+  return (
+    <p className="small">
+      The missing right: <b>{needs.replaceAll('_', ' ')}</b> on {thing}. An administrator gives it on the page{' '}
+      <Link href={to(['users'], { tab: 'rules' })}>Users and rules</Link>, or by <code>{visible(`stafett acl add ${quoted(`user:${caller}`)} --action ${needs} --on ${kind} ${names}`)}</code>.
+      {kind === 'cluster' && needs === 'describe' && ' Users with the tag monitoring have it.'}
+    </p>
   );
 }
 
@@ -98,6 +116,13 @@ const Fact = ({ name, value }: { name: string; value: ReactNode }) => (
     <dt>{name}</dt>
     <dd>{value ?? '–'}</dd>
   </>
+);
+
+/** A bar that is filled to a share. */
+export const Meter = ({ share, kind = 0, label }: { share: number; kind?: 0 | 1; label?: string }) => (
+  <span className="meter" {...(label ? { role: 'img', 'aria-label': label } : { 'aria-hidden': true })}>
+    <i className={`k${kind}`} style={{ width: `${Math.min(1, share) * 100}%` }} />
+  </span>
 );
 
 export interface Figure {
@@ -169,6 +194,9 @@ export function Field({ label, help, children, wide }: { label: string; help?: s
     </label>
   );
 }
+
+/** A word of a shell. */
+export const quoted = (text: string): string => (/^[\w.:/@=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 export function save(name: string, text: string, type = 'application/octet-stream'): void {
   const url = URL.createObjectURL(new Blob([text], { type }));

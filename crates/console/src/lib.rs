@@ -43,6 +43,18 @@ pub fn router() -> Router {
         .route("/console/{*path}", get(page))
 }
 
+/// Returns the routes of the lab's page, for the program of the lab.
+pub fn lab_router() -> Router {
+    Router::new()
+        .route("/console/assets/{name}", get(asset))
+        .route("/lab/", get(lab_page))
+        .route("/lab/{*path}", get(lab_page))
+}
+
+async fn lab_page(headers: HeaderMap) -> Response {
+    found("lab.html", &headers, "no-cache")
+}
+
 async fn leads_to_the_page() -> Response {
     (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, "/console/")]).into_response()
 }

@@ -123,6 +123,10 @@ codes! {
         "There is no consumer with this id: it has ended, or never was."
     NoSuchOperation "no_such_operation" 404 Never
         "There is no operation with this id. Operations are forgotten an hour after their end, and before that when there are a thousand later ones."
+    NoSuchExperiment "no_such_experiment" 404 Never
+        "There is no experiment of this name."
+    NoSuchRun "no_such_run" 404 Never
+        "There is no run with this id, or it has no such part."
     MethodNotAllowed "method_not_allowed" 405 Never
         "The path exists, and does not take this method. The header Allow lists those that it takes."
     SlowBody "slow_body" 408 Later

@@ -16,6 +16,7 @@
 //! - [`run`]: all points, one after the other
 //! - [`report`]: draws results
 //! - [`results`]: results on the disk
+//! - [`page`]: all of this as a web page
 
 pub mod agents;
 pub mod analysis;
@@ -26,6 +27,7 @@ pub mod experiment;
 pub mod factorial;
 pub mod grid;
 pub mod measure;
+pub mod page;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -49,6 +49,7 @@ export const Exchanges = () => (
       columns={COLUMNS}
       keyOf={({ namespace, name }) => `${namespace} ${name}`}
       noun="exchanges"
+      openAt={(name) => exchangeAt('/', name)}
       empty={<p>There is no exchange.</p>}
     />
   </>

@@ -1,12 +1,14 @@
 import { useState } from 'react';
 import { useLive } from '../../api/live';
 import { api, request, seg } from '../../api/http';
-import type { Commit, CommitMoves, DeletedGroup, Group as State, Reset } from '../../api/types';
+import type { Commit, CommitMove, CommitMoves, DeletedGroup, Group as State, Member, Reset } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { Chart, Ranges, type Series } from '../../ui/Chart';
-import { count, rate, short, visible } from '../../ui/format';
-import { Badge, Failure, Field, Figures, Head, Time } from '../../ui/parts';
+import { DryRun, useDryRun } from '../../ui/DryRun';
+import { change, count, rate, short, visible } from '../../ui/format';
+import { Badge, Failure, Field, Figures, Head, Meter, Time } from '../../ui/parts';
 import { go, Link, to } from '../../ui/route';
+import { Scroll, Table, type Column } from '../../ui/Table';
 
 const COMMITS: Series[] = [{ name: 'commits_rate', label: 'Commits' }];
 const SHOWN = 500;
@@ -77,35 +79,9 @@ export function Group({ name }: { name: string }) {
         {group.members.length === 0 ? (
           <p className="quiet">The group has no members: nothing reads for it, and its lag grows as records come.</p>
         ) : (
-          <div className="scroll">
-            <table className="cards">
-              <caption className="unseen">Members</caption>
-              <thead>
-                <tr>
-                  <th scope="col">Client</th>
-                  <th scope="col">Host</th>
-                  <th scope="col">Member</th>
-                  <th scope="col">Reads</th>
-                </tr>
-              </thead>
-              <tbody>
-                {group.members.map((member) => (
-                  <tr key={member.member}>
-                    <td>
-                      {visible(member.client)} {member.instance && <Badge>{visible(member.instance)}</Badge>}
-                    </td>
-                    <td data-head="Host">{member.host}</td>
-                    <td data-head="Member" className="mono full">
-                      {visible(member.member)}
-                    </td>
-                    <td data-head="Reads" className="full">
-                      {(member.assigned ?? []).map(({ topic, partitions }) => `${visible(topic)}: ${partitions.join(', ')}`).join('; ') || 'nothing'}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Scroll>
+            <Table caption="Members" columns={MEMBERS} rows={group.members} keyOf={({ member }) => member} />
+          </Scroll>
         )}
       </section>
       <div className="row between">
@@ -117,75 +93,56 @@ export function Group({ name }: { name: string }) {
   );
 }
 
+const MEMBERS: Column<Member>[] = [
+  {
+    head: 'Client',
+    cell: ({ client, instance }) => (
+      <>
+        {visible(client)} {instance && <Badge>{visible(instance)}</Badge>}
+      </>
+    ),
+  },
+  { head: 'Host', cell: ({ host }) => host },
+  { head: 'Member', phone: 'full', cell: ({ member }) => <span className="mono">{visible(member)}</span> },
+  { head: 'Reads', phone: 'full', cell: ({ assigned }) => (assigned ?? []).map(({ topic, partitions }) => `${visible(topic)}: ${partitions.join(', ')}`).join('; ') || 'nothing' },
+];
+
 function Commits({ commits }: { commits: Commit[] }) {
   const most = Math.max(1, ...commits.map(({ lag }) => lag));
+  const columns: Column<Commit>[] = [
+    {
+      head: 'Partition',
+      cell: ({ topic, partition, committed }) => (
+        <Link href={to(['topics', topic], { tab: 'records', partition: String(partition), from: String(committed) })}>
+          {visible(topic)} {partition}
+        </Link>
+      ),
+    },
+    { head: 'Committed', num: true, cell: ({ committed }) => count(committed) },
+    { head: 'End', num: true, cell: ({ end }) => count(end) },
+    { head: 'Lag', num: true, cell: ({ lag }) => count(lag) },
+    { head: 'Share of the largest lag', unseen: true, wide: true, phone: 'less', cell: ({ lag }) => <Meter share={lag / most} kind={1} /> },
+    { head: 'When', phone: 'full', cell: ({ at }) => <Time at={at} /> },
+  ];
   return (
-    <div className="scroll">
-      <table className="cards">
-        <caption className="unseen">Commits</caption>
-        <thead>
-          <tr>
-            <th scope="col">Partition</th>
-            <th scope="col" className="num">
-              Committed
-            </th>
-            <th scope="col" className="num">
-              End
-            </th>
-            <th scope="col" className="num">
-              Lag
-            </th>
-            <th scope="col" className="wide-col">
-              <span className="unseen">Share of the largest lag</span>
-            </th>
-            <th scope="col">When</th>
-          </tr>
-        </thead>
-        <tbody>
-          {commits.map((commit) => (
-            <tr key={`${commit.topic} ${commit.partition}`}>
-              <td>
-                <Link href={to(['topics', commit.topic], { tab: 'records', partition: String(commit.partition), from: String(commit.committed) })}>
-                  {visible(commit.topic)} {commit.partition}
-                </Link>
-              </td>
-              <td data-head="Committed" className="num">
-                {count(commit.committed)}
-              </td>
-              <td data-head="End" className="num">
-                {count(commit.end)}
-              </td>
-              <td data-head="Lag" className="num">
-                {count(commit.lag)}
-              </td>
-              <td className="less">
-                <span className="meter" aria-hidden="true">
-                  <i className="k1" style={{ width: `${(commit.lag / most) * 100}%` }} />
-                </span>
-              </td>
-              <td data-head="When" className="full">
-                <Time at={commit.at} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Scroll>
+      <Table caption="Commits" columns={columns} rows={commits} keyOf={({ topic, partition }) => `${topic} ${partition}`} />
+    </Scroll>
   );
 }
+
+const MOVES: Column<CommitMove>[] = [
+  { head: 'Partition', cell: ({ topic, partition }) => `${visible(topic)} ${partition}` },
+  { head: 'Before', num: true, cell: ({ before }) => count(before) },
+  { head: 'After', num: true, cell: ({ after }) => count(after) },
+  { head: 'Change', num: true, cell: ({ before, after }) => (before == null ? 'new' : change(before, after)) },
+];
 
 /** Moves the places of a group, after a dry run with before and after side by side. */
 function Rewind({ group, topics, why }: { group: State; topics: string[]; why?: string }) {
   const [topic, setTopic] = useState('');
   const [place, setPlace] = useState('earliest');
   const [text, setText] = useState('');
-  const [moves, setMoves] = useState<CommitMoves>();
-  const [error, setError] = useState<unknown>();
-  const changed = (set: (value: string) => void) => (event: { target: { value: string } }) => {
-    setMoves(undefined);
-    setError(undefined);
-    set(event.target.value);
-  };
   const path = api(`groups/${seg(group.name)}/reset`, { if_epoch: group.epoch });
   const body = (dry: boolean): Reset => {
     const json: Reset = { dry_run: dry };
@@ -195,9 +152,11 @@ function Rewind({ group, topics, why }: { group: State; topics: string[]; why?: 
     else json.to = place;
     return json;
   };
-  const look = () => {
-    setError(undefined);
-    request<CommitMoves>('POST', path, { json: body(true) }).then(setMoves, setError);
+  const dry = useDryRun(() => request<CommitMoves>('POST', path, { json: body(true) }));
+  const moves = dry.found;
+  const changed = (set: (value: string) => void) => (event: { target: { value: string } }) => {
+    dry.forget();
+    set(event.target.value);
   };
   const differ = (moves?.moved ?? []).filter(({ before, after }) => before !== after);
   return (
@@ -210,7 +169,7 @@ function Rewind({ group, topics, why }: { group: State; topics: string[]; why?: 
       title={`Move the places of ${visible(group.name)}`}
       confirm={moves ? `Move ${count(differ.length)} places` : 'Look first'}
       incomplete={!moves || differ.length === 0}
-      onOpen={() => setMoves(undefined)}
+      onOpen={dry.forget}
       call={() => ({ method: 'POST', path, body: { json: body(false) } })}
       result={({ moved }) => `${count(moved.length)} places are moved.`}
     >
@@ -238,45 +197,12 @@ function Rewind({ group, topics, why }: { group: State; topics: string[]; why?: 
           </Field>
         )}
       </div>
-      <div className="row">
-        <button type="button" onClick={look}>
-          Show what would move (dry run)
-        </button>
-      </div>
-      <Failure error={error} />
+      <DryRun of={dry} label="Show what would move (dry run)" />
       {moves && differ.length === 0 && <p className="hint">Every place is there already.</p>}
       {differ.length > 0 && (
-        <div className="scroll figures-of-chart" tabIndex={0}>
-          <table>
-            <caption className="unseen">Places before and after</caption>
-            <thead>
-              <tr>
-                <th scope="col">Partition</th>
-                <th scope="col" className="num">
-                  Before
-                </th>
-                <th scope="col" className="num">
-                  After
-                </th>
-                <th scope="col" className="num">
-                  Change
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {differ.map(({ topic: of, partition, before, after }) => (
-                <tr key={`${of} ${partition}`}>
-                  <td>
-                    {visible(of)} {partition}
-                  </td>
-                  <td className="num">{count(before)}</td>
-                  <td className="num">{count(after)}</td>
-                  <td className="num">{before == null ? 'new' : `${after > before ? '+' : ''}${count(after - before)}`}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Scroll low>
+          <Table narrow caption="Places before and after" columns={MOVES} rows={differ} keyOf={({ topic: of, partition }) => `${of} ${partition}`} />
+        </Scroll>
       )}
     </Action>
   );

@@ -39,6 +39,7 @@ export const Groups = () => (
       columns={COLUMNS}
       keyOf={({ name }) => name}
       noun="groups"
+      openAt={(name) => to(['groups', name])}
       sortDefault="-lag"
       filters={[
         { name: 'state', label: 'Without members', value: 'empty' },

@@ -1,13 +1,14 @@
-// What waits in a queue, looked at without any effect.
+// Messages of a queue, looked at without any effect.
 import { useRef, useState } from 'react';
 import { useOnce } from '../../api/live';
 import { seg } from '../../api/http';
 import type { Message, Messages as Found, MessageCount, Moved, Queue } from '../../api/types';
 import { Action, curl } from '../../ui/Action';
 import { firstLine } from '../../ui/Content';
-import { age, bytes, count, short, time, visible } from '../../ui/format';
-import { Badge, Copy, Failure, save } from '../../ui/parts';
+import { bytes, count, short, time, visible } from '../../ui/format';
+import { Badge, Copy, Failure, save, Time } from '../../ui/parts';
 import { setParams, useRoute } from '../../ui/route';
+import { Scroll, Table, type Column } from '../../ui/Table';
 import { Filters } from './Filters';
 import { OneMessage } from './OneMessage';
 import { queueUrl } from './Queues';
@@ -77,30 +78,17 @@ export function Messages({ queue }: { queue: Queue }) {
         </div>
       )}
       {messages.length > 0 && (
-        <div className="scroll">
-          <table className="cards">
-            <caption className="unseen">Messages that wait</caption>
-            <thead>
-              <tr>
-                <th className="tick">
-                  <span className="unseen">Choose</span>
-                </th>
-                <th scope="col">Content</th>
-                <th scope="col">Sent</th>
-                <th scope="col">Priority</th>
-                <th scope="col">From</th>
-                <th scope="col" className="num">
-                  Bytes
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {messages.map((message) => (
-                <Row key={message.id} message={message} isTicked={ticked.has(message.id)} onTick={() => tick(message.id)} onOpen={() => setOpened(message.id)} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Scroll>
+          <Table
+            caption="Messages that wait"
+            columns={columns(setOpened)}
+            rows={messages}
+            keyOf={({ id }) => id}
+            ticks={{
+              of: ({ id, state }) => <input type="checkbox" aria-label={`Choose message ${id}`} checked={ticked.has(id)} disabled={state !== 'ready'} onChange={() => tick(id)} />,
+            }}
+          />
+        </Scroll>
       )}
       {found.data && (
         <div className="foot">
@@ -141,28 +129,25 @@ function useOrigins(messages: Message[]): string[] {
   return [...seen.current];
 }
 
-function Row({ message, isTicked, onTick, onOpen }: { message: Message; isTicked: boolean; onTick: () => void; onOpen: () => void }) {
-  const death = message.deaths[0];
-  return (
-    <tr>
-      <td className="tick">
-        <input type="checkbox" aria-label={`Choose message ${message.id}`} checked={isTicked} disabled={message.state !== 'ready'} onChange={onTick} />
-      </td>
-      <td>
-        <button type="button" className="link line mono" onClick={onOpen}>
+const columns = (onOpen: (id: string) => void): Column<Message>[] => [
+  {
+    head: 'Content',
+    cell: (message) => (
+      <>
+        <button type="button" className="link line mono" onClick={() => onOpen(message.id)}>
           {firstLine({ value: message.content, base64: message.content_base64 })}
         </button>
-        <Holder of={message} /> {message.redelivered && <Badge>delivered {count(message.delivery_count)} times</Badge>} {death && <Badge kind="note">{`${death.reason} in ${visible(death.queue)}`}</Badge>}
-      </td>
-      <td data-head="Sent" title={message.sent_at ?? undefined}>
-        {time(message.sent_at)} <span className="quiet small">{age(message.sent_at)}</span>
-      </td>
-      <td data-head="Priority">{count(message.priority)}</td>
-      <td data-head="From">{visible(message.sender ?? (message.exchange ? `${message.exchange} ${message.routing_key}` : '–'))}</td>
-      <td className="num less">{bytes(message.bytes)}</td>
-    </tr>
-  );
-}
+        <Holder of={message} /> {message.redelivered && <Badge>delivered {count(message.delivery_count)} times</Badge>} <Death of={message} />
+      </>
+    ),
+  },
+  { head: 'Sent', cell: ({ sent_at: at }) => <Time at={at} /> },
+  { head: 'Priority', cell: ({ priority }) => count(priority) },
+  { head: 'From', cell: ({ sender, exchange, routing_key: key }) => visible(sender ?? (exchange ? `${exchange} ${key}` : '–')) },
+  { head: 'Bytes', num: true, phone: 'less', cell: ({ bytes: n }) => bytes(n) },
+];
+
+const Death = ({ of: { deaths } }: { of: Message }) => (deaths[0] ? <Badge kind="note">{`${deaths[0].reason} in ${visible(deaths[0].queue)}`}</Badge> : null);
 
 /** Dead letters go back to the queue in which they died. */
 function Back({ queue, origins }: { queue: Queue; origins: string[] }) {

@@ -1,4 +1,4 @@
-// One message: its content, and why it is where it is.
+// One message: its content, its place, and the reason for it.
 import { useLive } from '../../api/live';
 import type { Message, Queue } from '../../api/types';
 import { Content, Headers } from '../../ui/Content';

@@ -6,7 +6,7 @@ import type { MessageCount, Moved, Queue as State } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { Chart, Ranges, type Series } from '../../ui/Chart';
 import { bytes, count, duration, rate, short, visible } from '../../ui/format';
-import { Durability, Facts, Failure, Field, Figures, Head, Tabs, useTab } from '../../ui/parts';
+import { Durability, Facts, Failure, Field, Figures, Head, Meter, Tabs, useTab } from '../../ui/parts';
 import { go, to } from '../../ui/route';
 import { Consumers } from '../Consumers';
 import { Bindings } from '../exchanges/Bindings';
@@ -140,12 +140,9 @@ function Inside({ queue }: { queue: State }) {
 export const Limit = ({ used, max, text }: { used: number; max: number; text: string }) => (
   <>
     {text}
-    <span className="meter" role="img" aria-label={`${Math.round((used / max) * 100)} % used`}>
-      <i className={used / max > 0.9 ? 'k1' : 'k0'} style={{ width: `${Math.min(100, (used / max) * 100)}%` }} />
-    </span>
+    <Meter share={used / max} kind={used / max > 0.9 ? 1 : 0} label={`${Math.round((used / max) * 100)} % used`} />
   </>
 );
-
 
 function Actions({ queue }: { queue: State }) {
   const client = useQueryClient();

@@ -69,6 +69,7 @@ export function Queues() {
         columns={COLUMNS}
         keyOf={({ namespace: space, name }) => `${space} ${name}`}
         noun="queues"
+        openAt={(name) => queueAt(namespace ?? '/', name)}
         filters={[
           { name: 'ready', label: 'With messages', value: 'true' },
           { name: 'personal', label: 'Personal', value: 'true' },
@@ -121,5 +122,5 @@ export function Queues() {
   );
 }
 
-/** A purge or deletion holds for what was seen: the same queue, and at most twice as many messages. */
+/** Conditions of a purge or deletion: the queue that was seen, and at most twice as many messages. */
 export const conditions = (queue: Queue) => ({ if_id: queue.id, if_ready_max: queue.ready * 2 + 100 });

@@ -6,9 +6,10 @@ import type { PartitionRecords, Record as Entry, Topic, TopicRecords } from '../
 import { curl } from '../../ui/Action';
 import { Content, firstLine, Headers } from '../../ui/Content';
 import { Dialog } from '../../ui/Dialog';
-import { age, bytes, count, time, visible } from '../../ui/format';
+import { bytes, count, visible } from '../../ui/format';
 import { Copy, Facts, Failure, Field, save, Time } from '../../ui/parts';
 import { setParams, useRoute } from '../../ui/route';
+import { Scroll, Table, type Column } from '../../ui/Table';
 import { Produce } from './Produce';
 import { topicUrl } from './Topics';
 
@@ -124,7 +125,7 @@ function Page({ topic }: { topic: Topic }) {
           )}
         </div>
       )}
-      {records.length > 0 && <Table topic={topic} records={records} />}
+      {records.length > 0 && <Rows topic={topic} records={records} />}
       {data && (
         <div className="foot">
           <span>
@@ -174,56 +175,34 @@ function Tail({ topic, search }: { topic: Topic; search: Record<string, string> 
           {state.end ?? `${count(state.passed)} came`}
         </span>
       </div>
-      {state.records.length === 0 ? <div className="empty">Waiting for the next record.</div> : <Table topic={topic} records={state.records.slice(0, 200)} />}
+      {state.records.length === 0 ? <div className="empty">Waiting for the next record.</div> : <Rows topic={topic} records={state.records.slice(0, 200)} />}
     </>
   );
 }
 
-function Table({ topic, records }: { topic: Topic; records: Entry[] }) {
+const columns = (onOpen: (record: Entry) => void): Column<Entry>[] => [
+  {
+    head: 'Value',
+    cell: (record) => (
+      <button type="button" className="link line mono" onClick={() => onOpen(record)}>
+        {firstLine({ value: record.value, base64: record.value_base64 })}
+      </button>
+    ),
+  },
+  { head: 'Key', cell: (record) => <span className="mono">{visible(String(record.key ?? record.key_base64 ?? '–').slice(0, 80))}</span> },
+  { head: 'Time', cell: ({ timestamp }) => <Time at={timestamp} /> },
+  { head: 'Partition', num: true, cell: ({ partition }) => partition },
+  { head: 'Offset', num: true, phone: 'less', cell: ({ offset }) => count(offset) },
+  { head: 'Bytes', num: true, phone: 'less', cell: ({ bytes: n }) => bytes(n) },
+];
+
+function Rows({ topic, records }: { topic: Topic; records: Entry[] }) {
   const [opened, setOpened] = useState<Entry>();
   return (
-    <div className="scroll">
-      <table className="cards">
-        <caption className="unseen">Records</caption>
-        <thead>
-          <tr>
-            <th scope="col">Value</th>
-            <th scope="col">Key</th>
-            <th scope="col">Time</th>
-            <th scope="col" className="num">
-              Partition
-            </th>
-            <th scope="col" className="num">
-              Offset
-            </th>
-            <th scope="col" className="num">
-              Bytes
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {records.map((record) => (
-            <tr key={`${record.partition} ${record.offset}`}>
-              <td>
-                <button type="button" className="link line mono" onClick={() => setOpened(record)}>
-                  {firstLine({ value: record.value, base64: record.value_base64 })}
-                </button>
-              </td>
-              <td data-head="Key" className="mono">
-                {visible(String(record.key ?? record.key_base64 ?? '–').slice(0, 80))}
-              </td>
-              <td data-head="Time" title={record.timestamp ?? undefined}>
-                {time(record.timestamp)} <span className="quiet small">{age(record.timestamp)}</span>
-              </td>
-              <td data-head="Place" className="num">
-                {record.partition}
-              </td>
-              <td className="num less">{count(record.offset)}</td>
-              <td className="num less">{bytes(record.bytes)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <>
+      <Scroll>
+        <Table caption="Records" columns={columns(setOpened)} rows={records} keyOf={({ partition, offset }) => `${partition} ${offset}`} />
+      </Scroll>
       {opened && (
         <Dialog title={`Record ${count(opened.offset)} of partition ${opened.partition}`} onClose={() => setOpened(undefined)} wide>
           <Content raw={{ value: opened.value, base64: opened.value_base64 }} size={opened.bytes} />
@@ -243,6 +222,6 @@ function Table({ topic, records }: { topic: Topic; records: Entry[] }) {
           </div>
         </Dialog>
       )}
-    </div>
+    </>
   );
 }

@@ -46,6 +46,7 @@ export const Topics = () => (
       columns={COLUMNS}
       keyOf={({ name }) => name}
       noun="topics"
+      openAt={(name) => to(['topics', name])}
       filters={[
         { name: 'kind', label: 'Stored', value: 'stored' },
         { name: 'kind', label: 'Of queues', value: 'queue' },

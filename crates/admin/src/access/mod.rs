@@ -10,8 +10,10 @@
 //!
 //! - `rights`: the right of every route
 //! - `standing`: the end of waits and streams when their right is gone
+//! - `may`: decisions about a user
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
+mod may;
 pub(crate) mod rights;
 mod routes;
 mod rules;

@@ -61,7 +61,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/apps" => Needs::Cluster(Describe),
         // An app reads and writes the topics that its definition names: who defines it may do that with all.
         "/apps/{app}" if puts || *method == Method::PATCH => Needs::Cluster(Operate),
-        "/users" | "/users/{user}" | "/users/{user}/rules" | "/tokens" | "/tokens/{id}" | "/rules" => {
+        "/users" | "/users/{user}" | "/users/{user}/may" | "/tokens" | "/tokens/{id}" | "/rules" => {
             Needs::Cluster(managed)
         }
         "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"

@@ -16,7 +16,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot, body, server};
 use stafett_store::wall_ms;
 
-use super::{COOKIE, refused, rules, session};
+use super::{COOKIE, may, refused, rules, session};
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
 use crate::{Routes, answer};
@@ -129,7 +129,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .with(users)
         .with(tokens);
-    rules::routes(routes)
+    rules::routes(may::routes(routes))
 }
 
 fn users(routes: Routes) -> Routes {
@@ -294,7 +294,7 @@ fn shown_user(user: &Arc<User>) -> UserStatus {
     }
 }
 
-fn no_such_user(name: &str) -> Problem {
+pub(super) fn no_such_user(name: &str) -> Problem {
     Problem::new(Code::NoSuchUser, format!("there is no user {name:?}"))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - `shape`: keys, offsets and values in requests and answers
 //! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
-//!   `show`: apps, tasks and workers
+//!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing
 //! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `fail`: records that fail;
 //!   `state`: state from inside and outside
@@ -14,6 +14,7 @@ mod fail;
 mod fetch;
 mod manage;
 mod reset;
+mod settings;
 mod shape;
 mod show;
 mod state;

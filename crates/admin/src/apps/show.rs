@@ -8,13 +8,15 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_apps::App;
-use stafett_apps::machine::{Balance, TaskView};
+use stafett_apps::machine::TaskView;
 use stafett_broker::Broker;
 use stafett_http::api::get;
 use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot};
 
+use super::declare::BALANCES;
 use super::find;
+use super::settings::{Settings, word};
 use super::shape::{ShownOffsets, by_topic};
 use crate::{Routes, answer};
 
@@ -73,6 +75,7 @@ struct Shown {
     balance: &'static str,
     durability: String,
     worker_timeout_ms: u64,
+    settings: Settings,
     paused: bool,
     /// Records between positions and ends.
     lag: u64,
@@ -189,14 +192,10 @@ impl Shown {
             name: app.name.to_string(),
             topics: it.topics.iter().map(ToString::to_string).collect(),
             tables: it.tables.keys().map(ToString::to_string).collect(),
-            balance: match it.balance {
-                Balance::Count => "count",
-                Balance::Weight => "weight",
-                Balance::Load => "load",
-                Balance::Manual => "manual",
-            },
+            balance: word(&BALANCES, it.balance),
             durability: app.level().to_string(),
             worker_timeout_ms: it.worker_timeout_ms,
+            settings: Settings::of(it),
             paused: stored.paused,
             lag: tasks
                 .iter()

@@ -42,7 +42,7 @@ impl Default for Settings {
             disk_free_bytes_min: 256 << 20,
             rewrite: RewritePolicy::default(),
             compaction: CompactionSettings::default(),
-            rewrite_bytes_per_second: 64 << 20,
+            rewrite_bytes_per_second: 96 << 20,
             boot: this_boot(),
             clock: Clock::system(),
             threads: true,

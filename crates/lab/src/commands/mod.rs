@@ -9,6 +9,7 @@ mod list;
 mod progress;
 mod report;
 mod run;
+mod serve;
 mod stub;
 
 use anyhow::Context as _;
@@ -30,6 +31,7 @@ struct CommandLine {
 enum Command {
     List(list::List),
     Run(run::Run),
+    Serve(serve::Serve),
     Agent(agent::Agent),
     Report(report::Report),
     Compare(report::Compare),
@@ -45,6 +47,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let done = match CommandLine::parse().command {
         Command::List(command) => command.run(),
         Command::Run(command) => command.run(),
+        Command::Serve(command) => command.run(),
         Command::Agent(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Compare(command) => command.run(),

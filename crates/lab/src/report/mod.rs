@@ -53,6 +53,21 @@ pub fn report(folder: &Path, out: &Path) -> Result<Written, ReportError> {
     Ok(written)
 }
 
+/// Returns the report of the run in `folder`, or of all runs right below it, as one HTML file.
+pub fn html(folder: &Path) -> Result<String, ReportError> {
+    Ok(page::runs(&load::runs(folder)?))
+}
+
+/// Returns the same as data: estimates by cell, effects of designs.
+pub fn json(folder: &Path) -> Result<String, ReportError> {
+    Ok(data::json(&load::runs(folder)?))
+}
+
+/// Returns the same as CSV with a row for each point.
+pub fn csv(folder: &Path) -> Result<String, ReportError> {
+    Ok(data::csv(&load::runs(folder)?))
+}
+
 /// Writes `compare.html`, `compare.csv` and `compare.json` into `out`: every folder's runs against the first
 /// folder's.
 pub fn compare(folders: &[PathBuf], out: &Path) -> Result<Written, ReportError> {

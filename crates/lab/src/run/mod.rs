@@ -4,10 +4,12 @@
 //! disk) stops the run, which keeps its results. A run that was interrupted goes on where it was.
 //!
 //! - `resume`: a run from its beginning, or one that goes on
+//! - [`live`]: a run that can be followed and ended from outside
 //! - [`point`]: one point: its system, its load, its result
 //! - [`metrics`]: the figures by name
 //! - [`verdict`]: how a point ended, and whether the client was measured rather than the system
 
+pub mod live;
 pub mod metrics;
 pub mod point;
 mod resume;
@@ -31,7 +33,9 @@ use crate::results::{Folder, Planned, Point, Reached, Run, Status, StoreError};
 use crate::systems::data_dir::Ground;
 use crate::systems::{self, Place, System, durability, find_peers};
 use crate::workload::load::Second;
+use live::{Control, Ends, Live};
 use point::Bench;
+pub use resume::order;
 
 /// Behind a system's name: where it speaks AMQP, if it speaks something else elsewhere.
 pub const OVER_AMQP: &str = "+amqp";
@@ -152,6 +156,12 @@ async fn run_within(
         .iter()
         .filter(|planned| folder.has_point(planned.number))
         .count();
+    let watch = Arc::new(Live::new(&request.out, watch));
+    let ends = Ends {
+        now: stop,
+        soon: CancellationToken::new(),
+    };
+    let control = Control::listen(&request.out, ends.clone());
     watch.begins(&run, done);
     let mut bench = Bench {
         space: Space::new(ground.path(), free_bytes),
@@ -160,29 +170,35 @@ async fn run_within(
         request,
         place,
         ground,
-        watch,
-        stop,
+        watch: Arc::clone(&watch) as Arc<dyn Watch>,
+        ends,
         system: None,
         crew,
     };
     let ended = bench.all(&mut run, &folder).await;
     bench.put_away().await;
-    let (stop, ground) = (bench.stop, bench.ground);
-    ground.give_back();
-    let (status, reason) = match ended {
-        Ok(()) if stop.is_cancelled() => (Status::Interrupted, None),
-        Ok(()) => (Status::Finished, None),
-        Err(error) => (Status::Stopped, Some(error.to_string())),
-    };
-    run.status = status;
-    run.reason = reason;
-    run.ended_ms = Some(now_ms());
+    bench.ground.give_back();
+    let is_whole = run.order.iter().all(|planned| folder.has_point(planned.number));
+    let is_cut = bench.ends.is_any() && !is_whole;
+    conclude(&mut run, ended, is_cut);
     // With a full disk even this may fail; earlier results are whole.
     let saved = folder.write_run(&run);
-    match (status, saved) {
+    watch.closes(&run);
+    drop(control);
+    match (run.status, saved) {
         (Status::Stopped, _) | (_, Ok(())) => Ok(run),
         (_, Err(error)) => Err(error.into()),
     }
+}
+
+/// Notes the end of a run.
+fn conclude(run: &mut Run, ended: Result<(), RunError>, is_cut: bool) {
+    (run.status, run.reason) = match ended {
+        Ok(()) if is_cut => (Status::Interrupted, None),
+        Ok(()) => (Status::Finished, None),
+        Err(error) => (Status::Stopped, Some(error.to_string())),
+    };
+    run.ended_ms = Some(now_ms());
 }
 
 /// Connects to the agents of a request, if it has any.
@@ -237,8 +253,8 @@ impl Bench {
         if run.ceilings.is_empty() {
             self.watch
                 .does("measuring what the client reaches against a stub");
-            let ceilings = ceiling::measure(&self.request, self.crew.as_mut(), &self.stop).await?;
-            if self.stop.is_cancelled() {
+            let ceilings = ceiling::measure(&self.request, self.crew.as_mut(), &self.ends.now).await?;
+            if self.ends.now.is_cancelled() {
                 // Half a ceiling would stand there as one. It is measured when the run goes on.
                 return Ok(());
             }
@@ -251,7 +267,7 @@ impl Bench {
             let Some(planned) = run.order.get(place).cloned() else {
                 break;
             };
-            if self.stop.is_cancelled() {
+            if self.ends.is_any() {
                 return Ok(());
             }
             if folder.has_point(planned.number) {
@@ -267,7 +283,7 @@ impl Bench {
             if let Some(shortage) = self.shortage.take() {
                 return Err(RunError::Space(shortage));
             }
-            if self.stop.is_cancelled() {
+            if self.ends.now.is_cancelled() {
                 // Half a point is none.
                 return Ok(());
             }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio_util::sync::CancellationToken;
-
+use super::live::Ends;
 use super::verdict::{self, VerdictInput};
 use super::{Request, Watch, metrics, now_ms};
 use crate::agents::Crew;
@@ -29,7 +28,7 @@ pub(crate) struct Bench {
     pub(crate) request: Request,
     pub(crate) place: Place,
     pub(crate) watch: Arc<dyn Watch>,
-    pub(crate) stop: CancellationToken,
+    pub(crate) ends: Ends,
     pub(crate) system: Option<System>,
     /// Folder that systems store in.
     pub(crate) ground: Ground,
@@ -225,7 +224,7 @@ impl Bench {
         let destinations = destinations(plan, topic_settings, tag);
         prepare(driver, plan, &destinations).await?;
         let prepared = began.elapsed();
-        let stop = self.stop.child_token();
+        let stop = self.ends.now.child_token();
         let of_load = stop.clone();
         let process = self.system.as_ref().and_then(|system| system.process.as_ref());
         let watch = Arc::clone(&self.watch);
@@ -300,7 +299,8 @@ impl Bench {
             .and_then(|system| system.process.as_ref())
             .map(|process| process.pid);
         let _ = self
-            .stop
+            .ends
+            .now
             .run_until_cancelled(tokio::time::sleep(plan.run.duration.0))
             .await;
         if let Some(bytes) = pid.and_then(crate::measure::process::memory_bytes) {

@@ -5,25 +5,23 @@ use std::collections::BTreeSet;
 
 use super::{Request, RunError, now_ms};
 use crate::environment;
-use crate::experiment::Experiment;
 use crate::experiment::check::speaks;
+use crate::experiment::{Experiment, ExperimentError, RunSettings, Source};
 use crate::grid;
-use crate::results::{Environment, FORMAT, Folder, Run, RunRequest, Status, StoreError};
+use crate::results::{Environment, FORMAT, Folder, Planned, Run, RunRequest, Status, StoreError};
 
 /// Path under which the grid varies the protocol.
 pub(super) const PROTOCOL: &str = "run.protocol";
 
 /// A run from its beginning.
 pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
-    let parameters = grid::combinations(&request.source.grid(request.scale)?);
-    let (asked, seed) = asked(request, &experiment)?;
-    let mut order = grid::order(&asked.systems, &parameters, asked.repetitions, seed);
-    // Where the protocol is varied, each system is asked in those that it speaks.
-    order.retain(|planned| {
-        let protocol = planned.parameters.get(PROTOCOL);
-        let protocol = protocol.and_then(|value| serde_json::from_value(value.clone()).ok());
-        protocol.is_none_or(|protocol| speaks(&planned.system, protocol))
-    });
+    let asked = asked(request, &experiment)?;
+    let (order, seed) = order(
+        &request.source,
+        request.scale,
+        &asked.systems,
+        Some(asked.repetitions),
+    )?;
     std::fs::create_dir_all(&request.out).map_err(|source| StoreError::Write {
         path: request.out.clone(),
         source,
@@ -49,31 +47,59 @@ pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, 
     })
 }
 
-/// Returns the request, with the experiment's values where it has none; and the seed.
-fn asked(request: &Request, experiment: &Experiment) -> Result<(RunRequest, u64), RunError> {
-    let first = grid::combinations(&request.source.grid(request.scale)?)
-        .into_iter()
-        .next();
-    let plan = request.source.plan(request.scale, &first.unwrap_or_default())?;
+/// Returns all points of a run in their order, and its seed. Repetitions are those of the experiment if they are
+/// `None`.
+pub fn order(
+    source: &Source,
+    scale: f64,
+    systems: &[String],
+    repetitions: Option<u32>,
+) -> Result<(Vec<Planned>, u64), ExperimentError> {
+    let run = first_settings(source, scale)?;
+    let parameters = grid::combinations(&source.grid(scale)?);
+    let mut order = grid::order(
+        systems,
+        &parameters,
+        repetitions.unwrap_or(run.repetitions),
+        run.seed,
+    );
+    // Where the protocol is varied, each system is asked in those that it speaks.
+    order.retain(|planned| {
+        let protocol = planned.parameters.get(PROTOCOL);
+        let protocol = protocol.and_then(|value| serde_json::from_value(value.clone()).ok());
+        protocol.is_none_or(|protocol| speaks(&planned.system, protocol))
+    });
+    Ok((order, run.seed))
+}
+
+/// Returns the settings of the first point.
+fn first_settings(source: &Source, scale: f64) -> Result<RunSettings, ExperimentError> {
+    let first = grid::combinations(&source.grid(scale)?).into_iter().next();
+    Ok(source.plan(scale, &first.unwrap_or_default())?.run)
+}
+
+/// Returns the request, with the experiment's values where it has none.
+fn asked(request: &Request, experiment: &Experiment) -> Result<RunRequest, RunError> {
+    let settings = first_settings(&request.source, request.scale)?;
     let agents = request.agents.iter();
     let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
     let clients = request.clients.as_ref();
     let asked = RunRequest {
         systems: systems.clone(),
-        repetitions: request.repetitions.unwrap_or(plan.run.repetitions),
+        repetitions: request.repetitions.unwrap_or(settings.repetitions),
         addresses: request.addresses.clone(),
         agents: agents
             .map(|agent| format!("{}={}", agent.name, agent.address))
             .collect(),
         clients: clients.map(|program| program.display().to_string()),
     };
-    Ok((asked, plan.run.seed))
+    Ok(asked)
 }
 
 /// A run that was begun before, if it is the same.
 pub(super) fn resumed(request: &Request, experiment: &Experiment, folder: &Folder) -> Result<Run, RunError> {
     let mut run = folder.read_run()?;
-    let (now, _) = asked(request, experiment)?;
+    let now = asked(request, experiment)?;
     if let Some(difference) = difference(&run, request, &now) {
         return Err(RunError::Request(format!(
             "{} holds another run ({}): {difference}. Give another folder with --out, or delete it",

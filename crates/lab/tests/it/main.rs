@@ -3,4 +3,5 @@
 
 mod agents;
 mod run;
+mod serve;
 mod short;

@@ -363,7 +363,7 @@ settings! {
 
         /// How fast the background may rewrite segments, so that it leaves the disk to writers and readers.
         /// What compaction by key only reads counts a quarter.
-        rewrite_bytes_per_second: Bytes = "64MiB", in MIB..=TIB;
+        rewrite_bytes_per_second: Bytes = "96MiB", in MIB..=TIB;
 
         /// Memory for the keys of compacted topics while they are compacted: 30 bytes per key that is new
         /// since the last time. If it does not suffice, compaction takes several passes.

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Produce and consume of Kafka's own tools with TLS and without, in turn; beside them Apache Kafka with TLS.
+
+One process of Stafett has both listeners. Rates are those of ProducerPerformance (acks=all, linger 5 ms, batches of 64 KiB) and
+ConsumerPerformance, six partitions; CPU is the broker's, per million records.
+"""
+
+import argparse
+import itertools
+import re
+import statistics
+import subprocess
+
+import common
+
+common.in_venv()
+
+import load  # noqa: E402
+
+PARTITIONS = 6
+SUMMARY = re.compile(r"([\d.]+) records/sec \(([\d.]+) MB/sec\)")
+names = (f"tls-{number}" for number in itertools.count())
+
+
+class Peer:
+    """A listener of a broker: how clients reach it, and whose CPU counts."""
+
+    def __init__(self, broker, address, properties, makes_topics_at):
+        self.broker = broker
+        self.address = address
+        self.properties = properties
+        self.makes_topics_at = makes_topics_at
+
+    def create(self, topic):
+        self.makes_topics_at(topic)
+
+    def metered(self, records, work):
+        before = self.broker.cpu_seconds()
+        rate = work()
+        return rate, 1e6 * (self.broker.cpu_seconds() - before) / records
+
+
+def produce(peer, topic, records, size):
+    def work():
+        output = common.tool(
+            "ProducerPerformance", "--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1,
+            "--bootstrap-server", peer.address, "--command-property", "acks=all", "linger.ms=5", "batch.size=65536",
+            *peer.properties.read_text().split(),
+        )  # fmt: skip
+        return float(SUMMARY.search(output.splitlines()[-1]).group(1))
+
+    return peer.metered(records, work)
+
+
+def consume(peer, topic, records):
+    def work():
+        output = common.tool(
+            "ConsumerPerformance", "--bootstrap-server", peer.address, "--topic", topic, "--num-records", records,
+            "--command-config", peer.properties, "--timeout", 60_000,
+        )  # fmt: skip
+        header, values = (line.split(", ") for line in output.strip().splitlines()[-2:])
+        return float(dict(zip(header, values))["fetch.nMsg.sec"])
+
+    return peer.metered(records, work)
+
+
+def peers(folder):
+    binary = str(common.stafett_binary())
+    subprocess.run([binary, "tls", "self-signed", "--dir", str(folder / "tls")], check=True, stdout=subprocess.DEVNULL)
+    certificate, key, authority = (folder / "tls" / name for name in ("server.pem", "server.key", "ca.pem"))
+    secure = folder / "secure.properties"
+    secure.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority}\n")
+    plain = folder / "plain.properties"
+    plain.write_text("security.protocol=PLAINTEXT\n")
+    settings = {"tls.certificate": certificate, "tls.key": key, "kafka.tls_listen": "127.0.0.1:0", "amqp.tls_listen": "", "http.tls_listen": ""}
+    arguments = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    stafett = common.Broker("stafett-os", folder / "stafett", arguments)
+    tls_address = stafett.kafka_tls
+
+    def in_stafett(topic):
+        load.create(stafett.address, [topic], partitions=PARTITIONS)
+
+    both = folder / "both.pem"
+    both.write_text(key.read_text() + certificate.read_text())
+    options = [
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:SSL",
+        "ssl.keystore.type=PEM", f"ssl.keystore.location={both}",
+        "ssl.truststore.type=PEM", f"ssl.truststore.location={authority}",
+    ]  # fmt: skip
+    kafka = common.Broker("kafka", folder / "kafka", [word for option in options for word in ("--property", option)])
+
+    def in_kafka(topic):
+        load.create(kafka.address, [topic], partitions=PARTITIONS, settings={"security.protocol": "ssl", "ssl.ca.location": str(authority)})
+
+    return {
+        "stafett": Peer(stafett, stafett.address, plain, in_stafett),
+        "stafett with TLS": Peer(stafett, tls_address, secure, in_stafett),
+        "kafka with TLS": Peer(kafka, kafka.address, secure, in_kafka),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--records", type=int, default=4_000_000, help="of 100 B; a fifth as many of 1 KiB")
+    options = parser.parse_args()
+    print(common.machine(), flush=True)
+    subjects = peers(common.work_folder())
+    for size, records in ((100, options.records), (1024, options.records // 5)):
+        found = {name: {"produce": [], "consume": []} for name in subjects}
+        for run in range(-1, options.runs):
+            order = list(subjects)[run % len(subjects) :] + list(subjects)[: run % len(subjects)]
+            for name in order:
+                peer, topic = subjects[name], next(names)
+                peer.create(topic)
+                # The first run warms up.
+                count = records if run >= 0 else records // 10
+                measured = {"produce": produce(peer, topic, count, size), "consume": consume(peer, topic, count)}
+                for row, figures in measured.items() if run >= 0 else ():
+                    found[name][row].append(figures)
+        for row in ("produce", "consume"):
+            for name, rows in found.items():
+                rate, cpu = (statistics.median(column) for column in zip(*rows[row]))
+                each = "; ".join(f"{one[0]:,.0f} {one[1]:.2f}" for one in rows[row])
+                print(f"{row} {size} B, {name} (os), records/s, CPU-s per million: median {rate:,.0f} {cpu:.2f} ({each})", flush=True)
+
+
+main()

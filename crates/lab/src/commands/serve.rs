@@ -1,0 +1,73 @@
+//! `stafett lab serve`.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use stafett_lab::page::{self, PageError, Settings};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::Failure;
+use crate::signals::StopSignals;
+
+/// Serve the lab as a web page: experiments, runs that are watched live, and their analysis
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It listens on this machine's loopback only, since it starts programs. Runs go on when it ends, and are found again.\n\n\
+        Examples:\n  stafett lab serve\n  stafett lab serve --runs /var/lab --listen 127.0.0.1:7072"
+)]
+pub(super) struct Serve {
+    /// Where the page is served, on loopback
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7072")]
+    listen: String,
+    /// Folder of the runs
+    #[arg(long, value_name = "DIR", default_value = "./lab")]
+    runs: PathBuf,
+    /// Folder of own experiments
+    #[arg(long, value_name = "DIR", default_value = "./lab-experiments")]
+    experiments: PathBuf,
+    /// File with the secret of agents, for runs that have some
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let exe = std::env::current_exe().context("this program's own file is not known")?;
+        let settings = Settings {
+            listen: self.listen,
+            runs: self.runs,
+            experiments: self.experiments,
+            exe,
+            secret_file: self.secret_file,
+        };
+        let runtime = super::runtime()?;
+        let served = runtime.block_on(served(settings));
+        match served {
+            Err(error @ PageError::NotLoopback(_)) => Err(Failure::Usage(error.to_string())),
+            Err(error) => Err(Failure::Run(error.into())),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Serves until a signal.
+async fn served(settings: Settings) -> Result<(), PageError> {
+    let stop = CancellationToken::new();
+    let ready = |address| {
+        // Standard output may be closed.
+        let _ = writeln!(io::stdout(), "the lab is at http://{address}/lab/");
+        let _ = io::stdout().flush();
+    };
+    let serving = page::serve(settings, ready, stop.clone());
+    tokio::pin!(serving);
+    let Ok(mut signals) = StopSignals::listen() else {
+        return serving.await;
+    };
+    tokio::select! {
+        ended = &mut serving => return ended,
+        () = signals.next() => stop.cancel(),
+    }
+    serving.await
+}

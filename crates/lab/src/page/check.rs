@@ -1,0 +1,148 @@
+//! Plans of runs: the number of points, their time, and mistakes, before anything runs.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stafett_http::api::post;
+use stafett_http::{Api, Code, Problem, body};
+
+use super::Lab;
+use crate::experiment::{ExperimentError, Source};
+use crate::run;
+
+/// A run is named long above this time.
+const LONG_S: f64 = 3600.0;
+const POINTS_MAX: usize = 10_000;
+
+pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
+    api.route(
+        post(
+            "/lab/v1/check",
+            "Tells how an experiment would run, and mistakes in it.",
+        )
+        .body::<Asked>()
+        .answers::<Checked>(200),
+        check,
+    )
+}
+
+/// An experiment to check.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    /// Text of the experiment.
+    toml: String,
+    /// Factor of durations and totals; 1 if absent.
+    scale: Option<f64>,
+    /// Only these systems.
+    systems: Option<Vec<String>>,
+    repetitions: Option<u32>,
+}
+
+/// A mistake, and its place in the text.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Mistake {
+    /// From 1; null if the mistake has no place.
+    line: Option<usize>,
+    message: String,
+}
+
+/// Values of one setting.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Axis {
+    path: String,
+    values: Vec<Value>,
+}
+
+/// A run as it would be.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct Checked {
+    /// Points, repetitions included.
+    points: usize,
+    repetitions: u32,
+    /// Time of all points under load, without starts of systems.
+    seconds: f64,
+    order_seed: u64,
+    systems: Vec<String>,
+    errors: Vec<Mistake>,
+    warnings: Vec<String>,
+    grid: Vec<Axis>,
+}
+
+async fn check(State(_): State<Lab>, request: Request) -> Result<Json<Checked>, Problem> {
+    let asked: Asked = body::json(request).await?;
+    let scale = asked.scale.unwrap_or(1.0);
+    if !(0.001..=1000.0).contains(&scale) {
+        return Err(Problem::bad_request("scale is 0.001 to 1000"));
+    }
+    let read = tokio::task::spawn_blocking(move || planned(&asked, scale));
+    let checked = read
+        .await
+        .map_err(|error| Problem::new(Code::Unreadable, error))?;
+    Ok(Json(checked))
+}
+
+fn planned(asked: &Asked, scale: f64) -> Checked {
+    let source = Source {
+        place: "text".to_owned(),
+        text: asked.toml.clone(),
+    };
+    try_planned(asked, &source, scale).unwrap_or_else(|error| Checked {
+        errors: vec![mistake(&error)],
+        ..Checked::default()
+    })
+}
+
+fn try_planned(asked: &Asked, source: &Source, scale: f64) -> Result<Checked, ExperimentError> {
+    let experiment = source.experiment()?;
+    let systems = asked.systems.clone().unwrap_or(experiment.systems);
+    let (order, seed) = run::order(source, scale, &systems, asked.repetitions)?;
+    let mut seconds = 0.0;
+    for planned in order.iter().filter(|planned| planned.repetition == 1) {
+        let run = source.plan(scale, &planned.parameters)?.run;
+        seconds += (run.warmup.0 + run.duration.0).as_secs_f64();
+    }
+    let repetitions = order.iter().map(|planned| planned.repetition).max().unwrap_or(0);
+    seconds *= f64::from(repetitions);
+    let mut warnings = Vec::new();
+    if seconds > LONG_S {
+        let minutes = (seconds / 60.0).round();
+        warnings.push(format!(
+            "{} points take {minutes} min at least; a scale below 1 takes less",
+            order.len()
+        ));
+    }
+    if order.len() > POINTS_MAX {
+        warnings.push(format!("{} points are more than {POINTS_MAX}", order.len()));
+    }
+    if repetitions == 1 {
+        warnings.push("one repetition gives no confidence intervals".to_owned());
+    }
+    let grid = source.grid(scale)?.into_iter();
+    Ok(Checked {
+        points: order.len(),
+        repetitions,
+        seconds,
+        order_seed: seed,
+        systems,
+        errors: Vec::new(),
+        warnings,
+        grid: grid.map(|(path, values)| Axis { path, values }).collect(),
+    })
+}
+
+/// The line stands behind the place of the text, where there is one.
+fn mistake(error: &ExperimentError) -> Mistake {
+    match error {
+        ExperimentError::Wrong { place, message } => Mistake {
+            line: place.rsplit_once(':').and_then(|(_, line)| line.parse().ok()),
+            message: message.clone(),
+        },
+        ExperimentError::Unreadable { .. } => Mistake {
+            line: None,
+            message: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,451 @@
+//! Runs that wait, in `queue.json`, and the program of the one that is under way.
+//!
+//! One run at a time: the next begins when no program runs one in the folder, be it of the page or of the
+//! command line.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path as FilePath, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stafett_http::api::{get, post, put};
+use stafett_http::{Api, Code, Path, Problem, body};
+use stafett_model::Lock;
+use tokio::process::Command;
+use tokio::sync::Notify;
+
+use super::notes::Notes;
+use super::{Lab, checked_name, failed, notes};
+use crate::experiment::check::SYSTEMS;
+use crate::results::{Folder, Run, Status};
+use crate::run::{live, now_ms};
+
+/// File of the queue, in the folder of the runs.
+pub(super) const FILE: &str = "queue.json";
+/// Standard error of the program of a run.
+pub(super) const OUTPUT: &str = "output.log";
+/// Text of the experiment of a run that goes on, in its folder.
+const EXPERIMENT: &str = "experiment.toml";
+const WAITING_MAX: usize = 100;
+/// Time between two looks at the folder.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+
+pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
+    api.route(
+        post(
+            "/lab/v1/runs",
+            "Puts a run into the queue; it begins at once if none is under way.",
+        )
+        .body::<Asked>()
+        .answers::<Waiting>(202)
+        .refuses(&[Code::NoSuchExperiment, Code::Overloaded, Code::BadSettings]),
+        add,
+    )
+    .route(
+        post(
+            "/lab/v1/runs/{id}/resume",
+            "Puts a run that has ended before its last point into the queue again.",
+        )
+        .answers::<Waiting>(202)
+        .refuses(&[Code::NoSuchRun, Code::InUse, Code::Overloaded]),
+        resume,
+    )
+    .route(
+        get("/lab/v1/queue", "Lists runs that wait, in their order.").answers::<Order>(200),
+        list,
+    )
+    .route(
+        put(
+            "/lab/v1/queue",
+            "Changes the order of runs that wait; those that are not named are dropped.",
+        )
+        .body::<NewOrder>()
+        .answers::<Order>(200)
+        .refuses(&[Code::NoSuchRun]),
+        reorder,
+    )
+}
+
+/// A run to begin.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    experiment: String,
+    /// Factor of durations and totals; 1 if absent.
+    scale: Option<f64>,
+    /// Only these systems.
+    systems: Option<Vec<String>>,
+    repetitions: Option<u32>,
+    /// Agents that carry the load, each `[NAME=]HOST:PORT`.
+    #[serde(default)]
+    agents: Vec<String>,
+    /// Systems that run already: addresses by name.
+    #[serde(default)]
+    addresses: std::collections::BTreeMap<String, String>,
+    /// Address of this machine at which agents find what is started here.
+    host: Option<String>,
+    /// Time before which it does not begin, in ms since 1970.
+    not_before: Option<i64>,
+    /// Id of a run that has to end first.
+    after: Option<String>,
+    title: Option<String>,
+    #[serde(default)]
+    labels: Vec<String>,
+}
+
+/// A run that waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Waiting {
+    pub(super) id: String,
+    pub(super) experiment: String,
+    /// Arguments of the program behind `run`.
+    arguments: Vec<String>,
+    not_before: Option<i64>,
+    after: Option<String>,
+    /// Milliseconds since 1970.
+    pub(super) asked_at: i64,
+}
+
+/// Runs that wait.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct Order {
+    items: Vec<Waiting>,
+}
+
+/// Ids in their new order.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NewOrder {
+    ids: Vec<String>,
+}
+
+/// The queue of one folder.
+#[derive(Debug)]
+pub(super) struct Queue {
+    path: PathBuf,
+    waiting: Lock<Vec<Waiting>>,
+    /// Id of the run whose program was started by this process.
+    started: Lock<Option<String>>,
+    changed: Notify,
+}
+
+impl Queue {
+    pub(super) fn open(runs: &FilePath) -> io::Result<Self> {
+        let path = runs.join(FILE);
+        let order: Order = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Order::default(),
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            path,
+            waiting: Lock::new(order.items),
+            started: Lock::new(None),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(super) fn waiting(&self) -> Vec<Waiting> {
+        self.waiting.lock().clone()
+    }
+
+    pub(super) fn started(&self) -> Option<String> {
+        self.started.lock().clone()
+    }
+
+    /// Changes the queue, and stores it; a queue that cannot be stored stays as it is.
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Waiting>) -> Result<T, Problem>) -> Result<T, Problem> {
+        let mut waiting = self.waiting.lock();
+        let mut items = waiting.clone();
+        let done = change(&mut items)?;
+        let order = Order { items };
+        let text = serde_json::to_vec_pretty(&order).map_err(io::Error::from);
+        text.and_then(|text| notes::put(&self.path, &text))
+            .map_err(|error| failed("the queue is not stored", &error))?;
+        *waiting = order.items;
+        drop(waiting);
+        self.changed.notify_one();
+        Ok(done)
+    }
+
+    /// Drops a run that waits. Returns false if it does not wait.
+    pub(super) fn drop_waiting(&self, id: &str) -> Result<bool, Problem> {
+        if !self.waiting.lock().iter().any(|it| it.id == id) {
+            return Ok(false);
+        }
+        self.change(|waiting| {
+            waiting.retain(|it| it.id != id);
+            Ok(true)
+        })
+    }
+}
+
+async fn add(State(lab): State<Lab>, request: Request) -> Result<(StatusCode, Json<Waiting>), Problem> {
+    let asked: Asked = body::json(request).await?;
+    let found = lab.experiment(&asked.experiment)?;
+    if let Err(error) = found.source.experiment() {
+        return Err(Problem::new(Code::BadSettings, error));
+    }
+    let place = if found.is_own {
+        lab.experiment_path(&found.name).display().to_string()
+    } else {
+        found.name.clone()
+    };
+    let mut arguments = vec![place];
+    arguments.extend(options(&asked)?);
+    let now = now_ms();
+    let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let id = lab.free_id(&format!("{}-{time}", found.name));
+    let waiting = Waiting {
+        id: id.clone(),
+        experiment: found.name,
+        arguments,
+        not_before: asked.not_before,
+        after: asked.after,
+        asked_at: now,
+    };
+    let notes = Notes {
+        title: asked.title,
+        labels: asked.labels,
+        ..Notes::default()
+    };
+    notes
+        .write(&lab.run_folder(&id))
+        .map_err(|error| failed("the notes are not stored", &error))?;
+    let waiting = lab.put_last(waiting)?;
+    Ok((StatusCode::ACCEPTED, Json(waiting)))
+}
+
+/// Returns what a request says as options of the command line. Refuses what that would refuse.
+fn options(asked: &Asked) -> Result<Vec<String>, Problem> {
+    let mut options = Vec::new();
+    if let Some(scale) = asked.scale {
+        if !(0.001..=1000.0).contains(&scale) {
+            return Err(Problem::bad_request("scale is 0.001 to 1000"));
+        }
+        options.push(format!("--scale={scale}"));
+    }
+    if asked.repetitions.is_some_and(|it| !(1..=1000).contains(&it)) {
+        return Err(Problem::bad_request("repetitions are 1 to 1000"));
+    }
+    options.extend(asked.repetitions.map(|it| format!("--repetitions={it}")));
+    for system in asked.systems.iter().flatten() {
+        if !SYSTEMS.contains(&system.as_str()) {
+            let why = format!("{system:?} is no system; expected {}", SYSTEMS.join(", "));
+            return Err(Problem::bad_request(why));
+        }
+        options.push(format!("--system={system}"));
+    }
+    options.extend(asked.agents.iter().map(|agent| format!("--agent={agent}")));
+    let addresses = asked.addresses.iter();
+    options.extend(addresses.map(|(system, address)| format!("--address={system}={address}")));
+    options.extend(asked.host.iter().map(|host| format!("--host={host}")));
+    Ok(options)
+}
+
+async fn resume(
+    State(lab): State<Lab>,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Waiting>), Problem> {
+    let folder = lab.known_run(&id)?;
+    let run = Folder::new(&folder)
+        .read_run()
+        .map_err(|error| Problem::new(Code::NoSuchRun, error))?;
+    if live::is_alive(&folder).await || lab.queue.started().as_deref() == Some(&id) {
+        return Err(Problem::new(Code::InUse, "the run is under way"));
+    }
+    if run.status == Status::Finished {
+        return Err(Problem::new(Code::InUse, "the run has all its points"));
+    }
+    // The text of then: the experiment may have been changed since.
+    let text = folder.join(EXPERIMENT);
+    notes::put(&text, run.source.as_bytes())
+        .map_err(|error| failed("the experiment is not stored", &error))?;
+    let waiting = Waiting {
+        arguments: again(&run, &text),
+        experiment: run.name,
+        id,
+        not_before: None,
+        after: None,
+        asked_at: now_ms(),
+    };
+    let waiting = lab.put_last(waiting)?;
+    Ok((StatusCode::ACCEPTED, Json(waiting)))
+}
+
+/// Returns the arguments with which a run goes on: those that were asked for when it began.
+fn again(run: &Run, text: &FilePath) -> Vec<String> {
+    let asked = run.asked.clone().unwrap_or_default();
+    let mut arguments = vec![text.display().to_string(), format!("--scale={}", run.scale)];
+    if asked.repetitions > 0 {
+        arguments.push(format!("--repetitions={}", asked.repetitions));
+    }
+    arguments.extend(asked.systems.iter().map(|system| format!("--system={system}")));
+    arguments.extend(asked.agents.iter().map(|agent| format!("--agent={agent}")));
+    let addresses = asked.addresses.iter();
+    arguments.extend(addresses.map(|(system, address)| format!("--address={system}={address}")));
+    arguments.extend(asked.clients.iter().map(|program| format!("--clients={program}")));
+    arguments
+}
+
+async fn list(State(lab): State<Lab>) -> Json<Order> {
+    Json(Order {
+        items: lab.queue.waiting(),
+    })
+}
+
+async fn reorder(State(lab): State<Lab>, request: Request) -> Result<Json<Order>, Problem> {
+    let NewOrder { ids } = body::json(request).await?;
+    let items = lab.queue.change(|waiting| {
+        let mut ordered = Vec::new();
+        for id in &ids {
+            let place = waiting.iter().position(|it| it.id == *id);
+            let place = place.ok_or_else(|| {
+                Problem::new(
+                    Code::NoSuchRun,
+                    format!("no run {id:?} waits, or it is named twice"),
+                )
+            })?;
+            ordered.push(waiting.remove(place));
+        }
+        waiting.clone_from(&ordered);
+        Ok(ordered)
+    })?;
+    Ok(Json(Order { items }))
+}
+
+impl Lab {
+    pub(super) fn run_folder(&self, id: &str) -> PathBuf {
+        self.settings.runs.join(id)
+    }
+
+    /// Returns the folder of a run that exists.
+    pub(super) fn known_run(&self, id: &str) -> Result<PathBuf, Problem> {
+        let folder = self.run_folder(checked_name(id)?);
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        Err(Problem::new(Code::NoSuchRun, format!("there is no run {id:?}")))
+    }
+
+    /// Returns an id that no run has: two that are asked for in the same second get a number.
+    fn free_id(&self, wanted: &str) -> String {
+        let mut ids = (1_u32..).map(|number| match number {
+            1 => wanted.to_owned(),
+            _ => format!("{wanted}-{number}"),
+        });
+        ids.find(|id| !self.run_folder(id).exists())
+            .unwrap_or_else(|| wanted.to_owned())
+    }
+
+    fn put_last(&self, item: Waiting) -> Result<Waiting, Problem> {
+        self.queue.change(|waiting| {
+            if waiting.len() >= WAITING_MAX {
+                let why = format!("{WAITING_MAX} runs wait already");
+                return Err(Problem::new(Code::Overloaded, why));
+            }
+            if waiting.iter().any(|it| it.id == item.id) {
+                return Err(Problem::new(Code::InUse, "the run waits already"));
+            }
+            waiting.push(item.clone());
+            Ok(item)
+        })
+    }
+
+    /// Returns the run that a program runs now.
+    async fn under_way(&self) -> Option<String> {
+        for id in self.run_ids() {
+            if live::is_alive(&self.run_folder(&id)).await {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Takes the first run that may begin.
+    fn take_next(&self) -> Option<Waiting> {
+        let now = now_ms();
+        let has_ended = |id: &String| {
+            let waits = self.queue.waiting().iter().any(|it| it.id == *id);
+            !waits && self.queue.started().as_ref() != Some(id)
+        };
+        let ready = |item: &Waiting| {
+            item.not_before.is_none_or(|time| time <= now) && item.after.as_ref().is_none_or(has_ended)
+        };
+        let next = self.queue.waiting().into_iter().find(ready)?;
+        self.queue.drop_waiting(&next.id).ok()?.then_some(next)
+    }
+
+    /// Starts the program of a run, and waits for its end.
+    async fn run_now(&self, item: &Waiting) {
+        let folder = self.run_folder(&item.id);
+        let ended = self.program(item, &folder).await;
+        let reason = match ended {
+            Ok(None) => None,
+            Ok(Some(text)) => Some(text),
+            Err(error) => Some(format!("the program cannot be started: {error}")),
+        };
+        let mut notes = Notes::read(&folder);
+        notes.refused = reason;
+        // Without space the reason is in the log of the program alone.
+        let _ = notes.write(&folder);
+    }
+
+    /// Returns what the program said at its end if it failed.
+    async fn program(&self, item: &Waiting, folder: &FilePath) -> io::Result<Option<String>> {
+        fs::create_dir_all(folder)?;
+        let output = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(folder.join(OUTPUT))?;
+        let begun = output.metadata()?.len();
+        let mut out = OsString::from("--out=");
+        out.push(folder);
+        let mut command = Command::new(&self.settings.exe);
+        command.arg("run").args(&item.arguments).arg(out);
+        if let Some(secret) = &self.settings.secret_file {
+            command.arg("--secret-file").arg(secret);
+        }
+        // A group of its own: Ctrl-C for the page is not one for the run.
+        command.process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+        let status = command.spawn()?.wait().await?;
+        if status.success() {
+            return Ok(None);
+        }
+        let said = fs::read(folder.join(OUTPUT)).unwrap_or_default();
+        let said = said
+            .get(usize::try_from(begun).unwrap_or(0)..)
+            .unwrap_or_default();
+        let text = String::from_utf8_lossy(said);
+        let last = text.trim().lines().last().unwrap_or_default();
+        Ok(Some(format!("{last} ({status})")))
+    }
+}
+
+/// Begins runs, one after the other.
+pub(super) async fn run(lab: Lab) {
+    loop {
+        if lab.under_way().await.is_none()
+            && let Some(next) = lab.take_next()
+        {
+            *lab.queue.started.lock() = Some(next.id.clone());
+            lab.run_now(&next).await;
+            *lab.queue.started.lock() = None;
+            continue;
+        }
+        let wait = tokio::time::sleep(LOOKS_EVERY);
+        if lab.queue.waiting().is_empty() {
+            lab.queue.changed.notified().await;
+        } else {
+            wait.await;
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The routes, without a listener and without a system.
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, StatusCode};
+use serde_json::json;
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+
+use super::*;
+
+const TEXT: &str = "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nrepetitions = 2\nduration = \"3s\"\nwarmup = \"1s\"\n\
+                    [roles.p]\ndoes = \"produce\"\n[grid]\n\"roles.p.clients\" = [1, 2, 4]\n\
+                    [[figures]]\ntitle = \"t\"\nkind = \"bars\"\nx = \"system\"\ny = [\"produce_rate\"]\n";
+
+struct Served {
+    folder: TempDir,
+    routes: Router,
+    lab: Lab,
+}
+
+impl Served {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["runs", "own"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let queue = queue::Queue::open(&at("runs")).unwrap();
+        let settings = Settings {
+            listen: String::new(),
+            runs: at("runs"),
+            experiments: at("own"),
+            exe: at("nowhere"),
+            secret_file: None,
+        };
+        let lab = Lab {
+            settings: Arc::new(settings),
+            queue: Arc::new(queue),
+        };
+        Self {
+            routes: routes(lab.clone()),
+            folder,
+            lab,
+        }
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &str) -> (StatusCode, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/lab/v1{path}"))
+            .header("host", "127.0.0.1:7072")
+            .extension(ByteBudget::new(BudgetSettings {
+                bytes: BODIES_BYTES_MAX,
+            }))
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        let response = self.routes.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let bytes = to_bytes(response.into_body(), 1 << 24).await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    async fn got(&self, path: &str) -> Value {
+        let (status, answer) = self.ask(Method::GET, path, "").await;
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    }
+
+    async fn refused(&self, method: Method, path: &str, body: &str, code: &str) -> Value {
+        let (status, answer) = self.ask(method, path, body).await;
+        assert_eq!(answer["code"], code, "{path}: {status} {answer}");
+        answer
+    }
+}
+
+#[tokio::test]
+async fn own_experiments_are_kept_as_text_and_those_of_the_program_stay() {
+    let served = Served::new();
+    let (status, _) = served.ask(Method::PUT, "/experiments/mine", "question = 1").await;
+    assert_eq!(status, StatusCode::CREATED);
+    let shown = served.got("/experiments/mine").await;
+    assert_eq!(
+        (&shown["toml"], &shown["origin"]),
+        (&json!("question = 1"), &json!("own"))
+    );
+    assert!(
+        shown["error"].as_str().unwrap().contains("expected a string"),
+        "{shown}"
+    );
+    let (status, _) = served.ask(Method::PUT, "/experiments/mine", TEXT).await;
+    assert_eq!(status, StatusCode::OK);
+    served.ask(Method::PUT, "/experiments/copy?clone=mine", "").await;
+    assert_eq!(served.got("/experiments/copy").await["toml"], TEXT);
+    let list = served.got("/experiments?q=mine").await;
+    assert_eq!(list["items"][0]["question"], "?");
+    served
+        .refused(Method::PUT, "/experiments/peak", TEXT, "is_default")
+        .await;
+    served
+        .refused(Method::DELETE, "/experiments/peak", "", "is_default")
+        .await;
+    served
+        .refused(Method::PUT, "/experiments/.hidden", TEXT, "bad_request")
+        .await;
+    served
+        .refused(Method::PUT, "/experiments/..%2Fx", TEXT, "bad_request")
+        .await;
+    served
+        .refused(Method::GET, "/experiments/none", "", "no_such_experiment")
+        .await;
+    served.refused(Method::GET, "/nothing", "", "no_such_path").await;
+    let (status, _) = served.ask(Method::DELETE, "/experiments/mine", "").await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    served
+        .refused(Method::GET, "/experiments/mine", "", "no_such_experiment")
+        .await;
+}
+
+#[tokio::test]
+async fn a_check_tells_points_and_time_or_the_line_of_a_mistake() {
+    let served = Served::new();
+    let asked = |text: &str| json!({"toml": text, "repetitions": 5}).to_string();
+    let (_, plan) = served.ask(Method::POST, "/check", &asked(TEXT)).await;
+    assert_eq!(
+        (&plan["points"], &plan["seconds"]),
+        (&json!(15), &json!(60.0)),
+        "{plan}"
+    );
+    assert_eq!(
+        plan["grid"][0],
+        json!({"path": "roles.p.clients", "values": [1, 2, 4]})
+    );
+    let wrong = TEXT.replace("duration = \"3s\"", "duration = \"soon\"");
+    let (_, plan) = served.ask(Method::POST, "/check", &asked(&wrong)).await;
+    assert_eq!(
+        (&plan["points"], &plan["errors"][0]["line"]),
+        (&json!(0), &json!(5)),
+        "{plan}"
+    );
+}
+
+#[tokio::test]
+async fn runs_wait_in_the_order_that_was_asked_for_also_for_another_process() {
+    let served = Served::new();
+    served.ask(Method::PUT, "/experiments/mine", TEXT).await;
+    let mut ids = Vec::new();
+    for label in ["a", "b", "c"] {
+        let asked = json!({"experiment": "mine", "scale": 0.5, "labels": [label]}).to_string();
+        let (status, waiting) = served.ask(Method::POST, "/runs", &asked).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{waiting}");
+        ids.push(waiting["id"].as_str().unwrap().to_owned());
+    }
+    let shown = served.got(&format!("/runs/{}", ids[1])).await;
+    assert_eq!(
+        (&shown["state"], &shown["notes"]["labels"]),
+        (&json!("queued"), &json!(["b"]))
+    );
+    let order = json!({"ids": [ids[2], ids[0]]}).to_string();
+    served.ask(Method::PUT, "/queue", &order).await;
+    let twice = json!({"ids": [ids[2], ids[2]]}).to_string();
+    served.refused(Method::PUT, "/queue", &twice, "no_such_run").await;
+    let reopened = queue::Queue::open(&served.folder.path().join("runs")).unwrap();
+    let waiting: Vec<String> = reopened.waiting().into_iter().map(|it| it.id).collect();
+    assert_eq!(waiting, [ids[2].clone(), ids[0].clone()]);
+    let (status, _) = served
+        .ask(Method::POST, &format!("/runs/{}/stop", ids[2]), "")
+        .await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let path = format!("/runs/{}/stop", ids[2]);
+    served.refused(Method::POST, &path, "", "in_use").await;
+    let (status, _) = served.ask(Method::DELETE, &format!("/runs/{}", ids[2]), "").await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    assert_eq!(served.lab.queue.waiting().len(), 1);
+    let unknown = json!({"experiment": "mine", "systems": ["oracle"]}).to_string();
+    served
+        .refused(Method::POST, "/runs", &unknown, "bad_request")
+        .await;
+    served
+        .refused(
+            Method::POST,
+            "/runs",
+            r#"{"experiment": "none"}"#,
+            "no_such_experiment",
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_started_refuses_the_run_and_the_next_one_begins() {
+    let served = Served::new();
+    served.ask(Method::PUT, "/experiments/mine", TEXT).await;
+    for _ in 0..2 {
+        served
+            .ask(Method::POST, "/runs", r#"{"experiment": "mine"}"#)
+            .await;
+    }
+    let ended = async {
+        while served.lab.queue.started().is_some() || !served.lab.queue.waiting().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = queue::run(served.lab.clone()) => {}
+        () = ended => {}
+    }
+    let list = served.got("/runs").await;
+    for run in list["items"].as_array().unwrap() {
+        assert_eq!(run["state"], "refused", "{run}");
+        let reason = run["reason"].as_str().unwrap();
+        assert!(reason.starts_with("the program cannot be started"), "{reason}");
+    }
+    assert_eq!(list["matched"], 2);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_and_other_addresses_are_refused() {
+    let served = Served::new();
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/lab/v1/runs")
+        .header("host", "127.0.0.1:7072")
+        .header("origin", "https://example.com")
+        .body(Body::empty())
+        .unwrap();
+    let response = served.routes.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    let settings = Settings {
+        listen: "0.0.0.0:0".to_owned(),
+        ..(*served.lab.settings).clone()
+    };
+    let refused = serve(settings, |_| {}, CancellationToken::new()).await;
+    assert!(matches!(refused, Err(PageError::NotLoopback(_))));
+}
+
+#[tokio::test]
+async fn a_model_is_computed_and_one_without_bounds_is_refused() {
+    let served = Served::new();
+    let asked = json!({"station": {"service_rate": 500.0, "servers": 1}, "rates": [125.0, 600.0],
+        "centres": [{"name": "cpu", "demand_s": 2.0}], "think_s": 4.0, "clients": 2});
+    let (_, answer) = served.ask(Method::POST, "/models", &asked.to_string()).await;
+    assert_eq!(answer["open"][0]["utilisation"], 0.25);
+    assert_eq!(answer["open"][1], Value::Null, "the queue grows");
+    assert_eq!(answer["closed"].as_array().unwrap().len(), 2);
+    for wrong in [
+        json!({"clients": 1_000_000}),
+        json!({"station": {"service_rate": 0.0, "servers": 1}}),
+        json!({"station": {"service_rate": 1.0, "servers": 5000}}),
+        json!({"clients": 2}),
+    ] {
+        served
+            .refused(Method::POST, "/models", &wrong.to_string(), "bad_request")
+            .await;
+    }
+}

@@ -1,0 +1,165 @@
+//! `stafett lab serve` with real runs: the page is killed, found again, and runs are stopped and go on.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::short::SHORT;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The page's process. It ends with its test; runs that it started end with their last point.
+struct Page {
+    process: Child,
+    address: String,
+}
+
+impl Page {
+    fn start(folder: &TempDir) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_stafett-lab"))
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--runs",
+                "runs",
+                "--experiments",
+                "own",
+            ])
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("the lab is at http://").unwrap();
+        let address = address.strip_suffix("/lab/").unwrap().to_owned();
+        Self { process, address }
+    }
+
+    /// Returns status, and the body.
+    fn ask(&self, request: &str, body: &str) -> (u16, Vec<u8>) {
+        let (method, path) = request.split_once(' ').unwrap();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "{method} /lab/v1{path} HTTP/1.0\r\nhost: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+        let status = std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap();
+        (status, answer[end + 4..].to_vec())
+    }
+
+    fn json(&self, request: &str, body: &Value) -> Value {
+        let (status, answer) = self.ask(request, &body.to_string());
+        let answer = serde_json::from_slice(&answer).unwrap_or_default();
+        assert!(status < 300, "{request}: {status} {answer}");
+        answer
+    }
+
+    fn run(&self, id: &str) -> Value {
+        self.json(&format!("GET /runs/{id}"), &json!({}))
+    }
+
+    /// Waits until the run is as wanted.
+    fn until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let run = self.run(id);
+            if wanted(&run) {
+                return run;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{run}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The short experiment with four points.
+fn four() -> String {
+    SHORT.replace(
+        "\"system.durability\" = [\"os\"]",
+        "\"roles.producers.clients\" = [1, 2, 3, 4]",
+    )
+}
+
+#[test]
+fn a_run_outlives_its_page_stops_behind_a_point_and_goes_on_to_the_end() {
+    let folder = TempDir::new().unwrap();
+    let page = Page::start(&folder);
+    page.ask("PUT /experiments/mine", &four());
+    let begun = page.json("POST /runs", &json!({"experiment": "mine", "title": "first"}));
+    let id = begun["id"].as_str().unwrap().to_owned();
+    let next = page.json("POST /runs", &json!({"experiment": "mine"}));
+    page.until(&id, |run| run["done"] == 1 && run["now"]["at_s"].is_number());
+    // The page is killed; the run does not notice.
+    drop(page);
+    let page = Page::start(&folder);
+    let run = page.run(&id);
+    assert_eq!(run["state"], "running", "{run}");
+    assert_eq!(page.run(next["id"].as_str().unwrap())["state"], "queued");
+    let (status, _) = page.ask(&format!("DELETE /runs/{id}"), "");
+    assert_eq!(status, 409);
+    page.ask(&format!("DELETE /runs/{}", next["id"].as_str().unwrap()), "");
+    assert_eq!(page.ask(&format!("POST /runs/{id}/stop"), "").0, 202);
+    let run = page.until(&id, |run| run["state"] != "running");
+    assert_eq!(run["state"], "interrupted", "{run}");
+    let done = run["done"].as_u64().unwrap();
+    assert!((1..4).contains(&done), "{run}");
+    assert_eq!(page.ask(&format!("POST /runs/{id}/resume"), "").0, 202);
+    let run = page.until(&id, |run| run["state"] == "finished");
+    assert_eq!((&run["done"], &run["failed"]), (&json!(4), &json!(0)), "{run}");
+    assert_eq!(run["notes"]["title"], "first");
+    let points = page.json(&format!("GET /runs/{id}/points?outcome=done"), &json!({}));
+    assert_eq!(points["matched"], 4);
+    let (_, report) = page.ask(&format!("GET /runs/{id}/report.html"), "");
+    assert!(String::from_utf8(report).unwrap().contains("Does it run?"));
+    let (_, zip) = page.ask(&format!("GET /runs/{id}/download.zip"), "");
+    let has = |name: &str| zip.windows(name.len()).any(|it| it == name.as_bytes());
+    assert!(has("points/0004.json") && has("run.json"));
+    let live = std::fs::read_to_string(folder.path().join("runs").join(&id).join("live.ndjson")).unwrap();
+    assert_eq!(live.matches("\"event\":\"ended\"").count(), 4);
+    assert_eq!(live.matches("\"event\":\"closed\"").count(), 2);
+    let laws = page.json(&format!("GET /runs/{id}/laws"), &json!({}));
+    let bounds = laws["items"].as_array().unwrap().iter();
+    assert_eq!(bounds.filter(|line| line["law"] == "bound").count(), 4, "{laws}");
+}
+
+#[test]
+fn a_run_that_is_stopped_at_once_throws_its_point_away() {
+    let folder = TempDir::new().unwrap();
+    let page = Page::start(&folder);
+    page.ask(
+        "PUT /experiments/mine",
+        &four().replace("duration = \"1s\"", "duration = \"60s\""),
+    );
+    let begun = page.json("POST /runs", &json!({"experiment": "mine"}));
+    let id = begun["id"].as_str().unwrap().to_owned();
+    page.until(&id, |run| run["now"]["at_s"].is_number());
+    page.json(&format!("POST /runs/{id}/stop"), &json!({"now": true}));
+    let run = page.until(&id, |run| run["state"] != "running");
+    assert_eq!(
+        (&run["state"], &run["done"]),
+        (&json!("interrupted"), &json!(0)),
+        "{run}"
+    );
+}
