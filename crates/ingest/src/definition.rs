@@ -70,6 +70,9 @@ pub enum Added {
 #[serde(deny_unknown_fields)]
 struct File {
     ingest: BTreeMap<String, Wanted>,
+    /// A file may describe a whole pipeline; sinks are read elsewhere.
+    #[serde(default, rename = "sink")]
+    _sinks: toml::Table,
 }
 
 #[derive(Debug, Deserialize)]
@@ -303,6 +306,8 @@ mod tests {
             let refused = Endpoint::parse(&whole.replace(old, new)).unwrap_err();
             assert_eq!(refused.to_string(), why);
         }
+        let with_sinks = format!("{whole}[sink.s]\nfrom = \"EventLog\"\n");
+        assert_eq!(Endpoint::parse(&with_sinks).unwrap().len(), 1);
         let unknown = Endpoint::parse(&whole.replace("answer", "anser")).unwrap_err();
         assert!(unknown.to_string().contains("unknown field `anser`"), "{unknown}");
         let plain = format!("{whole}token = \"bearer\"\ncheck = {{ hmac = \"secret\" }}\n");

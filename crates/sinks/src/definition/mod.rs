@@ -124,6 +124,10 @@ impl Definition {
             .map_err(|why: toml::de::Error| DefinitionError::Syntax(why.to_string().trim().to_owned()))?;
         let mut sinks = Vec::new();
         for (kind, value) in table {
+            // A file may describe a whole pipeline; endpoints are read elsewhere.
+            if kind == "ingest" {
+                continue;
+            }
             if kind != "sink" {
                 return Err(DefinitionError::Unknown { path: kind });
             }

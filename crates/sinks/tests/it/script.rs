@@ -119,3 +119,10 @@ fn hostile_records_are_poison_with_a_reason() {
         batch.poison
     );
 }
+
+#[test]
+fn a_file_may_hold_endpoints_as_well() {
+    let text = "[ingest.log]\npath = \"/event/log\"\ntopic = \"t\"\n\
+         [sink.s]\nfrom = \"t\"\nto = \"files\"\npath = \"x\"\n";
+    assert_eq!(Definition::parse(text).unwrap().len(), 1);
+}

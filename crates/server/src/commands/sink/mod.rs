@@ -41,6 +41,7 @@ pub(super) fn describe() -> Command {
     let last = option(LAST, "N", "Records of each partition; 10 by default")
         .value_parser(value_parser!(u64).range(1..=10_000));
     http::command(Command::new("sink"))
+        .visible_alias("pipeline")
         .about("Write topics into databases and files, in bulk and exactly once")
         .subcommand_required(true)
         .arg_required_else_help(true)
