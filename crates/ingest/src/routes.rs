@@ -207,7 +207,7 @@ impl Door {
         added.collect()
     }
 
-    /// Stores the events of a request, and the record of the call, all or none. Returns the number of records.
+    /// Stores the events of a request and the record of the call, all or none. Returns their number.
     async fn store(&self, request: Request, claims: Claims, now_ms: i64) -> Result<u64, Problem> {
         let endpoint = &self.endpoint;
         let is_lines = is_lines(request.headers())?;

@@ -79,8 +79,8 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Begins at `from`. `begun` is the end of a batch whose bounds are stored already: it is written again with
-    /// the same bounds.
+    /// Begins at `from`. `begun` is the end of a batch whose bounds are stored already: it is written again
+    /// with the same bounds.
     pub fn new(
         place: Place,
         rules: FlushRules,
@@ -113,8 +113,8 @@ impl Gather {
         self.next
     }
 
-    /// Takes a record, unless it lies before the position, or behind the end of a batch that was begun. Returns
-    /// false if the batch has to be taken first.
+    /// Takes a record, unless it lies before the position, or behind the end of a batch that was begun.
+    /// Returns false if the batch has to be taken first.
     pub fn push(&mut self, record: &StoredRecord, converter: &mut Converter) -> bool {
         let offset = record.offset.0;
         if offset < self.next {

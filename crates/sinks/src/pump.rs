@@ -157,8 +157,8 @@ impl Pump {
         order.is_ok_and(|order| *order == Order::Run)
     }
 
-    /// Reads and writes from the target's position on, until the pump is paused, has to finish, or the target is
-    /// elsewhere. `None` at the end.
+    /// Reads and writes from the target's position on, until the pump is paused, has to finish, or the target
+    /// is elsewhere. `None` at the end.
     async fn follow(&mut self, writer: Writer, opened: Opened) -> Option<(Writer, Opened)> {
         self.tell(opened.next).await;
         let mut course = self.course(writer, opened);

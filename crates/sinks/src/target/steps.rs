@@ -23,7 +23,7 @@ impl Steps {
         Self(Some(Arc::new(hook)))
     }
 
-    /// Ends the process when a step is reached for the n-th time: `STEP:N`. `None` if the text is no such place.
+    /// Ends the process when a step is reached for the n-th time: `STEP:N`. `None` if the text is no place.
     pub fn dying_at(text: &str) -> Option<Self> {
         let (wanted, count) = text.split_once(':')?;
         let (wanted, count) = (wanted.to_owned(), count.parse::<u64>().ok()?);
