@@ -25,7 +25,7 @@ fn the_library_for_python_passes_its_tests_on_the_double() {
 
 #[test]
 fn the_library_for_typescript_passes_the_expectations_on_the_double() {
-    let (Some(node), Some(built)) = (peer::node(), typescript()) else {
+    let (Some(node), Some(built)) = (peer::node_program(), typescript()) else {
         return;
     };
     let mut command = peer::command(&node);
@@ -44,7 +44,7 @@ fn sessions_come_out_once_though_a_worker_and_the_broker_are_killed() {
 
 #[test]
 fn sessions_come_out_once_with_workers_in_typescript() {
-    let (Some(python), Some(node)) = (peer::python3(), peer::node()) else {
+    let (Some(python), Some(node)) = (peer::python3(), peer::node_program()) else {
         return;
     };
     let Some(built) = typescript().filter(|_| is_stafett()) else {
@@ -137,7 +137,7 @@ fn typescript() -> Option<PathBuf> {
 
 /// Builds the example in Go.
 fn go_program() -> Option<PathBuf> {
-    let go = peer::go()?;
+    let go = peer::go_compiler()?;
     let program = root().join("target/clients/go-apps");
     let mut command = peer::command(&go);
     command.args(["build", "-o"]).arg(&program).arg(".");

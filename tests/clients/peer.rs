@@ -74,7 +74,7 @@ pub(crate) fn python3() -> Option<PathBuf> {
     found
 }
 
-pub(crate) fn node() -> Option<PathBuf> {
+pub(crate) fn node_program() -> Option<PathBuf> {
     let found = on_path("node");
     if found.is_none() {
         skip("Node is not installed", "apt-get install nodejs");
@@ -82,7 +82,7 @@ pub(crate) fn node() -> Option<PathBuf> {
     found
 }
 
-pub(crate) fn go() -> Option<PathBuf> {
+pub(crate) fn go_compiler() -> Option<PathBuf> {
     let found = on_path("go");
     if found.is_none() {
         skip("Go is not installed", "apt-get install golang");

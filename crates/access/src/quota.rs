@@ -16,6 +16,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -75,6 +76,23 @@ pub enum BadQuota {
 
 /// Rates of an entity.
 pub type Rates = BTreeMap<Rate, f64>;
+
+impl fmt::Display for Entity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [("user", &self.user), ("client", &self.client)];
+        let named = parts
+            .into_iter()
+            .filter_map(|(kind, part)| Some((kind, part.as_ref()?)));
+        for (place, (kind, part)) in named.enumerate() {
+            let space = if place == 0 { "" } else { " " };
+            match part {
+                Part::Default => write!(out, "{space}{kind} *")?,
+                Part::Named(name) => write!(out, "{space}{kind} {name:?}")?,
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Entity {
     pub fn check(&self) -> Result<(), BadQuota> {

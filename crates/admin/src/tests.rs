@@ -1,5 +1,6 @@
 //! The routes, over a broker on a journal in memory.
 
+mod app_results;
 mod apps;
 mod consumers;
 mod document;

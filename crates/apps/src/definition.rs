@@ -209,17 +209,55 @@ fn put_marks(marks: &Marks, out: &mut Vec<u8>) {
 
 fn get_marks(rest: &mut &[u8]) -> Option<Marks> {
     let mut marks = Marks::default();
-    for _ in 0..u32::from_le_bytes(get(rest)?) {
+    for _ in 0..get_count(rest)? {
         let (task, worker) = (get_text(rest)?.parse().ok()?, get_text(rest)?.into());
         let [absent] = get(rest)?;
         let absent = *[Absent::Wait, Absent::Balance, Absent::Refuse].get(usize::from(absent))?;
         marks.pins.insert(task, (worker, absent));
     }
-    for _ in 0..u32::from_le_bytes(get(rest)?) {
+    for _ in 0..get_count(rest)? {
         let worker = get_text(rest)?.into();
         marks.drains.insert(worker, i64::from_le_bytes(get(rest)?));
     }
     Some(marks)
+}
+
+fn get_tables(rest: &mut &[u8]) -> Option<BTreeMap<Box<str>, Table>> {
+    let mut tables = BTreeMap::new();
+    for _ in 0..get_count(rest)? {
+        let name = get_text(rest)?.into();
+        let [format] = get(rest)?;
+        let keyed = format & NOT_KEYED == 0;
+        let format = *[Format::Json, Format::Bytes].get(usize::from(format & !NOT_KEYED))?;
+        let ttl_ms = Some(u64::from_le_bytes(get(rest)?)).filter(|ttl| *ttl > 0);
+        tables.insert(
+            name,
+            Table {
+                format,
+                ttl_ms,
+                keyed,
+            },
+        );
+    }
+    Some(tables)
+}
+
+fn get_tasks(rest: &mut &[u8]) -> Option<BTreeMap<TaskId, StoredTask>> {
+    let mut tasks = BTreeMap::new();
+    for _ in 0..get_count(rest)? {
+        let id = get_text(rest)?.parse().ok()?;
+        let log = LogId(u64::from_le_bytes(get(rest)?));
+        let mut starts = Vec::new();
+        for _ in 0..get_count(rest)? {
+            starts.push(u64::from_le_bytes(get(rest)?));
+        }
+        tasks.insert(id, StoredTask { log, starts });
+    }
+    Some(tasks)
+}
+
+fn get_count(rest: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(get(rest)?))
 }
 
 fn put_count(count: usize, out: &mut Vec<u8>) {
@@ -298,40 +336,15 @@ impl StoredApp {
         let dead_letter = Some(get_text(rest)?).filter(|name| !name.is_empty());
         let dead_letter = dead_letter.map(Into::into);
         let (mut names, mut topics) = (Vec::new(), Vec::new());
-        for _ in 0..u32::from_le_bytes(get(rest)?) {
+        for _ in 0..get_count(rest)? {
             names.push(get_text(rest)?.into());
             topics.push(TopicId(u128::from_le_bytes(get(rest)?)));
         }
-        let mut tables = BTreeMap::new();
-        for _ in 0..u32::from_le_bytes(get(rest)?) {
-            let name = get_text(rest)?.into();
-            let [format] = get(rest)?;
-            let keyed = format & NOT_KEYED == 0;
-            let format = *[Format::Json, Format::Bytes].get(usize::from(format & !NOT_KEYED))?;
-            let ttl_ms = Some(u64::from_le_bytes(get(rest)?)).filter(|ttl| *ttl > 0);
-            tables.insert(
-                name,
-                Table {
-                    format,
-                    ttl_ms,
-                    keyed,
-                },
-            );
-        }
-        let mut tasks = BTreeMap::new();
-        for _ in 0..u32::from_le_bytes(get(rest)?) {
-            let id = get_text(rest)?.parse().ok()?;
-            let log = LogId(u64::from_le_bytes(get(rest)?));
-            let mut starts = Vec::new();
-            for _ in 0..u32::from_le_bytes(get(rest)?) {
-                starts.push(u64::from_le_bytes(get(rest)?));
-            }
-            tasks.insert(id, StoredTask { log, starts });
-        }
+        let (tables, tasks) = (get_tables(rest)?, get_tasks(rest)?);
         let (mut marks, mut unfinished) = (Marks::default(), Vec::new());
         if version > 1 {
             marks = get_marks(rest)?;
-            for _ in 0..u32::from_le_bytes(get(rest)?) {
+            for _ in 0..get_count(rest)? {
                 unfinished.push(LogId(u64::from_le_bytes(get(rest)?)));
             }
         }

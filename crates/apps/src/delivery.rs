@@ -341,7 +341,7 @@ impl Mark {
 
     /// True for a record before the stored position, which was done and is read again.
     fn is_before(&self, input: usize, record: &StoredRecord) -> bool {
-        record.offset.0 < self.position.next_of(input, record.key.as_deref())
+        record.offset.0 < self.position.next_for(input, record.key.as_deref())
     }
 
     /// True for a record of a slice that is ahead.

@@ -165,7 +165,7 @@ impl Position {
     }
 
     /// Returns the next offset of an input for a key.
-    pub(crate) fn next_of(&self, input: usize, key: Option<&[u8]>) -> u64 {
+    pub fn next_for(&self, input: usize, key: Option<&[u8]>) -> u64 {
         let next = self.ahead_of(key).map_or(&self.next, |ahead| &ahead.next);
         next.get(input).copied().unwrap_or(0)
     }

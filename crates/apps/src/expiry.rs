@@ -84,9 +84,11 @@ impl App {
         }
         let swept = self.sweep_log(slot, wall_ms).await;
         let next = swept.as_ref().copied().unwrap_or(wall_ms);
-        if let Some(state) = slot.state.lock().as_mut() {
+        let mut state = slot.state.lock();
+        if let Some(state) = state.as_mut() {
             state.first_expiry = state.first_expiry.min(next);
         }
+        drop(state);
         swept.map(drop)
     }
 

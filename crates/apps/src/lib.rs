@@ -7,7 +7,8 @@
 //!
 //! - `task`: names of tasks; `balance`: shares; [`machine`]: workers and claims, as a pure state machine
 //! - `definition`: apps as they are stored; `registry`: all apps
-//! - `app`: one app and the commands of workers; `work`: records, state and commits
+//! - `app`: one app and the commands of workers; `work`: records, state and commits; `storing`: appends of
+//!   tasks; `view`: what is known of tasks
 //! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
 //!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
 //! - `failure`: a record that fails, as it is stored; `fail`: attempts and dead letters
@@ -39,7 +40,9 @@ mod reset;
 mod slot;
 mod split;
 mod state;
+mod storing;
 mod task;
+mod view;
 mod work;
 
 pub use app::{App, Claim, ClaimView, Session};

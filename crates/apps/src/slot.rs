@@ -90,7 +90,8 @@ impl Slot {
 
     /// Drops the state from memory, but for position and totals.
     pub(crate) fn drop_state(&self) {
-        if let Some(state) = self.state.lock().take() {
+        let state = self.state.lock().take();
+        if let Some(state) = state {
             *self.kept.lock() = Some(Known {
                 totals: Some(state.totals()),
                 position: state.position,

@@ -189,10 +189,8 @@ impl Apps {
         });
         let frames = claims.chain(deletions(&ended)).collect();
         let change = |stored: &mut StoredApp| {
-            let pin = old
-                .iter()
-                .filter_map(|task| stored.marks.pins.remove(task))
-                .next();
+            let pin = old.iter().find_map(|task| stored.marks.pins.get(task).cloned());
+            stored.marks.pins.retain(|task, _| !old.contains(task));
             stored.tasks.retain(|task, _| !old.contains(task));
             for part in parts {
                 let starts = part.position.next.clone();

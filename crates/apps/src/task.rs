@@ -87,7 +87,7 @@ impl Slice {
 
     /// Returns a slice of its parts.
     pub(crate) fn of_parts(bits: u16, count: u8) -> Option<Self> {
-        let is_aligned = u32::from(bits) << 16 << u32::from(count.min(16)) & u32::MAX == 0;
+        let is_aligned = bits.checked_shl(u32::from(count)).unwrap_or(0) == 0;
         (count <= SLICE_BITS_MAX && is_aligned).then_some(Self { bits, count })
     }
 

@@ -20,17 +20,17 @@ impl QueueResults for AppResults {
         });
         let storing = self.0.send(&Namespace::default(), sends.collect(), append);
         Box::pin(async move {
-            let named = |at: usize| names.get(at).cloned().unwrap_or_default();
+            let queue_at = |at: usize| names.get(at).cloned().unwrap_or_default();
             storing.await.map_err(|why| match why {
-                SendError::NoSuchQueue { at, .. } => QueueRefusal::NoSuchQueue(named(at)),
+                SendError::NoSuchQueue { at, .. } => QueueRefusal::NoSuchQueue(queue_at(at)),
                 SendError::Refused { at, why } => match why {
-                    Refused::QueueFull => QueueRefusal::Full(named(at)),
-                    Refused::TooLarge => QueueRefusal::TooLarge(named(at)),
-                    Refused::Gone => QueueRefusal::NoSuchQueue(named(at)),
+                    Refused::QueueFull => QueueRefusal::Full(queue_at(at)),
+                    Refused::TooLarge => QueueRefusal::TooLarge(queue_at(at)),
+                    Refused::Gone => QueueRefusal::NoSuchQueue(queue_at(at)),
                     Refused::Journal(why) => QueueRefusal::NotStored(NotStored::Refused(why)),
                 },
-                SendError::TooManyQueues { at } => QueueRefusal::TooLarge(named(at)),
-                SendError::NoSuchNamespace => QueueRefusal::NoSuchQueue(named(0)),
+                SendError::TooManyQueues { at } => QueueRefusal::TooLarge(queue_at(at)),
+                SendError::NoSuchNamespace => QueueRefusal::NoSuchQueue(queue_at(0)),
                 SendError::NotStored(why) => QueueRefusal::NotStored(why),
             })
         })

@@ -121,16 +121,15 @@ pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Au
     Ok((answer, Some(caller)))
 }
 
-/// Returns the token of a client's first message (RFC 7628, section 3.1). A user acts for itself only.
+/// Returns the token of a client's first message (RFC 7628, section 3.1), which names no user to act for.
 fn bearer(message: &[u8]) -> Option<&[u8]> {
     let (head, pairs) = message.split_at(message.iter().position(|byte| *byte == 1)?);
-    let is_plain = head.starts_with(b"n,") && head.ends_with(b",");
     let mut pairs = pairs.split(|byte| *byte == 1);
     let token = pairs.find_map(|pair| {
         let (scheme, token) = pair.strip_prefix(b"auth=")?.split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
     });
-    token.filter(|_| is_plain)
+    token.filter(|_| head == b"n,,")
 }
 
 /// Parses `[authorization] NUL user NUL password` (RFC 4616). A user acts for itself only.

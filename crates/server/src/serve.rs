@@ -45,6 +45,7 @@ use crate::config::{Flags, Loaded, Settings};
 use crate::core::Core;
 use crate::endpoints::{Endpoint, Opened, Place, Sockets};
 use crate::failure::Failure;
+use crate::ingest;
 use crate::limits;
 use crate::listeners::Listeners;
 use crate::live;
@@ -373,7 +374,8 @@ impl Process {
         let router = guarded
             .merge(stafett_console::router())
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()));
+            .merge(self.management.router(access.clone()))
+            .merge(ingest::router(self)?);
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         self.http.serve(opened.listeners.iter().cloned(), server);
         self.serve_management(connections_max, access).await?;

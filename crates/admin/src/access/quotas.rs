@@ -40,6 +40,7 @@ struct Named {
 
 /// Rates of a user, a client, or both.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RateQuota")]
 #[serde(deny_unknown_fields)]
 struct Quota {
     /// Name of a user; `*` for all that have no quota of their own. One of `user` and `client` is there.

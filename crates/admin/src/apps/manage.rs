@@ -12,7 +12,7 @@ use stafett_broker::Broker;
 use stafett_http::api::{delete, post, put};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
 
-use super::worker::Done;
+use super::worker::{Done, check_name};
 use super::{find, of_app, task};
 use crate::{Routes, answer, refusals};
 
@@ -196,6 +196,7 @@ async fn pin(
             return Err(Problem::bad_request(why).with("field", "absent"));
         }
     };
+    check_name(&wanted.worker)?;
     let app = find(&*broker.get()?, &name)?;
     let id = task(&id)?;
     let pinned = app.mark(|machine, now, effects| machine.pin(id, &wanted.worker, absent, now, effects));

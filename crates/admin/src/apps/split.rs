@@ -77,7 +77,7 @@ async fn split(
         .apps()
         .split(&name, task(&id)?, wanted.into.unwrap_or(2))
         .await;
-    shown(&broker, &name, cut.map_err(|why| of_app(&why))?)
+    shown(&broker, &name, &cut.map_err(|why| of_app(&why))?)
 }
 
 async fn merge(
@@ -86,10 +86,10 @@ async fn merge(
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let cut = broker.apps().merge(&name, task(&id)?).await;
-    shown(&broker, &name, cut.map_err(|why| of_app(&why))?)
+    shown(&broker, &name, &cut.map_err(|why| of_app(&why))?)
 }
 
-fn shown(broker: &Broker, name: &str, cut: Cut) -> Result<Response, Problem> {
+fn shown(broker: &Broker, name: &str, cut: &Cut) -> Result<Response, Problem> {
     let stored = find(broker, name)?.stored();
     let cut = AppCut {
         tasks: cut.tasks.iter().map(ToString::to_string).collect(),

@@ -252,10 +252,7 @@ async fn join(
     request: Request,
 ) -> Result<Response, Problem> {
     let wanted: Join = body::json(request).await?;
-    if worker.is_empty() || worker.len() > NAME_BYTES_MAX || worker.chars().any(char::is_control) {
-        let why = "a worker's name has 1 to 249 bytes and no control characters";
-        return Err(Problem::bad_request(why).with("field", "worker"));
-    }
+    check_name(&worker)?;
     let app = find(&*broker.get()?, &name)?;
     let spec = JoinSpec {
         weight: wanted.weight.unwrap_or(1),
@@ -283,6 +280,15 @@ async fn join(
         resumed: resumed.collect(),
     };
     Ok(answer(StatusCode::OK, &shown))
+}
+
+/// Refuses what cannot be a worker's name.
+pub(super) fn check_name(worker: &str) -> Result<(), Problem> {
+    if worker.is_empty() || worker.len() > NAME_BYTES_MAX || worker.chars().any(char::is_control) {
+        let why = "a worker's name has 1 to 249 bytes and no control characters";
+        return Err(Problem::bad_request(why).with("field", "worker"));
+    }
+    Ok(())
 }
 
 /// Returns the wait of a command, which ends before the worker counts as silent.

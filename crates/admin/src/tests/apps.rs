@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use super::World;
 
 /// A worker that knows its token and its claims.
-struct Worker<'a> {
+pub(super) struct Worker<'a> {
     world: &'a World,
     name: &'a str,
     token: String,
     after: u64,
-    events: Vec<Value>,
+    pub(super) events: Vec<Value>,
 }
 
 impl<'a> Worker<'a> {
-    async fn join(world: &'a World, name: &'a str) -> Worker<'a> {
+    pub(super) async fn join(world: &'a World, name: &'a str) -> Worker<'a> {
         let path = format!("POST /v1/apps/sum/workers/{name}/join");
         let (status, joined) = world.send(&path, "{}").await;
         assert_eq!(status, StatusCode::OK, "{joined}");
@@ -28,7 +28,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    async fn ask(&self, command: &str, body: Value) -> (StatusCode, Value) {
+    pub(super) async fn ask(&self, command: &str, body: Value) -> (StatusCode, Value) {
         let path = format!("POST /v1/apps/sum/workers/{}/{command}", self.name);
         let headers = [("stafett-worker", &*self.token)];
         let response = self.world.response_to(&path, &headers, &body.to_string()).await;
@@ -48,7 +48,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Polls until the worker was told this many claims.
-    async fn claims(&mut self, count: usize) -> Vec<Value> {
+    pub(super) async fn claims(&mut self, count: usize) -> Vec<Value> {
         loop {
             let claims: Vec<_> = self
                 .events
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-async fn world() -> World {
+pub(super) async fn world() -> World {
     let world = World::new().await;
     world.send("PUT /v1/topics/in", r#"{"partitions": 2}"#).await;
     world.send("PUT /v1/topics/out", r#"{"partitions": 1}"#).await;
@@ -275,6 +275,12 @@ async fn wrong_requests_of_operators_have_stable_codes() {
             "exists_differently",
         ),
         ("PUT /v1/apps/x", r#"{"topics": []}"#, 400, "bad_request"),
+        (
+            "PUT /v1/apps/sum/tasks/0/worker",
+            r#"{"worker": ""}"#,
+            400,
+            "bad_request",
+        ),
         ("PUT /v1/apps/x", r#"{"topics": ["none"]}"#, 404, "no_such_topic"),
         (
             "PUT /v1/apps/x",
@@ -439,107 +445,4 @@ async fn a_failing_record_goes_to_the_dead_letters_and_a_reset_brings_it_back() 
     world.send("POST /v1/apps/sum/resume", "").await;
     let (_, shown) = world.ask("GET /v1/apps/sum").await;
     assert_eq!(shown["lag"], 2, "{shown}");
-}
-
-#[tokio::test]
-async fn results_go_into_queues_together_with_their_commit() {
-    let world = world().await;
-    world.queue("/", "alerts").await;
-    let bounded = r#"{"length_max": 1, "overflow": "reject"}"#;
-    let (status, made) = world.send("PUT /v1/queues/bounded", bounded).await;
-    assert!(status.is_success(), "{made}");
-    let mut one = Worker::join(&world, "one").await;
-    one.claims(2).await;
-    let commit = |seq: u64, emit: Value| {
-        let put = json!({"sums": [["a", seq]]});
-        one.ask(
-            "commit",
-            json!({"task": "0", "epoch": 1, "seq": seq, "put": put, "emit": emit}),
-        )
-    };
-    let both = json!([
-        {"queue": "alerts", "value": {"a": 1}, "priority": 5, "headers": {"from": "sum"}},
-        {"topic": "out", "key": "a", "value": 1},
-        {"queue": "alerts", "value_base64": "/w=="}
-    ]);
-    let (status, stored) = commit(1, both.clone()).await;
-    assert_eq!(status, StatusCode::OK, "{stored}");
-    assert_eq!(
-        stored["emitted"],
-        json!([{"topic": "out", "partition": 0, "base": 0, "count": 1}, {"queue": "alerts", "count": 2}])
-    );
-    let (_, again) = commit(1, both).await;
-    assert_eq!(
-        (&again["repeated"], &again["emitted"]),
-        (&json!(true), &json!([]))
-    );
-    let (_, peeked) = world.ask("GET /v1/queues/alerts/messages").await;
-    let messages = peeked["messages"].as_array().unwrap();
-    assert_eq!(
-        (messages.len(), &messages[0]["content"]),
-        (2, &json!({"a": 1})),
-        "{peeked}"
-    );
-    assert_eq!(messages[0]["headers"]["from"], "sum", "{peeked}");
-    // All or nothing: one refused message, and neither state nor records are stored.
-    for (emit, code) in [
-        (
-            json!([{"topic": "out", "value": 2}, {"queue": "none", "value": 2}]),
-            "no_such_queue",
-        ),
-        (
-            json!([{"topic": "out", "value": 2}, {"queue": "bounded", "value": 2}, {"queue": "bounded", "value": 3}]),
-            "queue_full",
-        ),
-        (json!([{"value": 2}]), "bad_request"),
-        (
-            json!([{"queue": "alerts", "topic": "out", "value": 2}]),
-            "bad_request",
-        ),
-        (
-            json!([{"topic": "out", "value": 2, "priority": 1}]),
-            "bad_request",
-        ),
-    ] {
-        let (_, refused) = commit(2, emit).await;
-        assert_eq!(refused["code"], code, "{refused}");
-    }
-    let (_, state) = world.ask("GET /v1/apps/sum/state/sums/a?task=0").await;
-    assert_eq!((&state["value"], &state["seq"]), (&json!(1), &json!(1)));
-    let (_, out) = world.ask("GET /v1/topics/out/partitions/0/records?as=json").await;
-    assert_eq!(out["records"].as_array().unwrap().len(), 1, "{out}");
-    let (_, bounded) = world.ask("GET /v1/queues/bounded/messages").await;
-    assert!(bounded["messages"].as_array().unwrap().is_empty(), "{bounded}");
-}
-
-#[tokio::test]
-async fn a_task_is_split_and_merged() {
-    let world = world().await;
-    let mut one = Worker::join(&world, "one").await;
-    one.claims(2).await;
-    let (status, cut) = world
-        .send("POST /v1/apps/sum/tasks/1/split", r#"{"into": 2}"#)
-        .await;
-    assert_eq!(
-        (status, cut),
-        (StatusCode::OK, json!({"tasks": ["1.0", "1.1"], "at": {"in": 0}}))
-    );
-    let claims = one.claims(4).await;
-    assert_eq!(claims[3]["reason"], "split", "{claims:?}");
-    let lost = one.events.iter().find(|event| event["event"] == "lost").unwrap();
-    assert_eq!((&lost["task"], &lost["reason"]), (&json!("1"), &json!("split")));
-    for (request, body, code) in [
-        ("POST /v1/apps/sum/tasks/1/split", "{}", "no_such_task"),
-        ("POST /v1/apps/sum/tasks/0/split", r#"{"into": 3}"#, "bad_request"),
-        ("POST /v1/apps/sum/tasks/0/split", r#"{"into": 4096}"#, "too_fine"),
-        ("POST /v1/apps/sum/tasks/0/merge", "", "bad_request"),
-        ("POST /v1/apps/none/tasks/0/split", "{}", "no_such_app"),
-    ] {
-        let (_, refused) = world.send(request, body).await;
-        assert_eq!(refused["code"], code, "{request}: {refused}");
-    }
-    let (status, cut) = world.send("POST /v1/apps/sum/tasks/1/merge", "").await;
-    assert_eq!((status, &cut["tasks"]), (StatusCode::OK, &json!(["1"])), "{cut}");
-    let (_, shown) = world.ask("GET /v1/apps/sum").await;
-    assert_eq!(shown["tasks_total"], 2, "{shown}");
 }

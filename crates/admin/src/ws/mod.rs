@@ -6,7 +6,8 @@
 //! - `routed`: commands that are requests of routes
 //! - `consumers`: consumers of queues
 //! - `watch`: watched states
-//! - `work`: `/v1/apps/APP/work`, the commands of an app's worker; `work_flow`: what it is sent
+//! - `work`: `/v1/apps/APP/work`, the commands of an app's worker; `work_command` reads them, `work_flow` has what it
+//!   is sent
 
 pub mod command;
 mod consumers;
@@ -16,6 +17,7 @@ mod session;
 mod tests;
 mod watch;
 mod work;
+mod work_command;
 mod work_flow;
 #[cfg(test)]
 mod work_tests;

@@ -28,10 +28,11 @@ use tokio_util::task::TaskTracker;
 use super::command::Fields;
 use super::routed::{Answered, Routes, request_of};
 use super::session::Dialect;
+use super::work_command::{COMMANDS, Head, Then, WantedCredit, drain_query};
 use super::work_flow::{Credit, Flow};
 use super::{Front, JSON, MSGPACK, WebSockets};
 use crate::access;
-use crate::apps::shape::{Offsets, read_token};
+use crate::apps::shape::read_token;
 use crate::apps::{find, worker as commands};
 use crate::caller::Caller;
 
@@ -44,21 +45,6 @@ const ID_BYTES_MAX: usize = 256;
 
 /// Close code of a connection whose user has lost the right.
 const POLICY: u16 = 1008;
-
-const COMMANDS: [&str; 12] = [
-    "join",
-    "claim",
-    "fetch",
-    "get",
-    "scan",
-    "commit",
-    "fail",
-    "release",
-    "beat",
-    "drain",
-    "leave",
-    "accept_gap",
-];
 
 pub(super) fn routes(routes: Api<Front>) -> Api<Front> {
     routes.route(
@@ -144,39 +130,6 @@ struct Asked {
     id: Option<Box<str>>,
     then: Then,
     waits: bool,
-}
-
-/// Meaning of a command's success for the flow.
-enum Then {
-    Nothing,
-    Join { worker: String, credit: Credit },
-    Committed { task: String, next: Option<Offsets> },
-    Failed { task: String },
-    Released { task: String },
-    Left,
-}
-
-#[derive(Deserialize)]
-struct Head<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    command: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct WantedCredit {
-    records: usize,
-    bytes: usize,
-}
-
-impl Default for WantedCredit {
-    fn default() -> Self {
-        Self {
-            records: 10_000,
-            bytes: 8 << 20,
-        }
-    }
 }
 
 /// Worker of a connection, for the registry of connections.
@@ -405,21 +358,6 @@ impl Session {
         let resource = Resource::new(Kind::App, &self.app.name);
         by.check(Action::Write, &resource).is_ok()
     }
-}
-
-/// Returns the query of a drain.
-fn drain_query(fields: &Fields<'_>) -> Result<String, Problem> {
-    let mut query = String::new();
-    for (name, value) in fields {
-        let (name, unit) = match &**name {
-            "over_ms" => ("over", "ms"),
-            "cancel" => ("cancel", ""),
-            other => return Err(Problem::unknown_field(other, &["over_ms", "cancel"])),
-        };
-        query.push(if query.is_empty() { '?' } else { '&' });
-        query.push_str(&format!("{name}={}{unit}", encoded(value.get())));
-    }
-    Ok(query)
 }
 
 impl stafett_ws::Session for Session {

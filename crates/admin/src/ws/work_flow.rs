@@ -173,14 +173,12 @@ impl Shared {
                 Ok(events) => {
                     for event in events {
                         after = event.number;
-                        self.tell(EventShown::of(&self.app, self.session(), event));
+                        self.tell(&EventShown::of(&self.app, self.session(), event));
                     }
                 }
                 Err(why) => {
-                    let notice = match why {
-                        AppError::Worker(WorkerError::TakenOver) => "taken_over",
-                        _ => "over",
-                    };
+                    let is_taken = matches!(why, AppError::Worker(WorkerError::TakenOver));
+                    let notice = if is_taken { "taken_over" } else { "over" };
                     self.put(&serde_json::json!({"notice": notice, "info": why.to_string()}));
                     self.over.cancel();
                     return;
@@ -189,7 +187,7 @@ impl Shared {
         }
     }
 
-    fn tell(self: &Arc<Self>, event: EventShown) {
+    fn tell(self: &Arc<Self>, event: &EventShown) {
         let Ok(task) = event.task.parse::<TaskId>() else {
             return;
         };
@@ -197,17 +195,14 @@ impl Shared {
             task,
             epoch: event.epoch,
         };
-        self.put(&event);
-        let ended = match event.event {
-            "claimed" => {
-                let delivering = self.deliver(claim);
-                self.claims.lock().insert(task, delivering)
-            }
-            _ => {
-                let mut claims = self.claims.lock();
-                let is_known = claims.get(&task).is_some_and(|known| known.claim == claim);
-                if is_known { claims.remove(&task) } else { None }
-            }
+        self.put(event);
+        let ended = if event.event == "claimed" {
+            let delivering = self.deliver(claim);
+            self.claims.lock().insert(task, delivering)
+        } else {
+            let mut claims = self.claims.lock();
+            let is_known = claims.get(&task).is_some_and(|known| known.claim == claim);
+            if is_known { claims.remove(&task) } else { None }
         };
         if let Some(ended) = ended {
             ended.over.cancel();
@@ -330,7 +325,8 @@ impl Shared {
         let records_max = (records / each).clamp(RECORDS_MIN, RECORDS_MAX);
         let bytes_max = (bytes / each).clamp(BYTES_MIN, BYTES_MAX);
         for claim in claims.values() {
-            for open in claim.open.lock().iter() {
+            let opened = claim.open.lock();
+            for open in opened.iter() {
                 records = records.saturating_sub(open.records);
                 bytes = bytes.saturating_sub(open.bytes);
             }

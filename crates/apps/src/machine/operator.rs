@@ -85,7 +85,7 @@ impl Machine {
         let drain = Drain {
             next_ms: now_ms,
             step_ms: i64::try_from(over_ms / held).unwrap_or(i64::MAX),
-            absent_until_ms: i64::MAX,
+            absent_until: i64::MAX,
         };
         self.drains.insert(Arc::clone(name), drain);
         self.drain_due(now_ms, effects);
@@ -130,12 +130,12 @@ impl Machine {
                 task.pin = Some((Arc::from(&**worker), *absent));
             }
         }
-        let absent_until_ms = now_ms.saturating_add_unsigned(self.rules.worker_timeout_ms);
+        let absent_until = now_ms.saturating_add_unsigned(self.rules.worker_timeout_ms);
         for (worker, step_ms) in &marks.drains {
             let drain = Drain {
                 next_ms: now_ms,
                 step_ms: *step_ms,
-                absent_until_ms,
+                absent_until,
             };
             self.drains.insert(Arc::from(&**worker), drain);
         }
@@ -146,7 +146,7 @@ impl Machine {
         let before = self.drains.len();
         let workers = &self.workers;
         self.drains
-            .retain(|name, drain| workers.contains_key(name) || drain.absent_until_ms > now_ms);
+            .retain(|name, drain| workers.contains_key(name) || drain.absent_until > now_ms);
         if self.drains.len() < before {
             effects.push(Effect::Marks);
         }

@@ -74,8 +74,8 @@ pub(super) struct Worker {
 pub(super) struct Drain {
     pub(super) next_ms: i64,
     pub(super) step_ms: i64,
-    /// Time at which it ends if the worker is not back by then, after a start.
-    pub(super) absent_until_ms: i64,
+    /// Steady time at which it ends if the worker is not back by then, after a start.
+    pub(super) absent_until: i64,
 }
 
 /// A worker as it is shown.
@@ -95,11 +95,7 @@ pub struct WorkerView {
 
 impl Drain {
     pub(super) fn deadline_ms(&self, is_there: bool) -> i64 {
-        if is_there {
-            self.next_ms
-        } else {
-            self.absent_until_ms
-        }
+        if is_there { self.next_ms } else { self.absent_until }
     }
 }
 

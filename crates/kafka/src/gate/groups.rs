@@ -47,8 +47,8 @@ macro_rules! group {
     };
 }
 
-/// Checks the group of a heartbeat, and the topics that it names. Topics of a pattern that may not be seen are
-/// left out of the answer.
+/// Checks the group of a heartbeat, and the topics that it names. Topics of a pattern that may not be seen
+/// are left out of the answer.
 macro_rules! subscription {
     ($gate:ident, $request:ident, $response:ident) => {
         $gate.check(

@@ -100,11 +100,14 @@ impl JointSender {
         append: Append,
     ) -> impl Future<Output = Result<Vec<u64>, SendError>> + use<> {
         let resolver = &self.0;
-        let own = append.frames.iter().filter_map(|frame| match frame {
-            Frame::Batch(batch) => Some(batch.targets.len()),
-            _ => None,
+        let batches = append.frames.iter().map(|frame| {
+            if let Frame::Batch(batch) = frame {
+                batch.targets.len()
+            } else {
+                0
+            }
         });
-        let own: usize = own.sum();
+        let own: usize = batches.sum();
         let staged = publication(resolver, namespace, sends, None);
         let ticket = staged.map(|publication| {
             resolver.queues.count_traffic(&append);

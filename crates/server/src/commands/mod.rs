@@ -16,6 +16,7 @@ mod consumer;
 mod deletion;
 mod exchange;
 mod group;
+mod ingest;
 mod journal;
 mod lab;
 mod message;
@@ -26,6 +27,7 @@ mod queue;
 mod quota;
 mod running_journal;
 mod serve;
+mod sink;
 mod tls;
 mod token;
 mod topic;
@@ -58,6 +60,14 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: app::describe,
         run: app::run,
+    },
+    Entry {
+        describe: sink::describe,
+        run: sink::run,
+    },
+    Entry {
+        describe: ingest::describe,
+        run: ingest::run,
     },
     Entry {
         describe: transaction::describe,

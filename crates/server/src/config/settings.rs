@@ -360,6 +360,11 @@ settings! {
         /// `https://songs.example,https://b.example`, are added to these; `any` allows all.
         origins: OriginList = "near";
     }
+    ingest: Ingest {
+        /// File with endpoints: paths of the HTTP listener that take events, such as `/event/log`. They need no
+        /// login of the broker's, but the tokens that the file says. Empty: none.
+        endpoints: OptionalFile = "";
+    }
     journal: Journal {
         /// Size of a segment file.
         segment_bytes: Bytes = "64MiB", in MIB..=GIB;

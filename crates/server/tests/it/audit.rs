@@ -120,7 +120,7 @@ fn the_audit_is_read_by_a_right_of_its_own_and_written_by_the_broker_alone() {
         let (status, _, said) = closed.ask(request, Some("eve"), body);
         assert!((400..500).contains(&status), "{request}: {status} {said}");
     }
-    for query in ["result=x", "since=x", "after=x", "count=0"] {
+    for query in ["result=x", "since=x", "after=x", "count=x"] {
         let (status, _, said) = closed.ask(&format!("GET /v1/audit?{query}"), Some("eve"), "");
         assert_eq!(status, 400, "{query}: {said}");
     }

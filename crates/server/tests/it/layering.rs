@@ -109,6 +109,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
+    ("sinks", &["kafka-client", "model"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",
@@ -123,6 +124,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
+    ("ingest", &["broker", "http", "store", "topics"]),
     ("console", &[]),
     ("ws", &["net"]),
     (
@@ -130,6 +132,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp",
             "amqp-wire",
+            "apps",
             "broker",
             "delivery",
             "groups",
@@ -156,6 +159,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "console",
             "groups",
             "http",
+            "ingest",
             "journal",
             "kafka",
             "kafka-client",
@@ -164,6 +168,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "messaging",
             "model",
             "net",
+            "sinks",
             "topics",
             "ws",
         ],

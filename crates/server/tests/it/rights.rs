@@ -200,39 +200,6 @@ fn streams_and_sockets_end_when_the_right_is_gone() {
 }
 
 #[test]
-fn decisions_about_a_user_are_those_of_its_rules() {
-    let closed = Closed::start();
-    let rule =
-        r#"{"who": "user:eve", "actions": ["read"], "on": ["queue"], "prefix": "work", "namespace": "/"}"#;
-    let (status, _, said) = closed.ask("POST /v1/rules", Some("root"), rule);
-    assert_eq!(status, 201, "{said}");
-    let decide = |user: &str, what: &str, by: &str| {
-        let (status, _, said) = closed.ask(&format!("GET /v1/users/{user}/may?{what}"), Some(by), "");
-        (status, said.trim_end().to_owned())
-    };
-    for (what, may) in [
-        ("action=read&on=queue&name=work.1", true),
-        ("action=describe&on=queue&name=work.1", true),
-        ("action=write&on=queue&name=work.1", false),
-        ("action=read&on=queue&name=other", false),
-        ("action=read&on=queue&name=work.1&namespace=shop", false),
-        ("action=describe&on=cluster", false),
-    ] {
-        let expected = (200, format!("{{\"may\":{may}}}"));
-        assert_eq!(decide("eve", what, "root"), expected, "{what}");
-    }
-    assert_eq!(
-        decide("root", "action=delete&on=topic&name=any", "root").1,
-        r#"{"may":true}"#
-    );
-    assert_eq!(decide("nobody", "action=read&on=topic", "root").0, 404);
-    assert_eq!(decide("eve", "action=fly&on=topic", "root").0, 400);
-    assert_eq!(decide("eve", "action=read&on=topic&host=here", "root").0, 400);
-    assert_eq!(decide("root", "action=read&on=topic", "eve").0, 403);
-    drop(closed.running);
-}
-
-#[test]
 fn a_user_is_its_own_client_only_in_namespaces_that_it_may_enter() {
     let closed = Closed::start();
     let made = closed.ask("PUT /v1/namespaces/other", Some("root"), "{}");
@@ -311,10 +278,8 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
         200
     );
     let (_, _, listed) = closed.ask("GET /v1/quotas", Some("root"), "");
-    assert!(
-        listed.contains(r#""user":"root","client":null,"produced_bytes_per_second":1.0"#),
-        "{listed}"
-    );
+    let expected = r#""produced_bytes_per_second":1.0,"user":"root""#;
+    assert!(listed.contains(expected), "{listed}");
     let record = r#"{"value": "0123456789"}"#;
     for (request, body) in [
         ("POST /v1/topics/t/records?as=record", record),
@@ -333,4 +298,37 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
     );
     assert_eq!(set("root", "").0, 200);
     assert_eq!(closed.ask("GET /v1/topics/t/records", Some("root"), "").0, 200);
+}
+
+#[test]
+fn decisions_about_a_user_are_those_of_its_rules() {
+    let closed = Closed::start();
+    let rule =
+        r#"{"who": "user:eve", "actions": ["read"], "on": ["queue"], "prefix": "work", "namespace": "/"}"#;
+    let (status, _, said) = closed.ask("POST /v1/rules", Some("root"), rule);
+    assert_eq!(status, 201, "{said}");
+    let decide = |user: &str, what: &str, by: &str| {
+        let (status, _, said) = closed.ask(&format!("GET /v1/users/{user}/may?{what}"), Some(by), "");
+        (status, said.trim_end().to_owned())
+    };
+    for (what, may) in [
+        ("action=read&on=queue&name=work.1", true),
+        ("action=describe&on=queue&name=work.1", true),
+        ("action=write&on=queue&name=work.1", false),
+        ("action=read&on=queue&name=other", false),
+        ("action=read&on=queue&name=work.1&namespace=shop", false),
+        ("action=describe&on=cluster", false),
+    ] {
+        let expected = (200, format!("{{\"may\":{may}}}"));
+        assert_eq!(decide("eve", what, "root"), expected, "{what}");
+    }
+    assert_eq!(
+        decide("root", "action=delete&on=topic&name=any", "root").1,
+        r#"{"may":true}"#
+    );
+    assert_eq!(decide("nobody", "action=read&on=topic", "root").0, 404);
+    assert_eq!(decide("eve", "action=fly&on=topic", "root").0, 400);
+    assert_eq!(decide("eve", "action=read&on=topic&host=here", "root").0, 400);
+    assert_eq!(decide("root", "action=read&on=topic", "eve").0, 403);
+    drop(closed.running);
 }

@@ -165,9 +165,12 @@ impl BatchAssembler {
     ) -> (Vec<Append>, Vec<Vec<u32>>) {
         let mut appends = Vec::with_capacity(self.list.len());
         let mut members = Vec::with_capacity(self.list.len());
-        let pinned = |frame: &Frame| match frame {
-            Frame::Batch(batch) => batch.body.len(),
-            _ => 0,
+        let pinned = |frame: &Frame| {
+            if let Frame::Batch(batch) = frame {
+                batch.body.len()
+            } else {
+                0
+            }
         };
         let mut all = Append {
             pinned_bytes: extra.iter().map(pinned).sum(),
