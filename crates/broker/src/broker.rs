@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
+use stafett_accounts::AccessControl;
 use stafett_apps::Apps;
 use stafett_groups::{GroupSettings, Groups, MemberProtocol};
 use stafett_journal::{Journal, StateUnreadable};
@@ -14,7 +15,6 @@ use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 use stafett_transactions::{TransactionSettings, Transactions};
 
-use crate::access::AccessControl;
 use crate::app_results::AppResults;
 use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};

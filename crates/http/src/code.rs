@@ -225,6 +225,8 @@ codes! {
         "The journal refused the change, and nothing of it was stored. The detail says why."
     OutcomeUnknown "outcome_unknown" 500 SameKey
         "The journal stopped before it could tell whether the change was stored. Look at the thing before the request is sent again, or send it with the same Idempotency-Key."
+    OverQuota "over_quota" 429 Later
+        "The user or the client moved more bytes than its quota allows. Retry-After says when it may go on."
     NotServing "not_serving" 503 Later
         "The broker is starting, stopping, or recovering from a failure."
     Overloaded "overloaded" 503 Later

@@ -11,6 +11,7 @@
 //! - [`failure`]: errors that end the process, and their exit codes
 //! - [`core`], [`front_ends`]: parts of the process; [`endpoints`]: its listening sockets; [`tls`]: its
 //!   certificates
+//! - [`ingest`]: endpoints that take events
 //! - [`limits`]: limits of the operating system
 //! - [`logging`]: structured logs, to standard error
 //! - [`node`], [`threads`]: the process as the HTTP API shows it
@@ -28,6 +29,7 @@ mod endpoints;
 mod failure;
 mod feeds;
 mod front_ends;
+mod ingest;
 mod limits;
 mod listeners;
 mod live;

@@ -111,6 +111,27 @@ pub(super) async fn world() -> World {
     world
 }
 
+#[tokio::test]
+async fn app_shows_its_settings_as_they_are_changed() {
+    let world = world().await;
+    let settings = async || world.send("GET /v1/apps/sum", "").await.1["settings"].clone();
+    let at_first = json!({
+        "balance": "count", "rebalance": "auto", "worker_timeout_ms": 2000, "revoke_ms": 30000,
+        "time": {"clock": "record", "grace_ms": 5000, "idle_ms": 1000}, "state_bytes_max": 256 << 20,
+        "on_gap": "stop", "attempts_max": 5, "dead_letter": null,
+    });
+    assert_eq!(settings().await, at_first);
+    let change = r#"{"balance": "load", "on_gap": "skip", "time": {"clock": "wall"}, "dead_letter": "out"}"#;
+    let (status, said) = world.send("PATCH /v1/apps/sum", change).await;
+    assert_eq!(status, StatusCode::OK, "{said}");
+    let changed = settings().await;
+    assert_eq!(changed["balance"], "load");
+    assert_eq!(changed["on_gap"], "skip");
+    assert_eq!(changed["time"]["clock"], "wall");
+    assert_eq!(changed["dead_letter"], "out");
+    assert_eq!(changed["attempts_max"], 5);
+}
+
 async fn produce(world: &World, partition: u32, records: &[(&str, u64)]) {
     let records: Vec<_> = records
         .iter()

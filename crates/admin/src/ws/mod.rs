@@ -105,7 +105,7 @@ impl Front {
         states: Vec<&'static str>,
     ) -> Self {
         Self {
-            watches: Watches::new(states, sockets.tasks.clone()),
+            watches: Watches::new(broker.clone(), states, sockets.tasks.clone()),
             broker,
             sockets,
             router,

@@ -6,7 +6,7 @@ use stafett_kafka_client::ClientError;
 /// Minimum similarity of a suggested name, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.6;
 
-pub(super) fn connect(error: ClientError) -> anyhow::Error {
+pub(crate) fn connect(error: ClientError) -> anyhow::Error {
     if matches!(error, ClientError::Connect { .. }) {
         return anyhow!(
             "{error}; start a broker with `stafett serve`, or name another one with --server HOST:PORT"

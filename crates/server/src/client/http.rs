@@ -189,6 +189,19 @@ pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Fai
     Ok(runtime.block_on(asking)?)
 }
 
+/// Returns the address of a broker's HTTP port without TLS, and the token of the file that is given.
+pub(crate) fn plain(matches: &ArgMatches) -> anyhow::Result<(String, Option<String>)> {
+    let address = matches
+        .get_one::<String>(HTTP)
+        .map_or("127.0.0.1:7070", String::as_str);
+    if address.starts_with(HTTPS) {
+        bail!("this command speaks to a broker's HTTP port without TLS only");
+    }
+    let login = authorization(matches)?;
+    let token = login.and_then(|login| login.strip_prefix("Bearer ").map(str::to_owned));
+    Ok((address.to_owned(), token))
+}
+
 /// Returns the header with the token of the file that is given.
 fn authorization(matches: &ArgMatches) -> anyhow::Result<Option<String>> {
     let Some(file) = matches.get_one::<String>(TOKEN_FILE) else {

@@ -38,28 +38,35 @@ const JSON: &str = "json";
 
 /// Adds the flags that all daily commands share. They may stand before or behind a subcommand.
 pub(crate) fn command(command: Command) -> Command {
-    command
-        .arg(
-            Arg::new(SERVER)
-                .long(SERVER)
-                .value_name("HOST:PORT")
-                .env(SERVER_VARIABLE)
-                .hide_env_values(true)
-                .default_value("127.0.0.1:9092")
-                .value_delimiter(',')
-                .value_parser(server)
-                .global(true)
-                .display_order(100)
-                .help("The broker to talk to; several, with commas between them, are tried in order"),
-        )
-        .arg(
-            Arg::new(JSON)
-                .long(JSON)
-                .action(ArgAction::SetTrue)
-                .global(true)
-                .display_order(101)
-                .help("JSON for programs: one object per line"),
-        )
+    command.arg(server_arg()).arg(
+        Arg::new(JSON)
+            .long(JSON)
+            .action(ArgAction::SetTrue)
+            .global(true)
+            .display_order(101)
+            .help("JSON for programs: one object per line"),
+    )
+}
+
+/// Returns the flag with the broker's Kafka listener.
+pub(crate) fn server_arg() -> Arg {
+    Arg::new(SERVER)
+        .long(SERVER)
+        .value_name("HOST:PORT")
+        .env(SERVER_VARIABLE)
+        .hide_env_values(true)
+        .default_value("127.0.0.1:9092")
+        .value_delimiter(',')
+        .value_parser(server)
+        .global(true)
+        .display_order(100)
+        .help("The broker to talk to; several, with commas between them, are tried in order")
+}
+
+/// Returns the brokers that the flags name.
+pub(crate) fn servers(matches: &ArgMatches) -> Vec<String> {
+    let servers = matches.get_many::<String>(SERVER);
+    servers.into_iter().flatten().cloned().collect()
 }
 
 fn server(text: &str) -> Result<String, String> {
@@ -75,12 +82,7 @@ where
     W: FnOnce(Session) -> F,
     F: Future<Output = anyhow::Result<()>>,
 {
-    let servers: Vec<String> = matches
-        .get_many::<String>(SERVER)
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
+    let servers = servers(matches);
     let json = matches.get_flag(JSON);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

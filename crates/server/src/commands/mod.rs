@@ -3,7 +3,9 @@
 mod acl;
 mod api_docs;
 mod app;
+mod audit;
 mod binding;
+mod check;
 mod client;
 mod command_docs;
 mod completions;
@@ -14,6 +16,7 @@ mod consumer;
 mod deletion;
 mod exchange;
 mod group;
+mod ingest;
 mod journal;
 mod lab;
 mod message;
@@ -21,8 +24,10 @@ mod namespace;
 mod node;
 mod produce;
 mod queue;
+mod quota;
 mod running_journal;
 mod serve;
+mod sink;
 mod tls;
 mod token;
 mod topic;
@@ -55,6 +60,14 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: app::describe,
         run: app::run,
+    },
+    Entry {
+        describe: sink::describe,
+        run: sink::run,
+    },
+    Entry {
+        describe: ingest::describe,
+        run: ingest::run,
     },
     Entry {
         describe: transaction::describe,
@@ -103,6 +116,18 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: acl::describe,
         run: acl::run,
+    },
+    Entry {
+        describe: check::describe,
+        run: check::run,
+    },
+    Entry {
+        describe: quota::describe,
+        run: quota::run,
+    },
+    Entry {
+        describe: audit::describe,
+        run: audit::run,
     },
     Entry {
         describe: produce::describe,

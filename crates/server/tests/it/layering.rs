@@ -9,6 +9,7 @@ use std::path::Path;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("access", &["model"]),
+    ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
     ("journal", &["model"]),
     ("queue", &["model"]),
@@ -37,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "broker",
         &[
             "access",
+            "accounts",
             "apps",
             "counters",
             "delivery",
@@ -107,6 +109,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
+    ("sinks", &["kafka-client", "model"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",
@@ -121,6 +124,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
+    ("ingest", &["broker", "http", "store", "topics"]),
     ("console", &[]),
     ("ws", &["net"]),
     (
@@ -155,6 +159,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "console",
             "groups",
             "http",
+            "ingest",
             "journal",
             "kafka",
             "kafka-client",
@@ -163,6 +168,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "messaging",
             "model",
             "net",
+            "sinks",
             "topics",
             "ws",
         ],

@@ -2,11 +2,15 @@
 //!
 //! One program for all of them, so that tests that wait for processes wait beside each other.
 
+mod audit;
+mod bearer;
+mod check;
 mod commands;
 mod common;
 mod connections;
 mod documents;
 mod guard;
+mod ingest;
 mod lab;
 mod layering;
 mod messages;
@@ -16,6 +20,7 @@ mod refusals;
 mod reload;
 mod rights;
 mod serve;
+mod sinks;
 mod sockets;
 mod tidy;
 mod tls;

@@ -1,0 +1,317 @@
+//! Endpoints as their file declares them: `[ingest.NAME]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use axum::http::{HeaderName, StatusCode};
+use serde::Deserialize;
+
+use crate::token::{Check, TokenPlace};
+
+const BODY_BYTES: usize = 64 << 10;
+/// A parsed body takes several times its bytes.
+const BODY_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a key, at least: a shorter one can be guessed.
+const KEY_BYTES_MIN: usize = 16;
+/// Paths of the broker's own routes.
+const OWN_PATHS: [&str; 7] = [
+    "/v1", "/api", "/live", "/metrics", "/health", "/console", "/assets",
+];
+
+/// Reason why endpoints are refused.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    #[error("{path} cannot be read: {why}")]
+    Unreadable { path: String, why: std::io::Error },
+    #[error("{0}")]
+    Syntax(Box<toml::de::Error>),
+    #[error("ingest.{endpoint}.{field}: {why}")]
+    Bad {
+        endpoint: String,
+        field: &'static str,
+        why: String,
+    },
+}
+
+/// A path that takes events.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    pub name: String,
+    pub path: String,
+    pub topic: String,
+    /// Field of the value that is the record's key.
+    pub key_field: Option<String>,
+    /// Status of success; the body is empty.
+    pub answer: StatusCode,
+    /// True if the answer comes once the events are stored.
+    pub waits: bool,
+    pub check: Option<(TokenPlace, Check)>,
+    /// Fields that are set in each value.
+    pub add: Vec<(String, Added)>,
+    /// Topic of a record for each call.
+    pub calls: Option<String>,
+    pub body_bytes_max: usize,
+    /// Sites whose pages may post; none: programs only.
+    pub origins: Vec<String>,
+}
+
+/// Source of a field that is added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Added {
+    /// Claim of the token.
+    Token(String),
+    /// Header of the request.
+    Header(HeaderName),
+    /// Time of the request, RFC 3339.
+    Now,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    ingest: BTreeMap<String, Wanted>,
+    /// A file may describe a whole pipeline; sinks are read elsewhere.
+    #[serde(default, rename = "sink")]
+    _sinks: toml::Table,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    path: String,
+    topic: String,
+    key_field: Option<String>,
+    answer: Option<u16>,
+    ack: Option<Ack>,
+    token: Option<String>,
+    check: Option<WantedCheck>,
+    #[serde(default)]
+    add: BTreeMap<String, String>,
+    log_calls_to: Option<String>,
+    body_bytes_max: Option<u64>,
+    #[serde(default)]
+    origins: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Ack {
+    None,
+    Stored,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedCheck {
+    /// One key, or two while they change.
+    hmac: Keys,
+    issuer: Option<String>,
+    audience: Option<String>,
+    /// Age of a token, at most.
+    age_s: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Keys {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Endpoint {
+    /// Reads the endpoints of a file, and the keys that it names.
+    pub fn load(path: &Path) -> Result<Vec<Self>, IngestError> {
+        let text = std::fs::read_to_string(path).map_err(|why| IngestError::Unreadable {
+            path: path.display().to_string(),
+            why,
+        })?;
+        Self::parse(&text)
+    }
+
+    pub fn parse(text: &str) -> Result<Vec<Self>, IngestError> {
+        let file: File = toml::from_str(text).map_err(|why| IngestError::Syntax(Box::new(why)))?;
+        let mut paths = BTreeSet::new();
+        let mut endpoints = Vec::new();
+        for (name, wanted) in file.ingest {
+            let endpoint = Self::read(&name, wanted)?;
+            if !paths.insert(endpoint.path.clone()) {
+                return Err(bad(&name, "path", "another endpoint has it"));
+            }
+            endpoints.push(endpoint);
+        }
+        Ok(endpoints)
+    }
+
+    fn read(name: &str, wanted: Wanted) -> Result<Self, IngestError> {
+        check_path(name, &wanted.path)?;
+        let answer = wanted.answer.unwrap_or(200);
+        let answer = StatusCode::from_u16(answer)
+            .ok()
+            .filter(StatusCode::is_success)
+            .ok_or_else(|| bad(name, "answer", "it is a status of success, such as 200"))?;
+        let check = match (wanted.token, wanted.check) {
+            (None, None) => None,
+            (Some(place), Some(check)) => {
+                let place = TokenPlace::parse(&place)
+                    .ok_or_else(|| bad(name, "token", "it is query:NAME, header:NAME or bearer"))?;
+                Some((place, read_check(name, check)?))
+            }
+            _ => return Err(bad(name, "check", "token and check belong together")),
+        };
+        let bytes = wanted.body_bytes_max.unwrap_or(BODY_BYTES as u64);
+        if !(1..=BODY_BYTES_MAX).contains(&bytes) {
+            return Err(bad(name, "body_bytes_max", "it is between 1 and 1048576"));
+        }
+        let mut add = Vec::new();
+        for (field, source) in wanted.add {
+            let added = added(&source).ok_or_else(|| {
+                let why = format!("{field}: {source:?} is not token.CLAIM, header.NAME or now");
+                bad(name, "add", &why)
+            })?;
+            if matches!(added, Added::Token(_)) && check.is_none() {
+                return Err(bad(name, "add", "there is no token whose claims could be added"));
+            }
+            add.push((field, added));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            path: wanted.path,
+            topic: wanted.topic,
+            key_field: wanted.key_field,
+            answer,
+            waits: wanted.ack == Some(Ack::Stored),
+            check,
+            add,
+            calls: wanted.log_calls_to,
+            body_bytes_max: usize::try_from(bytes).unwrap_or(BODY_BYTES),
+            origins: wanted.origins,
+        })
+    }
+}
+
+fn bad(endpoint: &str, field: &'static str, why: &str) -> IngestError {
+    IngestError::Bad {
+        endpoint: endpoint.to_owned(),
+        field,
+        why: why.to_owned(),
+    }
+}
+
+fn check_path(name: &str, path: &str) -> Result<(), IngestError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._~-".contains(c);
+    if !path.starts_with('/') || path.len() < 2 || !path.chars().all(is_plain) {
+        return Err(bad(
+            name,
+            "path",
+            "it is a path such as /event/log, of plain characters",
+        ));
+    }
+    let is_own = |own: &str| {
+        path.strip_prefix(own)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if OWN_PATHS.iter().any(|own| is_own(own)) {
+        return Err(bad(name, "path", "it is one of the broker's own"));
+    }
+    Ok(())
+}
+
+fn added(source: &str) -> Option<Added> {
+    if source == "now" {
+        return Some(Added::Now);
+    }
+    if let Some(claim) = source.strip_prefix("token.") {
+        return Some(Added::Token(claim.to_owned()));
+    }
+    let header = source.strip_prefix("header.")?;
+    header.parse().ok().map(Added::Header)
+}
+
+fn read_check(name: &str, wanted: WantedCheck) -> Result<Check, IngestError> {
+    let references = match wanted.hmac {
+        Keys::One(key) => vec![key],
+        Keys::Several(keys) => keys,
+    };
+    if !(1..=2).contains(&references.len()) {
+        return Err(bad(name, "check", "there is one key, or two while they change"));
+    }
+    let mut keys = Vec::new();
+    for reference in references {
+        let key = if let Some(variable) = reference.strip_prefix("env:") {
+            std::env::var(variable).map_err(|_| format!("the environment has no {variable}"))
+        } else if let Some(path) = reference.strip_prefix("file:") {
+            let read = std::fs::read_to_string(path);
+            read.map(|text| text.trim_end().to_owned())
+                .map_err(|why| format!("{path} cannot be read: {why}"))
+        } else {
+            Err("a key is env:NAME or file:PATH, and never stands in the file itself".to_owned())
+        };
+        let key = key.map_err(|why| bad(name, "check", &why))?;
+        if key.len() < KEY_BYTES_MIN {
+            return Err(bad(name, "check", "a key has at least 16 bytes"));
+        }
+        keys.push(key.into_bytes());
+    }
+    Ok(Check {
+        keys,
+        issuer: wanted.issuer,
+        audience: wanted.audience,
+        age_s: wanted.age_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_read_and_mistakes_are_named() {
+        let whole = "[ingest.log]\npath = \"/event/log\"\ntopic = \"EventLog\"\nkey_field = \"app\"\nanswer = 204\n\
+             add = { at = \"now\", country = \"header.CF-IPCountry\" }\nlog_calls_to = \"ApiLog\"\n";
+        let [endpoint] = &Endpoint::parse(whole).unwrap()[..] else {
+            panic!("one endpoint");
+        };
+        assert_eq!(
+            (&*endpoint.path, endpoint.answer.as_u16(), endpoint.waits),
+            ("/event/log", 204, false)
+        );
+        assert_eq!(endpoint.add[0], ("at".to_owned(), Added::Now));
+        for (old, new, why) in [
+            (
+                "/event/log",
+                "/v1/topics",
+                "ingest.log.path: it is one of the broker's own",
+            ),
+            (
+                "/event/log",
+                "event",
+                "ingest.log.path: it is a path such as /event/log, of plain characters",
+            ),
+            (
+                "204",
+                "404",
+                "ingest.log.answer: it is a status of success, such as 200",
+            ),
+            (
+                "\"now\"",
+                "\"token.sub\"",
+                "ingest.log.add: there is no token whose claims could be added",
+            ),
+            (
+                "\"now\"",
+                "\"then\"",
+                "ingest.log.add: at: \"then\" is not token.CLAIM, header.NAME or now",
+            ),
+        ] {
+            let refused = Endpoint::parse(&whole.replace(old, new)).unwrap_err();
+            assert_eq!(refused.to_string(), why);
+        }
+        let with_sinks = format!("{whole}[sink.s]\nfrom = \"EventLog\"\n");
+        assert_eq!(Endpoint::parse(&with_sinks).unwrap().len(), 1);
+        let unknown = Endpoint::parse(&whole.replace("answer", "anser")).unwrap_err();
+        assert!(unknown.to_string().contains("unknown field `anser`"), "{unknown}");
+        let plain = format!("{whole}token = \"bearer\"\ncheck = {{ hmac = \"secret\" }}\n");
+        let refused = Endpoint::parse(&plain).unwrap_err().to_string();
+        assert!(refused.ends_with("never stands in the file itself"), "{refused}");
+    }
+}

@@ -1,0 +1,322 @@
+//! The routes of endpoints: a token is checked before the body is read, and an answer has no body.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use stafett_broker::Broker;
+use stafett_http::query::decoded;
+use stafett_http::{Code, Origins, Policy, Problem, Slot, body};
+use stafett_store::{NotStored, wall_ms};
+use stafett_topics::{NewRecord, Outcome, RecordError, RecordsAppend, Refusal};
+
+use crate::definition::{Added, Endpoint};
+use crate::events::{self, Additions};
+use crate::token::{Claims, TokenError, TokenPlace};
+
+/// Results that are counted.
+const STORED: &str = "stored";
+const REFUSED: &str = "refused";
+const UNAUTHENTICATED: &str = "unauthenticated";
+
+/// Labels of a counter.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    endpoint: Arc<str>,
+    result: &'static str,
+}
+
+/// Counters of all endpoints.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    requests: Family<Labels, Counter>,
+    records: Counter,
+}
+
+impl Metrics {
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "stafett_ingest_requests",
+            "Requests to endpoints, by their result",
+            metrics.requests.clone(),
+        );
+        registry.register(
+            "stafett_ingest_records",
+            "Records that endpoints took",
+            metrics.records.clone(),
+        );
+        metrics
+    }
+}
+
+/// An endpoint and its surroundings.
+struct Door {
+    endpoint: Endpoint,
+    broker: Slot<Broker>,
+    records: Counter,
+    stored: Counter,
+    refused: Counter,
+    unauthenticated: Counter,
+}
+
+/// Returns the routes of endpoints.
+pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics) -> Router {
+    let mut all = Router::new();
+    for endpoint in endpoints {
+        let name: Arc<str> = endpoint.name.as_str().into();
+        let counter = |result| {
+            let endpoint = Arc::clone(&name);
+            metrics
+                .requests
+                .get_or_create(&Labels { endpoint, result })
+                .clone()
+        };
+        let policy = if endpoint.origins.is_empty() {
+            Policy::Origins {
+                allowed: Origins::Near,
+                setting: "origins of the endpoint",
+            }
+        } else {
+            Policy::Origins {
+                allowed: Origins::Listed(endpoint.origins.clone()),
+                setting: "origins of the endpoint",
+            }
+        };
+        let path = endpoint.path.clone();
+        let door = Arc::new(Door {
+            endpoint,
+            broker: broker.clone(),
+            records: metrics.records.clone(),
+            stored: counter(STORED),
+            refused: counter(REFUSED),
+            unauthenticated: counter(UNAUTHENTICATED),
+        });
+        let routes = Router::new()
+            .route(&path, post(take).options(preflight))
+            .with_state(door);
+        all = all.merge(policy.guard(routes));
+    }
+    all
+}
+
+/// Answers the CORS preflight of a page that may post.
+async fn preflight() -> Response {
+    let told = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type",
+        ),
+    ];
+    (StatusCode::NO_CONTENT, told).into_response()
+}
+
+async fn take(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let now_ms = wall_ms();
+    let claims = match door.authenticate(&request, now_ms / 1000) {
+        Ok(claims) => claims,
+        Err(why) => {
+            door.unauthenticated.inc();
+            return Problem::new(Code::Unauthenticated, why).into_response();
+        }
+    };
+    match door.store(request, claims, now_ms).await {
+        Ok(count) => {
+            door.stored.inc();
+            door.records.inc_by(count);
+            door.endpoint.answer.into_response()
+        }
+        Err(problem) => {
+            door.refused.inc();
+            problem.into_response()
+        }
+    }
+}
+
+/// Returns the value of a parameter, decoded.
+fn parameter(request: &Request, name: &str) -> Option<String> {
+    let pairs = request.uri().query()?.split('&');
+    let found = pairs
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| *key == name);
+    decoded(found?.1)
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// True for a body with an event in each line. Text is JSON as well, as a browser's beacon sends it.
+fn is_lines(headers: &HeaderMap) -> Result<bool, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kind = kind.map(|kind| {
+        kind.split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii()
+    });
+    match kind.map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"application/json" | b"text/plain") => Ok(false),
+        Some(b"application/x-ndjson") => Ok(true),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other).into_owned();
+            let why = format!("{other:?} is not application/json, application/x-ndjson or text/plain");
+            Err(Problem::new(Code::UnsupportedType, why))
+        }
+    }
+}
+
+impl Door {
+    fn authenticate(&self, request: &Request, now_s: i64) -> Result<Claims, TokenError> {
+        let Some((place, check)) = &self.endpoint.check else {
+            return Ok(Claims::new());
+        };
+        let headers = request.headers();
+        let bearer = || {
+            header_text(headers, "authorization")?
+                .strip_prefix("Bearer ")
+                .map(str::to_owned)
+        };
+        let token = match place {
+            TokenPlace::Query(name) => parameter(request, name),
+            TokenPlace::Header(name) => header_text(headers, name).map(str::to_owned),
+            TokenPlace::Bearer => bearer(),
+        };
+        check.verify(&token.ok_or(TokenError::Missing)?, now_s)
+    }
+
+    fn additions(&self, claims: &Claims, headers: &HeaderMap, now_ms: i64) -> Additions {
+        let added = self.endpoint.add.iter().map(|(name, source)| {
+            let value = match source {
+                Added::Token(claim) => claims.get(claim).cloned(),
+                Added::Header(header) => header_text(headers, header.as_str()).map(Value::from),
+                Added::Now => Some(time(now_ms).into()),
+            };
+            (name.clone(), value.unwrap_or_default().to_string())
+        });
+        added.collect()
+    }
+
+    /// Stores the events of a request and the record of the call, all or none. Returns their number.
+    async fn store(&self, request: Request, claims: Claims, now_ms: i64) -> Result<u64, Problem> {
+        let endpoint = &self.endpoint;
+        let is_lines = is_lines(request.headers())?;
+        let additions = self.additions(&claims, request.headers(), now_ms);
+        let call = self.call(&request, &claims, now_ms);
+        let limit = body::Limit {
+            bytes_max: endpoint.body_bytes_max,
+            setting: "body_bytes_max of the endpoint",
+        };
+        let body = body::read(request, limit).await?;
+        let records = events::records(body.bytes(), is_lines, endpoint.key_field.as_deref(), &additions)?;
+        let broker = self.broker.get()?;
+        let mut append = self.append_of(&broker, &endpoint.topic, &records, now_ms)?;
+        let mut count = records.len() as u64;
+        if let (Some(topic), Some(call)) = (&endpoint.calls, call) {
+            let more = self.append_of(&broker, topic, &[call], now_ms)?;
+            append.append.frames.extend(more.append.frames);
+            append.append.pinned_bytes += more.append.pinned_bytes;
+            count += 1;
+        }
+        if append.append.frames.is_empty() {
+            return Ok(0);
+        }
+        let ticket = broker.catalog().append(vec![append.append]);
+        if endpoint.waits || ticket.glance().committed() == Some(false) {
+            stored(ticket.await)?;
+            return Ok(count);
+        }
+        // The memory of the body stays taken until its records are written.
+        drop(broker.catalog().changes().begin(async move {
+            let _outcome = ticket.await;
+            drop(body);
+            Ok::<(), NotStored>(())
+        }));
+        Ok(count)
+    }
+
+    fn append_of(
+        &self,
+        broker: &Broker,
+        name: &str,
+        records: &[NewRecord],
+        now_ms: i64,
+    ) -> Result<RecordsAppend, Problem> {
+        let topic = broker.topics().named(name).ok_or_else(|| {
+            let why = format!(
+                "the endpoint {} writes into the topic {name}, which does not exist",
+                self.endpoint.name
+            );
+            Problem::new(Code::NoSuchTopic, why).with("topic", name)
+        })?;
+        let keyless = uuid::Uuid::new_v4().into_bytes();
+        let keyless = keyless.first_chunk().copied().map_or(0, u32::from_le_bytes);
+        let built = broker.catalog().records_append(&topic, records, keyless, now_ms);
+        built.map_err(|RecordError { index, why }| {
+            let line = index + 1;
+            Problem::bad_request(format!("line {line}: {why}")).with("line", line)
+        })
+    }
+
+    /// Returns the record of the call: method, path, status and the token's subject.
+    fn call(&self, request: &Request, claims: &Claims, now_ms: i64) -> Option<NewRecord> {
+        self.endpoint.calls.as_ref()?;
+        let method: &Method = request.method();
+        let value = json!({
+            "method": method.as_str(), "path": self.endpoint.path, "status": self.endpoint.answer.as_u16(),
+            "at": time(now_ms), "subject": claims.get("sub"),
+        });
+        Some(NewRecord {
+            value: Some(Bytes::from(value.to_string())),
+            ..NewRecord::default()
+        })
+    }
+}
+
+fn time(now_ms: i64) -> String {
+    let now = jiff::Timestamp::from_millisecond(now_ms).unwrap_or_default();
+    now.to_string()
+}
+
+fn stored(outcomes: impl IntoIterator<Item = Outcome>) -> Result<(), Problem> {
+    match outcomes.into_iter().next() {
+        Some(Outcome::Committed(_)) => Ok(()),
+        Some(Outcome::Refused(why)) => {
+            let why = NotStored::Refused(why);
+            Err(Problem::new(code_of(&why), why).with("stored", 0))
+        }
+        Some(Outcome::Unknown) | None => {
+            let why = NotStored::Unknown;
+            Err(Problem::new(code_of(&why), why))
+        }
+    }
+}
+
+fn code_of(error: &NotStored) -> Code {
+    match error {
+        NotStored::Unknown => Code::OutcomeUnknown,
+        NotStored::Refused(Refusal::DiskFull) => Code::DiskFull,
+        NotStored::Refused(Refusal::Closed) => Code::NotServing,
+        NotStored::Refused(
+            Refusal::NoSuchLog(_)
+            | Refusal::Fenced { .. }
+            | Refusal::OutOfSequence { .. }
+            | Refusal::StaleProducer { .. }
+            | Refusal::OutsideTransaction { .. }
+            | Refusal::NotAtOffset { .. }
+            | Refusal::StaleOwner { .. }
+            | Refusal::OffsetsExhausted(_)
+            | Refusal::TooLarge { .. },
+        ) => Code::NotStored,
+    }
+}

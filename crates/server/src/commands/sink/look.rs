@@ -1,0 +1,216 @@
+//! Sinks checked, made, shown, paused and tried.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, anyhow, bail};
+use clap::ArgMatches;
+use serde_json::{Value, json};
+use stafett_sinks::convert::write_json;
+use stafett_sinks::definition::TargetSpec;
+use stafett_sinks::http::HttpError;
+use stafett_sinks::runner::target_of;
+use stafett_sinks::target::{Place, Steps};
+use stafett_sinks::trial::{Tried, trial};
+use stafett_sinks::{App, Definition, Target};
+
+use super::run::{block_on, broker, connect, wall_ms};
+use super::{LAST, SET};
+use crate::client::http;
+use crate::client::table::{Side, Table};
+
+fn target(sink: &Definition) -> Box<dyn Target> {
+    target_of(sink, Steps::default(), wall_ms)
+}
+
+fn kind(sink: &Definition) -> &'static str {
+    match sink.target {
+        TargetSpec::Files(_) => "files",
+        TargetSpec::Postgres(_) => "postgres",
+    }
+}
+
+pub(super) fn check(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
+    let mut table = Table::new(&[
+        ("SINK", Side::Left),
+        ("FROM", Side::Left),
+        ("TO", Side::Left),
+        ("COLUMNS", Side::Right),
+        ("PROMISE", Side::Left),
+    ]);
+    let mut rows = Vec::new();
+    for sink in sinks {
+        let promise = target(sink).promise().to_string();
+        let (from, columns) = (sink.from.join(", "), sink.columns.len());
+        rows.push(json!({
+            "name": sink.name, "from": sink.from, "to": kind(sink), "columns": columns, "promise": promise,
+        }));
+        table.row(vec![
+            sink.name.clone(),
+            from,
+            kind(sink).to_owned(),
+            columns.to_string(),
+            promise,
+        ]);
+    }
+    http::show(matches, &rows, &table, "no sinks")
+}
+
+/// Shows or makes missing parts of targets and broker.
+pub(super) fn prepare(matches: &ArgMatches, sinks: &[Definition], make: bool) -> anyhow::Result<()> {
+    let broker = broker(matches)?;
+    let missing = block_on(async {
+        let mut all = Vec::new();
+        for sink in sinks {
+            let missing = target(sink).prepare(make).await;
+            let missing = missing.with_context(|| sink.name.clone())?;
+            all.extend(missing.into_iter().map(|what| (sink.name.clone(), what)));
+            let mut app = App::new(sink, broker.another());
+            match app.show().await {
+                Ok(_) => {}
+                Err(HttpError::Refused { status: 404, .. }) => {
+                    all.push((sink.name.clone(), format!("the app {}", sink.app())));
+                }
+                Err(why) => return Err(why.into()),
+            }
+            if make {
+                app.declare(sink).await?;
+            }
+        }
+        Ok(all)
+    })?;
+    for (sink, what) in &missing {
+        writeln!(
+            io::stdout(),
+            "{} {sink}: {what}",
+            if make { "made" } else { "missing" }
+        )?;
+    }
+    if !make && !missing.is_empty() {
+        bail!("stafett sink apply makes what is missing");
+    }
+    Ok(())
+}
+
+pub(super) fn status(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
+    let broker = broker(matches)?;
+    let shown = block_on(async {
+        let mut all = Vec::new();
+        for sink in sinks {
+            let mut app = App::new(sink, broker.another());
+            let shown = app.show().await.with_context(|| sink.name.clone())?;
+            all.push((sink.name.clone(), shown));
+        }
+        Ok(all)
+    })?;
+    let mut table = Table::new(&[
+        ("SINK", Side::Left),
+        ("STATE", Side::Left),
+        ("PARTITION", Side::Right),
+        ("WORKER", Side::Left),
+        ("NEXT", Side::Left),
+        ("LAG", Side::Right),
+    ]);
+    let mut rows = Vec::new();
+    for (sink, app) in shown {
+        let tasks = app.get("tasks").and_then(Value::as_array);
+        for task in tasks.into_iter().flatten() {
+            let cell = |path: &str| task.pointer(path).map_or_else(|| "-".to_owned(), http::word);
+            let has_worker = task.get("worker").is_some_and(Value::is_string);
+            let state = match app.get("paused").and_then(Value::as_bool) {
+                Some(true) => "paused",
+                _ if has_worker => "running",
+                _ => "waiting",
+            };
+            table.row(vec![
+                sink.clone(),
+                state.to_owned(),
+                cell("/task"),
+                cell("/worker"),
+                cell("/position/next"),
+                cell("/position/lag"),
+            ]);
+            rows.push(json!({
+                "sink": sink, "state": state, "partition": task.get("task"), "worker": task.get("worker"),
+                "next": task.pointer("/position/next"), "lag": task.pointer("/position/lag"),
+            }));
+        }
+    }
+    http::show(matches, &rows, &table, "no partitions")
+}
+
+/// Reads `TOPIC/PARTITION=OFFSET`.
+fn place_and_offset(text: &str) -> Option<(Place, u64)> {
+    let (place, offset) = text.rsplit_once('=')?;
+    let (topic, partition) = place.rsplit_once('/')?;
+    let place = Place {
+        topic: topic.to_owned(),
+        partition: partition.parse().ok()?,
+    };
+    Some((place, offset.parse().ok()?))
+}
+
+pub(super) fn position(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
+    let set = matches
+        .get_one::<String>(SET)
+        .map(|text| place_and_offset(text).ok_or_else(|| anyhow!("{text:?} is not TOPIC/PARTITION=OFFSET")));
+    let set = set.transpose()?;
+    if set.is_some() && sinks.len() != 1 {
+        bail!("a position is set of one sink: name it");
+    }
+    let mut table = Table::new(&[("SINK", Side::Left), ("PLACE", Side::Left), ("NEXT", Side::Right)]);
+    let mut rows = Vec::new();
+    block_on(async {
+        for sink in sinks {
+            let mut target = target(sink);
+            if let Some((place, next)) = &set {
+                target.set_position(place, *next).await?;
+            }
+            for (place, next) in target.positions().await.with_context(|| sink.name.clone())? {
+                rows.push(json!({"sink": sink.name, "topic": place.topic, "partition": place.partition, "next": next}));
+                table.row(vec![sink.name.clone(), place.to_string(), next.to_string()]);
+            }
+        }
+        Ok(())
+    })?;
+    http::show(matches, &rows, &table, "no positions")
+}
+
+pub(super) fn pause(matches: &ArgMatches, sinks: &[Definition], paused: bool) -> anyhow::Result<()> {
+    let broker = broker(matches)?;
+    block_on(async {
+        for sink in sinks {
+            let mut app = App::new(sink, broker.another());
+            app.pause(paused).await.with_context(|| sink.name.clone())?;
+            let word = if paused { "paused" } else { "resumed" };
+            writeln!(io::stdout(), "sink {} {word}", sink.name)?;
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn dry_run(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
+    let last = matches.get_one::<u64>(LAST).copied().unwrap_or(10);
+    block_on(async {
+        let client = connect(matches).await?;
+        let mut out = io::stdout();
+        for sink in sinks {
+            for Tried { place, rows, poison } in trial(&client, sink, last).await? {
+                for (offset, cells) in rows.all().iter() {
+                    let mut line = Vec::new();
+                    write_json(&mut line, &sink.columns, &rows, cells);
+                    writeln!(
+                        out,
+                        "{}\t{place}@{offset}\t{}",
+                        sink.name,
+                        String::from_utf8_lossy(&line)
+                    )?;
+                }
+                for found in poison {
+                    let (offset, class, text) = (found.offset, found.reason.class, found.reason.text);
+                    writeln!(out, "{}\t{place}@{offset}\tpoison ({class}): {text}", sink.name)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}

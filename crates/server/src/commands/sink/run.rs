@@ -1,0 +1,125 @@
+//! Sinks in this process, and the connections of the other commands about them.
+
+use std::io::{self, Write};
+use std::sync::{Arc, LazyLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use clap::ArgMatches;
+use stafett_kafka_client::{Client, Options};
+use stafett_sinks::Definition;
+use stafett_sinks::http::Http;
+use stafett_sinks::runner::Runner;
+use stafett_sinks::status::Status;
+use stafett_sinks::target::Steps;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{METRICS, metrics};
+use crate::client::{advice, http, servers};
+
+/// For tests: the step of a flush at which the process ends, as `STEP:N`.
+const DIE_AT: &str = "STAFETT_TEST_DIE_AT";
+
+/// Milliseconds since the first call.
+pub(super) fn now_ms() -> u64 {
+    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(BEGIN.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970.
+pub(super) fn wall_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Runs `work` on threads of its own.
+pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).max(2))
+        .enable_all()
+        .build()
+        .context("no threads can be started")?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
+pub(super) async fn connect(matches: &ArgMatches) -> anyhow::Result<Client> {
+    let options = Options {
+        client_id: "stafett-sink".to_owned(),
+        ..Options::default()
+    };
+    Client::connect(&servers(matches), options)
+        .await
+        .map_err(advice::connect)
+}
+
+pub(super) fn broker(matches: &ArgMatches) -> anyhow::Result<Http> {
+    let (address, token) = http::plain(matches)?;
+    Ok(Http::new(&address, token.as_deref()))
+}
+
+fn steps() -> anyhow::Result<Steps> {
+    match std::env::var(DIE_AT) {
+        Ok(text) => Steps::dying_at(&text).with_context(|| format!("{DIE_AT} is STEP:N, not {text:?}")),
+        Err(_) => Ok(Steps::default()),
+    }
+}
+
+/// Runs sinks until a signal.
+pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Result<()> {
+    // A second subscriber in the process is refused, and the first one stays.
+    let _ = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        .with_max_level(tracing::Level::INFO)
+        .try_init();
+    let http = broker(matches)?;
+    let steps = steps()?;
+    block_on(async {
+        let client = connect(matches).await?;
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let states: Vec<_> = sinks
+            .iter()
+            .map(|sink| Arc::new(Status::new(&sink.name)))
+            .collect();
+        let scrapes = TaskTracker::new();
+        if let Some(address) = matches.get_one::<String>(METRICS) {
+            metrics::serve(address, states.clone(), &scrapes).await?;
+        }
+        let mut running = Vec::new();
+        for (definition, status) in sinks.into_iter().zip(states) {
+            let runner = Runner {
+                http: http.another(),
+                client: client.clone(),
+                steps: steps.clone(),
+                status,
+                now_ms,
+                wall: wall_ms,
+                definition,
+            };
+            running.push(tasks.spawn(runner.run(stop.clone())));
+        }
+        tasks.close();
+        writeln!(io::stdout(), "ready")?;
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            // None of them can run.
+            () = tasks.wait() => {}
+        }
+        stop.cancel();
+        for sink in running {
+            match sink.await {
+                Ok(done) => done?,
+                Err(_) => bail!("a mistake in Stafett itself: a task has panicked"),
+            }
+        }
+        Ok(())
+    })
+}

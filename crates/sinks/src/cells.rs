@@ -1,0 +1,206 @@
+//! A JSON value as the cell of a column. A value that does not fit is refused, never changed or left out.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+
+use crate::columns::Kind;
+use crate::document::cited;
+use crate::rows::{Cell, Cells};
+
+const DATE_OF_EPOCH: Date = Date::constant(1970, 1, 1);
+
+/// Writes a value, as JSON text, as the cell of a column's kind. The error says which value does not fit.
+pub(crate) fn write(row: &mut Cells<'_>, kind: Kind, json: &str) -> Result<(), String> {
+    let cell = cell(row, kind, json).ok_or_else(|| format!("{} is no {kind}", cited(json)))?;
+    row.push(cell);
+    Ok(())
+}
+
+fn cell(row: &mut Cells<'_>, kind: Kind, json: &str) -> Option<Cell> {
+    if json == "null" {
+        return Some(Cell::Null);
+    }
+    Some(match kind {
+        Kind::Text => {
+            // Stores have no text with a zero byte, and the value would change without it.
+            let text = string(json).filter(|text| !text.contains('\0'))?;
+            Cell::Text(row.piece(text.as_bytes()))
+        }
+        Kind::Boolean => Cell::Boolean(json.parse().ok()?),
+        Kind::Bigint => Cell::Integer(number(json)?.parse().ok()?),
+        Kind::Double => Cell::Double(number(json)?.parse().ok().filter(|it: &f64| it.is_finite())?),
+        Kind::Numeric { precision, scale } => {
+            let text = decimal(number(json)?, precision, scale)?;
+            Cell::Numeric(row.piece(text.as_bytes()))
+        }
+        Kind::Timestamptz => {
+            let at: Timestamp = string(json)?.parse().ok()?;
+            Cell::Instant(at.as_microsecond())
+        }
+        Kind::Timestamp => Cell::Local(local(&string(json)?)?),
+        Kind::Date => {
+            let text = string(json)?;
+            // A date with a time behind it would lose the time.
+            let date: Date = text
+                .parse()
+                .ok()
+                .filter(|_| text.len() <= 13 && !text.contains('T'))?;
+            Cell::Date(date.since(DATE_OF_EPOCH).ok()?.get_days())
+        }
+        Kind::Uuid => {
+            let id = uuid::Uuid::try_parse(&string(json)?).ok()?;
+            Cell::Uuid(row.piece(id.as_bytes()))
+        }
+        Kind::Bytea => {
+            let bytes = STANDARD.decode(string(json)?.as_bytes()).ok()?;
+            Cell::Bytes(row.piece(&bytes))
+        }
+        Kind::Jsonb => Cell::Json(row.written(|buffer| crate::document::write_line(buffer, json))),
+    })
+}
+
+/// Reads local date and time. A text with a zone is no local time.
+fn local(text: &str) -> Option<i64> {
+    if text.ends_with(['Z', 'z']) || text.parse::<Timestamp>().is_ok() {
+        return None;
+    }
+    let at: DateTime = text.parse().ok()?;
+    let at = TimeZone::UTC.to_timestamp(at).ok()?;
+    Some(at.as_microsecond())
+}
+
+/// Returns the text of a JSON string.
+pub(crate) fn string(json: &str) -> Option<std::borrow::Cow<'_, str>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str::<String>(json).ok().map(Into::into)
+    } else {
+        Some(inner.into())
+    }
+}
+
+/// Returns the text of a JSON number.
+fn number(json: &str) -> Option<&str> {
+    json.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+        .then_some(json)
+}
+
+/// Returns a number in plain digits, if it has at most `precision` of them, and `scale` behind the point.
+/// Digits are never rounded away.
+pub(crate) fn decimal(number: &str, precision: u16, scale: u16) -> Option<String> {
+    let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (number, 0),
+    };
+    if exponent.unsigned_abs() > 2000 || mantissa.len() > 4000 {
+        return None;
+    }
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let point = i32::try_from(whole.len()).ok()? + exponent;
+    let (whole, fraction) = if let Ok(before) = usize::try_from(point) {
+        let padded = format!("{digits:0<before$}");
+        let (whole, fraction) = padded.split_at_checked(before)?;
+        (whole.to_owned(), fraction.to_owned())
+    } else {
+        let zeros = usize::try_from(-point).ok()?;
+        (String::new(), format!("{}{digits}", "0".repeat(zeros)))
+    };
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    if fraction.len() > usize::from(scale) || whole.len() > usize::from(precision - scale) {
+        return None;
+    }
+    let is_zero = whole.is_empty() && fraction.is_empty();
+    let sign = if is_zero { "" } else { sign };
+    let whole = if whole.is_empty() { "0" } else { whole };
+    Some(if fraction.is_empty() {
+        format!("{sign}{whole}")
+    } else {
+        format!("{sign}{whole}.{fraction}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Rows;
+
+    fn shown(kind: &str, json: &str) -> Result<String, String> {
+        let kind = Kind::parse(kind).unwrap();
+        let mut rows = Rows::new(1);
+        rows.push(0, |row| write(row, kind, json))?;
+        let [cell] = *rows.row(0) else { panic!("one cell") };
+        Ok(match cell {
+            Cell::Numeric(piece) | Cell::Text(piece) | Cell::Json(piece) => rows.text(piece).to_owned(),
+            Cell::Bytes(piece) | Cell::Uuid(piece) => format!("{:?}", rows.piece(piece)),
+            Cell::Null => "null".to_owned(),
+            Cell::Boolean(it) => it.to_string(),
+            Cell::Double(it) => it.to_string(),
+            Cell::Integer(it) | Cell::Instant(it) | Cell::Local(it) => it.to_string(),
+            Cell::Date(it) => it.to_string(),
+        })
+    }
+
+    #[test]
+    fn values_that_fit() {
+        for (kind, json, expected) in [
+            ("text", r#""a\u00e9\n""#, "aé\n"),
+            ("text", "null", "null"),
+            ("boolean", "true", "true"),
+            ("bigint", "-9223372036854775808", "-9223372036854775808"),
+            ("double", "1e-3", "0.001"),
+            ("numeric(5,2)", "123.450", "123.45"),
+            ("numeric(5,2)", "-1.5e2", "-150"),
+            ("numeric(4,4)", "1e-4", "0.0001"),
+            ("numeric(5,2)", "-0.00", "0"),
+            ("timestamptz", r#""1969-12-31T23:59:59+00:00""#, "-1000000"),
+            (
+                "timestamptz",
+                r#""2026-11-22T10:20:00+01:00""#,
+                "1795339200000000",
+            ),
+            ("timestamp", r#""1970-01-02T00:00:00.5""#, "86400500000"),
+            ("timestamp", r#""1970-01-02 00:00:00""#, "86400000000"),
+            ("date", r#""1969-12-31""#, "-1"),
+            ("bytea", r#""AAE=""#, "[0, 1]"),
+            ("jsonb", "{\"a\":\n[1]}", "{\"a\": [1]}"),
+        ] {
+            assert_eq!(shown(kind, json).as_deref(), Ok(expected), "{kind} {json}");
+        }
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_refused() {
+        for (kind, json) in [
+            ("text", "3"),
+            ("text", r#""a\u0000""#),
+            ("boolean", "1"),
+            ("bigint", "9223372036854775808"),
+            ("bigint", "1.0"),
+            ("bigint", r#""1""#),
+            ("double", "1e999"),
+            ("double", "true"),
+            ("numeric(5,2)", "1234"),
+            ("numeric(5,2)", "0.001"),
+            ("numeric(5,2)", "1e9999999999"),
+            ("timestamptz", r#""2026-11-22T10:20:00""#),
+            ("timestamptz", "1795342800"),
+            ("timestamp", r#""2026-11-22T10:20:00Z""#),
+            ("timestamp", r#""2026-11-22T10:20:00+01:00""#),
+            ("date", r#""2026-02-30""#),
+            ("date", r#""2026-11-22T10:20:00""#),
+            ("uuid", r#""x""#),
+            ("bytea", r#""?""#),
+        ] {
+            assert!(shown(kind, json).is_err(), "{kind} {json}");
+        }
+        assert_eq!(shown("bigint", "[1]"), Err("[1] is no bigint".to_owned()));
+    }
+}

@@ -1,0 +1,318 @@
+//! A record as a row.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use stafett_model::StoredRecord;
+
+use crate::cells;
+use crate::columns::{Column, Kind, Origin};
+use crate::document::{Document, cited, write_line, write_object, write_string};
+use crate::rows::{Cell, Cells, Rows};
+use crate::target::Place;
+use crate::transform::{Step, Verdict};
+
+/// Fields that no column takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnUnknown {
+    /// Into the column with `rest`; dropped without one.
+    Rest,
+    Drop,
+    /// Poison.
+    Refuse,
+}
+
+/// Result of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Converted {
+    Row,
+    /// A step, by number, left the record out.
+    Dropped(usize),
+}
+
+/// Reason why a record is poison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    /// `not_json`, `transform`, `type`, `null` or `unknown_field`; those of targets are their own.
+    pub class: &'static str,
+    pub text: String,
+}
+
+/// Way from records to rows.
+#[derive(Debug, Clone)]
+pub struct Converter {
+    columns: Vec<Column>,
+    steps: Vec<Step>,
+    on_unknown: OnUnknown,
+    /// Columns by the top-level field that they take as a whole.
+    by_field: HashMap<String, usize>,
+    /// Column of the field at each place of the record before.
+    hints: Vec<Option<usize>>,
+    is_whole: bool,
+    has_rest: bool,
+}
+
+impl Converter {
+    pub fn new(columns: Vec<Column>, steps: Vec<Step>, on_unknown: OnUnknown) -> Self {
+        let top = |(place, column): (usize, &Column)| match &column.origin {
+            Origin::Path(path) => match path.as_slice() {
+                [field] => Some((field.clone(), place)),
+                _ => None,
+            },
+            Origin::Rest | Origin::Whole | Origin::Topic | Origin::Partition | Origin::Offset => None,
+        };
+        let by_field = columns.iter().enumerate().filter_map(top).collect();
+        let has = |origin: &Origin| columns.iter().any(|column| column.origin == *origin);
+        let (is_whole, has_rest) = (has(&Origin::Whole), has(&Origin::Rest));
+        Self {
+            columns,
+            steps,
+            on_unknown,
+            by_field,
+            hints: Vec::new(),
+            is_whole,
+            has_rest,
+        }
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Adds the row of a record.
+    pub fn convert(
+        &mut self,
+        place: &Place,
+        record: &StoredRecord,
+        rows: &mut Rows,
+    ) -> Result<Converted, Reason> {
+        let value = record.value.as_deref().unwrap_or(b"null");
+        let text = std::str::from_utf8(value).map_err(|why| Reason {
+            class: "not_json",
+            text: format!("not UTF-8 behind byte {}", why.valid_up_to()),
+        })?;
+        let not_json = |text| Reason {
+            class: "not_json",
+            text,
+        };
+        let mut document = Document::parse(text).map_err(not_json)?;
+        for (number, step) in self.steps.iter().enumerate() {
+            match step.apply(&mut document) {
+                Ok(Verdict::Keep) => {}
+                Ok(Verdict::Drop) => return Ok(Converted::Dropped(number)),
+                Err(text) => {
+                    return Err(Reason {
+                        class: "transform",
+                        text: format!("step {}: {text}", number + 1),
+                    });
+                }
+            }
+        }
+        let offset = record.offset.0;
+        if self.is_whole {
+            self.push_whole(place, offset, &document, rows)?;
+        } else {
+            self.push_columns(place, offset, &document, rows)?;
+        }
+        Ok(Converted::Row)
+    }
+
+    /// Adds the value as it is, behind the columns of the place.
+    fn push_whole(
+        &self,
+        place: &Place,
+        offset: u64,
+        document: &Document<'_>,
+        rows: &mut Rows,
+    ) -> Result<(), Reason> {
+        rows.push(offset, |row| {
+            for column in &self.columns {
+                let whole = |row: &mut Cells<'_>| Cell::Json(row.written(|buffer| document.write(buffer)));
+                let cell = of_place(row, column, place, offset).unwrap_or_else(|| whole(row));
+                row.push(cell);
+            }
+            Ok(())
+        })
+    }
+
+    fn push_columns(
+        &mut self,
+        place: &Place,
+        offset: u64,
+        document: &Document<'_>,
+        rows: &mut Rows,
+    ) -> Result<(), Reason> {
+        let mut found: Vec<Option<&str>> = vec![None; self.columns.len()];
+        let mut unknown = Vec::new();
+        self.hints.resize(document.fields.len(), None);
+        for (field, hint) in document.fields.iter().zip(&mut self.hints) {
+            if !hint.is_some_and(|column| takes(&self.columns, column, &field.name)) {
+                *hint = self.by_field.get(&*field.name).copied();
+            }
+            match hint.and_then(|column| found.get_mut(column)) {
+                Some(slot) => *slot = Some(&field.json),
+                None => unknown.push((&*field.name, &*field.json)),
+            }
+        }
+        if self.on_unknown == OnUnknown::Refuse
+            && let Some((name, _)) = unknown.first()
+        {
+            return Err(Reason {
+                class: "unknown_field",
+                text: format!("no column takes the field {:?}", cited(name)),
+            });
+        }
+        let keeps_rest = self.has_rest && self.on_unknown != OnUnknown::Drop;
+        rows.push(offset, |row| {
+            for (column, found) in self.columns.iter().zip(found) {
+                let nested;
+                let json = match (&column.origin, found) {
+                    (_, Some(json)) => Some(json),
+                    (Origin::Path(path), None) if path.len() > 1 => {
+                        nested = document.at(path);
+                        nested.as_deref()
+                    }
+                    (Origin::Rest, None) => {
+                        if unknown.is_empty() || !keeps_rest {
+                            row.push(Cell::Null);
+                        } else {
+                            let piece = row.written(|out| write_object(out, unknown.iter().copied()));
+                            row.push(Cell::Json(piece));
+                        }
+                        continue;
+                    }
+                    _ => None,
+                };
+                push_cell(row, column, json, place, offset)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn takes(columns: &[Column], column: usize, field: &str) -> bool {
+    let origin = columns.get(column).map(|column| &column.origin);
+    matches!(origin, Some(Origin::Path(path)) if matches!(path.as_slice(), [only] if only == field))
+}
+
+fn push_cell(
+    row: &mut Cells<'_>,
+    column: &Column,
+    json: Option<&str>,
+    place: &Place,
+    offset: u64,
+) -> Result<(), Reason> {
+    if let Some(cell) = of_place(row, column, place, offset) {
+        row.push(cell);
+        return Ok(());
+    }
+    let json = json.filter(|json| *json != "null");
+    let json = json.or(column.default.as_deref()).unwrap_or("null");
+    if json == "null" && !column.nullable {
+        return Err(Reason {
+            class: "null",
+            text: format!("column {} has no value", column.name),
+        });
+    }
+    cells::write(row, column.kind, json).map_err(|why| Reason {
+        class: "type",
+        text: format!("column {}: {why}", column.name),
+    })
+}
+
+/// Returns the cell of a column that comes from the record's place.
+fn of_place(row: &mut Cells<'_>, column: &Column, place: &Place, offset: u64) -> Option<Cell> {
+    Some(match column.origin {
+        Origin::Topic => Cell::Text(row.piece(place.topic.as_bytes())),
+        Origin::Partition => Cell::Integer(i64::from(place.partition)),
+        Origin::Offset => Cell::Integer(i64::try_from(offset).unwrap_or(i64::MAX)),
+        Origin::Path(_) | Origin::Rest | Origin::Whole => return None,
+    })
+}
+
+/// Returns a default, given as a text of TOML, as JSON that fits its column.
+pub(crate) fn default_fits(kind: Kind, json: &str) -> Result<(), String> {
+    let mut rows = Rows::new(1);
+    rows.push(0, |row| cells::write(row, kind, json))
+}
+
+/// Writes a row as one line of JSON, with a field per column.
+pub fn write_json(out: &mut Vec<u8>, columns: &[Column], rows: &Rows, cells: &[Cell]) {
+    if let ([column], [Cell::Json(piece)]) = (columns, cells)
+        && column.origin == Origin::Whole
+    {
+        out.extend_from_slice(rows.piece(*piece));
+        return;
+    }
+    out.push(b'{');
+    for (place, (column, cell)) in columns.iter().zip(cells).enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        write_string(
+            out,
+            if column.origin == Origin::Whole {
+                "value"
+            } else {
+                &column.name
+            },
+        );
+        out.push(b':');
+        write_json_cell(out, rows, *cell);
+    }
+    out.push(b'}');
+}
+
+fn write_json_cell(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
+    match cell {
+        Cell::Null => out.extend_from_slice(b"null"),
+        Cell::Json(piece) => write_line(out, rows.text(piece)),
+        Cell::Boolean(_) | Cell::Integer(_) | Cell::Double(_) | Cell::Numeric(_) => {
+            write_plain(out, rows, cell);
+        }
+        Cell::Text(_)
+        | Cell::Instant(_)
+        | Cell::Local(_)
+        | Cell::Date(_)
+        | Cell::Uuid(_)
+        | Cell::Bytes(_) => {
+            write_string(out, &plain(rows, cell));
+        }
+    }
+}
+
+/// Writes a cell as text: numbers in digits, times as in RFC 3339, bytes in base64. Null is nothing.
+pub(crate) fn write_plain(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
+    out.extend_from_slice(plain(rows, cell).as_bytes());
+}
+
+fn plain(rows: &Rows, cell: Cell) -> Cow<'_, str> {
+    use base64::Engine;
+    match cell {
+        Cell::Null => "".into(),
+        Cell::Boolean(it) => it.to_string().into(),
+        Cell::Integer(it) => it.to_string().into(),
+        Cell::Double(it) => it.to_string().into(),
+        Cell::Numeric(piece) | Cell::Text(piece) | Cell::Json(piece) => rows.text(piece).into(),
+        Cell::Instant(micros) => {
+            let at = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
+            at.to_string().into()
+        }
+        Cell::Local(micros) => {
+            let at = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
+            jiff::tz::TimeZone::UTC.to_datetime(at).to_string().into()
+        }
+        Cell::Date(days) => {
+            let epoch = jiff::civil::Date::constant(1970, 1, 1);
+            let span = jiff::Span::new().try_days(days).unwrap_or_default();
+            epoch.checked_add(span).unwrap_or(epoch).to_string().into()
+        }
+        Cell::Uuid(piece) => {
+            let id = uuid::Uuid::from_slice(rows.piece(piece)).unwrap_or_default();
+            id.to_string().into()
+        }
+        Cell::Bytes(piece) => base64::engine::general_purpose::STANDARD
+            .encode(rows.piece(piece))
+            .into(),
+    }
+}

@@ -1,0 +1,124 @@
+//! Dead letters: records that are not written go to the topic `NAME.dead`, with the reason in their headers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use stafett_kafka_client::{Client, Producer, ProducerSettings};
+use stafett_model::{Lock, Record};
+
+use crate::flush::{DeadLetters, FlushError};
+use crate::gather::Poison;
+use crate::pace::PoisonCount;
+use crate::reader::record_at;
+use crate::target::Place;
+
+/// Bytes of a reason, at most.
+const REASON_BYTES: usize = 1000;
+
+/// Writer of a sink's dead letters.
+#[derive(Debug)]
+pub(crate) struct DeadTopic {
+    pub(crate) client: Client,
+    pub(crate) sink: String,
+    pub(crate) topic: String,
+    /// False: poison stops the sink.
+    pub(crate) allowed: bool,
+    pub(crate) count: Arc<Lock<PoisonCount>>,
+    pub(crate) now_ms: fn() -> u64,
+    /// Offset behind the last record that was stored, so that a batch that is tried again stores none twice.
+    pub(crate) stored: u64,
+}
+
+#[async_trait]
+impl DeadLetters for DeadTopic {
+    async fn store(&mut self, place: &Place, poison: &[Poison]) -> Result<(), FlushError> {
+        let poison: Vec<_> = poison
+            .iter()
+            .filter(|found| found.offset >= self.stored)
+            .collect();
+        let Some(last) = poison.last() else {
+            return Ok(());
+        };
+        let is_over = self.count.lock().add(poison.len() as u64, (self.now_ms)());
+        if is_over || !self.allowed {
+            return Err(FlushError::TooMuchPoison {
+                count: poison.len(),
+                offset: last.offset,
+                class: last.reason.class,
+                text: last.reason.text.clone(),
+            });
+        }
+        self.send(place, &poison).await.map_err(FlushError::DeadLetters)?;
+        self.stored = last.offset + 1;
+        Ok(())
+    }
+}
+
+impl DeadTopic {
+    async fn send(&self, place: &Place, poison: &[&Poison]) -> Result<(), String> {
+        let topic = self.client.topic(&self.topic).await;
+        let topic = topic.map_err(|why| why.to_string())?;
+        let failed: Arc<Lock<Option<String>>> = Arc::default();
+        let note = Arc::clone(&failed);
+        let on_delivery = move |delivery: stafett_kafka_client::Delivery| {
+            if let Err(why) = delivery.result {
+                *note.lock() = Some(why.to_string());
+            }
+        };
+        let settings = ProducerSettings::default();
+        let mut producer = Producer::open(self.client.clone(), topic, settings, on_delivery)
+            .await
+            .map_err(|why| why.to_string())?;
+        for (mark, found) in (0..).zip(poison) {
+            self.push(&mut producer, place, found, mark).await?;
+        }
+        producer.finish().await;
+        let failed = failed.lock().take();
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn push(
+        &self,
+        producer: &mut Producer,
+        place: &Place,
+        found: &Poison,
+        mark: u64,
+    ) -> Result<(), String> {
+        let record = record_at(&self.client, place, found.offset).await;
+        let record = record.map_err(|why| why.to_string())?;
+        let key = format!("{place}/{}", found.offset);
+        let (partition, offset) = (place.partition.to_string(), found.offset.to_string());
+        let reason = &found.reason;
+        let text = reason.text.get(..REASON_BYTES.min(reason.text.len()));
+        let text = text.unwrap_or(&reason.text);
+        let mut headers: Vec<(&[u8], Option<&[u8]>)> = vec![
+            (b"stafett-sink", Some(self.sink.as_bytes())),
+            (b"stafett-class", Some(reason.class.as_bytes())),
+            (b"stafett-reason", Some(text.as_bytes())),
+            (b"stafett-topic", Some(place.topic.as_bytes())),
+            (b"stafett-partition", Some(partition.as_bytes())),
+            (b"stafett-offset", Some(offset.as_bytes())),
+        ];
+        let (mut value, mut timestamp) = (None, -1);
+        if let Some(record) = &record {
+            if let Some(key) = &record.key {
+                headers.push((b"stafett-key", Some(key)));
+            }
+            headers.extend(record.headers.iter());
+            value = record.value.as_deref();
+            timestamp = record.timestamp;
+        }
+        let letter = Record {
+            key: Some(key.as_bytes()),
+            value,
+            headers: &headers,
+            timestamp,
+        };
+        // Letters of one place stay in order: they go to one partition.
+        let partition = place.partition as usize % producer.partitions().max(1);
+        producer
+            .push(partition, &letter, mark)
+            .await
+            .map_err(|why| why.to_string())
+    }
+}

@@ -1,0 +1,495 @@
+//! A sink as its file declares it: `[sink.NAME]`. Unknown fields are refused, with their path.
+
+mod steps;
+
+use toml::Value;
+
+use crate::columns::{Column, Kind, Origin};
+use crate::convert::{OnUnknown, default_fits};
+use crate::fields::Fields;
+use crate::gather::FlushRules;
+use crate::pace::Rate;
+use crate::secret::Secret;
+use crate::transform::Step;
+
+/// Bytes of a batch, at most: its buffer has to stay below 4 GiB, whatever a record adds.
+const FLUSH_BYTES_MAX: u64 = 1 << 30;
+const NAME_BYTES_MAX: usize = 200;
+
+/// Reason why a definition is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DefinitionError {
+    #[error("not TOML: {0}")]
+    Syntax(String),
+    #[error("{path}: there is no such field")]
+    Unknown { path: String },
+    #[error("{path} is missing")]
+    Missing { path: String },
+    #[error("{path}: {why}")]
+    Bad { path: String, why: String },
+}
+
+/// A sink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    pub name: String,
+    /// Stored topics with equally many partitions.
+    pub from: Vec<String>,
+    pub begin: Begin,
+    pub target: TargetSpec,
+    pub mode: Mode,
+    pub flush: FlushRules,
+    pub columns: Vec<Column>,
+    pub on_unknown: OnUnknown,
+    /// False: the first poison record pauses the sink.
+    pub dead_letters: bool,
+    /// Poison records per period, in ms, above which the sink is paused.
+    pub poison_max: (u64, u64),
+    pub on_gap: OnGap,
+    pub rate: Rate,
+    pub steps: Vec<Step>,
+}
+
+/// Position of partitions of which the target knows nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    Earliest,
+    Latest,
+    /// Milliseconds since 1970.
+    Time(i64),
+}
+
+/// Reaction to records that retention removed before they were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnGap {
+    Stop,
+    Skip,
+}
+
+/// Way in which rows meet those that are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    Append,
+    /// The last record of a key wins.
+    Upsert {
+        key: Vec<String>,
+    },
+}
+
+/// Kind of target, with its own fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetSpec {
+    Files(FilesSpec),
+    Postgres(PostgresSpec),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilesSpec {
+    pub path: String,
+    pub format: Format,
+    pub compression: Compression,
+    /// Records of a file, at most.
+    pub split_records: Option<usize>,
+    /// True if the first line of a CSV file has the columns' names.
+    pub header: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Ndjson,
+    Csv,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresSpec {
+    pub url: Secret,
+    pub schema: String,
+    pub table: String,
+    /// True if missing tables and columns are made.
+    pub create: bool,
+}
+
+impl Definition {
+    /// Reads all sinks of a file.
+    pub fn parse(text: &str) -> Result<Vec<Self>, DefinitionError> {
+        let table: toml::Table = text
+            .parse()
+            .map_err(|why: toml::de::Error| DefinitionError::Syntax(why.to_string().trim().to_owned()))?;
+        let mut sinks = Vec::new();
+        for (kind, value) in table {
+            // A file may describe a whole pipeline; endpoints are read elsewhere.
+            if kind == "ingest" {
+                continue;
+            }
+            if kind != "sink" {
+                return Err(DefinitionError::Unknown { path: kind });
+            }
+            for (path, name, value) in Fields::new("sink", value)?.rest() {
+                sinks.push(Self::read(&name, Fields::new(path, value)?)?);
+            }
+        }
+        if sinks.is_empty() {
+            let path = "sink.NAME".to_owned();
+            return Err(DefinitionError::Missing { path });
+        }
+        Ok(sinks)
+    }
+
+    /// Returns the name of the app that has the claims of the sink.
+    pub fn app(&self) -> String {
+        format!("sink.{}", self.name)
+    }
+
+    /// Returns the topic of records that are not written.
+    pub fn dead_topic(&self) -> String {
+        format!("{}.dead", self.name)
+    }
+
+    fn read(name: &str, mut fields: Fields) -> Result<Self, DefinitionError> {
+        let is_sound = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_sound) {
+            let why = "a name has 1 to 200 letters, digits, dots, dashes and underscores";
+            return Err(fields.bad("", why));
+        }
+        let from = match fields.take("from") {
+            Some(Value::String(topic)) => vec![topic],
+            Some(Value::Array(topics)) if !topics.is_empty() => {
+                let texts = topics.iter().map(|topic| topic.as_str().map(str::to_owned));
+                texts
+                    .collect::<Option<Vec<_>>>()
+                    .ok_or_else(|| fields.bad("from", "it has to be a list of topics"))?
+            }
+            _ => return Err(fields.bad("from", "it has to be a list of topics")),
+        };
+        if let Some(queue) = from.iter().find(|topic| topic.starts_with("queue:")) {
+            let why = format!("{queue}: sinks read topics; queues are not built in yet");
+            return Err(fields.bad("from", why));
+        }
+        let begin = begin(&mut fields)?;
+        let target = target(&mut fields)?;
+        let place = fields.flag("place")?.unwrap_or(false);
+        let columns = columns(&mut fields, &target, place)?;
+        let mode = mode(&mut fields, &target, &columns)?;
+        let flush = flush(&mut fields)?;
+        let on_unknown = [
+            ("rest", OnUnknown::Rest),
+            ("drop", OnUnknown::Drop),
+            ("refuse", OnUnknown::Refuse),
+        ];
+        let on_unknown = fields.word("on_unknown", &on_unknown)?;
+        let dead_letters = fields.word("on_poison", &[("dead_letter", true), ("stop", false)])?;
+        let poison_max = fields.rate("poison_max")?.unwrap_or((100, 60_000));
+        let on_gap = fields.word("on_gap", &[("stop", OnGap::Stop), ("skip", OnGap::Skip)])?;
+        let mut limit = fields.below("limit")?;
+        let rate = Rate {
+            rows_per_s: limit.count("rows_per_s")?,
+            bytes_per_s: limit.size("bytes_per_s")?,
+        };
+        limit.end()?;
+        let steps = steps::read(&mut fields)?;
+        fields.end()?;
+        Ok(Self {
+            name: name.to_owned(),
+            from,
+            begin,
+            target,
+            mode,
+            flush,
+            columns,
+            on_unknown: on_unknown.unwrap_or(OnUnknown::Rest),
+            dead_letters: dead_letters.unwrap_or(true),
+            poison_max,
+            on_gap: on_gap.unwrap_or(OnGap::Stop),
+            rate,
+            steps,
+        })
+    }
+}
+
+fn begin(fields: &mut Fields) -> Result<Begin, DefinitionError> {
+    let Some(text) = fields.text("begin")? else {
+        return Ok(Begin::Earliest);
+    };
+    match &*text {
+        "earliest" => Ok(Begin::Earliest),
+        "latest" => Ok(Begin::Latest),
+        time => match time.parse::<jiff::Timestamp>() {
+            Ok(time) => Ok(Begin::Time(time.as_millisecond())),
+            Err(_) => Err(fields.bad(
+                "begin",
+                format!("{time:?} is not earliest, latest or a time such as 2026-11-22T16:00:00Z"),
+            )),
+        },
+    }
+}
+
+fn flush(fields: &mut Fields) -> Result<FlushRules, DefinitionError> {
+    let mut flush = fields.below("flush")?;
+    let bytes = flush.size("bytes")?.unwrap_or(64 << 20);
+    if bytes > FLUSH_BYTES_MAX {
+        return Err(flush.bad("bytes", "a batch has at most 1GiB"));
+    }
+    let records = flush.count("records")?.unwrap_or(30_000);
+    let every_ms = flush.time("every")?.unwrap_or(1000);
+    flush.end()?;
+    Ok(FlushRules {
+        records: usize::try_from(records).unwrap_or(usize::MAX),
+        bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        every_ms,
+    })
+}
+
+fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    let kind = fields.required("to")?;
+    match &*kind {
+        "files" => {
+            let path = fields.required("path")?;
+            if path.contains("://") {
+                let why = "files are written into a folder; object stores are not built in yet";
+                return Err(fields.bad("path", why));
+            }
+            let formats = [("ndjson", Format::Ndjson), ("csv", Format::Csv)];
+            let codecs = [
+                ("none", Compression::None),
+                ("gzip", Compression::Gzip),
+                ("zstd", Compression::Zstd),
+            ];
+            let format = fields.word("format", &formats)?.unwrap_or(Format::Ndjson);
+            let compression = fields.word("compression", &codecs)?;
+            let header = fields.flag("header")?.unwrap_or(format == Format::Csv);
+            let mut split = fields.below("split")?;
+            let split_records = split.count("records")?;
+            split.end()?;
+            Ok(TargetSpec::Files(FilesSpec {
+                path,
+                format,
+                compression: compression.unwrap_or(Compression::None),
+                split_records: split_records.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+                header,
+            }))
+        }
+        "postgres" => {
+            let url = Secret::parse(&fields.required("url")?);
+            if url.is_plain() && has_password(&url.to_string()) {
+                let why = "it has a password: write env:NAME or file:PATH, and keep the address there";
+                return Err(fields.bad("url", why));
+            }
+            Ok(TargetSpec::Postgres(PostgresSpec {
+                url,
+                schema: fields.text("schema")?.unwrap_or_else(|| "public".to_owned()),
+                table: fields.required("table")?,
+                create: fields.flag("create")?.unwrap_or(false),
+            }))
+        }
+        "parquet" | "ducklake" | "delta" | "mongodb" | "clickhouse" | "warehouse" | "webhook" | "topic" => {
+            Err(fields.bad("to", format!("the target {kind} is not built in yet")))
+        }
+        _ => Err(fields.bad("to", format!("there is no target {kind:?}: files or postgres"))),
+    }
+}
+
+/// True if an address of PostgreSQL has a password: `postgres://USER:PASSWORD@…` or `password=…`.
+fn has_password(url: &str) -> bool {
+    let login = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
+    login.is_some_and(|(login, _)| login.contains(':')) || url.contains("password=")
+}
+
+fn columns(fields: &mut Fields, target: &TargetSpec, place: bool) -> Result<Vec<Column>, DefinitionError> {
+    let mut columns: Vec<Column> = Vec::new();
+    if place {
+        columns.extend(Column::of_place());
+    }
+    let is_declared = fields.take("columns");
+    match (is_declared, target) {
+        (Some(value), _) => {
+            let declared = Fields::new("columns", value)?;
+            for (path, name, value) in declared.rest() {
+                columns.push(column(&name, Fields::new(path, value)?)?);
+            }
+        }
+        (None, TargetSpec::Files(spec)) if spec.format == Format::Ndjson => {
+            columns.push(Column::new("value", Kind::Jsonb, Origin::Whole));
+        }
+        (None, _) => return Err(fields.bad("columns", "the target needs columns, and there are none")),
+    }
+    let mut names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+    names.sort_unstable();
+    if let Some([name, _]) = names.array_windows().find(|[one, other]| one == other) {
+        return Err(fields.bad("columns", format!("there are two columns {name}")));
+    }
+    if columns
+        .iter()
+        .filter(|column| column.origin == Origin::Rest)
+        .count()
+        > 1
+    {
+        return Err(fields.bad("columns", "one column may have the rest"));
+    }
+    Ok(columns)
+}
+
+fn column(name: &str, mut fields: Fields) -> Result<Column, DefinitionError> {
+    let text = fields.required("type")?;
+    let Some(kind) = Kind::parse(&text) else {
+        let known =
+            "text, boolean, bigint, double, numeric(p,s), timestamptz, timestamp, date, uuid, bytea or jsonb";
+        return Err(fields.bad("type", format!("{text:?} is not one of {known}")));
+    };
+    let is_rest = fields.flag("rest")?.unwrap_or(false);
+    if is_rest && kind != Kind::Jsonb {
+        return Err(fields.bad("rest", "the rest is JSON: the type is jsonb"));
+    }
+    if name.is_empty() || name.contains('\0') || name.len() > 63 {
+        return Err(fields.bad("", "a column's name has 1 to 63 bytes"));
+    }
+    let from = fields.text("from")?;
+    let path = from.as_deref().unwrap_or(name);
+    let origin = if is_rest {
+        Origin::Rest
+    } else {
+        Origin::Path(path.split('.').map(str::to_owned).collect())
+    };
+    let mut column = Column::new(name, kind, origin);
+    column.nullable = fields.flag("null")?.unwrap_or(true);
+    if let Some(default) = fields.take("default") {
+        let json = serde_json::to_string(&default).unwrap_or_default();
+        default_fits(kind, &json).map_err(|why| fields.bad("default", why))?;
+        column.default = Some(json);
+    }
+    fields.end()?;
+    Ok(column)
+}
+
+fn mode(fields: &mut Fields, target: &TargetSpec, columns: &[Column]) -> Result<Mode, DefinitionError> {
+    let upserts = fields.word("mode", &[("append", false), ("upsert", true)])?;
+    let key = fields.texts("key")?;
+    if !upserts.unwrap_or(false) {
+        return match key {
+            Some(_) => Err(fields.bad("key", "a key belongs to mode = \"upsert\"")),
+            None => Ok(Mode::Append),
+        };
+    }
+    if !matches!(target, TargetSpec::Postgres(_)) {
+        return Err(fields.bad("mode", "this target appends"));
+    }
+    let key = key.filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| fields.bad("key", "an upsert needs the columns of its key"))?;
+    for name in &key {
+        if !columns.iter().any(|column| column.name == *name) {
+            return Err(fields.bad("key", format!("there is no column {name}")));
+        }
+    }
+    Ok(Mode::Upsert { key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        [sink.events-pg]
+        from = ["EventLog"]
+        to = "postgres"
+        url = "env:PG_URL"
+        table = "event_log"
+        mode = "upsert"
+        key = ["id"]
+        flush = { records = 500, bytes = "1MiB", every = "20m" }
+        on_poison = "stop"
+        poison_max = "5/s"
+        limit = { rows_per_s = 50000 }
+        place = true
+
+        [sink.events-pg.columns]
+        id = { type = "bigint", null = false }
+        event_type = { from = "event.type", type = "text", default = "none" }
+        rest = { type = "jsonb", rest = true }
+
+        [[sink.events-pg.transform]]
+        drop = ["message", "debug.*"]
+    "#;
+
+    #[test]
+    fn a_whole_definition_is_read() {
+        let [sink] = &Definition::parse(WHOLE).unwrap()[..] else {
+            panic!("one sink");
+        };
+        assert_eq!(
+            (&*sink.name, &*sink.app(), &*sink.dead_topic()),
+            ("events-pg", "sink.events-pg", "events-pg.dead")
+        );
+        assert_eq!(
+            (sink.flush.records, sink.flush.bytes, sink.flush.every_ms),
+            (500, 1 << 20, 1_200_000)
+        );
+        assert_eq!((sink.dead_letters, sink.poison_max), (false, (5, 1000)));
+        let names: Vec<_> = sink.columns.iter().map(|column| &*column.name).collect();
+        assert_eq!(
+            names,
+            ["_topic", "_partition", "_offset", "id", "event_type", "rest"]
+        );
+        let event_type = &sink.columns[4];
+        assert_eq!(
+            event_type.origin,
+            Origin::Path(vec!["event".into(), "type".into()])
+        );
+        assert_eq!(event_type.default.as_deref(), Some("\"none\""));
+        assert_eq!(sink.steps.len(), 1);
+    }
+
+    #[test]
+    fn mistakes_are_refused_with_their_paths() {
+        for (change, why) in [
+            (
+                ("records = 500", "record = 500"),
+                "sink.events-pg.flush.record: there is no such field",
+            ),
+            (("table = \"event_log\"", ""), "sink.events-pg.table is missing"),
+            (
+                ("place = true", "place = 1"),
+                "sink.events-pg.place: it is integer, and has to be true or false",
+            ),
+            (
+                ("\"20m\"", "\"20 parsecs\""),
+                "sink.events-pg.flush.every: it is string, and has to be a time such as \"20m\"",
+            ),
+            (
+                ("key = [\"id\"]", "key = [\"none\"]"),
+                "sink.events-pg.key: there is no column none",
+            ),
+            (
+                ("env:PG_URL", "postgres://me:secret@db/x"),
+                "sink.events-pg.url: it has a password: write env:NAME or file:PATH, and keep the address there",
+            ),
+            (
+                ("default = \"none\"", "default = 3"),
+                "columns.event_type.default: 3 is no text",
+            ),
+            (
+                ("to = \"postgres\"", "to = \"delta\""),
+                "sink.events-pg.to: the target delta is not built in yet",
+            ),
+            (
+                ("[sink.events-pg]", "[sunk.events-pg]"),
+                "sunk: there is no such field",
+            ),
+            (
+                ("drop =", "drip ="),
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast and flatten",
+            ),
+        ] {
+            let text = WHOLE.replace(change.0, change.1);
+            assert_ne!(text, WHOLE, "{change:?}");
+            assert_eq!(Definition::parse(&text).unwrap_err().to_string(), why);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Steps of a transform, as a definition declares them.
+
+use toml::Value;
+
+use super::DefinitionError;
+use crate::columns::Kind;
+use crate::fields::Fields;
+use crate::transform::{Cast, Flatten, Step};
+
+/// Levels that are flattened, at most.
+const DEPTH_MAX: u64 = 16;
+
+pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
+    let steps = match fields.take("transform") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(steps)) => steps,
+        Some(_) => return Err(fields.bad("transform", "it has to be a list of steps")),
+    };
+    let mut read = Vec::with_capacity(steps.len());
+    for (place, value) in steps.into_iter().enumerate() {
+        let why = "a step has one of keep, drop, rename, cast and flatten";
+        let bad = fields.bad(&format!("transform.{place}"), why);
+        let Value::Table(table) = value else {
+            return Err(bad);
+        };
+        let mut verbs = table.into_iter();
+        let (Some((verb, value)), None) = (verbs.next(), verbs.next()) else {
+            return Err(bad);
+        };
+        read.push(step(&verb, value, bad)?);
+    }
+    Ok(read)
+}
+
+fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, DefinitionError> {
+    let paths = |value: &Value| {
+        let texts = if let Some(text) = value.as_str() {
+            vec![text.to_owned()]
+        } else {
+            let texts = value.as_array()?.iter();
+            texts
+                .map(|text| text.as_str().map(str::to_owned))
+                .collect::<Option<_>>()?
+        };
+        let paths = texts
+            .iter()
+            .map(|text| text.split('.').map(str::to_owned).collect());
+        Some(paths.collect())
+    };
+    match verb {
+        "keep" => paths(&value).map(Step::Keep).ok_or(bad),
+        "drop" => paths(&value).map(Step::Drop).ok_or(bad),
+        "rename" => {
+            let names = Fields::new("rename", value)?.rest();
+            let names = names.map(|(path, old, new)| match new.as_str() {
+                Some(new) => Ok((old, new.to_owned())),
+                None => Err(refused(path, "it has to be the new name")),
+            });
+            Ok(Step::Rename(names.collect::<Result<_, _>>()?))
+        }
+        "cast" => {
+            let casts = Fields::new("cast", value)?.rest();
+            let casts = casts.map(|(path, name, to)| {
+                let cast = match to.as_str() {
+                    Some("midnight") => Some(Cast::Midnight),
+                    Some("json") => Some(Cast::Json),
+                    Some(text) => Kind::parse(text).filter(|kind| is_cast(*kind)).map(Cast::Kind),
+                    None => None,
+                };
+                let known =
+                    "bigint, double, numeric(p,s), boolean, text, timestamptz, date, midnight or json";
+                cast.map(|cast| (name, cast))
+                    .ok_or_else(|| refused(path, &format!("a cast is to {known}")))
+            });
+            Ok(Step::Cast(casts.collect::<Result<_, _>>()?))
+        }
+        "flatten" => flatten(Fields::new("flatten", value)?),
+        _ => Err(bad),
+    }
+}
+
+fn is_cast(kind: Kind) -> bool {
+    !matches!(kind, Kind::Timestamp | Kind::Uuid | Kind::Bytea | Kind::Jsonb)
+}
+
+fn refused(path: String, why: &str) -> DefinitionError {
+    DefinitionError::Bad {
+        path,
+        why: why.to_owned(),
+    }
+}
+
+fn flatten(mut fields: Fields) -> Result<Step, DefinitionError> {
+    let field = fields.required("field")?;
+    let separator = fields.text("separator")?.unwrap_or_else(|| "_".to_owned());
+    let depth = fields.count("depth")?.unwrap_or(3).min(DEPTH_MAX);
+    let indexes = fields.word("arrays", &[("json", false), ("index", true)])?;
+    let max = fields.count("max")?.unwrap_or(100);
+    let collide = fields.word("collide", &[("poison", false), ("last", true)])?;
+    fields.end()?;
+    let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    Ok(Step::Flatten(Flatten {
+        field,
+        separator,
+        depth: small(depth),
+        index_max: indexes.unwrap_or(false).then(|| small(max)),
+        last_wins: collide.unwrap_or(false),
+    }))
+}

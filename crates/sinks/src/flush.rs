@@ -1,0 +1,124 @@
+//! One batch into a target: as a whole, or in halves until the refused rows are found.
+
+use async_trait::async_trait;
+
+use crate::bisection::{Bisection, Refused};
+use crate::convert::Reason;
+use crate::gather::{Batch, Poison};
+use crate::rows::Slice;
+use crate::target::{Part, Place, Target, TargetError};
+
+/// Class of rows that the target refused.
+pub const REFUSED: &str = "refused";
+
+/// Place of records that are not written.
+#[async_trait]
+pub trait DeadLetters: Send {
+    /// Stores records before the position passes them.
+    async fn store(&mut self, place: &Place, poison: &[Poison]) -> Result<(), FlushError>;
+}
+
+/// Reason why a flush did not come to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FlushError {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The dead letters cannot be stored at the moment.
+    #[error("dead letters: {0}")]
+    DeadLetters(String),
+    /// A poison record, where none is allowed, or one too many.
+    #[error("{count} records are poison, the last at offset {offset} ({class}): {text}")]
+    TooMuchPoison {
+        count: usize,
+        offset: u64,
+        class: &'static str,
+        text: String,
+    },
+}
+
+/// Result of a flush.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Flushed {
+    pub rows: u64,
+    /// Records that went to the dead letters.
+    pub poison: u64,
+    /// Parts that were written or refused.
+    pub tries: u64,
+}
+
+/// Writes a batch, and dead letters of its poison before the position passes them.
+///
+/// After an error, some of the batch may be stored: the target knows its position.
+pub async fn flush(
+    target: &mut dyn Target,
+    epoch: u64,
+    batch: &Batch,
+    dead: &mut dyn DeadLetters,
+) -> Result<Flushed, FlushError> {
+    let mut search = Bisection::new(batch.rows.len());
+    let mut from = batch.from;
+    let mut flushed = Flushed::default();
+    let mut poison = batch.poison.iter().peekable();
+    let mut culprits: Vec<Poison> = Vec::new();
+    while let Some(range) = search.part() {
+        let next = match batch.rows.offset(range.end) {
+            Some(next) if !search.is_last() => next,
+            _ => batch.next,
+        };
+        // Dead letters come first: a crash in between stores them twice, under the same key.
+        while let Some(found) = poison.next_if(|poison| poison.offset < next) {
+            culprits.push(found.clone());
+        }
+        if !culprits.is_empty() {
+            culprits.sort_by_key(|poison| poison.offset);
+            dead.store(&batch.place, &culprits).await?;
+            flushed.poison += culprits.len() as u64;
+            culprits.clear();
+        }
+        let part = Part {
+            place: &batch.place,
+            epoch,
+            from,
+            next,
+            rows: Slice {
+                rows: &batch.rows,
+                range: range.clone(),
+            },
+            records: records_of(batch, from, next, range.len()),
+        };
+        flushed.tries += 1;
+        match target.write(&part).await {
+            Ok(()) => {
+                flushed.rows += range.len() as u64;
+                search.taken();
+                from = next;
+            }
+            Err(TargetError::Poison { class, text }) if range.is_empty() => {
+                let why = format!("the target refused a batch without rows: {class}: {text}");
+                return Err(TargetError::Stop(why).into());
+            }
+            Err(TargetError::Poison { class, text }) => {
+                if let Refused::Culprit(row) = search.refused() {
+                    culprits.push(Poison {
+                        offset: batch.rows.offset(row).unwrap_or_default(),
+                        reason: Reason {
+                            class: REFUSED,
+                            text: format!("{class}: {text}"),
+                        },
+                    });
+                }
+            }
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(flushed)
+}
+
+/// Returns the number of records of a part: exact for a whole batch, else that of its rows.
+fn records_of(batch: &Batch, from: u64, next: u64, rows: usize) -> u64 {
+    if from == batch.from && next == batch.next {
+        batch.records
+    } else {
+        rows as u64
+    }
+}

@@ -1,0 +1,195 @@
+//! Rows of one partition until they are due: full, or a time after the last flush. Pure; the clock is an
+//! argument.
+
+use stafett_model::StoredRecord;
+
+use crate::convert::{Converted, Converter, Reason};
+use crate::rows::Rows;
+use crate::target::Place;
+
+/// Triggers of a flush; the first that is reached counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushRules {
+    pub records: usize,
+    pub bytes: usize,
+    /// Time since the last flush of the partition.
+    pub every_ms: u64,
+}
+
+/// Cause of a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    Full,
+    Bytes,
+    Time,
+    /// The partition goes to another worker, or the sink stops.
+    Stop,
+    /// A batch with these bounds was begun before.
+    Begun,
+}
+
+impl Cause {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Bytes => "bytes",
+            Self::Time => "time",
+            Self::Stop => "stop",
+            Self::Begun => "begun",
+        }
+    }
+}
+
+/// A record that is not written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Poison {
+    pub offset: u64,
+    pub reason: Reason,
+}
+
+/// Records of a partition that are written together.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub place: Place,
+    /// Offset of the first record.
+    pub from: u64,
+    /// Offset behind the last one.
+    pub next: u64,
+    pub rows: Rows,
+    pub poison: Vec<Poison>,
+    /// Records between `from` and `next`, also those without a row.
+    pub records: u64,
+    pub cause: Cause,
+}
+
+/// Gathered rows of a partition.
+#[derive(Debug)]
+pub struct Gather {
+    place: Place,
+    rules: FlushRules,
+    width: usize,
+    from: u64,
+    next: u64,
+    rows: Rows,
+    poison: Vec<Poison>,
+    records: u64,
+    dropped: u64,
+    flushed_ms: u64,
+    begun: Option<u64>,
+}
+
+impl Gather {
+    /// Begins at `from`. `begun` is the end of a batch whose bounds are stored already: it is written again
+    /// with the same bounds.
+    pub fn new(
+        place: Place,
+        rules: FlushRules,
+        width: usize,
+        from: u64,
+        begun: Option<u64>,
+        now_ms: u64,
+    ) -> Self {
+        Self {
+            place,
+            rules,
+            width,
+            from,
+            next: from,
+            rows: Rows::new(width),
+            poison: Vec::new(),
+            records: 0,
+            dropped: 0,
+            flushed_ms: now_ms,
+            begun: begun.filter(|end| *end > from),
+        }
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Returns the offset behind the last record that was taken.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Takes a record, unless it lies before the position, or behind the end of a batch that was begun.
+    /// Returns false if the batch has to be taken first.
+    pub fn push(&mut self, record: &StoredRecord, converter: &mut Converter) -> bool {
+        let offset = record.offset.0;
+        if offset < self.next {
+            return true;
+        }
+        if self.begun.is_some_and(|end| offset >= end) {
+            return false;
+        }
+        match converter.convert(&self.place, record, &mut self.rows) {
+            Ok(Converted::Row) => {}
+            Ok(Converted::Dropped(_)) => self.dropped += 1,
+            Err(reason) => self.poison.push(Poison { offset, reason }),
+        }
+        self.records += 1;
+        self.next = offset + 1;
+        true
+    }
+
+    /// Notes that the log has nothing for readers below `next`: control batches, and removed records.
+    pub fn pass(&mut self, next: u64) {
+        let end = self.begun.map_or(next, |end| end.min(next));
+        self.next = self.next.max(end);
+    }
+
+    /// True if no more records are taken before the batch is.
+    pub fn is_full(&self) -> bool {
+        if self.begun.is_some() {
+            return false;
+        }
+        self.rows.len() >= self.rules.records || self.rows.bytes() >= self.rules.bytes
+    }
+
+    /// Returns why a flush is due.
+    pub fn due(&self, now_ms: u64) -> Option<Cause> {
+        if self.next == self.from {
+            return None;
+        }
+        if let Some(end) = self.begun {
+            return (self.next >= end).then_some(Cause::Begun);
+        }
+        if self.rows.len() >= self.rules.records {
+            Some(Cause::Full)
+        } else if self.rows.bytes() >= self.rules.bytes {
+            Some(Cause::Bytes)
+        } else if now_ms >= self.deadline() {
+            Some(Cause::Time)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the time of the next flush by time.
+    pub fn deadline(&self) -> u64 {
+        self.flushed_ms.saturating_add(self.rules.every_ms)
+    }
+
+    /// True if nothing is gathered.
+    pub fn is_empty(&self) -> bool {
+        self.next == self.from
+    }
+
+    /// Takes the batch, and begins the next one behind it.
+    pub fn take(&mut self, cause: Cause, now_ms: u64) -> Batch {
+        let batch = Batch {
+            place: self.place.clone(),
+            from: self.from,
+            next: self.next,
+            rows: std::mem::replace(&mut self.rows, Rows::new(self.width)),
+            poison: std::mem::take(&mut self.poison),
+            records: std::mem::take(&mut self.records),
+            cause,
+        };
+        self.from = self.next;
+        self.begun = None;
+        self.flushed_ms = now_ms;
+        batch
+    }
+}

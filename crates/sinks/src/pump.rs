@@ -1,0 +1,290 @@
+//! One partition: records are read and gathered while the batch before them is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_kafka_client::Client;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::convert::Converter;
+use crate::definition::Definition;
+use crate::gather::{Cause, Gather};
+use crate::reader::{Piece, ReadError, Reader, begin};
+use crate::status::{State, Status};
+use crate::target::{Opened, Place};
+use crate::writer::{Stored, Writer};
+
+/// Wait before reading is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Order to a pump.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Run,
+    /// Nothing is read or written until the next order.
+    Pause,
+    /// Write the gathered rows, and end.
+    Finish,
+}
+
+/// News of a pump.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The target is behind this offset.
+    Stored { task: String, topic: String, next: u64 },
+    /// Too much poison.
+    Poisoned,
+}
+
+/// A partition on its way into the target.
+pub(crate) struct Pump {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) task: String,
+    pub(crate) place: Place,
+    pub(crate) client: Client,
+    pub(crate) status: Arc<Status>,
+    pub(crate) orders: watch::Receiver<Order>,
+    pub(crate) news: mpsc::Sender<News>,
+    pub(crate) now_ms: fn() -> u64,
+}
+
+/// A writer that is back, and the end of its batch.
+struct Written {
+    writer: Writer,
+    next: u64,
+    stored: Stored,
+}
+
+/// A pump between two openings of its target.
+struct Course {
+    converter: Converter,
+    gather: Gather,
+    reader: Reader,
+    /// The writer, while it writes nothing.
+    idle: Option<Writer>,
+    flight: JoinSet<Written>,
+    /// Records that have no room in the batch.
+    ahead: Option<Piece>,
+    position: Opened,
+}
+
+impl Course {
+    /// Gathers records that are there, and returns why a flush is due.
+    fn due(&mut self, order: Order, now_ms: u64) -> Option<Cause> {
+        if let Some(piece) = self.ahead.take() {
+            self.ahead = take(&mut self.gather, &mut self.converter, piece);
+        }
+        match order {
+            Order::Finish => (!self.gather.is_empty()).then_some(Cause::Stop),
+            Order::Run => self.gather.due(now_ms),
+            Order::Pause => None,
+        }
+    }
+
+    /// Begins to write the batch. Returns false while the one before is being written.
+    fn begin_flush(&mut self, cause: Cause, now_ms: u64) -> bool {
+        let Some(mut writer) = self.idle.take() else {
+            return false;
+        };
+        let batch = self.gather.take(cause, now_ms);
+        self.flight.spawn(async move {
+            let stored = writer.store(&batch).await;
+            let next = batch.next;
+            Written { writer, next, stored }
+        });
+        true
+    }
+}
+
+/// The next thing that a pump has to handle.
+enum Event {
+    Read(Option<Result<Piece, ReadError>>),
+    Written(Box<Written>),
+    Order,
+    Due,
+}
+
+impl Pump {
+    /// Runs until it is told to finish, or dropped.
+    pub(crate) async fn run(mut self, mut writer: Writer) {
+        let Some(mut opened) = self.opened(&mut writer).await else {
+            return;
+        };
+        loop {
+            if !self.awaits_run().await {
+                return;
+            }
+            match self.follow(writer, opened).await {
+                Some((back, at)) => (writer, opened) = (back, at),
+                None => return,
+            }
+        }
+    }
+
+    /// Opens the target. `None` if the pump has to finish before that succeeds.
+    async fn opened(&mut self, writer: &mut Writer) -> Option<Opened> {
+        let (client, place) = (self.client.clone(), self.place.clone());
+        let where_to_begin = self.definition.begin;
+        let mut orders = self.orders.clone();
+        let opening = async {
+            let start = loop {
+                match begin(&client, &place, where_to_begin).await {
+                    Ok(start) => break start,
+                    Err(why) => {
+                        warn!(%place, "the start of the partition is not known: {why}");
+                        sleep(AGAIN).await;
+                    }
+                }
+            };
+            writer.open(start).await
+        };
+        let finished = async {
+            // The runner is gone if it fails, and this with it.
+            let _ = orders.wait_for(|order| *order == Order::Finish).await;
+        };
+        tokio::select! {
+            opened = opening => Some(opened),
+            () = finished => None,
+        }
+    }
+
+    /// Waits until the sink is not paused. Returns false if the pump has to finish.
+    async fn awaits_run(&mut self) -> bool {
+        let order = self.orders.wait_for(|order| *order != Order::Pause).await;
+        order.is_ok_and(|order| *order == Order::Run)
+    }
+
+    /// Reads and writes from the target's position on, until the pump is paused, has to finish, or the target
+    /// is elsewhere. `None` at the end.
+    async fn follow(&mut self, writer: Writer, opened: Opened) -> Option<(Writer, Opened)> {
+        self.tell(opened.next).await;
+        let mut course = self.course(writer, opened);
+        loop {
+            let order = *self.orders.borrow();
+            if order == Order::Pause && course.idle.is_some() {
+                return course.idle.map(|writer| (writer, course.position));
+            }
+            let cause = course.due(order, (self.now_ms)());
+            if let Some(cause) = cause
+                && course.begin_flush(cause, (self.now_ms)())
+            {
+                continue;
+            }
+            if order == Order::Finish && course.idle.is_some() {
+                return None;
+            }
+            match self.event(&mut course, order, cause).await? {
+                Event::Order | Event::Due => {}
+                Event::Read(Some(Ok(piece))) => course.ahead = Some(piece),
+                Event::Read(ended) => {
+                    self.reading_failed(ended).await;
+                    course.reader = self.reader(course.gather.next());
+                }
+                Event::Written(written) => {
+                    let Written { writer, next, stored } = *written;
+                    match stored {
+                        Stored::Whole => {
+                            course.position = Opened {
+                                next,
+                                epoch: writer.epoch,
+                                begun: None,
+                            };
+                            self.tell(next).await;
+                            course.idle = Some(writer);
+                        }
+                        Stored::Elsewhere(opened) => return Some((writer, opened)),
+                        Stored::Poisoned => {
+                            // It is read again once an operator resumes the sink.
+                            let _ = self.news.send(News::Poisoned).await;
+                            self.orders.wait_for(|order| *order != Order::Run).await.ok()?;
+                            return Some((writer, course.position));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn course(&self, writer: Writer, opened: Opened) -> Course {
+        let definition = &self.definition;
+        let columns = definition.columns.clone();
+        let width = columns.len();
+        Course {
+            converter: Converter::new(columns, definition.steps.clone(), definition.on_unknown),
+            gather: Gather::new(
+                self.place.clone(),
+                definition.flush,
+                width,
+                opened.next,
+                opened.begun,
+                (self.now_ms)(),
+            ),
+            reader: self.reader(opened.next),
+            idle: Some(writer),
+            flight: JoinSet::new(),
+            ahead: None,
+            position: opened,
+        }
+    }
+
+    /// Waits for the next event. `None` if the runner is gone.
+    async fn event(&mut self, course: &mut Course, order: Order, cause: Option<Cause>) -> Option<Event> {
+        let has_room = course.ahead.is_none() && order == Order::Run && cause.is_none();
+        let deadline = if cause.is_none() && !course.gather.is_empty() {
+            course.gather.deadline().saturating_sub((self.now_ms)())
+        } else {
+            u64::from(u32::MAX)
+        };
+        tokio::select! {
+            Some(done) = course.flight.join_next() => {
+                // The task does not panic, and ends with this one only.
+                Some(Event::Written(Box::new(done.ok()?)))
+            }
+            piece = course.reader.next(), if has_room => Some(Event::Read(piece)),
+            changed = self.orders.changed() => changed.ok().map(|()| Event::Order),
+            () = sleep(Duration::from_millis(deadline)) => Some(Event::Due),
+        }
+    }
+
+    fn reader(&self, from: u64) -> Reader {
+        Reader::spawn(
+            self.client.clone(),
+            self.place.clone(),
+            from,
+            self.definition.on_gap,
+        )
+    }
+
+    async fn tell(&self, next: u64) {
+        let (task, topic) = (self.task.clone(), self.place.topic.clone());
+        // The runner is gone if it fails, and this with it.
+        let _ = self.news.send(News::Stored { task, topic, next }).await;
+    }
+
+    async fn reading_failed(&self, ended: Option<Result<Piece, ReadError>>) {
+        if let Some(Err(why)) = ended {
+            let state = match why {
+                ReadError::Client(_) => State::Retrying,
+                ReadError::Gap { .. } | ReadError::Unreadable(_) => State::Stopped,
+            };
+            if self.status.enter(state, &why.to_string()) {
+                warn!(place = %self.place, state = state.word(), "{why}");
+            }
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// Gathers a piece up to the next flush. Returns the rest of it.
+fn take(gather: &mut Gather, converter: &mut Converter, mut piece: Piece) -> Option<Piece> {
+    let refused = |record: &_| gather.is_full() || !gather.push(record, converter);
+    if let Some(taken) = piece.records.iter().position(refused) {
+        piece.records.drain(..taken);
+        return Some(piece);
+    }
+    gather.pass(piece.next);
+    None
+}

@@ -1,0 +1,217 @@
+//! Records of one partition, read ahead by a bounded number of batches.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use stafett_kafka_client::batches::{Aborted, Batches};
+use stafett_kafka_client::{
+    Client, ClientError, ErrorCode, FetchSettings, Fetcher, Place as Position, Topic,
+};
+use stafett_model::{Offset, StoredRecord, records};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::definition::{Begin, OnGap};
+use crate::target::Place;
+
+/// Batches that wait for the pump. Behind them nothing is read: back-pressure is lag.
+const AHEAD: usize = 2;
+/// Time for a record that was there when its batch was read.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PARTITION_BYTES: i32 = 1 << 20;
+/// Records of one batch, decompressed, at most.
+const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// Records of one answer, and the offset behind it.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) records: Vec<StoredRecord>,
+    pub(crate) next: u64,
+    /// Offset behind the last record of the partition.
+    pub(crate) end: u64,
+}
+
+/// Reason why reading ended.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("records {from} to {to} of {place} are gone: retention was faster than the sink")]
+    Gap { place: Place, from: u64, to: u64 },
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// A task that reads a partition; it ends with this.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pieces: mpsc::Receiver<Result<Piece, ReadError>>,
+    _task: JoinSet<()>,
+}
+
+fn index(place: &Place) -> i32 {
+    i32::try_from(place.partition).unwrap_or(i32::MAX)
+}
+
+/// Returns the offset at which a place begins of which the target knows nothing.
+pub(crate) async fn begin(client: &Client, place: &Place, begin: Begin) -> Result<u64, ClientError> {
+    let topic = client.topic(&place.topic).await?;
+    let found = match begin {
+        Begin::Earliest => offset(client, &topic, place, Position::Start).await?,
+        Begin::Latest => offset(client, &topic, place, Position::CommittedEnd).await?,
+        Begin::Time(time) => match offset(client, &topic, place, Position::Time(time)).await? {
+            Some(found) => Some(found),
+            None => offset(client, &topic, place, Position::CommittedEnd).await?,
+        },
+    };
+    Ok(found.unwrap_or(0))
+}
+
+async fn offset(
+    client: &Client,
+    topic: &Topic,
+    place: &Place,
+    position: Position,
+) -> Result<Option<u64>, ClientError> {
+    let offsets = client.offsets(&[topic], position).await?;
+    let at = topic
+        .partitions
+        .iter()
+        .position(|partition| partition.index == index(place));
+    let found = at.and_then(|at| offsets.first()?.get(at).copied().flatten());
+    Ok(found.and_then(|offset| u64::try_from(offset).ok()))
+}
+
+impl Reader {
+    /// Reads from an offset on.
+    pub(crate) fn spawn(client: Client, place: Place, from: u64, on_gap: OnGap) -> Self {
+        let (sender, pieces) = mpsc::channel(AHEAD);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            if let Err(why) = read(client, &place, from, on_gap, &sender).await {
+                // The pump is gone if nothing takes it.
+                let _ = sender.send(Err(why)).await;
+            }
+        });
+        Self { pieces, _task: task }
+    }
+
+    /// Returns the next piece. `None` once reading has ended.
+    pub(crate) async fn next(&mut self) -> Option<Result<Piece, ReadError>> {
+        self.pieces.recv().await
+    }
+}
+
+async fn read(
+    client: Client,
+    place: &Place,
+    mut from: u64,
+    on_gap: OnGap,
+    pieces: &mpsc::Sender<Result<Piece, ReadError>>,
+) -> Result<(), ReadError> {
+    loop {
+        let topic = client.topic(&place.topic).await?;
+        let start = offset(&client, &topic, place, Position::Start)
+            .await?
+            .unwrap_or(0);
+        if from < start {
+            match on_gap {
+                OnGap::Stop => {
+                    let place = place.clone();
+                    return Err(ReadError::Gap {
+                        place,
+                        from,
+                        to: start,
+                    });
+                }
+                OnGap::Skip => from = start,
+            }
+        }
+        match follow(&client, &topic, place, &mut from, pieces).await {
+            // Retention may have been faster meanwhile: the start is looked at again.
+            Err(ReadError::Client(why)) if why.code() == Some(ErrorCode::OffsetOutOfRange) => {
+                let end = offset(&client, &topic, place, Position::End).await?.unwrap_or(0);
+                if from > end {
+                    let text = format!("the target is at {from} of {place}, and the topic ends at {end}");
+                    return Err(ReadError::Unreadable(text));
+                }
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Reads until the receiver is gone.
+async fn follow(
+    client: &Client,
+    topic: &Topic,
+    place: &Place,
+    from: &mut u64,
+    pieces: &mpsc::Sender<Result<Piece, ReadError>>,
+) -> Result<(), ReadError> {
+    let settings = FetchSettings {
+        partition_bytes_max: PARTITION_BYTES,
+        committed: true,
+        ..FetchSettings::default()
+    };
+    let mut fetcher = Fetcher::new(client.clone(), settings);
+    fetcher.add(topic, index(place), i64::try_from(*from).unwrap_or(i64::MAX));
+    loop {
+        for fetched in fetcher.next().await? {
+            let mut piece = decode(fetched.bytes, fetched.aborted, *from)
+                .map_err(|why| ReadError::Unreadable(format!("{place}: {why}")))?;
+            piece.end = u64::try_from(fetched.end).unwrap_or(0);
+            *from = piece.next;
+            if pieces.send(Ok(piece)).await.is_err() {
+                return Ok(());
+            }
+        }
+        if pieces.is_closed() {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the records of an answer, without those before `from` and of aborted transactions.
+fn decode(bytes: Bytes, aborted: Vec<(i64, i64)>, from: u64) -> Result<Piece, stafett_model::BatchError> {
+    let mut aborted = Aborted::new(aborted);
+    let mut found = Vec::new();
+    let mut next = from;
+    for batch in Batches::new(bytes) {
+        let (header, bytes) = batch?;
+        let behind = header.base_offset + i64::from(header.last_offset_delta) + 1;
+        let is_aborted = aborted.has(&header, &bytes);
+        if !header.is_control() && !is_aborted {
+            let mut batch = records(&bytes, BATCH_BYTES_MAX)?;
+            batch.seek(Offset(from))?;
+            for record in batch {
+                found.push(record?);
+            }
+        }
+        next = next.max(u64::try_from(behind).unwrap_or(0));
+    }
+    Ok(Piece {
+        records: found,
+        next,
+        end: 0,
+    })
+}
+
+/// Returns the record at an offset, if it is still there.
+pub(crate) async fn record_at(
+    client: &Client,
+    place: &Place,
+    offset: u64,
+) -> Result<Option<StoredRecord>, ReadError> {
+    let mut reader = Reader::spawn(client.clone(), place.clone(), offset, OnGap::Skip);
+    // Compaction may have removed it, with nothing behind it.
+    let Ok(first) = timeout(PATIENCE, reader.next()).await else {
+        return Ok(None);
+    };
+    match first {
+        Some(Ok(piece)) => Ok(piece.records.into_iter().find(|record| record.offset.0 == offset)),
+        Some(Err(why)) => Err(why),
+        None => Ok(None),
+    }
+}

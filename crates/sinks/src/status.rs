@@ -1,0 +1,147 @@
+//! State and counters of a sink in this process.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stafett_model::Lock;
+
+use crate::flush::Flushed;
+use crate::gather::{Batch, Cause};
+use crate::target::TargetError;
+
+/// State of a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Running,
+    /// The target is away, and tried again.
+    Retrying,
+    Paused,
+    /// Something has to be mended first.
+    Stopped,
+}
+
+impl State {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Retrying => "retrying",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+const CAUSES: [Cause; 5] = [Cause::Full, Cause::Bytes, Cause::Time, Cause::Stop, Cause::Begun];
+const STATES: [State; 4] = [State::Running, State::Retrying, State::Paused, State::Stopped];
+
+/// Counters of a sink in this process. Updated once per flush.
+#[derive(Debug)]
+pub struct Status {
+    sink: String,
+    state: Lock<(State, String)>,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    poison: AtomicU64,
+    limited_ms: AtomicU64,
+    flush_ms: AtomicU64,
+    flushes: [AtomicU64; CAUSES.len()],
+    retries: AtomicU64,
+    stops: AtomicU64,
+    fenced: AtomicU64,
+}
+
+impl Status {
+    pub fn new(sink: &str) -> Self {
+        Self {
+            sink: sink.to_owned(),
+            state: Lock::new((State::Running, String::new())),
+            rows: AtomicU64::default(),
+            bytes: AtomicU64::default(),
+            poison: AtomicU64::default(),
+            limited_ms: AtomicU64::default(),
+            flush_ms: AtomicU64::default(),
+            flushes: Default::default(),
+            retries: AtomicU64::default(),
+            stops: AtomicU64::default(),
+            fenced: AtomicU64::default(),
+        }
+    }
+
+    /// Returns the state and its reason.
+    pub fn state(&self) -> (State, String) {
+        self.state.lock().clone()
+    }
+
+    /// Notes a state. Returns true if it or its reason is another one.
+    pub(crate) fn enter(&self, state: State, why: &str) -> bool {
+        let mut known = self.state.lock();
+        let changes = known.0 != state || known.1 != why;
+        if changes {
+            *known = (state, why.to_owned());
+        }
+        changes
+    }
+
+    pub(crate) fn flushed(&self, batch: &Batch, flushed: &Flushed, took_ms: u64) {
+        let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
+        add(&self.rows, flushed.rows);
+        add(&self.bytes, batch.rows.bytes() as u64);
+        add(&self.poison, flushed.poison);
+        add(&self.flush_ms, took_ms);
+        let cause = CAUSES.iter().position(|cause| *cause == batch.cause);
+        if let Some(counter) = cause.and_then(|cause| self.flushes.get(cause)) {
+            add(counter, 1);
+        }
+    }
+
+    pub(crate) fn failed(&self, why: &TargetError) {
+        let counter = match why {
+            TargetError::Retry(_) => &self.retries,
+            TargetError::Stop(_) | TargetError::Poison { .. } => &self.stops,
+            TargetError::Fenced(_) => &self.fenced,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn limited(&self, wait_ms: u64) {
+        self.limited_ms.fetch_add(wait_ms, Ordering::Relaxed);
+    }
+
+    /// Returns the rows that were written.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Writes all counters in Prometheus' text format.
+    pub fn write_metrics(&self, out: &mut String) {
+        let sink = &self.sink;
+        let mut line = |name: &str, labels: &str, value: u64| {
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "stafett_sink_{name}{{sink=\"{sink}\"{labels}}} {value}");
+        };
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        line("rows_total", "", value(&self.rows));
+        line("bytes_total", "", value(&self.bytes));
+        line("poison_total", "", value(&self.poison));
+        line("limited_ms_total", "", value(&self.limited_ms));
+        line("flush_ms_total", "", value(&self.flush_ms));
+        for (cause, counter) in CAUSES.iter().zip(&self.flushes) {
+            line(
+                "flushes_total",
+                &format!(",cause=\"{}\"", cause.word()),
+                value(counter),
+            );
+        }
+        line("retries_total", ",class=\"retry\"", value(&self.retries));
+        line("retries_total", ",class=\"stop\"", value(&self.stops));
+        line("fenced_total", "", value(&self.fenced));
+        let (now, _) = self.state();
+        for state in STATES {
+            line(
+                "state",
+                &format!(",state=\"{}\"", state.word()),
+                u64::from(state == now),
+            );
+        }
+    }
+}

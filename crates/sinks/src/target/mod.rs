@@ -1,0 +1,108 @@
+//! Targets: stores that take rows and remember how far they are.
+//!
+//! Position and fence are the target's own: `open` raises a number there, and a write under a lower one is
+//! refused. So nothing depends on the source of the records, or on a clock.
+
+pub mod files;
+pub mod postgres;
+mod steps;
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use crate::rows::Slice;
+pub use steps::Steps;
+
+/// A partition of a topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub topic: String,
+    pub partition: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.partition)
+    }
+}
+
+/// State of a place in a target that was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// Offset behind all that the target has.
+    pub next: u64,
+    /// Number under which later writes count.
+    pub epoch: u64,
+    /// End of a batch that was begun and not finished. It is written again within the same bounds.
+    pub begun: Option<u64>,
+}
+
+/// Rows to store, with the position behind them.
+#[derive(Debug)]
+pub struct Part<'a> {
+    pub place: &'a Place,
+    pub epoch: u64,
+    /// Position before.
+    pub from: u64,
+    /// Position behind.
+    pub next: u64,
+    pub rows: Slice<'a>,
+    /// Records between the two, for the line of the flush.
+    pub records: u64,
+}
+
+/// Promise of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    ExactlyOnce,
+    AtLeastOnce,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ExactlyOnce => "exactly once",
+            Self::AtLeastOnce => "at least once",
+        })
+    }
+}
+
+/// Reason why a target did not do as it was asked. Each says if a retry is of use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Away, slow, locked, or the outcome is unknown: open again, and compare the position.
+    #[error("{0}")]
+    Retry(String),
+    /// One of the rows will never be taken: type, constraint or size.
+    #[error("{text}")]
+    Poison { class: String, text: String },
+    /// Nothing will be taken until settings, rights or space are other ones.
+    #[error("{0}")]
+    Stop(String),
+    /// Another writer has the place.
+    #[error("another writer took {0} over")]
+    Fenced(Place),
+}
+
+/// A place that takes rows and remembers how far it is.
+#[async_trait]
+pub trait Target: Send {
+    /// Takes a partition over, so that earlier writers are refused, and says from where to go on. A place of
+    /// which the target knows nothing begins at `begin`.
+    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError>;
+
+    /// Stores rows and position, or neither.
+    async fn write(&mut self, part: &Part<'_>) -> Result<(), TargetError>;
+
+    /// Returns the positions that are there, without taking anything over.
+    async fn positions(&mut self) -> Result<Vec<(Place, u64)>, TargetError>;
+
+    /// Sets a position, of a sink that is stopped. Earlier writers are refused from then on.
+    async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError>;
+
+    /// Returns statements for, or names of, missing parts; and makes them if `make` says so.
+    async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError>;
+
+    fn promise(&self) -> Promise;
+}

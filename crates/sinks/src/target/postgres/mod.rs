@@ -1,0 +1,355 @@
+//! PostgreSQL: rows by binary COPY, and the position in the same transaction.
+//!
+//! ```text
+//! BEGIN; COPY table …; INSERT INTO stafett_flushes …;
+//! UPDATE stafett_positions SET next = … WHERE … AND epoch = … AND next = …   0 rows: fenced
+//! COMMIT
+//! ```
+//!
+//! The position comes last, so that its row is locked for a moment only. An upsert copies into a temporary
+//! table first. Another writer is fenced by the epoch that `open` raises.
+
+mod binary;
+mod errors;
+mod tables;
+
+use std::pin::pin;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls};
+
+use super::{Opened, Part, Place, Promise, Steps, Target, TargetError};
+use crate::columns::Column;
+use crate::definition::{Mode, PostgresSpec};
+use errors::{refused, stopped};
+use tables::Tables;
+
+/// Bytes that are sent to the server at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+const SESSION: &str = "SET idle_in_transaction_session_timeout = '30s'; SET client_min_messages = 'error'; \
+                       SET synchronous_commit = 'on'";
+
+/// A table of a PostgreSQL database.
+#[derive(Debug)]
+pub struct Postgres {
+    sink: String,
+    spec: PostgresSpec,
+    columns: Vec<Column>,
+    mode: Mode,
+    worker: String,
+    tables: Tables,
+    steps: Steps,
+    connection: Option<Connected>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    client: Client,
+    /// Ends with this.
+    _task: JoinSet<()>,
+}
+
+impl Postgres {
+    pub fn new(sink: &str, spec: &PostgresSpec, columns: &[Column], mode: &Mode, steps: Steps) -> Self {
+        Self {
+            sink: sink.to_owned(),
+            spec: spec.clone(),
+            columns: columns.to_vec(),
+            mode: mode.clone(),
+            worker: uuid::Uuid::new_v4().simple().to_string(),
+            tables: Tables::new(spec, columns, mode),
+            steps,
+            connection: None,
+        }
+    }
+
+    async fn client(&mut self) -> Result<&Client, TargetError> {
+        let is_open = self.connection.as_ref().is_some_and(|it| !it.client.is_closed());
+        if !is_open {
+            self.connection = None;
+            self.connection = Some(self.connect().await?);
+        }
+        match &self.connection {
+            Some(connected) => Ok(&connected.client),
+            None => Err(TargetError::Retry("the connection ended".to_owned())),
+        }
+    }
+
+    async fn connect(&self) -> Result<Connected, TargetError> {
+        let url = self
+            .spec
+            .url
+            .resolve()
+            .map_err(|why| TargetError::Stop(format!("{}: {why}", self.spec.url)))?;
+        let config: tokio_postgres::Config = url.parse().map_err(|_| {
+            let place = &self.spec.url;
+            TargetError::Stop(format!(
+                "{place} is no address such as postgres://USER@HOST/DATABASE"
+            ))
+        })?;
+        let (client, connection) = config.connect(NoTls).await.map_err(|why| stopped(&why))?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // Its error is that of the request that fails.
+            let _ = connection.await;
+        });
+        client.batch_execute(SESSION).await.map_err(|why| stopped(&why))?;
+        Ok(Connected { client, _task: task })
+    }
+
+    /// Does the steps of a transaction up to its commit.
+    async fn store(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
+        let steps = self.steps.clone();
+        let numbers = Numbers::of(part)?;
+        let (sink, columns, mode) = (self.sink.clone(), self.columns.clone(), self.mode.clone());
+        let tables = self.tables.clone();
+        let client = self.client().await?;
+        client.batch_execute("BEGIN").await.map_err(|why| stopped(&why))?;
+        steps.reach("begin")?;
+        if !part.rows.is_empty() {
+            if mode != Mode::Append {
+                let staged = client.batch_execute(&tables.make_staging()).await;
+                staged.map_err(|why| stopped(&why))?;
+            }
+            copy(client, &tables.copy(), &columns, part, mode != Mode::Append).await?;
+            steps.reach("copied")?;
+            if mode != Mode::Append {
+                let merged = client.batch_execute(&tables.merge()).await;
+                merged.map_err(|why| refused(&why))?;
+                steps.reach("merged")?;
+            }
+        }
+        note_flush(client, &tables, &sink, part, &numbers).await?;
+        steps.reach("flush line")?;
+        move_position(client, &tables, &sink, part.place, &numbers).await?;
+        steps.reach("position")?;
+        // If the answer is lost, the position says at the next `open` if it counts.
+        client
+            .batch_execute("COMMIT")
+            .await
+            .map_err(|why| refused(&why))?;
+        steps.reach("commit")
+    }
+}
+
+/// Numbers of a part as PostgreSQL has them.
+struct Numbers {
+    partition: i32,
+    from: i64,
+    next: i64,
+    epoch: i64,
+}
+
+impl Numbers {
+    fn of(part: &Part<'_>) -> Result<Self, TargetError> {
+        Ok(Self {
+            partition: partition(part.place)?,
+            from: signed(part.from)?,
+            next: signed(part.next)?,
+            epoch: signed(part.epoch)?,
+        })
+    }
+}
+
+fn signed(number: u64) -> Result<i64, TargetError> {
+    i64::try_from(number).map_err(|_| TargetError::Stop(format!("{number} is no offset")))
+}
+
+fn partition(place: &Place) -> Result<i32, TargetError> {
+    i32::try_from(place.partition).map_err(|_| TargetError::Stop(format!("{place} is no partition")))
+}
+
+/// Adds the line of a flush.
+async fn note_flush(
+    client: &Client,
+    tables: &Tables,
+    sink: &str,
+    part: &Part<'_>,
+    numbers: &Numbers,
+) -> Result<(), TargetError> {
+    let statement = format!(
+        "INSERT INTO {} (sink, topic, partition, first, next, epoch, records, rows) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        tables.flushes()
+    );
+    let rows = i64::try_from(part.rows.len()).unwrap_or(i64::MAX);
+    let records = i64::try_from(part.records).unwrap_or(i64::MAX);
+    let Numbers {
+        partition,
+        from,
+        next,
+        epoch,
+    } = numbers;
+    let topic = &part.place.topic;
+    let inserted = client
+        .execute(
+            &statement,
+            &[&sink, topic, partition, from, next, epoch, &records, &rows],
+        )
+        .await;
+    inserted.map_err(|why| stopped(&why))?;
+    Ok(())
+}
+
+/// Moves the position, if it is where the part begins and no other writer has taken it over.
+async fn move_position(
+    client: &Client,
+    tables: &Tables,
+    sink: &str,
+    place: &Place,
+    numbers: &Numbers,
+) -> Result<(), TargetError> {
+    let statement = format!(
+        "UPDATE {} SET next = $1, changed = now() \
+         WHERE sink = $2 AND topic = $3 AND partition = $4 AND epoch = $5 AND next = $6",
+        tables.positions()
+    );
+    let Numbers {
+        partition,
+        from,
+        next,
+        epoch,
+    } = numbers;
+    let moved = client
+        .execute(&statement, &[next, &sink, &place.topic, partition, epoch, from])
+        .await
+        .map_err(|why| stopped(&why))?;
+    if moved == 0 {
+        return Err(TargetError::Fenced(place.clone()));
+    }
+    Ok(())
+}
+
+async fn copy(
+    client: &Client,
+    statement: &str,
+    columns: &[Column],
+    part: &Part<'_>,
+    with_offset: bool,
+) -> Result<(), TargetError> {
+    use futures_sink::Sink;
+    let sink = client
+        .copy_in::<_, Bytes>(statement)
+        .await
+        .map_err(|why| stopped(&why))?;
+    let mut sink = pin!(sink);
+    let mut chunks = binary::Chunks::new(columns, &part.rows, with_offset, CHUNK_BYTES);
+    while let Some(chunk) = chunks.next() {
+        std::future::poll_fn(|context| sink.as_mut().poll_ready(context))
+            .await
+            .map_err(|why| refused(&why))?;
+        sink.as_mut().start_send(chunk).map_err(|why| refused(&why))?;
+    }
+    sink.finish().await.map_err(|why| refused(&why))?;
+    Ok(())
+}
+
+#[async_trait]
+impl Target for Postgres {
+    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
+        // A statement that hangs in an earlier connection must not hold this one up.
+        self.connection = None;
+        let missing = self.prepare(self.spec.create).await?;
+        if !missing.is_empty() && !self.spec.create {
+            return Err(TargetError::Stop(format!(
+                "the database lacks: {}",
+                missing.join(" ")
+            )));
+        }
+        let statement = format!(
+            "INSERT INTO {positions} AS there (sink, topic, partition, next, epoch, worker) VALUES ($1, $2, $3, $4, 1, $5) \
+             ON CONFLICT (sink, topic, partition) \
+             DO UPDATE SET epoch = there.epoch + 1, worker = excluded.worker, changed = now() \
+             RETURNING next, epoch",
+            positions = self.tables.positions()
+        );
+        let (sink, worker, steps) = (self.sink.clone(), self.worker.clone(), self.steps.clone());
+        let (partition, begin) = (partition(place)?, signed(begin)?);
+        let client = self.client().await?;
+        let row = client
+            .query_one(&statement, &[&sink, &place.topic, &partition, &begin, &worker])
+            .await
+            .map_err(|why| stopped(&why))?;
+        steps.reach("opened")?;
+        let number = |name: &str| u64::try_from(row.get::<_, i64>(name)).unwrap_or(0);
+        Ok(Opened {
+            next: number("next"),
+            epoch: number("epoch"),
+            begun: None,
+        })
+    }
+
+    async fn write(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
+        let stored = self.store(part).await;
+        if stored.is_err()
+            && let Some(connected) = &self.connection
+        {
+            // If that fails too, the connection is of no use, and the server rolls back by itself.
+            if connected.client.batch_execute("ROLLBACK").await.is_err() {
+                self.connection = None;
+            }
+        }
+        stored
+    }
+
+    async fn positions(&mut self) -> Result<Vec<(Place, u64)>, TargetError> {
+        let statement = format!(
+            "SELECT topic, partition, next FROM {} WHERE sink = $1 ORDER BY topic, partition",
+            self.tables.positions()
+        );
+        let sink = self.sink.clone();
+        let client = self.client().await?;
+        let rows = client
+            .query(&statement, &[&sink])
+            .await
+            .map_err(|why| stopped(&why))?;
+        let position = |row: &tokio_postgres::Row| {
+            let place = Place {
+                topic: row.get(0),
+                partition: u32::try_from(row.get::<_, i32>(1)).unwrap_or(0),
+            };
+            (place, u64::try_from(row.get::<_, i64>(2)).unwrap_or(0))
+        };
+        Ok(rows.iter().map(position).collect())
+    }
+
+    async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {
+        let opened = self.open(place, next).await?;
+        let statement = format!(
+            "UPDATE {} SET next = $1, changed = now() WHERE sink = $2 AND topic = $3 AND partition = $4 AND epoch = $5",
+            self.tables.positions()
+        );
+        let (sink, partition) = (self.sink.clone(), partition(place)?);
+        let (next, epoch) = (signed(next)?, signed(opened.epoch)?);
+        let client = self.client().await?;
+        let set = client
+            .execute(&statement, &[&next, &sink, &place.topic, &partition, &epoch])
+            .await
+            .map_err(|why| stopped(&why))?;
+        if set == 0 {
+            return Err(TargetError::Fenced(place.clone()));
+        }
+        Ok(())
+    }
+
+    async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError> {
+        let tables = self.tables.clone();
+        let client = self.client().await?;
+        let missing = tables.missing(client).await?;
+        if make {
+            for statement in &missing {
+                client
+                    .batch_execute(statement)
+                    .await
+                    .map_err(|why| stopped(&why))?;
+            }
+        }
+        Ok(missing)
+    }
+
+    fn promise(&self) -> Promise {
+        Promise::ExactlyOnce
+    }
+}

@@ -1,0 +1,224 @@
+//! Statements about the tables of a sink, and those that make missing ones.
+
+use tokio_postgres::Client;
+
+use super::errors::stopped;
+use crate::columns::{Column, Kind};
+use crate::definition::{Mode, PostgresSpec};
+use crate::target::TargetError;
+
+/// Temporary table of an upsert, and its column of the order.
+const STAGING: &str = "stafett_staging";
+const ORDER: &str = "stafett_order";
+
+/// Names and columns of a sink's tables.
+#[derive(Debug, Clone)]
+pub(super) struct Tables {
+    schema: String,
+    name: String,
+    columns: Vec<Column>,
+    key: Vec<String>,
+}
+
+/// Returns an identifier in quotes.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(quoted).collect::<Vec<_>>().join(", ")
+}
+
+impl Tables {
+    pub(super) fn new(spec: &PostgresSpec, columns: &[Column], mode: &Mode) -> Self {
+        Self {
+            schema: spec.schema.clone(),
+            name: spec.table.clone(),
+            columns: columns.to_vec(),
+            key: match mode {
+                Mode::Append => Vec::new(),
+                Mode::Upsert { key } => key.clone(),
+            },
+        }
+    }
+
+    fn qualified(&self, name: &str) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(name))
+    }
+
+    fn table(&self) -> String {
+        self.qualified(&self.name)
+    }
+
+    pub(super) fn positions(&self) -> String {
+        self.qualified("stafett_positions")
+    }
+
+    pub(super) fn flushes(&self) -> String {
+        self.qualified("stafett_flushes")
+    }
+
+    fn columns(&self) -> String {
+        list(self.columns.iter().map(|column| &*column.name))
+    }
+
+    pub(super) fn copy(&self) -> String {
+        if self.key.is_empty() {
+            return format!(
+                "COPY {} ({}) FROM STDIN (FORMAT binary)",
+                self.table(),
+                self.columns()
+            );
+        }
+        let columns = self.columns();
+        format!("COPY {STAGING} ({columns}, {ORDER}) FROM STDIN (FORMAT binary)")
+    }
+
+    pub(super) fn make_staging(&self) -> String {
+        format!(
+            "CREATE TEMPORARY TABLE {STAGING} ON COMMIT DROP AS SELECT {}, 0::bigint AS {ORDER} FROM {} LIMIT 0",
+            self.columns(),
+            self.table()
+        )
+    }
+
+    /// Of the rows with one key, the last wins: a statement may touch a row once only.
+    pub(super) fn merge(&self) -> String {
+        let (columns, key) = (self.columns(), list(self.key.iter().map(|name| &**name)));
+        let others = self
+            .columns
+            .iter()
+            .filter(|column| !self.key.contains(&column.name));
+        let sets: Vec<_> = others
+            .map(|column| format!("{0} = excluded.{0}", quoted(&column.name)))
+            .collect();
+        let action = if sets.is_empty() {
+            "NOTHING".to_owned()
+        } else {
+            format!("UPDATE SET {}", sets.join(", "))
+        };
+        format!(
+            "INSERT INTO {table} ({columns}) \
+             SELECT {columns} FROM (SELECT DISTINCT ON ({key}) * FROM {STAGING} ORDER BY {key}, {ORDER} DESC) AS last \
+             ON CONFLICT ({key}) DO {action}",
+            table = self.table()
+        )
+    }
+
+    /// Returns the statements for missing tables and columns. A column of another type than declared stops
+    /// the sink.
+    pub(super) async fn missing(&self, client: &Client) -> Result<Vec<String>, TargetError> {
+        let mut missing = Vec::new();
+        if self.types(client, "stafett_positions").await?.is_empty() {
+            missing.push(format!(
+                "CREATE TABLE IF NOT EXISTS {} (sink text, topic text, partition int, next bigint NOT NULL, \
+                 epoch bigint NOT NULL, worker text, changed timestamptz NOT NULL DEFAULT now(), \
+                 PRIMARY KEY (sink, topic, partition));",
+                self.positions()
+            ));
+        }
+        if self.types(client, "stafett_flushes").await?.is_empty() {
+            missing.push(format!(
+                "CREATE TABLE IF NOT EXISTS {} (sink text NOT NULL, topic text NOT NULL, partition int NOT NULL, \
+                 first bigint NOT NULL, next bigint NOT NULL, epoch bigint NOT NULL, records bigint NOT NULL, \
+                 rows bigint NOT NULL, stored timestamptz NOT NULL DEFAULT now());",
+                self.flushes()
+            ));
+        }
+        let there = self.types(client, &self.name).await?;
+        if there.is_empty() {
+            missing.push(self.create());
+            return Ok(missing);
+        }
+        for column in &self.columns {
+            match there.iter().find(|(name, _)| *name == column.name) {
+                None => missing.push(format!(
+                    "ALTER TABLE {} ADD COLUMN {};",
+                    self.table(),
+                    declared(column)
+                )),
+                Some((_, kind)) if fits(column.kind, kind) => {}
+                Some((name, kind)) => {
+                    return Err(TargetError::Stop(format!(
+                        "column {name} of {} is {kind}, and the sink declares {}",
+                        self.table(),
+                        column.kind
+                    )));
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    fn create(&self) -> String {
+        let mut parts: Vec<_> = self.columns.iter().map(declared).collect();
+        if !self.key.is_empty() {
+            let key = list(self.key.iter().map(|name| &**name));
+            parts.push(format!("PRIMARY KEY ({key})"));
+        }
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} ({});",
+            self.table(),
+            parts.join(", ")
+        )
+    }
+
+    /// Returns the columns of a table with their types, and nothing if there is no such table.
+    async fn types(&self, client: &Client, table: &str) -> Result<Vec<(String, String)>, TargetError> {
+        let statement = "SELECT a.attname::text, t.typname::text FROM pg_attribute a \
+             JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+             JOIN pg_type t ON t.oid = a.atttypid \
+             WHERE n.nspname = $1::text AND c.relname = $2::text AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped";
+        let rows = client.query(statement, &[&self.schema, &table]).await;
+        let rows = rows.map_err(|why| stopped(&why))?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+}
+
+fn declared(column: &Column) -> String {
+    let kind = if column.kind == Kind::Double {
+        "double precision".to_owned()
+    } else {
+        column.kind.to_string()
+    };
+    let null = if column.nullable { "" } else { " NOT NULL" };
+    format!("{} {kind}{null}", quoted(&column.name))
+}
+
+/// True if values of a kind can be copied in binary into a column of PostgreSQL's type.
+fn fits(kind: Kind, there: &str) -> bool {
+    match kind {
+        Kind::Text => ["text", "varchar", "bpchar"].contains(&there),
+        Kind::Boolean => there == "bool",
+        Kind::Bigint => there == "int8",
+        Kind::Double => there == "float8",
+        Kind::Numeric { .. } => there == "numeric",
+        Kind::Timestamptz => there == "timestamptz",
+        Kind::Timestamp => there == "timestamp",
+        Kind::Date => there == "date",
+        Kind::Uuid => there == "uuid",
+        Kind::Bytea => there == "bytea",
+        Kind::Jsonb => there == "jsonb",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::{Definition, TargetSpec};
+
+    #[test]
+    fn names_cannot_be_taken_for_commands() {
+        let text = "[sink.a]\nfrom = \"t\"\nto = \"postgres\"\nurl = \"env:U\"\ntable = 'x\"; DROP TABLE y; --'\n\
+             mode = \"upsert\"\nkey = ['a\"b']\n[sink.a.columns]\n'a\"b' = { type = \"bigint\", null = false }\n";
+        let sink = Definition::parse(text).unwrap().remove(0);
+        let TargetSpec::Postgres(spec) = &sink.target else {
+            panic!("a target of PostgreSQL");
+        };
+        let tables = Tables::new(spec, &sink.columns, &sink.mode);
+        let create = "CREATE TABLE IF NOT EXISTS \"public\".\"x\"\"; DROP TABLE y; --\" (\"a\"\"b\" bigint NOT NULL, \
+             PRIMARY KEY (\"a\"\"b\"));";
+        assert_eq!(tables.create(), create);
+        assert!(tables.merge().contains("ON CONFLICT (\"a\"\"b\") DO NOTHING"));
+    }
+}

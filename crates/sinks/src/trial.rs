@@ -1,0 +1,94 @@
+//! Rows of the last records of a sink's topics, without a target.
+
+use stafett_kafka_client::{Client, ClientError, Place as Position};
+
+use crate::convert::Converter;
+use crate::definition::{Definition, OnGap};
+use crate::gather::Poison;
+use crate::reader::{ReadError, Reader};
+use crate::rows::Rows;
+use crate::target::Place;
+
+/// Rows of one partition.
+#[derive(Debug)]
+pub struct Tried {
+    pub place: Place,
+    pub rows: Rows,
+    pub poison: Vec<Poison>,
+}
+
+/// Reason why records cannot be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl From<ReadError> for TrialError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Client(why) => Self::Client(why),
+            why @ (ReadError::Gap { .. } | ReadError::Unreadable(_)) => Self::Unreadable(why.to_string()),
+        }
+    }
+}
+
+/// Converts the last records of each partition.
+pub async fn trial(client: &Client, definition: &Definition, last: u64) -> Result<Vec<Tried>, TrialError> {
+    let mut all = Vec::new();
+    for name in &definition.from {
+        let topic = client.topic(name).await?;
+        let starts = client.offsets(&[&topic], Position::Start).await?;
+        let ends = client.offsets(&[&topic], Position::CommittedEnd).await?;
+        let bounds = starts.iter().flatten().zip(ends.iter().flatten());
+        for (partition, (start, end)) in topic.partitions.iter().zip(bounds) {
+            let bound =
+                |offset: &Option<i64>| offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0);
+            let (start, end) = (bound(start), bound(end));
+            let place = Place {
+                topic: name.clone(),
+                partition: u32::try_from(partition.index).unwrap_or(0),
+            };
+            let from = end.saturating_sub(last).max(start);
+            all.push(partition_tried(client, definition, place, from..end).await?);
+        }
+    }
+    Ok(all)
+}
+
+async fn partition_tried(
+    client: &Client,
+    definition: &Definition,
+    place: Place,
+    range: std::ops::Range<u64>,
+) -> Result<Tried, TrialError> {
+    let mut converter = Converter::new(
+        definition.columns.clone(),
+        definition.steps.clone(),
+        definition.on_unknown,
+    );
+    let mut rows = Rows::new(definition.columns.len());
+    let mut poison = Vec::new();
+    let mut next = range.start;
+    let mut reader = Reader::spawn(client.clone(), place.clone(), next, OnGap::Skip);
+    while next < range.end {
+        let Some(piece) = reader.next().await else {
+            break;
+        };
+        let piece = piece?;
+        for record in piece
+            .records
+            .iter()
+            .filter(|record| range.contains(&record.offset.0))
+        {
+            if let Err(reason) = converter.convert(&place, record, &mut rows) {
+                let offset = record.offset.0;
+                poison.push(Poison { offset, reason });
+            }
+        }
+        next = piece.next;
+    }
+    Ok(Tried { place, rows, poison })
+}

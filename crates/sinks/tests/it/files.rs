@@ -1,0 +1,207 @@
+//! Files: the suite, and what is in the files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde_json::Value;
+use stafett_sinks::definition::{Definition, TargetSpec};
+use stafett_sinks::target::files::Files;
+use stafett_sinks::target::{Place, Steps, Target};
+use tempfile::TempDir;
+
+use crate::suite::{self, Letters, Store, life, log, place};
+
+struct FileStore {
+    folder: TempDir,
+    definition: Definition,
+}
+
+const COLUMNS: &str = "[sink.s.columns]\nn = { type = \"bigint\" }\ntext = { type = \"text\" }\n";
+
+impl FileStore {
+    fn new(fields: &str) -> Self {
+        // In memory where that is possible: the suite syncs some thousand times.
+        let folder = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        let path = folder.path().display();
+        let text =
+            format!("[sink.s]\nfrom = \"events\"\nto = \"files\"\npath = '{path}'\n{fields}\n{COLUMNS}");
+        let definition = Definition::parse(&text).unwrap().remove(0);
+        Self { folder, definition }
+    }
+
+    /// Returns the manifests of a place, in order; their numbers have no gaps.
+    fn manifests(&self, place: &Place) -> Vec<Value> {
+        let folder = self.folder.path().join(format!("manifest/{place}"));
+        (1..=1_000_u64)
+            .map(|number| folder.join(format!("{number:08}.json")))
+            .take_while(|path| path.exists())
+            .map(|path| serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
+            .collect()
+    }
+
+    /// Returns the paths that the manifests of a place name.
+    fn named(&self, place: &Place) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        for manifest in self.manifests(place) {
+            for file in manifest["files"].as_array().unwrap() {
+                paths.push(self.folder.path().join(file["path"].as_str().unwrap()));
+            }
+        }
+        paths
+    }
+}
+
+fn text_of(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap();
+    let mut text = String::new();
+    match path.extension().unwrap().to_str().unwrap() {
+        "gz" => drop(
+            flate2::read::GzDecoder::new(&*bytes)
+                .read_to_string(&mut text)
+                .unwrap(),
+        ),
+        "zst" => drop(
+            ruzstd::decoding::StreamingDecoder::new(&*bytes)
+                .unwrap()
+                .read_to_string(&mut text)
+                .unwrap(),
+        ),
+        _ => text = String::from_utf8(bytes).unwrap(),
+    }
+    text
+}
+
+fn number_of(line: &str) -> Option<u64> {
+    if line.starts_with('{') {
+        serde_json::from_str::<Value>(line).unwrap()["n"].as_u64()
+    } else {
+        line.split(',').next().unwrap().parse().ok()
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn target(&self, steps: Steps) -> Box<dyn Target> {
+        let TargetSpec::Files(spec) = &self.definition.target else {
+            panic!("a target of files");
+        };
+        Box::new(Files::new(
+            "s",
+            spec,
+            &self.definition.columns,
+            || 1_795_342_800_000,
+            steps,
+        ))
+    }
+
+    async fn rows(&self, place: &Place) -> Vec<u64> {
+        let texts: Vec<_> = self.named(place).iter().map(|path| text_of(path)).collect();
+        texts
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter_map(number_of)
+            .collect()
+    }
+
+    fn refuses(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn files_pass_the_suite_in_each_format() {
+    for fields in [
+        "format = \"ndjson\"",
+        "format = \"csv\"\ncompression = \"gzip\"\nsplit = { records = 3 }",
+        "format = \"ndjson\"\ncompression = \"zstd\"",
+    ] {
+        suite::all(&FileStore::new(fields)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_was_begun_leaves_no_orphans() {
+    let store = FileStore::new("format = \"csv\"\nsplit = { records = 2 }");
+    let kill = Steps::new(|step| match step {
+        "files" => Err(stafett_sinks::target::TargetError::Retry("killed".to_owned())),
+        _ => Ok(()),
+    });
+    let mut letters = Letters::default();
+    let target = &mut *store.target(kill);
+    assert!(
+        life(&store.definition, target, &place(0), &log(), &mut letters)
+            .await
+            .is_err()
+    );
+    let target = &mut *store.target(Steps::default());
+    // By now there are fewer records than were in the batch, and it still has the same bounds.
+    let opened = target.open(&place(0), 0).await.unwrap();
+    assert_eq!((opened.next, opened.begun), (0, Some(7)));
+    life(&store.definition, target, &place(0), &log(), &mut letters)
+        .await
+        .unwrap();
+    let named: BTreeSet<PathBuf> = store.named(&place(0)).into_iter().collect();
+    let folder = store.folder.path().join("events/0");
+    let there = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (parts, others): (Vec<_>, Vec<_>) = there.partition(|path| path.extension().unwrap() == "part");
+    let others: BTreeSet<_> = others
+        .into_iter()
+        .filter(|path| !path.ends_with("pending.json"))
+        .collect();
+    assert_eq!(others, named, "files without a manifest");
+    assert_eq!(parts.len(), 4, "the parts of the writer that was killed");
+}
+
+#[tokio::test]
+async fn manifests_are_a_chain_and_tell_what_is_in_their_files() {
+    let store = FileStore::new("format = \"csv\"\nplace = true\nsplit = { records = 3 }");
+    let mut letters = Letters::default();
+    let target = &mut *store.target(Steps::default());
+    life(&store.definition, target, &place(4), &log(), &mut letters)
+        .await
+        .unwrap();
+    let manifests = store.manifests(&place(4));
+    let mut next = 0;
+    for manifest in &manifests {
+        assert_eq!(manifest["from"], next);
+        next = manifest["next"].as_u64().unwrap();
+    }
+    assert_eq!(next, suite::RECORDS);
+    assert_eq!(manifests[0]["previous"], "");
+    assert!(manifests[1]["previous"].as_str().unwrap().starts_with("sha256:"));
+    assert_eq!(manifests[0]["written_at"], "2026-11-22T10:20:00Z");
+    let file = &manifests[0]["files"][0];
+    assert_eq!(file["path"], "events/4/00000000000000000-00000000000000002.csv");
+    let text = text_of(&store.folder.path().join(file["path"].as_str().unwrap()));
+    assert_eq!(
+        text,
+        "_topic,_partition,_offset,n,text\nevents,4,0,0,row 0\nevents,4,1,1,row 1\nevents,4,2,2,row 2\n"
+    );
+    assert_eq!(
+        (&file["records"], &file["bytes"]),
+        (&3.into(), &text.len().into())
+    );
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_stops_the_sink() {
+    let store = FileStore::new("format = \"ndjson\"");
+    let path = store.folder.path().to_owned();
+    fs::remove_dir_all(&path).unwrap();
+    let mut target = store.target(Steps::default());
+    let refused = target.open(&place(0), 0).await.unwrap_err();
+    assert!(
+        matches!(&refused, stafett_sinks::target::TargetError::Stop(why) if why.starts_with("there is no folder"))
+    );
+    assert_eq!(target.prepare(true).await.unwrap().len(), 1);
+    target.open(&place(0), 0).await.unwrap();
+}

@@ -1,0 +1,17 @@
+//! Every target is held to one suite: killed between every two steps, fenced, given poison, and asked twice.
+//!
+//! PostgreSQL is started as a user of its own where the machine has it; where it has not, its tests say so.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the helpers of tests fail as tests do"
+)]
+
+mod fake;
+mod files;
+mod postgres;
+mod script;
+mod server;
+mod suite;

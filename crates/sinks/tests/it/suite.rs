@@ -1,0 +1,344 @@
+//! The cases that every target has to pass.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use stafett_model::{Headers, Offset, StoredRecord};
+use stafett_sinks::convert::{Converter, OnUnknown};
+use stafett_sinks::definition::Definition;
+use stafett_sinks::flush::{DeadLetters, FlushError, flush};
+use stafett_sinks::gather::{Cause, FlushRules, Gather, Poison};
+use stafett_sinks::target::{Opened, Part, Place, Steps, Target, TargetError};
+
+/// A store, and its contents as a reader sees them.
+#[async_trait]
+pub(crate) trait Store {
+    fn definition(&self) -> &Definition;
+    fn target(&self, steps: Steps) -> Box<dyn Target>;
+    /// Numbers of the rows of a place, in the order of the store.
+    async fn rows(&self, place: &Place) -> Vec<u64>;
+    /// True if the store refuses rows whose number is 1,000 or more.
+    fn refuses(&self) -> bool;
+}
+
+pub(crate) const RECORDS: u64 = 40;
+const FLUSH_RECORDS: usize = 7;
+
+pub(crate) fn place(partition: u32) -> Place {
+    Place {
+        topic: "events".to_owned(),
+        partition,
+    }
+}
+
+pub(crate) fn record(offset: u64, value: &str) -> StoredRecord {
+    StoredRecord {
+        offset: Offset(offset),
+        timestamp: 0,
+        key: None,
+        value: Some(Bytes::copy_from_slice(value.as_bytes())),
+        headers: Headers::default(),
+    }
+}
+
+/// Records with two gaps in their offsets, as transactions and compaction leave them.
+pub(crate) fn log() -> Vec<StoredRecord> {
+    (0..RECORDS)
+        .filter(|offset| ![9, 21].contains(offset))
+        .map(|offset| record(offset, &format!("{{\"n\":{offset},\"text\":\"row {offset}\"}}")))
+        .collect()
+}
+
+/// Dead letters in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Letters(pub(crate) Vec<u64>);
+
+#[async_trait]
+impl DeadLetters for Letters {
+    async fn store(&mut self, _: &Place, poison: &[Poison]) -> Result<(), FlushError> {
+        self.0.extend(poison.iter().map(|found| found.offset));
+        Ok(())
+    }
+}
+
+fn rules() -> FlushRules {
+    FlushRules {
+        records: FLUSH_RECORDS,
+        bytes: 1 << 20,
+        every_ms: 1000,
+    }
+}
+
+fn converter(definition: &Definition) -> Converter {
+    Converter::new(
+        definition.columns.clone(),
+        definition.steps.clone(),
+        OnUnknown::Rest,
+    )
+}
+
+/// Writes the log from the target's position to its end. Ends at the first error.
+pub(crate) async fn life(
+    definition: &Definition,
+    target: &mut dyn Target,
+    place: &Place,
+    log: &[StoredRecord],
+    letters: &mut Letters,
+) -> Result<(), FlushError> {
+    let opened = target.open(place, 0).await?;
+    let mut converter = converter(definition);
+    let mut gather = Gather::new(
+        place.clone(),
+        rules(),
+        definition.columns.len(),
+        opened.next,
+        opened.begun,
+        0,
+    );
+    let end = log.last().map_or(0, |last| last.offset.0 + 1);
+    let mut ahead = log
+        .iter()
+        .filter(|record| record.offset.0 >= opened.next)
+        .peekable();
+    loop {
+        while let Some(record) =
+            ahead.next_if(|record| !gather.is_full() && gather.push(record, &mut converter))
+        {
+            assert!(gather.next() > record.offset.0);
+        }
+        if ahead.peek().is_none() {
+            gather.pass(end);
+        }
+        let cause = gather
+            .due(0)
+            .or_else(|| (!gather.is_empty()).then_some(Cause::Stop));
+        let Some(cause) = cause else {
+            return Ok(());
+        };
+        let batch = gather.take(cause, 0);
+        flush(target, opened.epoch, &batch, letters).await?;
+    }
+}
+
+/// Returns a hook that fails at the n-th step, and the count of steps.
+fn killing_at(n: u64) -> (Steps, Arc<AtomicU64>) {
+    let reached = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&reached);
+    let steps = Steps::new(move |step| {
+        if count.fetch_add(1, Ordering::Relaxed) + 1 == n {
+            return Err(TargetError::Retry(format!("killed behind {step}")));
+        }
+        Ok(())
+    });
+    (steps, reached)
+}
+
+fn expected() -> Vec<u64> {
+    log().iter().map(|record| record.offset.0).collect()
+}
+
+async fn check(store: &dyn Store, place: &Place, about: &str) {
+    assert_eq!(store.rows(place).await, expected(), "{about}");
+    let positions = store.target(Steps::default()).positions().await.unwrap();
+    let position = positions.iter().find(|(found, _)| found == place);
+    assert_eq!(position.map(|(_, next)| *next), Some(RECORDS), "{about}");
+}
+
+/// Kills the sink behind every step, and lets another one go on. Each kill has a place of its own.
+pub(crate) async fn nothing_is_lost_or_doubled_by_kills(store: &dyn Store) {
+    let (definition, log) = (store.definition(), log());
+    let (counting, reached) = killing_at(u64::MAX);
+    let mut letters = Letters::default();
+    let mut target = store.target(counting);
+    life(definition, &mut *target, &place(0), &log, &mut letters)
+        .await
+        .unwrap();
+    check(store, &place(0), "without a kill").await;
+    let steps = reached.load(Ordering::Relaxed);
+    assert!(steps >= 6, "{steps} steps");
+    for n in 1..=steps {
+        let place = place(u32::try_from(n).unwrap());
+        let mut letters = Letters::default();
+        let mut target = store.target(killing_at(n).0);
+        let killed = life(definition, &mut *target, &place, &log, &mut letters).await;
+        let why = killed.unwrap_err().to_string();
+        drop(target);
+        let mut target = store.target(Steps::default());
+        life(definition, &mut *target, &place, &log, &mut letters)
+            .await
+            .unwrap();
+        check(store, &place, &format!("{why}, the {n}. step")).await;
+    }
+}
+
+/// The same, but the sink itself goes on: the outcome of what failed is not known to it.
+pub(crate) async fn unknown_outcomes_are_looked_up(store: &dyn Store) {
+    let (definition, log) = (store.definition(), log());
+    let (counting, reached) = killing_at(u64::MAX);
+    let mut letters = Letters::default();
+    let first = place(1000);
+    life(
+        definition,
+        &mut *store.target(counting),
+        &first,
+        &log,
+        &mut letters,
+    )
+    .await
+    .unwrap();
+    for n in 1..=reached.load(Ordering::Relaxed) {
+        let place = place(1000 + u32::try_from(n).unwrap());
+        let mut target = store.target(killing_at(n).0);
+        let failed = life(definition, &mut *target, &place, &log, &mut letters).await;
+        assert!(failed.is_err(), "the {n}. step fails");
+        life(definition, &mut *target, &place, &log, &mut letters)
+            .await
+            .unwrap();
+        check(store, &place, &format!("{failed:?}")).await;
+    }
+}
+
+/// Writes rows `from..next` of the log under an epoch.
+async fn write(
+    store: &dyn Store,
+    target: &mut dyn Target,
+    place: &Place,
+    opened: Opened,
+    next: u64,
+) -> Result<(), TargetError> {
+    let definition = store.definition();
+    let mut gather = Gather::new(
+        place.clone(),
+        rules(),
+        definition.columns.len(),
+        opened.next,
+        None,
+        0,
+    );
+    let mut converter = converter(definition);
+    for record in log()
+        .iter()
+        .filter(|record| (opened.next..next).contains(&record.offset.0))
+    {
+        assert!(gather.push(record, &mut converter));
+    }
+    gather.pass(next);
+    let batch = gather.take(Cause::Stop, 0);
+    let part = Part {
+        place,
+        epoch: opened.epoch,
+        from: batch.from,
+        next: batch.next,
+        rows: batch.rows.all(),
+        records: batch.records,
+    };
+    target.write(&part).await
+}
+
+/// Of two writers of a partition, the later one counts.
+pub(crate) async fn an_earlier_writer_is_fenced(store: &dyn Store) {
+    let place = place(2000);
+    let (mut one, mut other) = (store.target(Steps::default()), store.target(Steps::default()));
+    let before = one.open(&place, 0).await.unwrap();
+    let after = other.open(&place, 0).await.unwrap();
+    assert_eq!((before.next, after.next), (0, 0));
+    write(store, &mut *other, &place, after, 5).await.unwrap();
+    let refused = write(store, &mut *one, &place, before, 6).await;
+    assert_eq!(refused, Err(TargetError::Fenced(place.clone())));
+    assert_eq!(store.rows(&place).await, [0, 1, 2, 3, 4]);
+    let mut letters = Letters::default();
+    life(store.definition(), &mut *other, &place, &log(), &mut letters)
+        .await
+        .unwrap();
+    check(store, &place, "behind the fence").await;
+}
+
+/// The same batch again is refused: it is there.
+pub(crate) async fn a_batch_counts_once(store: &dyn Store) {
+    let place = place(2001);
+    let mut target = store.target(Steps::default());
+    let opened = target.open(&place, 0).await.unwrap();
+    write(store, &mut *target, &place, opened, 5).await.unwrap();
+    let again = write(store, &mut *target, &place, opened, 5).await;
+    assert_eq!(again, Err(TargetError::Fenced(place.clone())));
+    assert_eq!(store.rows(&place).await, [0, 1, 2, 3, 4]);
+}
+
+/// A batch without rows moves the position.
+pub(crate) async fn records_without_rows_are_passed(store: &dyn Store) {
+    let place = place(2002);
+    let mut target = store.target(Steps::default());
+    let mut letters = Letters::default();
+    let nonsense: Vec<_> = (0..3).map(|offset| record(offset, "not JSON")).collect();
+    life(store.definition(), &mut *target, &place, &nonsense, &mut letters)
+        .await
+        .unwrap();
+    assert_eq!(letters.0, [0, 1, 2]);
+    assert_eq!(store.rows(&place).await, [0_u64; 0]);
+    assert_eq!(target.open(&place, 0).await.unwrap().next, 3);
+}
+
+/// Rows that the store refuses go to the dead letters, wherever they are in their batch.
+pub(crate) async fn poison_is_found_wherever_it_is(store: &dyn Store) {
+    assert!(store.refuses());
+    for (case, bad) in [
+        vec![0],
+        vec![6],
+        vec![3, 4],
+        vec![0, 1, 2, 3, 4, 5, 6],
+        vec![6, 7, 13],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let place = place(3000 + u32::try_from(case).unwrap());
+        let number = |offset: u64| {
+            if bad.contains(&offset) {
+                offset + 1000
+            } else {
+                offset
+            }
+        };
+        let log: Vec<_> = (0..14)
+            .map(|offset| record(offset, &format!("{{\"n\":{},\"text\":\"\"}}", number(offset))))
+            .collect();
+        let mut letters = Letters::default();
+        let mut target = store.target(Steps::default());
+        life(store.definition(), &mut *target, &place, &log, &mut letters)
+            .await
+            .unwrap();
+        assert_eq!(letters.0, bad, "{bad:?}");
+        let good: Vec<u64> = (0..14).filter(|offset| !bad.contains(offset)).collect();
+        assert_eq!(store.rows(&place).await, good, "{bad:?}");
+    }
+}
+
+/// Positions are set by hand, and fence as any other writer.
+pub(crate) async fn positions_are_set(store: &dyn Store) {
+    let place = place(2003);
+    let mut target = store.target(Steps::default());
+    let opened = target.open(&place, 0).await.unwrap();
+    write(store, &mut *target, &place, opened, 5).await.unwrap();
+    store
+        .target(Steps::default())
+        .set_position(&place, 8)
+        .await
+        .unwrap();
+    let behind = Opened { next: 5, ..opened };
+    assert!(write(store, &mut *target, &place, behind, 7).await.is_err());
+    assert_eq!(target.open(&place, 0).await.unwrap().next, 8);
+}
+
+pub(crate) async fn all(store: &dyn Store) {
+    nothing_is_lost_or_doubled_by_kills(store).await;
+    unknown_outcomes_are_looked_up(store).await;
+    an_earlier_writer_is_fenced(store).await;
+    a_batch_counts_once(store).await;
+    records_without_rows_are_passed(store).await;
+    positions_are_set(store).await;
+    if store.refuses() {
+        poison_is_found_wherever_it_is(store).await;
+    }
+}
