@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "clients/python"))
 
-from stafett import App, Emit, Record, State  # noqa: E402
+from stafett import App, Emit, Record, Refused, State  # noqa: E402
 from stafett.http import Client  # noqa: E402
 
 TASKS = 288
@@ -45,7 +45,7 @@ class Broker:
         while True:
             try:
                 return await client.ask("GET", "/v1/apps")
-            except OSError:
+            except (OSError, Refused):
                 await asyncio.sleep(0.05)
 
     def stop(self):
@@ -278,7 +278,7 @@ if __name__ == "__main__":
         holder(sys.argv[2]).run(sys.argv[3])
     else:
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("what", nargs="*", choices=["balance", "latency", "rate", "takeover", []])
+        parser.add_argument("what", nargs="*", choices=["balance", "latency", "rate", "takeover", []], default=[])
         parser.add_argument("--binary", default=str(ROOT / "target/release/stafett"))
         parser.add_argument("--runs", type=int, default=5)
         parser.add_argument("--keys", type=int, default=200_000)

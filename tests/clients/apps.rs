@@ -1,5 +1,5 @@
-//! Apps with the libraries for Python and TypeScript, and without one in Go: workers and the broker are killed,
-//! and each session comes out once.
+//! Apps with the libraries for Python and TypeScript, and without one in Go: workers and the broker are
+//! killed, and each session comes out once.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

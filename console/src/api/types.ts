@@ -79,6 +79,11 @@ export type AppCommitted = {
   seq: number;
 };
 
+export type AppCut = {
+  at: { [name: string]: number };
+  tasks: (string)[];
+};
+
 export type AppDefinition = {
   attempts_max?: number | null;
   balance?: string | null;
@@ -89,6 +94,7 @@ export type AppDefinition = {
   on_gap?: string | null;
   rebalance?: string | null;
   revoke_ms?: number | null;
+  splittable?: boolean | null;
   state_bytes_max?: number | null;
   tables?: { [name: string]: AppTable };
   time?: AppTime | null;
@@ -103,6 +109,9 @@ export type AppEmitted = {
   count: number;
   partition: number;
   topic: string;
+} | {
+  count: number;
+  queue: string;
 };
 
 export type AppEntries = {
@@ -254,6 +263,10 @@ export type AppSettings = {
   worker_timeout_ms: number;
 };
 
+export type AppSplit = {
+  into?: number | null;
+};
+
 export type AppState = {
   key: Text;
   next: { [name: string]: number };
@@ -283,6 +296,7 @@ export type AppStateList = {
 
 export type AppTable = {
   format?: string | null;
+  keyed?: boolean | null;
   ttl_ms?: number | null;
 };
 
@@ -307,14 +321,14 @@ export type AppTaskFailure = {
 };
 
 export type AppTaskPosition = {
-  bytes: number;
-  done: number;
+  bytes: number | null;
+  done: number | null;
   end: { [name: string]: number };
-  entries: number;
+  entries: number | null;
   lag: number;
   next: { [name: string]: number };
   seq: number;
-  timers: number;
+  timers: number | null;
 };
 
 export type AppTaskReset = {
@@ -474,7 +488,7 @@ export type ClientQueue = {
   ready: number;
 };
 
-export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "record_failed" | "not_paused" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_workers" | "not_stored" | "outcome_unknown" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
+export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "record_failed" | "not_paused" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_workers" | "not_stored" | "outcome_unknown" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
 
 export type Codec = "none" | "gzip" | "snappy" | "lz4" | "zstd" | "producer";
 
@@ -638,8 +652,11 @@ export type Emit = {
   headers?: { [name: string]: HeaderValue | null };
   key?: AppKey | null;
   partition?: number | null;
+  priority?: number | null;
+  queue?: string | null;
   timestamp?: number | null;
-  topic: string;
+  topic?: string | null;
+  ttl_ms?: number | null;
   value?: unknown;
   value_base64?: string | null;
 };

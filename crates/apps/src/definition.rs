@@ -1,13 +1,14 @@
 //! Definition of an app, and its stored form: key name.
 //!
 //! ```text
-//! version 2 · flags u8 (1 record clock, 2 stop at a gap, 4 manual rebalancing, 8 paused, 16 not splittable) · balance u8
-//! guarantee u8 · durability text (empty: the broker's) · from text (empty: earliest)
+//! version 2 · flags u8 (1 record clock, 2 stop at a gap, 4 manual rebalancing, 8 paused, 16 not splittable)
+//! balance u8 · guarantee u8 · durability text (empty: the broker's) · from text (empty: earliest)
 //! worker timeout, revoke, grace, idle u64, in ms · state bytes u64
 //! attempts u32 · dead letters text (empty: none)
 //! topics u32 · (name, id u128)* · tables u32 · (name, format u8 (128: not keyed), ttl u64, 0 for none)*
 //! tasks u32 · (name, log u64, starts u32 · u64*)*
-//! pins u32 · (task, worker, absent u8)* · drains u32 · (worker, step i64 in ms)* · unfinished logs u32 · u64*
+//! pins u32 · (task, worker, absent u8)* · drains u32 · (worker, step i64 in ms)*
+//! unfinished logs u32 · u64*
 //! ```
 //!
 //! `starts` are the offsets at which a task begins, per input; none for the earliest. Version 1 ends

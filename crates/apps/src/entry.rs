@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! key                                      value
-//! p                                        version 1 · seq u64 · epoch u64 · time i64 · inputs u8 · (next u64, safe u64)*
-//!                                          version 2 also: slices ahead u16 · (bits u16 · length u8 · (next u64, safe u64)*)*
+//! p                                        version 1 · seq u64 · epoch u64 · time i64 · inputs u8
+//!                                          · (next u64, safe u64)*
+//!                                          version 2 also: slices ahead u16
+//!                                          · (bits u16 · length u8 · (next u64, safe u64)*)*
 //! d key                                    offset u64 of the last record, per input
 //! t key length u32 · key · name            due i64, ms since 1970
 //! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
-//! f input u8                               record that fails: offset u64 · retry i64 (MAX for never) · attempts u32
-//!                                          · last ones u8 · (time i64, worker text, error text)*
+//! f input u8                               record that fails: offset u64 · retry i64 (MAX for never)
+//!                                          · attempts u32 · last ones u8 · (time i64, worker text, error text)*
 //! ```
 //!
 //! Numbers are little-endian. A record without a value deletes its key. The log is compacted by key.

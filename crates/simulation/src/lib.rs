@@ -12,7 +12,8 @@
 //! - [`kafka`]: producers, readers and topics; [`ledger`]: their answers, and the expected logs;
 //!   [`transactions`]: the possible outcomes of transactions
 //! - [`amqp`]: publishers, consumers and queues
-//! - [`live`]: clients of live topics; [`mail`]: a client of the messages over HTTP; [`jobs`]: workers of an app
+//! - [`live`]: clients of live topics; [`mail`]: a client of the messages over HTTP; [`jobs`]: workers of
+//!   an app
 //! - [`full`]: a full disk; [`loss`]: lost or damaged files; [`backup`]: a start on a backup
 //! - [`seeds`]: runs many seeds, and reduces one that fails
 //!

@@ -17,7 +17,7 @@ app.onRecord((record, state) => {
   return { topic: "clean", key: record.key, value: record.value };
 });
 
-if (import.meta.url.endsWith(process.argv[1] ?? " ")) {
+if (/\bonce\.[jt]s$/.test(process.argv[1] ?? "")) {
   const [, , server, worker] = process.argv;
   app.server = server ?? app.server;
   await app.run(worker ? { worker } : {});

@@ -25,7 +25,7 @@ app.onRecord((record, state) => {
   return { topic: "paid", key: record.key, value: waiting };
 });
 
-if (import.meta.url.endsWith(process.argv[1] ?? " ")) {
+if (/\bpaid\.[jt]s$/.test(process.argv[1] ?? "")) {
   const [, , server, worker] = process.argv;
   app.server = server ?? app.server;
   await app.run(worker ? { worker } : {});

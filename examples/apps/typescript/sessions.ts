@@ -34,7 +34,7 @@ app.onTimer((timer, state) => {
   return { topic: "sessions", key: timer.key, value: { parts, timed_out: true } };
 });
 
-if (import.meta.url.endsWith(process.argv[1] ?? " ")) {
+if (/\bsessions\.[jt]s$/.test(process.argv[1] ?? "")) {
   const [, , server, worker] = process.argv;
   app.server = server ?? app.server;
   await app.run(worker ? { worker } : {});

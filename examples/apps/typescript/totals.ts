@@ -14,7 +14,7 @@ app.onRecord((record, state) => {
   return { topic: "totals", key: record.key, value: total };
 });
 
-if (import.meta.url.endsWith(process.argv[1] ?? " ")) {
+if (/\btotals\.[jt]s$/.test(process.argv[1] ?? "")) {
   const [, , server, worker] = process.argv;
   app.server = server ?? app.server;
   await app.run(worker ? { worker } : {});

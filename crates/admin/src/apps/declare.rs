@@ -83,7 +83,7 @@ struct WantedTable {
     /// `json`, the default, or `bytes`.
     format: Option<String>,
     ttl_ms: Option<u64>,
-    /// False for entries that belong to the task as a whole; true by default. A task with such entries is not split.
+    /// False for entries of the task as a whole, with which it is not split; true by default.
     keyed: Option<bool>,
 }
 

@@ -6,8 +6,8 @@
 //! - `routed`: commands that are requests of routes
 //! - `consumers`: consumers of queues
 //! - `watch`: watched states
-//! - `work`: `/v1/apps/APP/work`, the commands of an app's worker; `work_command` reads them, `work_flow` has what it
-//!   is sent
+//! - `work`: `/v1/apps/APP/work`, the commands of an app's worker; `work_command` reads them, and
+//!   `work_flow` has what it is sent
 
 pub mod command;
 mod consumers;
