@@ -52,7 +52,7 @@ pub(super) struct Bearer {
 struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
-    key: DecodingKey,
+    public: DecodingKey,
 }
 
 /// Claims of a good token.
@@ -70,7 +70,7 @@ impl fmt::Debug for Bearer {
 
 /// Returns true for the form of a signed token: three parts with dots between, the first a JSON object.
 pub(super) fn is_bearer(token: &[u8]) -> bool {
-    token.starts_with(b"eyJ") && token.iter().filter(|byte| **byte == b'.').count() == 2
+    token.starts_with(b"eyJ") && token.split(|byte| *byte == b'.').count() == 3
 }
 
 impl Bearer {
@@ -117,7 +117,7 @@ impl Bearer {
         };
         let mut candidates = self.keys.iter().filter(is_candidate);
         let claims = candidates.find_map(|key| {
-            let decoded = decode::<HashMap<String, Value>>(token, &key.key, &validation);
+            let decoded = decode::<HashMap<String, Value>>(token, &key.public, &validation);
             decoded.ok().map(|data| data.claims)
         })?;
         let user = claims.get(&self.user_claim)?.as_str()?;
@@ -154,7 +154,8 @@ impl Key {
                 &[Algorithm::ES384]
             }
             AlgorithmParameters::OctetKeyPair(_) => &[Algorithm::EdDSA],
-            _ => return None,
+            // Other curves, and shared secrets.
+            AlgorithmParameters::EllipticCurve(_) | AlgorithmParameters::OctetKey(_) | _ => return None,
         };
         let declared: Option<Algorithm> = match common.key_algorithm {
             Some(algorithm) => Some(algorithm.to_string().parse().ok()?),
@@ -168,7 +169,7 @@ impl Key {
         Some(Self {
             id: common.key_id.clone(),
             algorithms: algorithms.into_iter().collect(),
-            key: DecodingKey::from_jwk(jwk).ok()?,
+            public: DecodingKey::from_jwk(jwk).ok()?,
         })
     }
 }
